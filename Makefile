@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test setup dev check docs bench bench-comeback bench-large bench-sets bench-planning rolling flood fuzz fuzz-minute soak \
+.PHONY: demo test test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning fuzz fuzz-minute soak \
 	soak-minute mcp-servers clients live-smoke clean help
 
 # Of `make soak` and `make fuzz`
@@ -24,6 +24,11 @@ demo: setup ## run a plan from start to finish on a local server
 
 test: setup ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# Of each property that has many; `make test` tries more
+test-fast: export ACTS_EXAMPLES = 10
+test-fast: setup ## the tests without a server: a minute
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not server" tests/unit tests/property tests/replay
 
 setup: $(STAMP) ## create .venv with the pinned dependencies
 
@@ -60,14 +65,8 @@ soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by
 soak-minute: setup ## half a minute of kills with a fixed seed, and the time until all has ended
 	$(BIN)/python -m tests.crash.soak --seconds 30 --seed 1
 
-flood: setup ## 1,000 starts at once, 10,000 signals, a worker of 300 MB, a full disk (the last needs root); minutes
-	$(BIN)/python -m tests.crash.flood
-
 fuzz: setup ## hostile inputs against everything that reads input; SECONDS=60 SEED=n
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
-
-rolling: setup ## start 200 runs while workers of two versions serve one queue: none may fail
-	ACTS_ROLLING_RUNS=200 $(BIN)/python -m pytest -p no:xdist tests/workflow/test_rolling_workers.py
 
 fuzz-minute: setup ## the first 500 hostile inputs, always the same: about a minute
 	$(BIN)/python -m tests.fuzz --cases 500 --seed 1
@@ -78,7 +77,7 @@ MCP_SERVERS ?= .mcp-servers
 mcp-servers: setup ## install MCP reference servers into .mcp-servers/, and run plans with their tools
 	@test -x $(MCP_SERVERS)/venv/bin/python || "$(PYTHON)" -m venv $(MCP_SERVERS)/venv
 	@$(MCP_SERVERS)/venv/bin/python -m pip install --quiet --disable-pip-version-check \
-		mcp-server-time mcp-server-fetch mcp-server-git
+		mcp-server-time mcp-server-git
 	@npm install --silent --no-fund --no-audit --prefix $(MCP_SERVERS) @modelcontextprotocol/server-everything \
 		@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory
 	ACTS_MCP_SERVERS=$(MCP_SERVERS) $(BIN)/python -m pytest tests/mcp/test_reference_servers.py -p no:xdist

@@ -1,14 +1,22 @@
-"""The protocol of durable plans, pure: no I/O, no clock, no randomness, no Temporal.
+"""The engine under one importable name: durable plans of tool calls on Temporal.
 
-Laws of this room
------------------
-* Everything here is a function of its arguments: the same Request gives the same
-  plan order, the same commands and the same result on every machine and under every
-  ``PYTHONHASHSEED``. No set is ever iterated.
-* JSON values are treated as immutable. A fold copies what it changes.
-* Nothing here knows who carries a plan out. ``walk.py`` says what should be done;
-  a shell (``workflows/``) does it and reports back.
-
-Reading order: ``values`` → ``references`` → ``messages`` → ``tools`` → ``calls`` →
-``graph`` → ``context`` → ``validate`` → ``walk`` → ``simulate``.
+``acts.Plugin`` adds it to a worker. It is imported when it is asked for: the pure core (``acts.language`` and the rooms
+above it) needs no Temporal.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acts.worker.plugin import Plugin
+
+__all__ = ["Plugin"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Plugin":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from acts.worker.plugin import Plugin
+
+    return Plugin

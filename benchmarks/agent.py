@@ -19,12 +19,12 @@ from typing import Any, Final
 
 from temporalio.api.history.v1 import HistoryEvent
 
-from acts.language.request_reader import parse_message
+from acts.language.messages import parse_message
 from acts.language.tools import read_tool
 from acts.language.wire import PROMPT_CONTEXT
 from acts.planner.prompt import PlannerView, Prompt, render_planner_prompt
 from acts.planner.request_estimate import conversation_room
-from acts.planner.turns import Turn
+from acts.tree.records import Turn
 from benchmarks import live
 from benchmarks.live import Bench
 from benchmarks.tables import Table, median, print_progress, run_program

@@ -14,13 +14,14 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from activities.context_reader import PromptContext
-from activities.model_tasks import build_task
-from activities.providers import select
-from activities.providers.http_clients import close_clients
-from acts.language.request_reader import parse_message
+from acts.activities.ask_model import build_task
+from acts.activities.model_context import PromptContext
+from acts.activities.models import select
+from acts.activities.models.clients import close_clients
+from acts.language.messages import parse_message
 from acts.language.tools import read_tool
-from acts.planner.turns import Turn
+from acts.tree.questions import ModelQuestion
+from acts.tree.records import Turn
 from benchmarks.cache_rules import MODELS, PromptCache, Rules, Share
 from benchmarks.tables import Table, print_progress, run_program
 from tests.models import rawserver
@@ -124,7 +125,6 @@ def _environment(server: RawServer) -> Any:
     import os
     from unittest.mock import patch
 
-    select._ADAPTERS.clear()  # noqa: SLF001 - what one server has rejected is nothing to the next
     own = {"ANTHROPIC_BASE_URL": server.url, "OPENAI_BASE_URL": f"{server.url}/v1", "ACTS_OPENAI_API": "responses"}
     return patch.dict(os.environ, own)
 
@@ -132,7 +132,7 @@ def _environment(server: RawServer) -> Any:
 async def _send(server: RawServer, rules: Rules, request: dict[str, Any], context: PromptContext, text: str) -> None:
     stream = rawserver.claude if rules.api == "anthropic" else rawserver.responses
     server.reply_with(Reply(events=stream(text)))
-    task = build_task(request, context, _ROOM)
+    task = build_task(ModelQuestion.model_validate(request), context, _ROOM)
     await select.ask(request["model"], task.request)
 
 

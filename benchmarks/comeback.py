@@ -36,13 +36,13 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
+from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.language.wire import PLAN
+from acts.workflows.payloads import decode
 from benchmarks import live
 from benchmarks.instances import peak_memory
 from benchmarks.live import Bench
 from benchmarks.tables import Table, add_options, print_progress, run_and_print
-from cli.dev.temporal_server import DevServer, dev_server
-from workflows.runtime.payloads import decode
 
 RUNS: Final = 50
 EVENTS: Final = 15_000

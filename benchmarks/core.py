@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from acts.language import compiled_schema, expression_parser
+from acts.language import references, schemas
 from acts.language.errors import CallError
 from acts.language.references import Path
-from acts.machines.commands import PlanFinished, StartCall
+from acts.machines.commands import Finish, StartCall
 from acts.machines.walk import Walk
 from acts.plan.context_log import END, Log
 from acts.plan.validate import ValidatedPlan, validate_request
@@ -187,8 +187,8 @@ WALKED: Final = {k: v for k, v in PLANS.items() if v not in (_each_reads_everyth
 
 def _clear_caches() -> None:
     """Clear the caches, as in a fresh process: nothing parsed, no schema compiled."""
-    expression_parser.clear_caches()
-    compiled_schema.clear_caches()
+    references.clear_caches()
+    schemas.clear_caches()
     gc.collect()
 
 
@@ -231,12 +231,12 @@ def walk_at_once(prepared: ValidatedPlan, failing: int = 0) -> str:
     commands = deque(walk.begin(NOW))
     while commands:
         command = commands.popleft()
-        if isinstance(command, PlanFinished):
+        if isinstance(command, Finish):
             return command.status
-        if isinstance(command, StartCall) and command.rank < failing:
-            commands.extend(walk.failed(command.rank, CallError("Broken", "a failure"), NOW))
+        if isinstance(command, StartCall) and walk.by_key[command.node.key].rank < failing:
+            commands.extend(walk.failed(command.node.key, CallError("Broken", "a failure"), NOW))
         elif isinstance(command, StartCall):
-            commands.extend(walk.completed(command.rank, RESULT, NOW))
+            commands.extend(walk.completed(command.node.key, RESULT, NOW))
     return "stuck"
 
 

@@ -26,11 +26,11 @@ from temporalio.client import WorkflowHandle
 from temporalio.common import RawValue
 
 from acts.language.wire import PERMIT_GRANT, PERMIT_REQUEST, PERMIT_RETURN, PLAN
+from acts.workflows.payloads import decode
 from benchmarks import live, shapes
 from benchmarks.instances import peak_memory
 from benchmarks.live import Bench, Process
 from benchmarks.tables import Cell, Table, median, print_progress, ratio, run_program
-from workflows.runtime.payloads import decode
 
 INSTANCES: Final = int(os.environ.get("ACTS_LARGE_INSTANCES", "20000"))
 CALLS: Final = 5

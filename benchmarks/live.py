@@ -23,11 +23,11 @@ from temporalio.api.workflow.v1 import WorkflowExecutionInfo
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import RawValue
 
+from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.language.wire import PLAN
+from acts.workflows.payloads import decode
 from benchmarks import shapes
 from benchmarks.shapes import Shape
-from cli.dev.temporal_server import DevServer, dev_server
-from workflows.runtime.payloads import decode
 
 ROOT: Final = Path(__file__).parents[1]
 ENGINE: Final = ("worker",)

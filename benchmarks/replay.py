@@ -16,7 +16,8 @@ from typing import Final
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-import worker
+from acts.worker import plugin
+from acts.worker import serve as worker
 from benchmarks import live, shapes
 from benchmarks.handwritten import WORKFLOWS
 from benchmarks.live import Bench
@@ -54,7 +55,7 @@ async def record(bench: Bench) -> Histories:
 async def _measure(histories: Histories, rounds: int) -> Table:
     table = Table("replay", COLUMNS, note="Engine / hand-written, medians and 25th percentile of the rounds' ratios.")
     replayers = {
-        "engine": Replayer(workflows=worker.WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True),
+        "engine": Replayer(workflows=plugin.WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True),
         "handwritten": Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True),
     }
     worker.freeze_imports()  # as a worker does

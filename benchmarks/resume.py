@@ -30,11 +30,11 @@ from temporalio.client import WorkflowHandle
 from temporalio.common import RawValue
 
 from acts.language.wire import PLAN
+from acts.workflows.payloads import decode
 from benchmarks import live, shapes
 from benchmarks.live import Bench, Process
 from benchmarks.shapes import Shape
 from benchmarks.tables import Table, median, print_progress, run_program
-from workflows.runtime.payloads import decode
 
 ROUNDS: Final = 3
 KILL_AFTER: Final = 8

@@ -3,7 +3,7 @@
     python -m benchmarks.served handwritten
     python -m benchmarks.served no-eager
 
-It makes the change and then runs ``python -m worker``, so that everything else is equal.
+It makes the change and then runs ``python -m acts.worker``, so that everything else is equal.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-import worker
+from acts.worker import plugin
+from acts.worker import serve as worker
+from acts.worker.serve import DrainingWorker
 from benchmarks.handwritten import WORKFLOWS
-from worker_runtime.draining_worker import DrainingWorker
 
 SDK_RESERVATIONS: Final = 3
 
@@ -39,7 +40,7 @@ def main() -> int:
     """Serve until stopped."""
     name = sys.argv[1]
     if name == "handwritten":
-        worker.WORKFLOWS[:] = WORKFLOWS
+        plugin.WORKFLOWS[:] = WORKFLOWS
     else:
         change = CHANGES[name]()
 

@@ -25,12 +25,11 @@ from typing import Any, Final, Self
 from temporalio.client import Client
 
 from acts.language.wire import PLAN
+from acts.payloads.converter import VARIABLE, client_converter
 from benchmarks import live
 from benchmarks.instances import peak_memory
 from benchmarks.live import Bench, Cost, Process
 from benchmarks.tables import Cell, Table, median, print_progress, ratio, run_program
-from connection.converter import client_converter
-from connection.storage import VARIABLE
 
 ROUNDS: Final = 3
 CALLS: Final = 50

@@ -132,19 +132,6 @@ ELEMENTS: list[Row] = [
         started={"sorry": {"x": 1, "y": "eachFailed"}},
     ),
     row(
-        "without an error path a failed element fails the plan and skips what needs the list",
-        [
-            call("refund", "†state.r", _each=[1, 2], x="†item.x"),
-            call("next", "†state.n", x="†state.r"),
-            call("z", "†state.z"),
-        ],
-        results={"refund": 0, "next": 0, "z": 1},
-        status="failed",
-        states={"refund": "failed", "next": "skipped", "z": DONE},
-        errors={"refund": "eachFailed"},
-        state={"z": 1},
-    ),
-    row(
         "an empty list gives an empty list, and what is no list fails",
         [
             call("empty", "†state.empty", _each="†state.none", x="†item"),
@@ -180,31 +167,12 @@ ELEMENTS: list[Row] = [
         state={"a": [0, ["x", "x"]], "b": [0, "y", "z"]},
     ),
     row(
-        "a condition is for the call as a whole; scopes are the same for each element",
-        [
-            call("no", "†state.no", _each="†state.l", _when="†state.l == []"),
-            call("yes", "†state.yes", _each="†state.l", _when="†state.l != []", _scopes=["†state.l[0]"], x="†item"),
-        ],
-        context=[state(l=[7, 8])],
-        results={"no": 1, "yes": 2},
-        states={"no": "skipped", "yes": DONE},
-        state={"l": [7, 8], "yes": [2, 2]},
-        sees={"yes[1]": [{"type": "state", "state": {"l": [7]}}]},
-    ),
-    row(
         "elements of a fire-and-forget call are started and let go",
         [call("notify", None, _each=[1, 2], x="†item"), call("b", "†state.b")],
         results={"notify": fails(), "b": 1},
         states={"notify": "detached", "b": DONE},
         state={"b": 1},
         started={"notify[0]": {"x": 1}, "notify[1]": {"x": 2}},
-    ),
-    row(
-        "a message that an element returns is a value like any other",
-        [call("a", "†state.a || †state.b || †state.error", _each=[1])],
-        results={"a": {"type": "state", "state": {"b": 1}}},
-        states={"a": DONE},
-        state={"a": [{"type": "state", "state": {"b": 1}}]},
     ),
     row(
         "each instance has a list of its own",

@@ -8,15 +8,6 @@ from tests.case_rows import DONE, Row, call, row, state
 
 ORDER: list[Row] = [
     row(
-        "a value goes from one call to the next",
-        [call("one", "†state.a"), call("two", "†state.b", x="†state.a", y={"deep": ["†state.a.n", 1]})],
-        results={"one": {"n": 5}, "two": "done"},
-        states={"one": DONE, "two": DONE},
-        state={"a": {"n": 5}, "b": "done"},
-        started={"one": {}, "two": {"x": {"n": 5}, "y": {"deep": [5, 1]}}},
-        written=[["†state.a", "set", {"n": 5}, None], ["†state.b", "set", "done", None]],
-    ),
-    row(
         "a reader that is listed before its only writer waits for it",
         [call("report", "†state.report", x="†state.total"), call("sum", "†state.total")],
         results={"report": "r", "sum": 3},
@@ -26,19 +17,6 @@ ORDER: list[Row] = [
         written=[["†state.total", "set", 3, None], ["†state.report", "set", "r", None]],
     ),
     row(
-        "a whole plan may be listed backwards",
-        [
-            call("d", "†state.d", x="†state.c"),
-            call("c", "†state.c", x="†state.b"),
-            call("b", "†state.b", x="†state.a"),
-            call("a", "†state.a"),
-        ],
-        results={"a": 1, "b": 2, "c": 3, "d": 4},
-        states={"a": DONE, "b": DONE, "c": DONE, "d": DONE},
-        state={"a": 1, "b": 2, "c": 3, "d": 4},
-        started={"b": {"x": 1}, "c": {"x": 2}, "d": {"x": 3}},
-    ),
-    row(
         "a reader of what the context holds does not wait for a later writer",
         [call("read", "†state.r", x="†state.a"), call("write", "†state.a")],
         context=[state(a="old")],
@@ -46,31 +24,6 @@ ORDER: list[Row] = [
         states={"read": DONE, "write": DONE},
         state={"a": "new", "r": 0},
         started={"read": {"x": "old"}},
-    ),
-    row(
-        "null in the context is a value: the reader reads null",
-        [call("read", "†state.r", x="†state.a"), call("write", "†state.a")],
-        context=[state(a=None)],
-        results={"read": 0, "write": "new"},
-        states={"read": DONE, "write": DONE},
-        state={"a": "new", "r": 0},
-        started={"read": {"x": None}},
-    ),
-    row(
-        "a reader after one writer and before another reads the first",
-        [call("one", "†state.a"), call("read", "†state.r", x="†state.a"), call("two", "†state.a")],
-        results={"one": 1, "read": 0, "two": 2},
-        states={"one": DONE, "read": DONE, "two": DONE},
-        state={"a": 2, "r": 0},
-        started={"read": {"x": 1}},
-    ),
-    row(
-        "read-modify-write reads the earlier value",
-        [call("init", "†state.n"), call("add", "†state.n", x="†state.n"), call("again", "†state.n", x="†state.n")],
-        results={"init": 1, "add": 2, "again": 3},
-        states={"init": DONE, "add": DONE, "again": DONE},
-        state={"n": 3},
-        started={"add": {"x": 1}, "again": {"x": 2}},
     ),
     row(
         "a reader of a whole waits for every part, and of a part for the whole",
@@ -104,27 +57,6 @@ METHODS: list[Row] = [
         results={"a": 1, "b": [2], "c": None},
         states={"a": DONE, "b": DONE, "c": DONE},
         state={"l": [1, [2], None]},
-    ),
-    row(
-        "push extends the list of the context",
-        [call("a", "†state.l", "push")],
-        context=[state(l=[0])],
-        results={"a": 1},
-        states={"a": DONE},
-        state={"l": [0, 1]},
-        written=[["†state.l", "push", 1, None]],
-    ),
-    row(
-        "concat joins lists, and strings, in plan order",
-        [
-            call("a", "†state.l", "concat"),
-            call("b", "†state.l", "concat"),
-            call("c", "†state.s", "concat"),
-            call("d", "†state.s", "concat"),
-        ],
-        results={"a": [1], "b": [2, 3], "c": "x", "d": "y"},
-        states={"a": DONE, "b": DONE, "c": DONE, "d": DONE},
-        state={"l": [1, 2, 3], "s": "xy"},
     ),
     row(
         "merge goes deep and replaces lists",
@@ -190,30 +122,12 @@ METHODS: list[Row] = [
         started={"b": {"x": "nothing"}},
     ),
     row(
-        "what a merge put in the place of a list is an object to write into",
-        [call("a", "†state.o", "merge"), call("b", "†state.o.l.0", "concat")],
-        context=[state(o={"l": [1, 2]})],
-        results={"a": {"l": {"k": 1}}, "b": [7]},
-        states={"a": DONE, "b": DONE},
-        state={"o": {"l": {"k": 1, "0": [7]}}},
-    ),
-    row(
         "a scalar on the way to a path is replaced by an object",
         [call("a", "†state.s.x.y")],
         context=[state(s=5)],
         results={"a": 1},
         states={"a": DONE},
         state={"s": {"x": {"y": 1}}},
-    ),
-    row(
-        "a list on the way to a path fails the call",
-        [call("a", "†state.l.x"), call("b", "†state.l.0")],
-        context=[state(l=[1])],
-        results={"a": 1, "b": 1},
-        status="failed",
-        states={"a": "failed", "b": "failed"},
-        errors={"a": "WrongKind", "b": "WrongKind"},
-        state={"l": [1]},
     ),
     row(
         "a bare kind replaces that kind's view",
@@ -223,18 +137,6 @@ METHODS: list[Row] = [
         states={"a": DONE, "b": DONE, "c": DONE},
         state={"new": 1, "r": 3},
         started={"c": {"x": 2}},
-    ),
-    row(
-        "one value goes to several places",
-        [call("a", "†state.a && †log.a && †state.deep.er")],
-        results={"a": {"v": 1}},
-        states={"a": DONE},
-        state={"a": {"v": 1}, "deep": {"er": {"v": 1}}},
-        written=[
-            ["†state.a", "set", {"v": 1}, None],
-            ["†log.a", "set", {"v": 1}, None],
-            ["†state.deep.er", "set", {"v": 1}, None],
-        ],
     ),
     row(
         "a write to several places happens at all of them or at none",
@@ -297,17 +199,6 @@ OUTCOMES: list[Row] = [
         results={"choose": 1, "both": 2},
         states={"choose": DONE, "both": "skipped"},
         state={"a": 1},
-    ),
-    row(
-        "a conjunction is absent when one of its parts is",
-        [
-            call("choose", "†state.a || †state.b"),
-            call("one", "†state.o"),
-            call("both", "†state.c", p="†state.o && †state.b"),
-        ],
-        results={"choose": 1, "one": 1, "both": 2},
-        states={"choose": DONE, "one": DONE, "both": "skipped"},
-        state={"a": 1, "o": 1},
     ),
     row(
         "a message may write several paths of one conjunction; a path it lacks gets the first it has",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from cli.dev.temporal_server import DevServer, dev_server
+from acts.cli.dev.temporal_server import DevServer, dev_server
 from tests.file_order import order_files
 
 # The same examples each time, on a machine that is as busy as it may be: no test fails by chance.
@@ -24,16 +25,44 @@ settings.load_profile("suite")
 pytest.register_assert_rewrite("tests.property.drive")
 
 
-# Tests without a server, and without another process: what fails there is a fault
-PURE_FOLDERS = {"unit", "property", "replay"}
+# Only where processes are killed does a test have a second chance: the machine decides what a kill meets
+RERUN_FOLDER = "crash"
+MOST_RERUNS = 2
+# Suites that need what `make setup` cannot install. In CI, any other skip is a failure
+OPTIONAL = ("Node.js", "`make clients`", "`make mcp-servers`")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {file: place for place, file in enumerate(order_files({item.path for item in items}))}
     items.sort(key=lambda item: order[item.path])
     for item in items:
-        if item.path.parent.name not in PURE_FOLDERS:
+        if item.path.parent.name == RERUN_FOLDER:
             item.add_marker(pytest.mark.flaky(reruns=1))
+        if "server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.server)
+
+
+def find_ci_problems(stats: dict[str, list[pytest.TestReport]]) -> list[str]:
+    """Reruns above the limit, and skips for a reason that CI does not have."""
+    reruns = [report.nodeid for report in stats.get("rerun", [])]
+    problems = (
+        [f"{len(reruns)} reruns, at most {MOST_RERUNS}: {', '.join(reruns)}"] if len(reruns) > MOST_RERUNS else []
+    )
+    for report in stats.get("skipped", []):
+        reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not any(word.lower() in reason.lower() for word in OPTIONAL):
+            problems.append(f"{report.nodeid} should run here: {reason}")
+    return problems
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not os.environ.get("CI") or session.exitstatus != pytest.ExitCode.OK:
+        return
+    for problem in find_ci_problems(reporter.stats):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter.write_line(f"CI: {problem}", red=True)
 
 
 @pytest.fixture(scope="session")

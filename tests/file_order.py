@@ -11,13 +11,13 @@ from pathlib import Path
 PROCESSES = 3  # as the Makefile has it
 # Seconds of a file, by its folder, on two cores: a guess suffices, as it decides about the order alone
 SECONDS = {
-    "workflow": 9, "attacks": 9, "replay": 25, "property": 9, "examples": 8, "mcp": 6, "browser": 6, "cli": 5,
+    "workflow": 9, "attacks": 9, "replay": 25, "property": 9, "examples": 8, "mcp": 6, "cli": 5,
     "storage": 4, "security": 4, "models": 3, "delegates": 2, "unit": 2,
 }  # fmt: skip
 # Of what is killed: half of these seconds are waits for what died, in which others compute
 WAITING_FOLDER, WAITING_SECONDS = "crash", 35
 # Files much longer than the others of their folder, the longest first
-LONG = {"test_reset.py": 150, "test_kill_agent.py": 70, "test_kill_tree.py": 50, "test_stuck.py": 45}
+LONG = {"test_reset.py": 150, "test_kill_tree.py": 50, "test_stuck.py": 45}
 LONG |= {"test_dev.py": 50, "test_decisions_hard.py": 40, "test_changed_plan.py": 30, "test_hostile_input.py": 25}
 LONG |= {"test_worst_requests.py": 15, "test_devserver.py": 15, "test_records.py": 12, "test_layers.py": 10}
 

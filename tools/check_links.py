@@ -2,8 +2,8 @@
 
     python -m tools.check_links
 
-Prints one line per dead link, `file:line: problem`, and exits 1 if there are any. Headings become anchors as on GitHub;
-`<a id="…">` is one too. Links in code and links to web addresses are ignored.
+Prints one line per dead link, `file:line: problem` (the line where its paragraph begins), and exits 1 if there are any.
+Headings become anchors as on GitHub; `<a id="…">` is one too. Links to web addresses are ignored.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
-INLINE = re.compile(r"\]\(\s*(?:<([^>]*)>|([^)\s]+))")  # matches the end of a link: its text may contain another
-REFERENCE = re.compile(r"^ {0,3}\[[^\]]+\]:\s*<?([^\s>]+)>?")
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+MARKDOWN = MarkdownIt().enable("table")
 HTML = re.compile(r"<(?:a|img)\b[^>]*?\b(?:href|src)=[\"']([^\"']+)[\"']", re.IGNORECASE)
 ANCHOR = re.compile(r"<[a-z]+\b[^>]*?\b(?:id|name)=[\"']([^\"']+)[\"']", re.IGNORECASE)
-HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$")
-FENCE = re.compile(r"^\s*(?:>\s*)*(`{3,}|~{3,})")
-CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
 
@@ -38,31 +37,26 @@ def main() -> int:
 
 def markdown_files(root: Path) -> list[Path]:
     """The Markdown files that git tracks or would add."""
-    output = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.md"],  # noqa: S607 - from PATH
-        cwd=root,
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.md"]
+    output = subprocess.run(command, cwd=root, capture_output=True, check=True, text=True).stdout  # noqa: S603 - git
     return sorted(path for name in set(output.split("\0")) if name and (path := root / name).is_file())
 
 
 def dead_links(path: Path, root: Path) -> Iterator[str]:
-    for number, link in links(path):
-        problem = find_problem(path, link, root)
-        if problem:
-            yield f"{path.relative_to(root)}:{number}: {problem}"
+    for line, token in tokens(path):
+        links = [str(token.attrs.get("href") or token.attrs.get("src") or "")]
+        if token.type.startswith("html"):
+            links = HTML.findall(token.content)
+        for link in links:
+            if link and not ELSEWHERE.match(link) and (problem := find_problem(path, link, root)):
+                yield f"{path.relative_to(root)}:{line}: {problem}"
 
 
-def links(path: Path) -> Iterator[tuple[int, str]]:
-    """Line (from 1) and target of every link that stays in the checkout."""
-    for number, line in prose(path):
-        text = CODE.sub("", line)
-        for match in (match for pattern in (INLINE, REFERENCE, HTML) for match in pattern.finditer(text)):
-            target = next(group for group in match.groups() if group is not None)
-            if not ELSEWHERE.match(target):
-                yield number, target
+def tokens(path: Path) -> Iterator[tuple[int, Token]]:
+    """Every token of a file with its line, from 1."""
+    for block in MARKDOWN.parse(path.read_text("utf-8")):
+        for token in (block, *(block.children or ())):
+            yield (block.map or [0])[0] + 1, token
 
 
 def find_problem(path: Path, link: str, root: Path) -> str | None:
@@ -74,46 +68,30 @@ def find_problem(path: Path, link: str, root: Path) -> str | None:
         return f"no file {name}"
     if root not in [target.resolve(), *target.resolve().parents]:
         return f"{name} leaves the checkout"
-    if anchor and target.suffix == ".md" and anchor not in anchors(target):
-        return f"no heading for #{anchor} in {target.relative_to(root) if target.is_relative_to(root) else target}"
+    if anchor and target.suffix == ".md" and anchor not in anchors(target.resolve()):
+        return f"no heading for #{anchor} in {target}"
     return None
 
 
 @cache
 def anchors(path: Path) -> frozenset[str]:
-    counts: dict[str, int] = {}
-    names: set[str] = set()
-    for _, line in prose(path):
-        names.update(ANCHOR.findall(line))
-        heading = HEADING.match(line)
-        if heading:
-            slug = make_slug(heading[2])
-            count = counts.get(slug, 0)
-            counts[slug] = count + 1
-            names.add(f"{slug}-{count}" if count else slug)
+    """The anchors of the headings, as GitHub makes them, and those in HTML."""
+    names: list[str] = []
+    in_heading = False
+    for _, token in tokens(path):
+        if token.type == "inline" and in_heading:
+            slug = make_slug("".join(t.content for t in token.children or () if t.type in ("text", "code_inline")))
+            number = next(n for n in range(len(names) + 1) if (f"{slug}-{n}" if n else slug) not in names)
+            names.append(f"{slug}-{number}" if number else slug)
+        elif token.type.startswith("html"):
+            names += ANCHOR.findall(token.content)
+        in_heading = token.type == "heading_open"
     return frozenset(names)
 
 
 def make_slug(heading: str) -> str:
-    """The anchor on GitHub: the text without markup, lower case, no punctuation, hyphens for spaces."""
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)  # the text of a link
-    text = re.sub(r"<[^>]+>", "", text)
-    text = re.sub(r"(?<!\w)_+|_+(?!\w)|[*`]", "", text)
-    return re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
-
-
-def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines outside fenced code, numbered from 1."""
-    fence = ""
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
-        mark = FENCE.match(line)
-        if fence:
-            if mark and mark[1].startswith(fence):
-                fence = ""
-        elif mark:
-            fence = mark[1]
-        else:
-            yield number, line
+    """The anchor of a heading on GitHub: its text in lower case, no punctuation, hyphens for spaces."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
 if __name__ == "__main__":

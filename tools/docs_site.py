@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mkdocs.structure.files import File, Files
+
+from tools.check_links import make_slug
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -29,13 +30,11 @@ PAGES: Final = {
 }  # fmt: skip
 COPIES: Final = "files"
 _LINK: Final = re.compile(r"(\]\()([^)\s]+)(\))")
-_SETTING: Final = re.compile(r"^ {4}([A-Z][A-Z_*]+(?:, [A-Z_*]+)*) {2,}(\S.*)$")
 
 
-def slugify(title: str, separator: str) -> str:
+def slugify(title: str, _separator: str = "-") -> str:
     """The anchor of a heading as GitHub makes it, so that one link serves both."""
-    text = re.sub(r"[^\w\- ]", "", re.sub(r"<[^>]+>", "", title).strip().lower())
-    return text.replace(" ", separator)
+    return make_slug(re.sub(r"<[^>]+>", "", title))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -43,8 +42,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, name in PAGES.items():
         if (ROOT / source).is_file():
             files.append(File.generated(config, name, content=(ROOT / source).read_text("utf-8")))
-    for name, content in _reference().items():
-        files.append(File.generated(config, name, content=content))
+    for name, page in (("request", request_page), ("commands", commands_page), ("settings", settings_page)):
+        files.append(File.generated(config, f"reference/{name}.md", content=page()))
     for target in sorted(_linked_files(files)):
         files.append(File.generated(config, _copy_of(target), content=(ROOT / target).read_bytes()))
     return files
@@ -69,13 +68,18 @@ def _source_of(page: str) -> str:
 
 def _site_link(link: str, source: str, folder: str) -> str:
     """``link``, as it is written in the file ``source``, for a page in ``folder`` of the site."""
-    path, mark, anchor = link.partition("#")
-    if not path or re.match(r"[a-z][a-z0-9+.-]*:", path):
+    _, mark, anchor = link.partition("#")
+    if (target := _target(link, source)) is None:
         return link
-    target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-    if (page := _page_of(target)) is None:
-        page = _copy_of(target)
-    return posixpath.relpath(page, folder or ".") + mark + anchor
+    return posixpath.relpath(_page_of(target) or _copy_of(target), folder or ".") + mark + anchor
+
+
+def _target(link: str, source: str) -> str | None:
+    """The file of the checkout that a link leads to; None for an address, or a place in the same file."""
+    path = link.partition("#")[0]
+    if not path or re.match(r"[a-z][a-z0-9+.-]*:", path):
+        return None
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
 
 
 def _page_of(target: str) -> str | None:
@@ -94,77 +98,43 @@ def _copy_of(target: str) -> str:
     return f"{COPIES}/{target.replace('/.', '/_')}.txt"
 
 
-def _linked_files(files: Files) -> Iterator[str]:
-    """Files of the checkout that are no pages and that a page links to, each once."""
-    seen: set[str] = set()
-    for file in files.documentation_pages():
-        source = _source_of(file.src_uri)
-        for match in _LINK.finditer(file.content_string):
-            path = match[2].partition("#")[0]
-            if not path or re.match(r"[a-z][a-z0-9+.-]*:", path):
-                continue
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-            if target not in seen and _page_of(target) is None and (ROOT / target).is_file():
-                seen.add(target)
-                yield target
-
-
-def _reference() -> dict[str, str]:
-    return {
-        "reference/request.md": request_page(),
-        "reference/commands.md": commands_page(),
-        "reference/settings.md": settings_page(),
-    }
+def _linked_files(files: Files) -> set[str]:
+    """Files of the checkout that are no pages and that a page links to."""
+    pages = [(_source_of(page.src_uri), page.content_string) for page in files.documentation_pages()]
+    targets = {_target(match[2], source) for source, text in pages for match in _LINK.finditer(text)}
+    return {t for t in targets if t is not None and _page_of(t) is None and (ROOT / t).is_file()}
 
 
 def request_page() -> str:
     """Every key of a Request file, from the schema that editors use (``acts schema``)."""
-    from cli.text.editor_schema import request_schema
+    from acts.cli.text.editor_schema import request_schema
 
     schema = request_schema()
-    definitions: Mapping[str, Any] = schema["$defs"]
-    lines = [
-        "# Request file",
-        "",
-        "What `acts schema` prints, as tables. [The protocol](../protocol.md) says what it means.",
-    ]
-    for name, definition in [("Request", schema), *definitions.items()]:
-        if not isinstance(definition, dict):
-            continue
-        properties = definition.get("properties")
-        if not properties:
-            lines += ["", f"## {name}", "", _cell(definition.get("description", "")), "", _kind(definition)]
-            continue
-        required = definition.get("required", ())
+    about = "What `acts schema` prints, as tables. [The protocol](../protocol.md) says what it means."
+    lines = ["# Request file", "", about]
+    for name, definition in [("Request", schema), *schema["$defs"].items()]:
         lines += ["", f"## {name}", "", _cell(definition.get("description", "")), ""]
+        if "properties" not in definition:
+            lines.append(_kind(definition))
+            continue
         lines += ["| key | value | default | meaning |", "|---|---|---|---|"]
-        for key, part in properties.items():
-            default = "required" if key in required else _default(part)
-            lines.append(f"| `{key}` | {_kind(part)} | {default} | {_cell(_description(part))} |")
+        for key, part in definition["properties"].items():
+            value = part.get("default")
+            default = "" if value in (None, {}, []) else f"`{json.dumps(value)}`"
+            default = "required" if key in definition.get("required", ()) else default
+            lines.append(f"| `{key}` | {_kind(part)} | {default} | {_cell(part.get('description', ''))} |")
     return "\n".join(lines) + "\n"
 
 
-def _default(part: Any) -> str:
-    value = part.get("default") if isinstance(part, dict) else None
-    return "" if value in (None, {}, []) else f"`{json.dumps(value)}`"
-
-
-def _description(part: Any) -> str:
-    return str(part.get("description", "")) if isinstance(part, dict) else ""
-
-
-def _kind(part: Any) -> str:
+def _kind(part: dict[str, Any]) -> str:
     """The type of a value in a word or two."""
-    if not isinstance(part, dict):
-        return "any"
     if "$ref" in part:
         name = str(part["$ref"]).rpartition("/")[2]
-        return f"[{name}](#{slugify(name, '-')})"
+        return f"[{name}](#{slugify(name)})"
     if "enum" in part or "const" in part:
         return " ".join(f"`{json.dumps(value, ensure_ascii=False)}`" for value in part.get("enum", [part.get("const")]))
-    if choices := part.get("anyOf") or part.get("oneOf"):
-        kinds = [_kind(choice) for choice in choices if choice != {"type": "null"}]
-        return " or ".join(dict.fromkeys(kinds))
+    if "anyOf" in part:
+        return " or ".join(dict.fromkeys(_kind(choice) for choice in part["anyOf"] if choice != {"type": "null"}))
     if part.get("type") == "array":
         return f"list of {_kind(part.get('items', {}))}"
     kind = part.get("type", "any")
@@ -177,48 +147,27 @@ def _cell(text: str) -> str:
 
 def commands_page() -> str:
     """Every command with its arguments and options, from the program itself."""
-    import typer
+    from acts.cli.main import load_commands
 
-    from cli.main import app
-
-    program: Any = typer.main.get_command(app)  # a group of click's, or of the copy that typer brings
-    context = program.context_class(program, info_name="acts")
+    program: Any = load_commands()  # a group of click's, or of the copy that typer brings
     lines = ["# Commands", "", *(program.help or "").strip().splitlines()]
     for name, command in program.commands.items():
-        lines += _command_section(name, command, context)
-        below = command.context_class(command, info_name=name, parent=context)
-        for part, inner in getattr(command, "commands", {}).items():
-            lines += _command_section(f"{name} {part}", inner, below)
+        below = getattr(command, "commands", {})
+        for full, part in [(name, command), *((f"{name} {inner}", part) for inner, part in below.items())]:
+            lines += ["", f"## {full}", "", "```text", *_help_of(full, part).splitlines(), "```"]
     return "\n".join(lines) + "\n"
 
 
-def _command_section(name: str, command: Any, context: Any) -> list[str]:
-    usage = command.collect_usage_pieces(command.context_class(command, info_name=name, parent=context))
-    synopsis = " ".join(["acts", name, *usage]).replace("{", "").replace("}", "")
-    text, _, examples = (command.help or "").partition("\n\n\b\nExamples:\n")
-    lines = ["", f"## {name}", "", f"`{synopsis}`", "", text, ""]
-    if examples:
-        lines += ["```sh", *(line.strip() for line in examples.splitlines()), "```", ""]
-    options = [part for part in command.params if part.name != "help"]
-    if options:
-        lines += ["| option | meaning |", "|---|---|"]
-        lines += [f"| {_option(part)} | {_cell(getattr(part, 'help', None) or '')} |" for part in options]
-    return lines
-
-
-def _option(part: Any) -> str:
-    if part.param_type_name == "argument":
-        return f"`{part.metavar or part.name.upper()}`"
-    names = ", ".join(f"`{name}`" for name in (*part.opts, *part.secondary_opts))
-    return names if part.is_flag else f"{names} {_cell(part.metavar or part.name.upper())}"
+def _help_of(name: str, command: Any) -> str:
+    context = command.context_class(command, info_name=f"acts {name}", max_content_width=100, terminal_width=100)
+    return str(command.get_help(context))
 
 
 def settings_page() -> str:
-    """The worker's environment, from the docstring of its program."""
-    import worker_settings
+    """The worker's environment, from the model of its settings."""
+    from acts.worker.settings import list_variables
 
-    rows = [match for line in (worker_settings.__doc__ or "").splitlines() if (match := _SETTING.match(line))]
-    lines = ["# Worker settings", "", "The environment variables that `python -m worker` reads.", ""]
+    lines = ["# Worker settings", "", "The environment variables that `python -m acts.worker` reads.", ""]
     lines += ["| variable | meaning |", "|---|---|"]
-    lines += [f"| {', '.join(f'`{name}`' for name in row[1].split(', '))} | {_cell(row[2])} |" for row in rows]
+    lines += [f"| `{name}` | {_cell(text)} |" for name, text in list_variables().items()]
     return "\n".join(lines) + "\n"

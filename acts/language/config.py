@@ -119,7 +119,7 @@ class Options(_Closed):
     """``_options`` of a Tool: where its Activity runs, and how long it may take.
 
     ``timeout`` bounds one attempt; for a delegate it bounds the whole run, and only if it is set.
-    ``queueTimeout`` bounds the wait for a worker (None: a Call waits for ever, since a backlog is no
+    ``queueTimeout`` bounds the wait for a worker (None: a Call waits forever, since a backlog is no
     failure). ``heartbeat`` is the longest time between two heartbeats of an attempt. All are in
     seconds. ``resolve`` says when the definition of a delegate is loaded. ``expected`` is for forecasts alone.
     """
@@ -241,6 +241,16 @@ def settings_problems(error: ValidationError, model: type[BaseModel], *at: str |
             hint = suggest(str(place[-1]), allowed)
         problems.append(Problem("invalidSetting", message, pointer(*at, *place), hint=hint))
     return problems
+
+
+def settings_text(error: ValidationError) -> str:
+    """The defects of settings in words, without their values: one may be a secret."""
+    texts = []
+    for item in error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS_REPORTED]:
+        place, message = ".".join(map(str, item["loc"])), item["msg"].removeprefix("Value error, ")
+        message = "is unknown" if item["type"] == "extra_forbidden" else message
+        texts.append(f"{place}: {message}" if place else message)
+    return "; ".join(texts)
 
 
 def _allowed_keys(model: type[BaseModel], place: list[Any]) -> list[str]:

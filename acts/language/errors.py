@@ -15,6 +15,7 @@ an editor can each show it in their own way.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
@@ -179,36 +180,18 @@ def format_choices(names: Iterable[str], limit: int = 12) -> str:
 
 
 def brief(value: Any, limit: int = 80) -> str:
-    """A value as Python writes it, cut at about ``limit`` characters; no more of it is looked at."""
-    parts: list[str] = []
-    _write_brief(value, parts, limit)
-    return truncate("".join(parts), limit)
+    """A value as JSON with single quotes, cut at ``limit`` characters; little more of it is looked at."""
+    text = ""
+    for part in _BRIEF.iterencode(value):
+        text += part
+        if len(text) > limit:
+            break
+    return truncate(text.replace('"', "'"), limit)
 
 
-def _write_brief(value: Any, parts: list[str], limit: int) -> int:
-    """Append the text of a value as far as it is shown; returns how many characters are left."""
-    if limit <= 0:
-        return limit
-    if isinstance(value, str):
-        parts.append(repr(value[:limit]) if len(value) <= limit else repr(value[:limit])[:-1])
-    elif isinstance(value, dict) and value:
-        for i, (key, child) in enumerate(value.items()):
-            parts.append(", " if i else "{")
-            limit = _write_brief(key, parts, limit - len(parts[-1]))
-            parts.append(": ")
-            limit = _write_brief(child, parts, limit - 2)
-            if limit <= 0:
-                return limit
-        parts.append("}")
-    elif isinstance(value, list) and value:
-        for i, child in enumerate(value):
-            parts.append(", " if i else "[")
-            limit = _write_brief(child, parts, limit - len(parts[-1]))
-            if limit <= 0:
-                return limit
-        parts.append("]")
-    elif value is None or isinstance(value, (bool, int, float, list, dict)):
-        parts.append(repr(value))
-    else:
-        parts.append("†…")  # what is not known yet
-    return limit - len(parts[-1])
+_BRIEF = json.JSONEncoder(ensure_ascii=False, default=lambda _: "†…")  # what is not known yet
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an extra of this package, from a registry or a checkout alike."""
+    return f"pip install 'acts-engine[{extra}]'"

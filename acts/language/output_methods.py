@@ -1,7 +1,7 @@
 """The output methods: how a result is added to what a path already holds. One row each.
 
 Laws of this file: what every reader of a plan must know of a method. What it does to a value is in
-``plan/effects.py``; whose part of the value it leaves whose is in ``provenance/value_writers.py``.
+``plan/context_log.py``; whose part of the value it leaves whose is in ``provenance/trace.py``.
 """
 
 from __future__ import annotations

@@ -1,32 +1,42 @@
-"""Expressions and templates inside JSON values: where they are, and the value with each replaced.
+"""Expressions and templates inside JSON values: where they are, and the value with each replaced; scopes of Calls.
 
-Laws of this file: a string that holds no ``†`` is literal, and costs one search to know it. What is
-replaced is parsed once, when its Call is read; what is put in its place is never read again.
+Laws of this file: a string that holds no ``†`` is literal, and costs one search to know it. What is replaced is parsed
+once, when its Call is read; what is put in its place is never read again.
+
+A scope is a data-like kind or a path: the part of the context that a Call may see, an allow-list. A Call gets one
+merged Message per kind in scope, in wrapped form, without provenance and without ``_instance``. A path gives the part
+there and nothing beside it. A scope at which the context holds nothing gives nothing.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import Problem, truncate
-from acts.language.evaluation_work import EvaluationWork
-from acts.language.expression_parser import OPENING, has_expression, is_text_template, parse, parse_text_template
+from acts.language.admission import Work
+from acts.language.errors import ExpressionError, Problem, truncate
+from acts.language.messages import DATA_TYPES
 from acts.language.references import (
     MARK,
+    OPENING,
     AllOf,
     AnyOf,
     Comparison,
     Expression,
+    Literal,
     Path,
     TextTemplate,
     evaluate,
+    is_text_template,
     operands,
+    parse,
+    parse_text_template,
     paths,
     unescape_inside,
 )
-from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, replace_parts
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, list_index, replace_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -42,64 +52,22 @@ def is_reference(value: Json) -> bool:
     return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK and not is_text_template(value)
 
 
-def unescape(text: str) -> str:
-    """``††x`` is the string ``†x``, at the beginning of a text and inside it; any other string is itself."""
-    return MARK + unescape_inside(text[2:]) if text.startswith(MARK * 2) else unescape_inside(text)
-
-
-# What looks like a path inside a text: a kind, a dot, and mostly names
-_EMBEDDED: Final = re.compile(rf"(?<!{MARK}){MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddedReference:
-    """What looks like a reference inside a text: an error if there is such a kind. ``path`` is without its ``†``."""
-
-    at: Place
-    text: str
-    path: str
-    kind: str
-    has_dot: bool
-
-    def is_mistaken(self, kinds: Container[str], *, each: bool) -> bool:
-        """True when a reader would take it for a reference; ``each``: inside a Call with ``_each``."""
-        return (self.has_dot and self.kind in kinds) or (each and self.kind in ELEMENT_KINDS)
-
-    def to_problem(self, place: str, call: str | None = None) -> Problem:
-        """The problem of the text; ``place`` is the pointer to it."""
-        path = f"{MARK}{self.path}"
-        corrected = self.text.replace(path, f"{OPENING}{self.path}}}", 1)
-        hint = f'a template puts a value into a text: "{truncate(corrected, 200)}"; plain text is written {MARK}{path}'
-        return Problem("embeddedReference", f"{path} is inside a text, where nothing replaces it", place, call, hint)
-
-
-def find_embedded(at: Place, text: str, tree: Expression | str) -> list[EmbeddedReference]:
-    """What looks like a reference in the plain parts of a string that stands for ``tree``; each kind once."""
-    if isinstance(tree, TextTemplate):
-        parts = [part for part in tree.parts if isinstance(part, str)]
-    elif isinstance(tree, str):
-        parts = [text[2:] if text.startswith(MARK * 2) else text]
-    else:
-        parts = []
-    matches: dict[tuple[str, bool], EmbeddedReference] = {}
-    for match in (match for part in parts for match in _EMBEDDED.finditer(part)):
-        kind, dot, names = match.groups()
-        path = f"{kind}.{names}" if names else kind
-        matches.setdefault((kind, bool(dot)), EmbeddedReference(at, text, path, kind, bool(dot)))
-    return [*matches.values()]
-
-
-def parse_marked(text: str) -> Expression | str:
-    """What a string stands for: an expression, a template, or a text with its escapes replaced.
+def parse_marked(text: str) -> Expression:
+    """What a string with a ``†`` stands for: an expression, a template, or a literal text with its escapes replaced.
 
     Raises:
         ExpressionError: it is malformed.
     """
+    if is_reference(text):
+        return parse(text)
     if is_text_template(text):
         template = parse_text_template(text)
-        has_expressions = any(not isinstance(part, str) for part in template.parts)
-        return template if has_expressions else unescape_inside("".join(map(str, template.parts)))
-    return parse(text) if is_reference(text) else unescape(text)
+        if operands(template):
+            return template
+        text = unescape_inside("".join(map(str, template.parts)))
+    else:  # ``††x`` is the string ``†x``, at the beginning of a text and inside it
+        text = MARK + unescape_inside(text[2:]) if text.startswith(MARK * 2) else unescape_inside(text)
+    return Literal(json.dumps(text))
 
 
 def unread_value(text: str) -> Json:
@@ -108,15 +76,42 @@ def unread_value(text: str) -> Json:
         return text
     if is_reference(text):
         return UNKNOWN
-    if has_expression(text):
+    try:
+        tree = parse_marked(text)
+    except ExpressionError:
         return UNKNOWN_TEXT
-    literal = parse_marked(text)
-    return literal if isinstance(literal, str) else UNKNOWN_TEXT
+    return tree.value if isinstance(tree, Literal) else UNKNOWN_TEXT
+
+
+# What looks like a path inside a text: a kind, a dot, and mostly names
+_EMBEDDED: Final = re.compile(rf"(?<!{MARK}){MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
+
+
+def find_embedded(
+    text: str, tree: Expression, kinds: Container[str], place: str, *, each: bool = False
+) -> Problem | None:
+    """The problem of a string that stands for ``tree`` and has what a reader would take for a reference in plain text.
+
+    ``place`` is the pointer to it; ``each``: inside a Call with ``_each``.
+    """
+    parts: tuple[Any, ...] = tree.parts if isinstance(tree, TextTemplate) else ()
+    if isinstance(tree, Literal):
+        parts = (text[2:] if text.startswith(MARK * 2) else text,)
+    for match in (match for part in parts if isinstance(part, str) for match in _EMBEDDED.finditer(part)):
+        kind, dot, names = match.groups()
+        if (dot and kind in kinds) or (each and kind in ELEMENT_KINDS):
+            path = f"{kind}.{names}" if names else kind
+            corrected = truncate(text.replace(MARK + path, f"{OPENING}{path}}}", 1), 200)
+            hint = f'a template puts a value into a text: "{corrected}"; plain text is written {MARK}{MARK}{path}'
+            return Problem(
+                "embeddedReference", f"{MARK}{path} is inside a text, where nothing replaces it", place, hint=hint
+            )
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceUse:
-    """One expression, template or condition inside a JSON value. ``at`` leads to it: keys and indexes.
+    """One expression, template, condition or escaped text inside a JSON value. ``at`` leads to it: keys and indexes.
 
     ``paths`` are those of the context: in a Call with ``_each``, all but ``†item`` and ``†index``.
     """
@@ -131,9 +126,7 @@ class ReferenceUse:
     def of(cls, at: Place, text: str, tree: Expression, *, each: bool = False) -> ReferenceUse:
         """The use of a tree; ``each``: in the parameters of a Call with ``_each``."""
         every = paths(tree)
-        if not each:
-            return cls(at, text, tree, every)
-        own = tuple(path for path in every if path.kind not in ELEMENT_KINDS)
+        own = tuple(path for path in every if path.kind not in ELEMENT_KINDS) if each else every
         return cls(at, text, tree, own, len(own) < len(every))
 
     def is_of_context(self, path: Path) -> bool:
@@ -147,8 +140,9 @@ class ReferenceUse:
 
     def absent_texts(self, read: Callable[[Path], Json]) -> list[str]:
         """What of a use that is absent to name: of a template the expressions that are, not the text around them."""
-        absent = [str(tree) for tree in self.expressions if evaluate(tree, read) is ABSENT]
-        return absent if isinstance(self.tree, TextTemplate) and absent else [self.text]
+        if not isinstance(self.tree, TextTemplate):
+            return [self.text]
+        return [str(tree) for tree in self.expressions if evaluate(tree, read) is ABSENT]
 
     @property
     def needed_expressions(self) -> tuple[Expression, ...]:
@@ -170,25 +164,15 @@ def _is_plain(tree: Expression) -> bool:
     return isinstance(tree, Path) or (isinstance(tree, (AnyOf, AllOf)) and all(map(_is_plain, tree.terms)))
 
 
-Escape = tuple[Place, str]
-"""The place of a text with escapes (``††x``) inside a JSON value, and the text that it stands for."""
-
-_CONTAINERS_AND_TEXT: Final = (str, dict, list)
-
-
 def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
-    """Each string of ``value`` that contains ``†``, with its place."""
+    """Yield each string of ``value`` that contains ``†``, with its place."""
     if isinstance(value, str):
         if MARK in value:
             yield at, value
-    elif isinstance(value, dict):
-        for key, child in value.items():
-            if isinstance(child, _CONTAINERS_AND_TEXT):
+    elif isinstance(value, (dict, list)):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(child, (str, dict, list)):
                 yield from scan_marked(child, *at, key)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            if isinstance(child, _CONTAINERS_AND_TEXT):
-                yield from scan_marked(child, *at, index)
 
 
 def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
@@ -196,28 +180,18 @@ def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
     return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text) or is_text_template(text))
 
 
-def contains_reference(value: Json) -> bool:
-    """True when ``value`` contains an expression or a template at any depth."""
-    return next(scan(value), None) is not None
-
-
 def resolve_references(
-    value: Json,
-    uses: Iterable[ReferenceUse],
-    escapes: Iterable[Escape],
-    read: Callable[[Path], Json],
-    work: EvaluationWork | None = None,
+    value: Json, uses: Iterable[ReferenceUse], read: Callable[[Path], Json], work: Work | None = None
 ) -> tuple[Json, list[ReferenceUse]]:
-    """``value`` with every expression and template replaced by what it yields, and the uses that are absent.
+    """``value`` with each of its ``uses`` replaced by what it yields, and the uses that are absent.
 
-    ``uses`` and ``escapes`` are those of ``value``. What is absent keeps its text. ``value`` is not
-    changed: what holds no replacement is shared with it.
+    What is absent keeps its text. ``value`` is not changed: what holds no replacement is shared with it.
 
     Raises:
-        TooComplex: the texts or the values that are repeated in it are more than is allowed (see ``EvaluationWork``).
+        TooComplex: the texts or the values that are repeated in it are more than is allowed (see ``Work``).
     """
-    work = work or EvaluationWork()
-    replacements: list[tuple[Place, Json]] = list(escapes)
+    work = work or Work()
+    replacements: list[tuple[Place, Json]] = []
     missing = []
     present: set[int] = set()
     repeated = 0
@@ -233,19 +207,44 @@ def resolve_references(
     return replace_parts(value, replacements), missing
 
 
-def resolve(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
-    """Like ``resolve_references`` for a value whose expressions are not parsed yet.
+def scoped_context(
+    scopes: Iterable[Path], read: Callable[[Path], Json], is_list: Callable[[Path], bool] | None = None
+) -> list[dict[str, Any]]:
+    """The Messages that a Call with these scopes gets; ``[]`` without scopes.
 
-    The texts of absent expressions are added to ``missing``.
+    ``is_list`` tells whether a value on the way to a scope is a list, where ``read`` must not be
+    asked for it: a Call does not depend on what else is written there.
     """
-    uses: list[ReferenceUse] = []
-    escapes: list[Escape] = []
-    for at, text in scan_marked(value):
-        tree = parse_marked(text)
-        if not isinstance(tree, str):
-            uses.append(ReferenceUse.of(at, text, tree))
-        elif tree != text:
-            escapes.append((at, tree))
-    result, absent = resolve_references(value, uses, escapes, read)
-    missing.extend(text for use in absent for text in use.absent_texts(read))
-    return result
+    is_list = is_list or (lambda path: isinstance(read(path), list))
+    values = {path: value for path in scopes if (value := read(path)) is not ABSENT}
+    payloads: dict[str, Json] = dict.fromkeys((path.kind for path in values), ABSENT)
+    for path, value in values.items():
+        if not any(prefix in values for prefix in path.prefixes()):
+            payloads[path.kind] = _place(payloads[path.kind], path, 0, value, is_list)
+    return [wrap_message(kind, payload) for kind, payload in payloads.items()]
+
+
+def wrap_message(kind: str, payload: Json) -> dict[str, Any]:
+    """The Message of a kind in wrapped form; any other than the data-like types is ``data`` with ``kind``."""
+    if kind in DATA_TYPES:
+        return {"type": kind, kind: payload}
+    return {"type": "data", "kind": kind, "data": payload}
+
+
+def _place(payload: Json, path: Path, depth: int, value: Json, is_list: Callable[[Path], bool]) -> Json:
+    """``payload`` with ``value`` at the names of a path from ``depth`` on; a list has null before its index.
+
+    No scope is below another one, so every container on the way was made here, and is changed in place.
+    """
+    if depth == len(path.names):
+        return value
+    name = path.names[depth]
+    index = list_index(name)
+    if index is None or not is_list(Path(path.kind, path.names[:depth])):
+        part = payload if isinstance(payload, dict) else {}
+        part[name] = _place(part.get(name, ABSENT), path, depth + 1, value, is_list)
+        return part
+    items = payload if isinstance(payload, list) else []
+    items.extend([None] * (index + 1 - len(items)))
+    items[index] = _place(items[index], path, depth + 1, value, is_list)
+    return items

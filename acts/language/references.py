@@ -1,10 +1,22 @@
-"""``†`` expressions as trees, and what they yield: values, conditions, templates.
+"""``†`` expressions: their grammar, the trees that they become, and what these yield.
 
-An expression names values of the context; a condition (of ``_when``) also compares and negates them; a
-template puts them into a text. Every (sub)expression is absent, null, or a value. A value replaces its
-whole expression and is never parsed again, so nothing that a Tool returns can become an expression.
+An expression names values of the context; a condition (of ``_when``) also compares and negates them; a template puts
+them into a text. Every (sub)expression is absent, null, or a value. A value replaces its whole expression and is never
+parsed again, so nothing that a Tool returns can become an expression.
 
-How text becomes a tree is for ``expression_parser``. Where values come from is not known here: readers
+    expression  = conjunction { "||" conjunction }
+    conjunction = term { "&&" term }
+    term        = path | "(" expression ")"
+    path        = "†" kind { "." name | "[" digits "]" | "[" JSON-string "]" }
+
+In a condition a term of a conjunction may be a comparison, and there are negations and JSON literals:
+
+    conjunction = comparison { "&&" comparison }
+    comparison  = term [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) term ]
+    term        = path | "!" term | JSON | "(" expression ")"
+
+A template is text with expressions between ``†{`` and ``}``, whose paths may leave out their ``†``. The parser costs
+time linear in the length of its text; errors name the column, from 1. Where values come from is not known here: readers
 pass a ``read`` function.
 """
 
@@ -14,21 +26,19 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from acts.language.admission import MAX_ALTERNATIVES, MAX_NAMES, MAX_PARENTHESES, MAX_PATHS, Work
 from acts.language.errors import ExpressionError
-from acts.language.evaluation_work import EvaluationWork
-from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Names
+from acts.language.strict_json import DECODER, write_json
+from acts.language.values import ABSENT, MAX_DEPTH, UNKNOWN, UNKNOWN_TEXT, Json, Names, defect, is_unicode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 MARK: Final = "†"
-
-# ``(a||b)&&(c||d)&&…`` doubles its alternatives per term. Nobody writes so many by hand
-MAX_ALTERNATIVES: Final = 64
-# Paths of one expression: its alternatives are compared with each other, path by path
-MAX_PATHS: Final = 256
 
 # A name that a path may have without brackets and quotes; and one that may so in conditions and templates too
 PLAIN_NAME: Final = re.compile(r'[^.\[\]()|&"\s]+')
@@ -56,6 +66,13 @@ class Path:
         """True when one of the two is a prefix of the other."""
         return self.holds(other) or other.holds(self)
 
+    def prefixes(self, *, itself: bool = False) -> Iterator[Path]:
+        """Yield the paths above this one, the shortest first; with ``itself`` also this one."""
+        for depth in range(len(self.names)):
+            yield Path(self.kind, self.names[:depth])
+        if itself:
+            yield self
+
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
@@ -79,7 +96,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A JSON value in a condition. ``text`` is its JSON: equal texts are equal literals."""
+    """A JSON value in a condition, or a text with escapes. ``text`` is its JSON: equal texts are equal literals."""
 
     text: str
 
@@ -126,7 +143,7 @@ class TextTemplate:
     parts: tuple[str | Expression, ...]
 
     def __str__(self) -> str:
-        return "".join(_escape(p) if isinstance(p, str) else f"{MARK}{{{p}}}" for p in self.parts)
+        return "".join(p if isinstance(p, str) else f"{MARK}{{{p}}}" for p in self.parts)
 
 
 Expression = Path | AnyOf | AllOf | Literal | Not | Comparison | TextTemplate
@@ -137,10 +154,6 @@ _NULL: Final = Literal("null")
 
 def _operand_text(tree: Expression) -> str:
     return f"({tree})" if isinstance(tree, (AnyOf, AllOf, Comparison)) else str(tree)
-
-
-def _escape(text: str) -> str:
-    return text.replace(f"{MARK}{{", f"{MARK}{MARK}{{")
 
 
 _ESCAPED_INSIDE: Final = re.compile(rf"{MARK}{MARK}(?=[\w-])")
@@ -165,7 +178,7 @@ def operands(tree: Expression) -> tuple[Expression, ...]:
 # -- what a tree yields --------------------------------------------------------
 
 
-def evaluate(tree: Expression, read: Callable[[Path], Json], work: EvaluationWork | None = None) -> Json:
+def evaluate(tree: Expression, read: Callable[[Path], Json], work: Work | None = None) -> Json:
     """What the expression yields: ABSENT, None, or a value. ``read`` gives that of a path, ``work`` counts.
 
     Raises:
@@ -174,7 +187,7 @@ def evaluate(tree: Expression, read: Callable[[Path], Json], work: EvaluationWor
     if isinstance(tree, Path):
         return read(tree)
     if isinstance(tree, TextTemplate):
-        return _fill(tree, read, work or EvaluationWork())
+        return _fill(tree, read, work or Work())
     if isinstance(tree, Literal):
         return tree.value
     if isinstance(tree, (Not, Comparison)):
@@ -196,7 +209,7 @@ def is_absent(tree: Expression, read: Callable[[Path], Json]) -> bool:
     return any(evaluate(term, read) is ABSENT for term in terms)
 
 
-def _fill(template: TextTemplate, read: Callable[[Path], Json], work: EvaluationWork) -> Json:
+def _fill(template: TextTemplate, read: Callable[[Path], Json], work: Work) -> Json:
     """The text of a template, ABSENT when a part of it is, UNKNOWN_TEXT when a part cannot be known."""
     values = [unescape_inside(p) if isinstance(p, str) else evaluate(p, read, work) for p in template.parts]
     if any(value is ABSENT for value in values):
@@ -212,7 +225,7 @@ def _fill(template: TextTemplate, read: Callable[[Path], Json], work: Evaluation
     return "".join(texts)
 
 
-def _as_text(value: Json, work: EvaluationWork) -> Any:
+def _as_text(value: Json, work: Work) -> Any:
     """A value inside a text: strings as they are, null as nothing, anything else as compact JSON."""
     if value is None:
         return ""
@@ -224,12 +237,12 @@ def _as_text(value: Json, work: EvaluationWork) -> Any:
         return UNKNOWN_TEXT
 
 
-def holds(tree: Expression, read: Callable[[Path], Json], work: EvaluationWork | None = None) -> Any:
+def holds(tree: Expression, read: Callable[[Path], Json], work: Work | None = None) -> Any:
     """Whether a condition holds: True, False, or UNKNOWN where a dry run cannot say.
 
     An operand of ``!``, ``&&`` and ``||`` holds when it yields a value other than false. Raises as ``evaluate``.
     """
-    work = work or EvaluationWork()
+    work = work or Work()
     if isinstance(tree, Not):
         term = holds(tree.term, read, work)
         return UNKNOWN if term is UNKNOWN else not term
@@ -245,13 +258,13 @@ def holds(tree: Expression, read: Callable[[Path], Json], work: EvaluationWork |
     return UNKNOWN if value is UNKNOWN else value is not ABSENT and value is not None and value is not False
 
 
-def _side(tree: Expression, read: Callable[[Path], Json], work: EvaluationWork) -> Json:
+def _side(tree: Expression, read: Callable[[Path], Json], work: Work) -> Json:
     """A side of a comparison: what it yields, or whether it holds where it is a condition itself."""
     is_condition = any(isinstance(term, (Not, Comparison)) for term in operands(tree))
     return holds(tree, read, work) if is_condition else evaluate(tree, read, work)
 
 
-def _compare(comparison: Comparison, left: Json, right: Json, work: EvaluationWork) -> Any:
+def _compare(comparison: Comparison, left: Json, right: Json, work: Work) -> Any:
     if comparison.accepts_absence:
         left, right = (None if side is ABSENT else side for side in (left, right))
     if left is ABSENT or right is ABSENT:
@@ -274,92 +287,262 @@ def _is_number(value: Json) -> bool:
 
 
 def paths(tree: Expression) -> tuple[Path, ...]:
-    """Every path of the expression, left to right."""
-    if isinstance(tree, Path):
-        return (tree,)
-    collected: list[Path] = []
-    pending: list[Expression] = [tree]
-    while pending:
-        part = _negated(pending.pop())
-        if isinstance(part, Path):
-            collected.append(part)
-        else:
-            pending.extend(reversed(operands(part)))
-    return tuple(collected)
-
-
-def _negated(tree: Expression) -> Expression:
-    """What an expression negates, however often: it has the same paths."""
-    while isinstance(tree, Not):
-        tree = tree.term
-    return tree
+    """Return every path of the expression, left to right."""
+    return (tree,) if isinstance(tree, Path) else tuple([path for term in operands(tree) for path in paths(term)])
 
 
 def is_provided(tree: Expression, has: Callable[[Path], bool]) -> bool:
-    """True when ``has`` is true of every path of one alternative of the expression."""
-    tree = _negated(tree)
+    """Return True when ``has`` is true of every path of one alternative of the expression."""
     if isinstance(tree, Path):
         return has(tree)
     is_any = isinstance(tree, AnyOf)
-    for term in operands(tree):  # no generators: an expression may have thousands of operands
+    for term in operands(tree):
         if is_provided(term, has) is is_any:
             return is_any
     return not is_any
 
 
-def count_alternatives(tree: Expression) -> tuple[int, int]:
-    """How many alternatives an expression has, and how many paths they list together, repeats included.
-
-    Raises:
-        ExpressionError: it has more than MAX_ALTERNATIVES, or MAX_PATHS.
-    """
-    if isinstance(tree, Path):
-        return 1, 1
-    if len(paths(tree)) > MAX_PATHS:
-        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
-    count, listed = _measure(tree)
-    if count > MAX_ALTERNATIVES:
-        raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
-    return count, listed
-
-
-def _measure(tree: Expression) -> tuple[int, int]:
-    if isinstance(tree, Path):
-        return 1, 1
-    measures = [_measure(term) for term in operands(tree)]
-    if isinstance(tree, AnyOf):
-        return sum(count for count, _ in measures), sum(listed for _, listed in measures)
-    count = math.prod(count for count, _ in measures)
-    return count, sum(listed * (count // own) for own, listed in measures)
-
-
 def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
-    """The expression as alternatives of conjunctions, parentheses distributed, no path twice in one.
+    """Return the expression as alternatives of conjunctions, parentheses distributed, no path twice in one.
 
     Raises:
         ExpressionError: when there are more than MAX_ALTERNATIVES, or MAX_PATHS in all.
     """
-    count_alternatives(tree)
+    if isinstance(tree, Path):
+        return ((tree,),)
+    if len(paths(tree)) > MAX_PATHS:
+        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
     return tuple(tuple(option) for option in _distribute(tree))
 
 
 def _distribute(tree: Expression) -> list[dict[Path, None]]:
     if isinstance(tree, Path):
         return [{tree: None}]
-    terms = operands(tree)
-    if isinstance(tree, AnyOf):
-        return [option for term in terms for option in _distribute(term)]
-    options: list[dict[Path, None]] = [{}]
-    for term in terms:
-        right = _distribute(term)
-        if len(right) == 1:
-            for option in options:
-                option.update(right[0])
-        else:
-            options = [{**a, **b} for a in options for b in right]
-    return options
+    parts = [_distribute(term) for term in operands(tree)]
+    is_any = isinstance(tree, AnyOf)
+    if (sum if is_any else math.prod)(map(len, parts)) > MAX_ALTERNATIVES:
+        raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
+    if is_any:
+        return [option for part in parts for option in part]
+    return [{path: None for option in choice for path in option} for choice in product(*parts)]
 
 
 def conjunction(paths_: Iterable[Path]) -> str:
     """The expression ``path && path …``, as text; empty without paths."""
     return " && ".join(map(str, paths_))
+
+
+OPENING: Final = f"{MARK}{{"
+
+# Characters, and texts. The same short ones come with every instance and every tick: 20 MB of trees at most
+_MAX_CACHED: Final = 100
+_CACHED_TEXTS: Final = 4_000
+
+_KIND: Final = re.compile(r"[\w-]+")
+_DIGITS: Final = re.compile(r"[0-9]{1,9}(?=\])")
+_OPERATOR_STARTS: Final = frozenset(sign[0] for sign in COMPARISONS)
+_JSON_STARTS: Final = frozenset('"-0123456789[{')
+_WORD: Final = re.compile(r"(?:true|false|null)\b")
+
+
+def parse(text: str) -> Expression:
+    """The tree of an expression.
+
+    Raises:
+        ExpressionError: with the column of the fault.
+    """
+    return (_parse_cached if len(text) <= _MAX_CACHED else _parse)(text)
+
+
+def parse_condition(text: str) -> Expression:
+    """The tree of a condition. Raises as ``parse``."""
+    return (_parse_cached if len(text) <= _MAX_CACHED else _parse)(text, is_condition=True)
+
+
+def _parse(text: str, *, is_condition: bool = False) -> Expression:
+    parser = _Parser(text, is_condition=is_condition)
+    tree = parser.any_of(0)
+    parser.skip_space()
+    if parser.at < len(text):
+        parser.fail_at_rest()
+    return tree
+
+
+_parse_cached: Final = lru_cache(maxsize=_CACHED_TEXTS)(_parse)
+
+
+def clear_caches() -> None:
+    """Forget every parsed text."""
+    _parse_cached.cache_clear()
+
+
+def is_text_template(text: str) -> bool:
+    """True for a string that contains ``†{``."""
+    return OPENING in text
+
+
+@lru_cache(maxsize=16)  # those of a Call, which is read and then checked; each may have 2 MB
+def parse_text_template(text: str) -> TextTemplate:
+    """The parts of a template; one text alone where it has escapes (``††{``) and no expression.
+
+    Raises:
+        ExpressionError: with the column of the fault.
+    """
+    parts: list[str | Expression] = []
+    pending: list[str] = []
+    at = 0
+    if text.startswith(MARK * 2) and not text.startswith(MARK + OPENING):  # as in any string: ††x is †x
+        pending, at = [MARK], 2
+    while (opening := text.find(OPENING, at)) >= 0:
+        start = opening + len(OPENING)
+        if opening > at and text[opening - 1] == MARK:
+            pending += [text[at : opening - 1], OPENING]
+            at = start
+            continue
+        tree, end = _parse_braces(text, start)
+        parts += ["".join([*pending, text[at:opening]]), tree]
+        pending, at = [], end
+    parts.append("".join([*pending, text[at:]]))
+    return TextTemplate(tuple(part for part in parts if part))
+
+
+def _parse_braces(text: str, start: int) -> tuple[Expression, int]:
+    """The expression that begins at ``start``, and where the text goes on after its brace."""
+    parser = _Parser(text, start, in_braces=True)
+    parser.skip_space()
+    tree = parser.any_of(0) if parser.at < len(text) else None
+    parser.skip_space()
+    if tree is None or parser.at == len(text):
+        raise ExpressionError("the brace is not closed", start - 1)
+    if text[parser.at] != "}":
+        parser.fail_at_rest()
+    return tree, parser.at + 1
+
+
+class _Parser:
+    """A recursive-descent parser; ``at`` is the next character."""
+
+    def __init__(self, text: str, at: int = 0, *, is_condition: bool = False, in_braces: bool = False) -> None:
+        self.text, self.at = text, at
+        self.is_condition, self.marks_are_optional = is_condition, in_braces
+        # Operators and braces need no space around them, so a name that contains one is written in brackets
+        self.plain_name = _PLAIN_EVERYWHERE if is_condition or in_braces else PLAIN_NAME
+
+    def fail(self, reason: str) -> NoReturn:
+        raise ExpressionError(reason, self.at + 1)
+
+    def fail_at_rest(self) -> NoReturn:
+        """What comes next cannot continue an expression."""
+        sign = self.text[self.at]
+        if self.is_condition and self._operator():
+            self.fail("a comparison has two sides; join two comparisons with &&")
+        if self.is_condition and sign == "=":
+            self.fail("a single = compares nothing; equality is ==")
+        self.fail(f"unexpected {sign!r}; an expression continues with ., [, || or &&")
+
+    def skip_space(self) -> None:
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
+
+    def accept(self, token: str) -> bool:
+        """True when ``token`` comes next, after spaces; it is consumed."""
+        self.skip_space()
+        is_next = self.text.startswith(token, self.at)
+        self.at += len(token) if is_next else 0
+        return is_next
+
+    def any_of(self, depth: int) -> Expression:
+        terms = [self.all_of(depth)]
+        while self.accept("||"):
+            terms.append(self.all_of(depth))
+        return terms[0] if len(terms) == 1 else AnyOf(tuple(terms))
+
+    def all_of(self, depth: int) -> Expression:
+        terms = [self.comparison(depth)]
+        while self.accept("&&"):
+            terms.append(self.comparison(depth))
+        return terms[0] if len(terms) == 1 else AllOf(tuple(terms))
+
+    def comparison(self, depth: int) -> Expression:
+        left = self.term(depth)
+        operator = self._operator() if self.is_condition else None
+        if operator is None:
+            return left
+        self.at += len(operator)
+        return Comparison(operator, left, self.term(depth))
+
+    def _operator(self) -> str | None:
+        self.skip_space()
+        if self.text[self.at : self.at + 1] not in _OPERATOR_STARTS:  # most expressions have none, and many parentheses
+            return None
+        return next((sign for sign in COMPARISONS if self.text.startswith(sign, self.at)), None)
+
+    def term(self, depth: int) -> Expression:
+        if depth > MAX_PARENTHESES:
+            self.fail(f"parentheses nest deeper than {MAX_PARENTHESES}")
+        if self.accept("("):
+            inner = self.any_of(depth + 1)
+            if not self.accept(")"):
+                self.fail("a parenthesis is not closed")
+            return inner
+        if self.is_condition:
+            if self.accept("!"):
+                return Not(self.term(depth + 1))
+            if self.text[self.at : self.at + 1] in _JSON_STARTS or _WORD.match(self.text, self.at):
+                return self.literal()
+        if not self.accept(MARK) and not (self.marks_are_optional and _KIND.match(self.text, self.at)):
+            rest = repr(self.text[self.at]) if self.at < len(self.text) else "the end"
+            self.fail(f"expected a path like {MARK}state.name, found {rest}")
+        return self.path()
+
+    def literal(self) -> Literal:
+        """A JSON value, written again so that equal values are equal literals."""
+        value, end = self._json("this is no valid JSON value")
+        problem = defect(value, MAX_DEPTH)
+        if problem:
+            self.fail(f"this JSON value cannot be stored: {problem[1]}")
+        self.at = end
+        return Literal(write_json(value).decode())
+
+    def _json(self, reason: str) -> tuple[Json, int]:
+        try:
+            return DECODER.raw_decode(self.text, self.at)
+        except (ValueError, RecursionError):
+            self.fail(reason)
+
+    def path(self) -> Path:
+        kind = _KIND.match(self.text, self.at)
+        if not kind:
+            self.fail(f"a kind (letters, digits, _ and -) must follow {MARK}")
+        self.at = kind.end()
+        names: list[str] = []
+        while self.at < len(self.text) and self.text[self.at] in ".[":
+            names.append(self.name() if self.text[self.at] == "." else self.bracket())
+            if len(names) > MAX_NAMES:
+                self.fail(f"a path has at most {MAX_NAMES} names")
+        return Path(kind.group(), tuple(names))
+
+    def name(self) -> str:
+        self.at += 1
+        name = self.plain_name.match(self.text, self.at)
+        if not name:
+            self.fail('a name must follow "."; names with special characters are written ["like this"]')
+        self.at = name.end()
+        return name.group()
+
+    def bracket(self) -> str:
+        self.at += 1
+        digits = _DIGITS.match(self.text, self.at)
+        if digits:
+            self.at = digits.end() + 1
+            return str(int(digits.group()))
+        if not self.text.startswith('"', self.at):
+            self.fail("brackets hold an index or a JSON string")
+        name, end = self._json("the JSON string in brackets is not closed or not valid")
+        if not is_unicode(name):
+            self.fail("the name is not valid Unicode: it holds a lone surrogate")
+        self.at = end
+        if not self.text.startswith("]", self.at):
+            self.fail("a bracket is not closed")
+        self.at += 1
+        return str(name)

@@ -1,324 +1,398 @@
-"""JSON Schema (2020-12) checks, before and after references resolve: the one door to them.
+"""JSON Schema (2020-12): forms of schemas, and checks of values before and after references resolve.
 
-Two ways lead to an answer. ``jsonschema-rs`` says yes or no a hundred times faster than Python could, and cannot be
-stopped; so it is asked where the load of the schema and the size of the value say that it takes milliseconds.
-``Evaluation`` explains a no, knows parts that are not known yet, counts its steps and stops. Neither backtracks in a
-pattern, and neither ever fetches a ``$ref``.
+``jsonschema-rs`` decides and explains: it is a hundred times faster than Python, never backtracks in a pattern, and
+never fetches a ``$ref`` here. It cannot be stopped, so what it is asked is bounded first (``schema_limits``).
 
-*Relaxed* checks let a reference, or a value that a dry run cannot know, satisfy any type. OpenAPI's ``nullable: true``
-means that null is allowed too.
+A value with unknown parts (references, templates, what a dry run cannot know) is checked with texts in their places,
+and of the defects only those count that no value of the unknown parts removes. It is checked once more when all is
+known.
 
-What is compiled is kept in caches that are bounded in bytes: a ``Checker`` holds a schema and a key, nothing more.
+OpenAPI's ``nullable: true`` means that null is allowed too. An ``$id`` below the root begins no schema of its own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
-from acts.language.compiled_schema import CompiledSchema, compile_schema, judge_schema, key_of
-from acts.language.errors import Problem, TooComplex
+import jsonschema_rs
+
+from acts.language.admission import Meter
+from acts.language.errors import Problem, TooComplex, brief, find_similar, format_choices, truncate
 from acts.language.reference_uses import unread_value
 from acts.language.references import MARK
-from acts.language.schema_defects import Defect
-from acts.language.schema_evaluation import Evaluation
-from acts.language.schema_forms import follow, part_of, subschemas, with_defs, with_null
+from acts.language.schema_limits import (
+    LISTED,
+    MAPPED,
+    NESTED,
+    PATTERN_OPTIONS,
+    Load,
+    SchemaError,
+    find_part,
+    measure_schema,
+    parts_of_keyword,
+)
 from acts.language.strict_json import write_json
-from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json, Place, pointer
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, defect, pointer
 from acts.language.wire import TOO_COMPLEX
-from acts.language.work_meter import WorkMeter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Hashable
+Defect = tuple[Place, str]
+"""The place in the value (keys and indexes), and what is wrong, in words."""
 
-    Identify = Callable[[str, Json], Hashable]
-    """What stays the same while a property, of this name and value, does."""
-    CheckKey = tuple[bytes, str, Hashable]
-    """A check: the key of its schema, the property, and what identifies the property's value."""
-
-__all__ = [
-    "MAX_DEFECTS", "CheckMemo", "Checker", "Defect", "checker", "find_schema_problem", "follow", "part_of",
-    "schema_defect", "subschemas", "with_defs", "with_null",
-]  # fmt: skip
-
+# Defects of one value that are listed
 MAX_DEFECTS: Final = 20
-# Parts from which on a list or object is large: checking it takes longer than remembering that
-LARGE_PARTS: Final = 50
-# Steps of a check that are not counted with those of others: 20,000 Calls of one task have so many each
-FREE_STEPS: Final = 20
-# Parts of a list or object that are looked at in the time of a step of a check
-PARTS_PER_STEP: Final = 8
-# Checks that a memo remembers; each holds its value
-MAX_REMEMBERED: Final = 64
-# Subschemas that may be compiled once more for one property of them
-MAX_COPIED_NODES: Final = 500
+# Looks in the time of one step of a meter, a microsecond
+_LOOKS_PER_STEP: Final = 25
+# Looks up to which all defects of a value are listed, each made in 10 to 50 µs; of a larger one the first is
+_MAX_EXPLAINED: Final = 5_000
+# Names that a defect lists, and characters of the members of an enum
+_MAX_NAMES: Final = 20
+_MAX_CHOICES_TEXT: Final = 160
+# Bytes of all compiled schemas of a process, by estimates: all Tools of a Request have room at once
+_COMPILED_BYTES: Final = 128 * 1024 * 1024
+_SUBSCHEMA_BYTES: Final = 3_000
+
+# -- schemas as JSON -----------------------------------------------------------------
+# Schemas come from outside: every function takes any JSON for one.
 
 
-class Checker:
-    """Checks values with one schema. Use ``checker`` to build it; equal schemas share what is compiled."""
+def subschemas(schema: Json) -> Iterator[dict[str, Any]]:
+    """Yield the schema and every schema inside it that is an object, each before its parts."""
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            yield part
+            stack.extend([inner for key in part for _, inner in parts_of_keyword(key, part[key])][::-1])
 
-    __slots__ = ("_is_trivial", "_key", "_names", "_text_bytes", "schema")
 
-    def __init__(self, schema: Json, names: tuple[str, ...] = ()) -> None:
-        text = write_json(schema)
-        self.schema = schema
-        self._is_trivial = schema is True or schema == {}
-        self._key = key_of(text)
-        self._text_bytes = len(text)
-        self._names = names
+def map_parts(schema: dict[str, Any], change: Callable[[Json], Json]) -> dict[str, Any]:
+    """Return the schema with each schema directly inside it changed; all of them keep their places."""
+    out = dict(schema)
+    for key, argument in schema.items():
+        if key in NESTED:
+            out[key] = change(argument)
+        elif key in LISTED and isinstance(argument, list):
+            out[key] = [change(part) for part in argument]
+        elif key in MAPPED and isinstance(argument, dict):
+            out[key] = {name: change(part) for name, part in argument.items()}
+    return out
 
-    def at(self, names: tuple[str, ...]) -> Checker:
-        """Checks values of the property that ``names`` lead to, by ``properties`` and ``additionalProperties``."""
-        return Checker(self.schema, (*self._names, *names))
 
-    def defects(
-        self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None,
-        checking: WorkMeter | None = None, identify: Identify | None = None,
-    ) -> list[Defect]:  # fmt: skip
-        """Why a resolved value does not fit; empty when it does.
+def with_null(schema: Json) -> Json:
+    """Return the schema with ``nullable: true`` written as JSON Schema. Values (``const``, ``enum`` …) stay."""
+    if not isinstance(schema, dict):
+        return schema
+    out = map_parts(schema, with_null)
+    return _nullable(out) if out.pop("nullable", None) is True else out
 
-        ``meter`` is for several checks together. ``memo`` remembers what was found of large properties, which
-        ``identify`` tells apart. ``checking`` counts what the checks of a workflow task take beside ``FREE_STEPS``
-        each: ten thousand Calls may fail in one, each for a reason that takes milliseconds to find. When it has run
-        out, the fast library alone decides.
 
-        Raises:
-            TooComplex: the check takes more steps than are allowed.
-            ValueError: the schema is not valid (``schema_defect``).
-        """
-        if self._is_trivial:
-            return []
-        compiled = self._compiled()
-        large = _find_large_parts(value) if memo is not None and compiled.is_flat and not self._names else {}
-        if memo is not None and large:
-            return self._defects_by_property(compiled, value, large, meter, memo, checking, identify, is_resolved=True)
-        return self._judge(compiled, value, meter, checking)
+def _nullable(out: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with null allowed. Properties and items keep their places, which a ``$ref`` may lead to."""
+    if "type" in out:
+        kinds = out["type"] if isinstance(out["type"], list) else [out["type"]]
+        out["type"] = [*kinds, "null"] if "null" not in kinds else kinds
+    if isinstance(out.get("enum"), list):
+        out["enum"] = [*out["enum"], None]
+    if "const" in out:
+        out["enum"] = [out.pop("const"), None]
+    alternatives = {key: out.pop(key) for key in ("$ref", "allOf", "anyOf", "oneOf") if key in out}
+    return {**out, "anyOf": [alternatives, {"type": "null"}]} if alternatives else out
 
-    def open_defects(self, planned: Json, meter: WorkMeter | None = None) -> list[Defect]:
-        """Why a planned value cannot fit, whatever its references resolve to. Raises as ``defects``."""
-        unknown: set[int] = set()
-        value = _with_unknowns(planned, unknown)
-        return self._partial_defects(value, unknown, meter)
 
-    def partial_defects(
-        self, value: Json, meter: WorkMeter | None = None, memo: CheckMemo | None = None,
-        checking: WorkMeter | None = None, identify: Identify | None = None,
-    ) -> list[Defect]:  # fmt: skip
-        """Why a value cannot fit, whatever its UNKNOWN parts turn out to be. Raises as ``defects``.
+def _normalize(schema: Json) -> Json:
+    """Return the schema as the library is to read it: as 2020-12, whatever it says, and without annotations."""
+    if not isinstance(schema, dict):
+        return schema
+    out = map_parts(schema, _normalize)
+    for key in ("$schema", "$id", "contentSchema"):
+        out.pop(key, None)
+    if out.get("additionalProperties") is False:
+        out.setdefault("properties", {})  # without, the library does not say which keys are too many
+    return out
 
-        When ``checking`` has run out, none is looked for: a real run checks the value when it is known.
-        """
-        if checking is not None and checking.is_exhausted:
-            return []
-        if memo is not None and not self._is_trivial and not self._names:
-            compiled = self._compiled()
-            large = _find_large_parts(value) if compiled.is_flat else {}
-            if large:
-                return self._defects_by_property(
-                    compiled, value, large, meter, memo, checking, identify, is_resolved=False
-                )
-        return self._partial_defects(value, _find_unknown(value, checking), meter, checking)
 
-    def _partial_defects(
-        self, value: Json, unknown: set[int], meter: WorkMeter | None, checking: WorkMeter | None = None
-    ) -> list[Defect]:
-        if self._is_trivial:
-            return []
-        if not unknown and not _is_unknown(value):
-            return self._judge(self._compiled(), value, meter, checking)
-        return self._explain_counted(self._compiled(), value, unknown, meter, checking)
+def follow(root: Json, ref: str) -> Json:
+    """Return the part of a schema that a ``$ref`` of ``#/…`` leads to; True (anything) where it leads nowhere."""
+    part = find_part(root, ref)
+    return True if part is ABSENT else part
 
-    def _judge(
-        self, compiled: CompiledSchema, value: Json, meter: WorkMeter | None, checking: WorkMeter | None
-    ) -> list[Defect]:
-        """The defects of a value without unknown parts; of many values that do not fit, the first are explained."""
-        is_fit = None if self._names else compiled.accepts(value, meter)
-        if is_fit:
-            return []
-        if checking is not None and checking.is_exhausted:
-            if is_fit is None:
-                checking.spend(0)
-            return [((), "does not fit; why is not said, since many values of this plan do not fit")]
-        return self._explain_counted(compiled, value, (), meter, checking)
 
-    def _explain_counted(
-        self, compiled: CompiledSchema, value: Json, unknown: Container[int], meter: WorkMeter | None,
-        checking: WorkMeter | None,
-    ) -> list[Defect]:  # fmt: skip
-        meter = meter or WorkMeter("checking the value with its schema")
-        before = meter.spent
+def with_defs(part: Json, schema: dict[str, Any]) -> Json:
+    """Return a part of a schema, with the ``$defs`` of the whole where it refers to any."""
+    if "$defs" not in schema or not isinstance(part, dict) or not any("$ref" in inner for inner in subschemas(part)):
+        return part
+    return {**part, "$defs": schema["$defs"]}
+
+
+def part_of(part: Json, schema: dict[str, Any]) -> Json:
+    """Return a part of a schema with all that it refers to, or None when that is more than ``$defs``."""
+    complete = with_defs(part, schema)
+    return complete if is_self_contained(complete) else None
+
+
+def is_self_contained(schema: Json) -> bool:
+    """Return True when every ``$ref`` leads into ``$defs``: a part can be checked with these alone."""
+    return all(str(part.get("$ref", "#/$defs/")).startswith("#/$defs/") for part in subschemas(schema))
+
+
+# -- which schemas can be used -------------------------------------------------------
+
+
+class JudgedSchema:
+    """A schema with the reason why it cannot be used, or (None) with its load and its validator."""
+
+    def __init__(self, schema: Json, text_bytes: int) -> None:
+        self.reason: str | None = None
+        self.is_too_complex = False
+        self.load = Load()
         try:
-            return self._explain(compiled, value, unknown, meter)
-        finally:
-            if checking is not None:
-                checking.spent += max(0, meter.spent - before - FREE_STEPS)
-
-    def _defects_by_property(
-        self, compiled: CompiledSchema, value: dict[str, Json], large: dict[str, Json], meter: WorkMeter | None,
-        memo: CheckMemo, checking: WorkMeter | None, identify: Identify | None, *, is_resolved: bool,
-    ) -> list[Defect]:  # fmt: skip
-        """The defects of an object whose ``large`` properties are each checked once, however many Calls have them."""
-        small = {key: UNKNOWN if key in large else part for key, part in value.items()}
-        defects = self._explain(compiled, small, _find_unknown(small, None), meter)
-        for key, part in large.items():
-            declared = compiled.graph.root.sub.get("properties", {}).get(key)
-            if declared is None or declared.schema is True or declared.schema == {}:
-                continue
-            check = (self._key, key, id(part) if identify is None else identify(key, part))
-            found = memo.find(check)
-            if found is None:
-                # A resolved value has none: each Call would look through all of it for nothing
-                unknown = set() if is_resolved else _find_unknown(part, checking)
-                own = self._property_check(compiled, key)
-                found = memo.remember(check, part, own._partial_defects(part, unknown, meter, checking))  # noqa: SLF001
-            defects += [((key, *at), text) for at, text in found]
-        return defects[:MAX_DEFECTS]
-
-    def _property_check(self, compiled: CompiledSchema, key: str) -> Checker:
-        check: Checker | None = compiled.property_checks.get(key)
-        if check is None:
-            check = compiled.property_checks[key] = self._check_of(compiled, key)
-        return check
-
-    def _check_of(self, compiled: CompiledSchema, key: str) -> Checker:
-        """The check of one property: by a schema of its own, where that is not much more than the property's."""
-        part = self.schema["properties"][key]
-        own = part_of(part, self.schema)
-        is_small = own is part or len(compiled.graph.nodes) <= MAX_COPIED_NODES
-        return Checker(own) if is_small and own is not None else self.at((key,))
-
-    def _explain(
-        self, compiled: CompiledSchema, value: Json, unknown: Container[int], meter: WorkMeter | None
-    ) -> list[Defect]:
-        meter = meter or WorkMeter("checking the value with its schema")
-        root = compiled.graph.find_property(self._names)
-        evaluation = Evaluation(root, meter, unknown, remembers=compiled.load is None)
-        try:
-            return evaluation.defects(value)[:MAX_DEFECTS]
-        except RecursionError as error:
-            raise TooComplex("the value is nested too deeply to be checked") from error
-
-    def _compiled(self) -> CompiledSchema:
-        return compile_schema(self.schema, self._key, self._text_bytes)
+            self.schema = _prepare(schema)
+            self.load = measure_schema(self.schema)
+            self.validator = _make_validator(self.schema)
+        except (TooComplex, SchemaError) as error:
+            self.reason, self.is_too_complex = str(error), isinstance(error, TooComplex)
+        self.parts = 1 + text_bytes // 100 + self.load.parts
+        self.bytes = self.load.parts * _SUBSCHEMA_BYTES + text_bytes * 12 + 3 * self.load.bytes
 
 
-class CheckMemo:
-    """What checks of large values found, for one walk or one dry run: many Calls may read the same value.
+def _prepare(schema: Json) -> Json:
+    broken = defect(schema)
+    if broken:
+        raise SchemaError(f"{broken[0] or 'the schema'}: {broken[1]}")
+    return _normalize(with_null(schema))
 
-    A value is known by its identity; it is held here, so that no other value can have it.
+
+def _make_validator(schema: Json) -> Any:
+    try:
+        return jsonschema_rs.Draft202012Validator(
+            schema, retriever=_refuse_to_fetch, pattern_options=PATTERN_OPTIONS, mask=_SHOWN
+        )
+    except (ValueError, TypeError, RecursionError) as error:
+        raise TooComplex(f"the schema cannot be compiled: {truncate(str(error), 200)}") from error
+
+
+def _refuse_to_fetch(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched")
+
+
+class _Cache:
+    """Judged schemas by their JSON; what was not used for the longest time is forgotten first.
+
+    No lock is needed: each step is one operation on a dict, and a lost race costs one more compilation.
     """
 
     def __init__(self) -> None:
-        self._found: dict[CheckKey, tuple[Json, list[Defect]]] = {}
+        self.judged: OrderedDict[bytes, JudgedSchema] = OrderedDict()
+        self.bytes = 0
 
-    def find(self, check: CheckKey) -> list[Defect] | None:
-        """What this check of the value found before, or None."""
-        entry = self._found.get(check)
-        return None if entry is None else entry[1]
-
-    def remember(self, check: CheckKey, value: Json, defects: list[Defect]) -> list[Defect]:
-        """Keep what a check found; returns it."""
-        if len(self._found) >= MAX_REMEMBERED:
-            self._found.clear()
-        self._found[check] = (value, defects)
-        return defects
-
-
-def checker(schema: Json) -> Checker:
-    """The checker of a valid schema (see ``schema_defect``)."""
-    return Checker(schema)
+    def judge(self, schema: Json, text: bytes) -> JudgedSchema:
+        verdict = self.judged.pop(text, None)
+        if verdict is None:
+            verdict = JudgedSchema(schema, len(text))
+            self.bytes += verdict.bytes
+        self.judged[text] = verdict
+        while self.bytes > _COMPILED_BYTES and len(self.judged) > 1:
+            self.bytes -= self.judged.popitem(last=False)[1].bytes
+        return verdict
 
 
-def schema_defect(schema: Json) -> str | None:
-    """Why this is no usable schema, or None."""
-    return judge_schema(schema).reason
+_cache: Final = _Cache()
+
+
+def clear_caches() -> None:
+    """Forget all that was compiled, as in a fresh process."""
+    _cache.judged.clear()
+    _cache.bytes = 0
+
+
+def judge_schema(schema: Json) -> JudgedSchema:
+    """Return whether a schema can be used. Cached: it takes up to milliseconds, and the same Tools come again."""
+    try:
+        return _cache.judge(schema, write_json(schema))
+    except (RecursionError, TypeError, ValueError):
+        return JudgedSchema(schema, 0)
 
 
 def find_schema_problem(
-    schema: Json, at: Place, code: str, *, subject: str = "", meter: WorkMeter | None = None
+    schema: Json, at: Place, code: str, *, subject: str = "", meter: Meter | None = None
 ) -> Problem | None:
-    """The Problem of a schema that cannot be used; ``subject`` is what it is of, for the message.
+    """Return the Problem of a schema that cannot be used; ``subject`` says whose it is.
 
     Raises:
-        TooComplex: the meter has run out.
+        TooComplex: the meter has run out; it counts subschemas.
     """
     verdict = judge_schema(schema)
     if meter is not None:
-        meter.spend(verdict.steps)
+        meter.spend(verdict.parts)
     if verdict.reason is None:
         return None
     return Problem(TOO_COMPLEX if verdict.is_too_complex else code, f"{subject}{verdict.reason}", pointer(*at))
 
 
-# -- what is not known yet -------------------------------------------------------
+# -- what is not known yet -------------------------------------------------------------
+
+# Texts that stand for an unknown value and for an unknown text; nobody writes them
+_ANYTHING: Final = "\x00\u2020any"
+_ANY_TEXT: Final = "\x00\u2020text"
+# Keywords that say of a list or an object with unknown parts what they say of any with these keys or so many items
+_OF_KEYS: Final = frozenset(
+    {"type", "required", "additionalProperties", "propertyNames", "dependentRequired", "minItems", "maxItems",
+     "minProperties", "maxProperties", "falseSchema"}
+)  # fmt: skip
 
 
-def _is_unknown(value: Json) -> bool:
-    return value is UNKNOWN or value is UNKNOWN_TEXT
+def _mark_unknown(value: Json, at: Place, places: dict[Place, str], *, is_planned: bool) -> Json:
+    """Return the value with texts in place of its unknown parts, and add their places.
 
-
-def _with_unknowns(value: Json, unknown: set[int]) -> Json:
-    """A planned value with UNKNOWN for each reference, UNKNOWN_TEXT for each template, and the rest unescaped.
-
-    ``unknown`` gets the ids of the lists and objects in it that have an unknown part.
+    In a planned value these are its references and templates; other texts are unescaped.
     """
-    if isinstance(value, str):
-        return unread_value(value)
+    if is_planned and isinstance(value, str) and MARK in value:
+        value = unread_value(value)
+    if value is UNKNOWN or value is UNKNOWN_TEXT:
+        places[at] = _ANYTHING if value is UNKNOWN else _ANY_TEXT
+        return places[at]
     if not isinstance(value, (dict, list)):
         return value
     out = value.copy()
-    has_unknown = False
     for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(child, str):
-            if MARK not in child:
-                continue
-        elif not isinstance(child, (dict, list)):
-            has_unknown = has_unknown or _is_unknown(child)
-            continue
-        out[key] = part = _with_unknowns(child, unknown)
-        has_unknown = has_unknown or _is_unknown(part) or id(part) in unknown
-    if has_unknown:
-        unknown.add(id(out))
+        if isinstance(child, (str, dict, list)) or child is UNKNOWN or child is UNKNOWN_TEXT:
+            out[key] = _mark_unknown(child, (*at, key), places, is_planned=is_planned)
     return out
 
 
-def _add_unknown_containers(value: Json, unknown: set[int]) -> int:
-    """Add the ids of the lists and objects that have an unknown part to ``unknown``; returns how many parts it has."""
-    if not isinstance(value, (dict, list)):
-        return 1
-    has_unknown, parts = False, len(value)
-    for child in value.values() if isinstance(value, dict) else value:
-        if isinstance(child, (dict, list)):
-            parts += _add_unknown_containers(child, unknown)
-            has_unknown = has_unknown or id(child) in unknown
-        elif _is_unknown(child):
-            has_unknown = True
-    if has_unknown:
-        unknown.add(id(value))
-    return parts
+class _Unknown:
+    """The unknown parts of a value, and what is certain of it all the same."""
+
+    def __init__(self, places: dict[Place, str]) -> None:
+        self._texts = places
+        self._wholes = {place[:depth] for place in places for depth in range(len(place))}
+
+    def is_certain(self, error: Any) -> bool:
+        """Return True for an error that no value of the unknown parts removes."""
+        at, kind = tuple(error.instance_path), error.kind
+        name, text = kind.name, self._texts.get(at)
+        if name in ("anyOf", "oneOf") and hasattr(kind, "context") and (text is not None or at in self._wholes):
+            return all(any(self.is_certain(inner) for inner in branch) for branch in kind.context)
+        if text == _ANYTHING:
+            is_certain = name == "falseSchema"
+        elif text == _ANY_TEXT:
+            options = kind.as_dict().get("options", [kind.as_dict().get("expected_value")])
+            is_no_choice = name in ("enum", "const") and not any(isinstance(option, str) for option in options)
+            is_certain = is_no_choice or name in ("type", "falseSchema")
+        else:
+            is_certain = at not in self._wholes or name in _OF_KEYS
+        # Which of ``then`` and ``else`` holds is not certain
+        return is_certain and {"then", "else"}.isdisjoint(error.evaluation_path)
 
 
-def _find_unknown(value: Json, checking: WorkMeter | None) -> set[int]:
-    """The ids of the lists and objects that have an unknown part; that all parts are looked at is counted."""
-    unknown: set[int] = set()
-    parts = _add_unknown_containers(value, unknown)
-    if checking is not None:
-        checking.spent += parts // PARTS_PER_STEP
-    return unknown
+# -- checks ----------------------------------------------------------------------------
 
 
-def _find_large_parts(value: Json) -> dict[str, Json]:
-    """The properties of an object that hold large lists or objects."""
-    if not isinstance(value, dict):
-        return {}
-    return {key: part for key, part in value.items() if isinstance(part, (dict, list)) and _is_large(part)}
+class Checker:
+    """Checks values with one valid schema (``judge_schema``). Equal schemas share what is compiled.
+
+    Each check returns what is wrong, an empty list when nothing is. ``meter`` counts the work of several checks; all
+    raise TooComplex when a check, or all checks of the meter together, take too long.
+    """
+
+    __slots__ = ("_text", "schema")
+
+    def __init__(self, schema: Json) -> None:
+        self.schema = schema
+        self._text = write_json(schema)
+
+    def defects(self, value: Json, meter: Meter | None = None) -> list[Defect]:
+        """Return why a resolved value does not fit."""
+        return self._find(value, None, meter)
+
+    def open_defects(self, value: Json, meter: Meter | None = None, *, is_planned: bool = True) -> list[Defect]:
+        """Return why a value cannot fit, whatever its unknown parts are: references of a planned one, or UNKNOWN."""
+        places: dict[Place, str] = {}
+        marked = _mark_unknown(value, (), places, is_planned=is_planned)
+        return self._find(marked, _Unknown(places) if places else None, meter)
+
+    def _find(self, value: Json, unknown: _Unknown | None, meter: Meter | None) -> list[Defect]:
+        verdict = _cache.judge(self.schema, self._text)
+        if verdict.reason is not None:
+            raise ValueError(verdict.reason)
+        looks = 0 if verdict.load.is_light else verdict.load.count_looks(value)
+        if meter is not None:
+            meter.spend(looks // _LOOKS_PER_STEP)
+        try:
+            if verdict.validator.is_valid(value):
+                return []
+            looks = looks or verdict.load.count_looks(value)
+            if meter is not None:
+                meter.spend(min(looks, _MAX_EXPLAINED))
+            errors = _explain(verdict, value, looks, has_unknown=unknown is not None)
+            certain = [error for error in errors if unknown is None or unknown.is_certain(error)]
+            if not errors and unknown is None:
+                return [((), f"{brief(value)} does not fit its schema, and is too large to say where")]
+            defects = [d for error in certain for d in _defects_of(error, verdict.schema)]
+        except RecursionError as error:
+            raise TooComplex("the value is nested too deeply to be checked") from error
+        # A whole before its parts, list items in their order, keys by name
+        return sorted(dict.fromkeys(defects), key=lambda d: [(isinstance(k, str), k) for k in d[0]])[:MAX_DEFECTS]
 
 
-def _is_large(value: Json) -> bool:
-    stack, parts = [value], 0
-    while stack:
-        part = stack.pop()
-        parts += len(part)
-        if parts >= LARGE_PARTS:
-            return True
-        stack.extend(p for p in (part.values() if isinstance(part, dict) else part) if isinstance(p, (dict, list)))
-    return False
+def _explain(verdict: JudgedSchema, value: Json, looks: int, *, has_unknown: bool) -> list[Any]:
+    """Return the errors of a value; of a large one the first, or none where that takes long, too."""
+    if looks <= _MAX_EXPLAINED:
+        return list(verdict.validator.iter_errors(value))
+    if verdict.load.has_alternatives or has_unknown:
+        return []
+    try:
+        verdict.validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        return [error]
+    return []
+
+
+# -- what is wrong, in words -----------------------------------------------------------
+
+# Stands for the value in a text of the library, which would write all of it
+_SHOWN: Final = "\x00"
+
+
+def _defects_of(error: Any, schema: Json) -> list[Defect]:
+    """Return the defects that an error of the library stands for."""
+    kind, at = error.kind, tuple(error.instance_path)
+    described = _show(error.instance)
+    if kind.name in ("anyOf", "oneOf") and hasattr(kind, "context"):
+        branches = [[d for e in branch for d in _defects_of(e, schema)] for branch in kind.context]
+        if all(branches):
+            return _nearest(branches) or [(at, f"{described} fits none of the alternatives")]
+        return [(at, f"{described} fits several of the alternatives of oneOf; exactly one is allowed")]
+    if kind.name == "propertyNames":
+        return [(at, text) for _, text in _defects_of(kind.error, schema)]
+    if kind.name == "enum":
+        choices = truncate(brief(kind.as_dict()["options"], _MAX_CHOICES_TEXT), _MAX_CHOICES_TEXT)
+        return [(at, f"{described} is not one of {choices}")]
+    if kind.name == "additionalProperties":
+        return [(at, _text_of_extra_keys(kind.as_dict()["unexpected"], schema, error.schema_path[:-1]))]
+    text = truncate(error.message, 240).replace('"', "'")
+    return [(at, text.replace(_SHOWN, described))]
+
+
+def _nearest(branches: list[list[Defect]]) -> list[Defect]:
+    """Return the deepest defect of the alternatives that do not fit, when one of them alone goes deepest."""
+    deepest = [max(branch, key=lambda d: len(d[0])) for branch in branches]
+    depth = max(len(at) for at, _ in deepest)
+    nearest = [d for d in deepest if len(d[0]) == depth]
+    return nearest if len(nearest) == 1 else []
+
+
+def _show(value: Json) -> str:
+    return "a template" if value == _ANY_TEXT else "a reference" if value == _ANYTHING else brief(value)
+
+
+def _text_of_extra_keys(extra: list[str], schema: Json, place: list[str | int]) -> str:
+    """Return the keys that a closed object does not allow, and those that it does."""
+    closed = find_part(schema, "#" + pointer(*place))
+    allowed = [*closed.get("properties", ()), *(brief(pattern) for pattern in closed.get("patternProperties", ()))]
+    names = ", ".join(f'"{truncate(key, 40)}"' for key in extra[:_MAX_NAMES])
+    text = f"{names} {'is' if len(extra) == 1 else 'are'} not allowed; allowed: {format_choices(allowed)}"
+    similar = find_similar(extra[0], allowed)
+    return f'{text}; did you mean "{similar}"?' if similar is not None else text

@@ -3,6 +3,7 @@
 Laws of this file:
 - what is read is JSON as RFC 8259 has it: no NaN, no Infinity, no number beyond a double, UTF-8;
 - what is written is compact UTF-8, so that sizes can be compared with the limits of payloads;
+- one value may be in a result a thousand times: ``SharedSizes`` measures it once;
 - whether a value is fit to be stored (its depth, its strings) is for ``values.defect`` to say.
 """
 
@@ -12,7 +13,6 @@ import json
 import math
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from acts.language.errors import truncate
@@ -22,16 +22,9 @@ from acts.language.values import MAX_DEPTH, Json
 class DuplicateKeyError(ValueError):
     """A key is twice in one object: two readers could see two different values."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(f'the key "{truncate(key, 60)}" is twice in one object')
-        self.key = key
-
 
 class NestingError(ValueError):
     """The text nests deeper than any JSON that could be stored."""
-
-    def __init__(self) -> None:
-        super().__init__(f"it is nested deeper than {MAX_DEPTH} levels")
 
 
 def read_json(data: str | bytes, *, unique_keys: bool = False) -> Json:
@@ -47,9 +40,9 @@ def read_json(data: str | bytes, *, unique_keys: bool = False) -> Json:
     """
     text = data.removeprefix(BOM_UTF8).decode() if isinstance(data, bytes) else data
     try:
-        return (_UNIQUE_KEYS if unique_keys else DECODER).decode(text)
+        return (UNIQUE_KEYS if unique_keys else DECODER).decode(text)
     except RecursionError:
-        raise NestingError from None
+        raise NestingError(f"it is nested deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
         if str(error).startswith("Exceeds the limit"):  # Python's bound on the digits of an integer
             raise ValueError("a number has more digits than can be read") from None
@@ -63,18 +56,19 @@ def write_json(value: Json) -> bytes:
         ValueError: it contains a number or a string that JSON does not have.
         TypeError: it contains something else that is not JSON.
     """
-    return _write(value).encode()
+    return _WRITER.encode(value).encode()
 
 
 def json_size(value: Json) -> int:
     """Bytes of a value as ``write_json`` writes it; what is no JSON (UNKNOWN) counts as its name."""
-    return len(_write_estimate(value).encode())
+    return len(_ESTIMATE.encode(value).encode())
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        raise DuplicateKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
+        key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise DuplicateKeyError(f'the key "{truncate(key, 60)}" is twice in one object')
     return value
 
 
@@ -89,29 +83,68 @@ def _read_float(text: str) -> float:
     return value
 
 
+# What ``read_json`` reads with, for readers of a text that only begins with JSON
 DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_read_float)
-"""What ``read_json`` reads with, for readers of a text that only begins with JSON."""
-_UNIQUE_KEYS: Final = json.JSONDecoder(
+UNIQUE_KEYS: Final = json.JSONDecoder(
     parse_constant=_refuse_constant, parse_float=_read_float, object_pairs_hook=_unique
 )
+# No circles are looked for: no JSON text has any, and one would end as a RecursionError
+_COMPACT: Final[dict[str, Any]] = {"ensure_ascii": False, "separators": (",", ":"), "check_circular": False}
+_WRITER: Final = json.JSONEncoder(allow_nan=False, **_COMPACT)
+_ESTIMATE: Final = json.JSONEncoder(default=repr, **_COMPACT)
 
 
-def _make_writer(default: Callable[[Any], Any] | None = None, *, allow_nan: bool) -> Callable[[Json], str]:
-    """What ``json.JSONEncoder.encode`` does with these settings; it sets up its C code anew for each value.
+# -- the sizes of values that share parts ------------------------------------------------
 
-    No circles are looked for: no JSON text has any, and one would end as a RecursionError.
-    """
-    encoder = json.JSONEncoder(default=default, allow_nan=allow_nan, ensure_ascii=False, separators=(",", ":"))
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # a Python without the C code
-        return encoder.encode
-    chunks = make(None, encoder.default, json.encoder.encode_basestring, None, ":", ",", False, False, allow_nan)
-
-    def write(value: Json) -> str:
-        return "".join(chunks(value, 0))
-
-    return write
+# Characters from which on a text is remembered, too
+_LONG_TEXT: Final = 1_000
+_FOR_PEOPLE: Final = json.JSONEncoder(ensure_ascii=False)
 
 
-_write: Final = _make_writer(allow_nan=False)
-_write_estimate: Final = _make_writer(repr, allow_nan=True)
+def begin_json(value: Json, limit: int) -> str:
+    """The beginning of a value as JSON for people: more than ``limit`` characters of it if there are more."""
+    if isinstance(value, str):
+        return json.dumps(value[: limit + 1], ensure_ascii=False)
+    parts, length = [], 0
+    for part in _FOR_PEOPLE.iterencode(value):
+        parts.append(part)
+        length += len(part)
+        if length > limit:
+            break
+    return "".join(parts)
+
+
+class SharedSizes:
+    """Sizes in bytes. It remembers those of lists, objects and long texts, and holds these: no other gets their ids."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[int, tuple[Json, int]] = {}
+
+    def size(self, value: Json) -> int:
+        """What ``json_size`` returns; each object, each list and each long text is looked at once."""
+        if not _is_remembered(value):
+            return json_size(value)
+        entry = self._sizes.get(id(value))
+        if entry is None:
+            size = self._size_of_object(value) if isinstance(value, dict) else json_size(value)
+            entry = self._sizes[id(value)] = value, size
+        return entry[1]
+
+    def size_of_list(self, items: list[Json]) -> int:
+        """The size of a list whose elements may share parts."""
+        return 2 + sum(map(self.size, items)) + max(0, len(items) - 1)
+
+    def _size_of_object(self, value: dict[str, Json]) -> int:
+        size = 2 + max(0, len(value) - 1)
+        scalars: dict[str, Json] = {}
+        for key, part in value.items():
+            if _is_remembered(part):
+                size += json_size(key) + 1 + self.size(part)
+            else:
+                scalars[key] = part
+        # Written together, which is quicker: without their braces and commas, which are counted
+        return size + (json_size(scalars) - 2 - (len(scalars) - 1) if scalars else 0)
+
+
+def _is_remembered(value: Json) -> bool:
+    return isinstance(value, (dict, list)) or (isinstance(value, str) and len(value) >= _LONG_TEXT)

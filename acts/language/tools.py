@@ -7,6 +7,10 @@ definition; nothing in a Call can change it.
 
 ``const`` is the canonical way to fix a meta-property. A plain value in the place of a schema
 (``"_activity": "charge"``, also at the top level of the Tool) is read as one.
+
+Annotations of a Tool's schema that no check reads: ``x-mcp``: the Tool is one of an MCP server (``{"server", "tool",
+"digest"}``); ``x-hints``: what people should know before they approve a Call (``{"readOnly", "destructive",
+"idempotent", "openWorld"}``, each true or false). Those of an MCP server are what the server says of itself.
 """
 
 from __future__ import annotations
@@ -17,20 +21,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
 
+from acts.language.admission import SUBSCHEMAS, TOOLS, Meter
 from acts.language.config import Options, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
-from acts.language.expression_parser import parse
 from acts.language.messages import Request, ToolMessage
 from acts.language.output_methods import METHODS
-from acts.language.schema_forms import is_self_contained, with_defs
-from acts.language.schemas import Checker, checker, find_schema_problem
-from acts.language.secret_references import forbid_secrets
+from acts.language.references import parse
+from acts.language.schemas import Checker, find_schema_problem, is_self_contained, with_defs
+from acts.language.secrets import forbid_secrets
 from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
-from acts.language.work_meter import WorkMeter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 META: Final = (
     "_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath",
@@ -52,12 +55,6 @@ _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_each": (str, list),
 }  # fmt: skip
 _OPTION_KEYS: Final = frozenset(Options.model_fields)
-# Steps to read all Tools of a context, without their schemas: 10,000
-MAX_TOOLS_STEPS: Final = 500_000
-# Steps to read their schemas: about 70,000 subschemas, for which the caches of compiled schemas have room
-MAX_SCHEMAS_STEPS: Final = 240_000
-# Steps for a Tool beside those for its schema
-TOOL_STEPS: Final = 50
 
 
 @dataclass(frozen=True)
@@ -79,13 +76,13 @@ class Tool:
     @cached_property
     def parameters(self) -> Checker:
         """Checks the parameters of a Call (without its meta-properties)."""
-        return checker(parameter_schema(self.schema))
+        return Checker(parameter_schema(self.schema))
 
     def meta_check(self, key: str) -> Checker:
         """Checks a meta-property that a Call may carry."""
         check = self._meta_checks.get(key)
         if check is None:
-            check = self._meta_checks[key] = checker(with_defs(self.meta[key], self.schema))
+            check = self._meta_checks[key] = Checker(with_defs(self.meta[key], self.schema))
         return check
 
     @cached_property
@@ -95,7 +92,7 @@ class Tool:
     @cached_property
     def output_check(self) -> Checker | None:
         """Checks a result; None when the Tool declares no ``_output``."""
-        return None if self.output is None else checker(with_defs(self.output, self.schema))
+        return None if self.output is None else Checker(with_defs(self.output, self.schema))
 
     @cached_property
     def required_meta(self) -> tuple[str, ...]:
@@ -134,63 +131,35 @@ def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def read_tools(request: Request, registry: Mapping[str, Json], served: Callable[[str], bool]) -> _Tools:
+@dataclass
+class Tools:
+    """Tools by name, and what is wrong with their definitions."""
+
+    by_name: dict[str, Tool] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_tools(request: Request, registry: Mapping[str, Json], served: Callable[[str], bool]) -> Tools:
     """The Tools of a context; the latest definition of a name counts.
 
     ``registry`` holds the schemas of the Tools registered with the worker, by name; ``served``
     tells whether the worker has an Activity of a name.
     """
-    tools = _Tools()
-    for message in request.context:
-        if not isinstance(message, ToolMessage):
-            continue
+    tools = Tools()
+    count, subschemas = Meter(TOOLS), Meter(SUBSCHEMAS)
+    for message in (message for message in request.context if isinstance(message, ToolMessage)):
         at = ("context", message.index, "tool")
         try:
             for name, schema, place in _definitions(message.tool, at, registry, tools.problems):
-                tools.add(name, schema, place, served)
+                count.spend(1)
+                tool, problems = read_tool(name, schema, place, served=served(name), meter=subschemas)
+                tools.problems += problems
+                if tool is not None:
+                    tools.by_name[name] = tool
         except TooComplex as error:
-            hint = "define fewer Tools, or simpler ones; a delegate has Tools of its own"
-            tools.problems.append(Problem(TOO_COMPLEX, str(error), pointer(*at), hint=hint))
+            tools.problems.append(Problem(TOO_COMPLEX, str(error), pointer(*at)))
             break
     return tools
-
-
-class _Tools:
-    """Tools by name, and what is wrong with their definitions."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, Tool] = {}
-        self.problems: list[Problem] = []
-        self._tools = WorkMeter("reading the tools of the context", MAX_TOOLS_STEPS)
-        self._schemas = WorkMeter("reading the schemas of the tools", MAX_SCHEMAS_STEPS)
-
-    def add(self, name: str, schema: Json, at: Place, served: Callable[[str], bool]) -> None:
-        """Read a Tool.
-
-        Raises:
-            TooComplex: reading all Tools so far takes too long.
-        """
-        self._tools.spend(TOOL_STEPS)
-        schema = _canonical(schema)
-        problem = find_schema_problem(schema, at, "invalidTool", subject=f'tool "{name}": ', meter=self._schemas)
-        if problem is None and not isinstance(schema, dict):
-            problem = Problem("invalidTool", f'tool "{name}": not an object', pointer(*at))
-        if problem is not None:
-            self.problems.append(problem)
-            return
-        tool, problems = read_tool(name, schema, at, served=served(name), meter=self._schemas)
-        self.problems.extend(problems)
-        if tool is not None:
-            self.by_name[name] = tool
-
-
-def _canonical(schema: Json) -> Json:
-    """The schema with plain values of meta-properties (``"_activity": "charge"``) as ``const``."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict):
-        return schema
-    plain = {k: {"const": properties[k]} for k, kinds in _PLAIN.items() if isinstance(properties.get(k), kinds)}
-    return {**schema, "properties": {**properties, **plain}} if plain else schema
 
 
 def _definitions(
@@ -199,21 +168,19 @@ def _definitions(
     """The name, schema and place of each Tool that a message defines."""
     if isinstance(tool, str):
         name = tool.removeprefix("Tool.")
-        if name not in registry:
-            text = f'no tool "{name}" is registered with the worker; registered: {format_choices(registry)}'
-            hint = "define it here as a schema, or load it with ACTS_ACTIVITIES or ACTS_TOOLS"
-            hint = suggest(name, registry) or hint
-            problems.append(Problem("unknownTool", text, pointer(*at), hint=hint))
-            return []
-        return [(name, registry[name], at)]
+        if name in registry:
+            return [(name, registry[name], at)]
+        text = f'no tool "{name}" is registered with the worker; registered: {format_choices(registry)}'
+        hint = suggest(name, registry) or "define it here as a schema, or load it with ACTS_ACTIVITIES or ACTS_TOOLS"
+        problems.append(Problem("unknownTool", text, pointer(*at), hint=hint))
+        return []
     own_name = tool_name(tool)
     if own_name is not None:
         return [(own_name, tool, at)]
-    if _looks_like_schema(tool):
-        problems.append(
-            Problem("invalidTool", "the tool's schema has no name", pointer(*at),
-                    hint='add "_tool": {"const": "<name>"} to its properties, or use {"<name>": <schema>}')
-        )  # fmt: skip
+    is_schema = "$schema" in tool or ("properties" in tool and "type" not in tool["properties"])
+    if is_schema or tool.get("type") == "object":
+        hint = 'add "_tool": {"const": "<name>"} to its properties, or use {"<name>": <schema>}'
+        problems.append(Problem("invalidTool", "the tool's schema has no name", pointer(*at), hint=hint))
         return []
     return [(str(key), schema, (*at, key)) for key, schema in tool.items()]
 
@@ -229,88 +196,67 @@ def undecided_names(request: Request) -> list[str]:
     """The Tools whose definition fixes neither an Activity nor a delegate: the worker decides."""
     names: dict[str, None] = {}
     for message in request.context:
-        if not isinstance(message, ToolMessage) or not isinstance(message.tool, dict):
-            continue
-        own_name = tool_name(message.tool)
-        for name, schema in {own_name: message.tool}.items() if own_name else message.tool.items():
-            if isinstance(schema, dict) and not fixes_answer(schema):
-                names[str(name)] = None
+        if isinstance(message, ToolMessage) and isinstance(message.tool, dict):
+            own_name = tool_name(message.tool)
+            named = {own_name: message.tool} if own_name else message.tool
+            undecided = (n for n, schema in named.items() if isinstance(schema, dict) and not fixes_answer(schema))
+            names |= dict.fromkeys(map(str, undecided))
     return list(names)
 
 
 def fixes_answer(schema: Json) -> bool:
     """True when a Tool's definition says what answers its Calls, so that no worker has to decide."""
-    if not isinstance(schema, dict):
-        return False
-    properties = schema.get("properties")
-    declared = {**schema, **properties} if isinstance(properties, dict) else schema
-    return any(_constant(k, declared.get(k)) is not ABSENT for k in ("_activity", "_delegate"))
+    declared = _declared(schema)
+    return any(_constant(key, declared.get(key)) is not ABSENT for key in ("_activity", "_delegate"))
 
 
 def tool_name(schema: Json) -> str | None:
     """The name that a schema has by its own ``_tool``, or None."""
-    if not isinstance(schema, dict):
-        return None
-    properties = schema.get("properties")
-    declared = properties.get("_tool") if isinstance(properties, dict) else None
-    name = _constant("_tool", schema.get("_tool") if declared is None else declared)
+    name = _constant("_tool", _declared(schema).get("_tool"))
     return name if isinstance(name, str) and name else None
 
 
-def _looks_like_schema(value: Json) -> bool:
-    kind = value.get("type")
-    return (
-        kind == "object" or "$schema" in value or ("properties" in value and "type" not in value.get("properties", {}))
-    )
+def _declared(schema: Json) -> dict[str, Json]:
+    """The meta-properties of a Tool: those of its ``properties``, and of its top level."""
+    if not isinstance(schema, dict):
+        return {}
+    properties = schema.get("properties")
+    every = {**schema, **properties} if isinstance(properties, dict) else schema
+    return {key: every[key] for key in META if key in every}
 
 
 def read_tool(
-    name: str, schema: dict[str, Any], at: Place = (), *, served: bool = False, meter: WorkMeter | None = None
+    name: str, schema: Json, at: Place = (), *, served: bool = False, meter: Meter | None = None
 ) -> tuple[Tool | None, list[Problem]]:
-    """The Tool of a schema (None when the schema names another one too), and what is wrong with it.
+    """The Tool of a schema (None when it is no schema of one), and what is wrong with it.
 
     Raises:
         TooComplex: ``meter`` has run out.
     """
-    problems: list[Problem] = []
-    listed = schema.get("properties")
-    properties: dict[str, Json] = listed if isinstance(listed, dict) else {}
-    meta: dict[str, Json] = {}
-    consts: dict[str, Json] = {}
-    for key in META:
-        declared = properties.get(key, schema.get(key, ABSENT))
-        if declared is ABSENT:
-            continue
-        value = _constant(key, declared)
-        meta[key] = {"const": value} if value is not ABSENT and not isinstance(declared, dict) else declared
-        if value is not ABSENT and key != "_output":
-            consts[key] = value
-    known_names = f"a name with _ is one of {', '.join(META)}"
-    problems.extend(
-        Problem("unknownMeta", f'tool "{name}" declares "{key}"; {known_names}', pointer(*at, "properties", key),
-                severity="warning")
-        for key in properties if key.startswith("_") and key not in META
-    )  # fmt: skip
-    own_name = consts.get("_tool", name)
-    if own_name != name:
-        problems.append(Problem("invalidTool", f'the map calls it "{name}", its _tool says "{own_name}"', pointer(*at)))
-    problems.extend(_name_problem("a tool's name", name, at))
-    if isinstance(consts.get("_activity"), str) and consts["_activity"]:
-        problems.extend(_name_problem("_activity", consts["_activity"], at))
-    problems.extend(_constant_problems(name, consts, at))
+    declared = _declared(schema)
+    values = {key: value for key, part in declared.items() if (value := _constant(key, part)) is not ABSENT}
+    # A plain value in the place of a schema is its constant
+    meta = {key: {"const": part} if values.get(key, ABSENT) is part else part for key, part in declared.items()}
+    whole = schema
+    if isinstance(schema, dict) and isinstance(schema.get("properties", {}), dict):
+        whole = {**schema, "properties": {**schema.get("properties", {}), **meta}}
+    problem = find_schema_problem(whole, at, "invalidTool", subject=f'tool "{name}": ', meter=meter)
+    if problem is None and not isinstance(whole, dict):
+        problem = Problem("invalidTool", f'tool "{name}": not an object', pointer(*at))
+    if problem is not None:
+        return None, [problem]
+    consts = {key: value for key, value in values.items() if key != "_output"}
+    problems = [*_naming_problems(name, consts, whole["properties"], at), *_constant_problems(name, consts, at)]
     options = Options()
     if "_options" in meta:
         options = _read_options(name, consts.get("_options", meta["_options"]), at, problems)
-    for key, declared in list(meta.items()):
-        is_checked = key == "_options" or (key in properties and is_self_contained(declared))
-        place = (*at, "properties", key) if key in properties else (*at, key)
-        part, subject = with_defs(declared, schema), f'{key} of "{name}": '
-        problem = None if is_checked else find_schema_problem(part, place, "invalidTool", subject=subject, meter=meter)
-        if problem is not None:
-            problems.append(problem)
+    for key, part in meta.items():
+        if not is_self_contained(part):  # it is checked alone
+            text = f'{key} of "{name}" refers to a part of the schema outside of $defs'
+            problems.append(Problem("invalidTool", text, pointer(*at, "properties", key)))
             meta[key] = True
     output = meta.get("_output")
-    return Tool(name, schema, meta, consts, None if output is True else output, options, served), problems
+    return Tool(name, whole, meta, consts, None if output is True else output, options, served), problems
 
 
 def _constant(key: str, declared: Json) -> Json:
@@ -324,9 +270,7 @@ def _constant(key: str, declared: Json) -> Json:
     enum = declared.get("enum")
     if isinstance(enum, list) and len(enum) == 1 and key in ("_activity", "_delegate", "_tool"):
         return enum[0]
-    if key == "_options" and declared and set(declared) <= _OPTION_KEYS:
-        return declared
-    return ABSENT
+    return declared if key == "_options" and declared and set(declared) <= _OPTION_KEYS else ABSENT
 
 
 def _read_options(name: str, raw: Json, at: Place, problems: list[Problem]) -> Options:
@@ -342,29 +286,58 @@ def _read_options(name: str, raw: Json, at: Place, problems: list[Problem]) -> O
 MAX_NAME: Final = 200
 
 
-def _name_problem(what: str, name: str, at: Place) -> list[Problem]:
-    if 0 < len(name) <= MAX_NAME and name.isprintable() and name == name.strip():
-        return []
-    text = f"{what} is 1 to {MAX_NAME} printable characters without space at the ends, not {truncate(repr(name), 60)}"
-    return [Problem("invalidTool", text, pointer(*at))]
+def _naming_problems(
+    name: str, consts: Mapping[str, Json], properties: Mapping[str, Json], at: Place
+) -> Iterator[Problem]:
+    for key in properties:
+        if key.startswith("_") and key not in META:
+            text = f'tool "{name}" declares "{key}"; a name with _ is one of {", ".join(META)}'
+            yield Problem("unknownMeta", text, pointer(*at, "properties", key), severity="warning")
+    if consts.get("_tool", name) != name:
+        text = f'the map calls it "{name}", its _tool says "{consts["_tool"]}"'
+        yield Problem("invalidTool", text, pointer(*at))
+    for what, value in (("a tool's name", name), ("_activity", consts.get("_activity") or "latent")):
+        is_name = isinstance(value, str) and value.isprintable() and value == value.strip()
+        if not (is_name and 0 < len(value) <= MAX_NAME):
+            brief_value = truncate(repr(value), 60)
+            text = f"{what} is 1 to {MAX_NAME} printable characters without space at the ends, not {brief_value}"
+            yield Problem("invalidTool", text, pointer(*at))
 
 
-def _constant_problems(name: str, consts: Mapping[str, Json], at: Place) -> list[Problem]:
-    problems = []
+def _constant_problems(name: str, consts: Mapping[str, Json], at: Place) -> Iterator[Problem]:
+    words = {str: "a string", list: "a list", bool: "true or false"}
     for key, value in consts.items():
         place = pointer(*at, "properties", key)
-        types = _PLAIN.get(key)
-        if types and not isinstance(value, types):
-            words = " or ".join(
-                {"str": "a string", "list": "a list", "bool": "true or false"}[t.__name__] for t in types
-            )
-            problems.append(Problem("invalidTool", f'{key} of "{name}" must be {words}', place))
+        if key in _PLAIN and not isinstance(value, _PLAIN[key]):
+            text = f'{key} of "{name}" must be {" or ".join(words[type_] for type_ in _PLAIN[key])}'
+            yield Problem("invalidTool", text, place)
         elif key in ("_outputPath", "_errorPath"):
             try:
                 parse(value)
             except ExpressionError as error:
-                problems.append(Problem("invalidExpression", f'{key} of "{name}": {error}', place))
+                yield Problem("invalidExpression", f'{key} of "{name}": {error}', place)
         elif key == "_outputMethod" and value not in METHODS:
             text = f'{key} of "{name}" is {value!r}; allowed: {", ".join(METHODS)}'
-            problems.append(Problem("invalidTool", text, place))
-    return problems
+            yield Problem("invalidTool", text, place)
+
+
+SERVER_TOOL: Final = "x-mcp"
+HINTS: Final = "x-hints"
+
+_WORDS: Final = {
+    "readOnly": "read-only", "destructive": "destructive", "idempotent": "idempotent", "openWorld": "open world",
+}  # fmt: skip
+
+
+def is_server_tool(schema: Mapping[str, Any]) -> bool:
+    """True for a Tool of an MCP server: its results are values, never Messages."""
+    return isinstance(schema.get(SERVER_TOOL), dict)
+
+
+def hint_words(schema: Mapping[str, Any]) -> list[str]:
+    """The hints of a Tool that are true, as words; what is read-only is idempotent anyway."""
+    hints = schema.get(HINTS)
+    if not isinstance(hints, dict):
+        return []
+    true = [key for key in _WORDS if hints.get(key) is True]
+    return [_WORDS[key] for key in true if key != "idempotent" or "readOnly" not in true]

@@ -7,7 +7,7 @@ checked before each request, so it is exceeded by no more than the requests in f
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,24 +32,24 @@ class Usage:
         """Add another sum in its JSON form; ignore anything else."""
         if not isinstance(more, dict):
             return
-        for key in ("requests", "inputTokens", "outputTokens", "cachedTokens", "reasoningTokens"):
-            value = more.get(key, 0)
-            if isinstance(value, int):
-                setattr(self, key, getattr(self, key) + value)
+        for key in _COUNTS:
+            if isinstance(count := more.get(key), int):
+                setattr(self, key, getattr(self, key) + count)
         forms = more.get("schemaForms")
         for form, count in forms.items() if isinstance(forms, dict) else ():
-            if isinstance(count, int):
-                self.schemaForms[form] = self.schemaForms.get(form, 0) + count
+            self.schemaForms[form] = self.schemaForms.get(form, 0) + count
         cost = more.get("cost", 0.0)
         self.cost = None if cost is None or self.cost is None else self.cost + float(cost)
 
     def to_json(self) -> dict[str, Any]:
         """``{requests, inputTokens, outputTokens, cachedTokens?, reasoningTokens?, schemaForms?, cost}``."""
+        counts = {key: getattr(self, key) for key in _COUNTS}
+        forms = {"schemaForms": dict(sorted(self.schemaForms.items()))} if self.schemaForms else {}
         cost = None if self.cost is None else round(self.cost, 9)
-        parts = {"cachedTokens": self.cachedTokens, "reasoningTokens": self.reasoningTokens}
         return {
-            "requests": self.requests, "inputTokens": self.inputTokens, "outputTokens": self.outputTokens,
-            **{k: v for k, v in parts.items() if v},
-            **({"schemaForms": dict(sorted(self.schemaForms.items()))} if self.schemaForms else {}),
+            **{key: count for key, count in counts.items() if count or key in _COUNTS[:3]}, **forms,
             "cost": int(cost) if cost is not None and cost == int(cost) else cost,
         }  # fmt: skip
+
+
+_COUNTS: Final = ("requests", "inputTokens", "outputTokens", "cachedTokens", "reasoningTokens")

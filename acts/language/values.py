@@ -8,7 +8,6 @@ is a string that it cannot know.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def list_index(name: str) -> int | None:
 
 
 def get(value: Json, names: Names) -> Json:
-    """The part of ``value`` at ``names``: ABSENT where there is none, UNKNOWN below UNKNOWN."""
+    """The part of ``value`` at ``names``: ABSENT if there is none, UNKNOWN below UNKNOWN."""
     for name in names:
         if isinstance(value, dict):
             if name not in value:
@@ -128,27 +127,15 @@ def is_equal(one: Json, other: Json) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-# A subclass of these, or a marker, is found by what it is an instance of
-_TYPE_NAMES: Final[dict[type, str]] = {
+_TYPE_NAMES: Final = {
     type(None): "null", bool: "boolean", int: "number", float: "number", str: "string", list: "list", dict: "object",
 }  # fmt: skip
 
 
 def type_name(value: Json) -> str:
-    """The JSON type of a value, for messages; "nothing" for ABSENT, "unknown" for UNKNOWN."""
+    """Return the JSON type of a value, for messages; "nothing" for ABSENT, "unknown" for UNKNOWN."""
     name = _TYPE_NAMES.get(type(value))
-    if name is not None:
-        return name
-    if value is UNKNOWN_TEXT:
-        return "string"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "number"
-    for kind, name in ((str, "string"), (list, "list"), (dict, "object")):
-        if isinstance(value, kind):
-            return name
-    return "nothing" if value is ABSENT else "unknown"
+    return name or ("string" if value is UNKNOWN_TEXT else "nothing" if value is ABSENT else "unknown")
 
 
 def shape(value: Json) -> Hashable:
@@ -179,36 +166,19 @@ def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:
     are not valid Unicode (lone surrogates), and values that are not JSON. The check is iterative, so that
     no input can exhaust the stack.
     """
-    if not isinstance(value, (dict, list)):
-        reason = _scalar_defect(value)
-        return None if reason is None else ("", reason)
-    stack: list[tuple[Json, int, _Trail]] = [(value, 0, None)]
+    stack: list[tuple[Json, Place]] = [([value], ())]
     while stack:
-        item, depth, trail = stack.pop()
-        if depth >= depth_limit:
-            return pointer(*_place(trail)[:8]) + "/…", f"nested deeper than {depth_limit} levels"
-        reason = _key_defect(item) if isinstance(item, dict) else None
-        if reason:
-            return pointer(*_place(trail)), reason
+        item, place = stack.pop()
+        if len(place) > depth_limit:
+            return pointer(*place[1:9]) + "/…", f"nested deeper than {depth_limit} levels"
+        if isinstance(item, dict) and (reason := _key_defect(item)):
+            return pointer(*place[1:]), reason
         for key, child in item.items() if isinstance(item, dict) else enumerate(item):
-            kind = type(child)
-            if kind is dict or kind is list:
-                stack.append((child, depth + 1, (trail, key)))
-            elif not _IS_FIT.get(kind, _is_fit)(child):
-                return pointer(*_place(trail), key), _scalar_defect(child) or ""
+            if isinstance(child, (dict, list)):
+                stack.append((child, (*place, key)))
+            elif reason := _scalar_defect(child):
+                return pointer(*place[1:], *([key] if place else [])), reason
     return None
-
-
-_Trail = Any
-"""The place of a part: None, or the place of what it is in, and its key there."""
-
-
-def _place(trail: _Trail) -> Place:
-    keys: list[str | int] = []
-    while trail is not None:
-        trail, key = trail
-        keys.append(key)
-    return tuple(reversed(keys))
 
 
 def _key_defect(item: dict[Any, Json]) -> str | None:
@@ -232,24 +202,7 @@ def _scalar_defect(item: Json) -> str | None:
 
 def is_unicode(text: str) -> bool:
     """False for a string with a lone surrogate: it cannot be encoded."""
-    if text.isascii():
-        return True
     try:
-        text.encode()
+        return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
         return False
-    return True
-
-
-def _is_fit(item: Json) -> bool:
-    return _scalar_defect(item) is None
-
-
-# Whether a value that is no list or object can be stored, by its type: the quick way of ``_scalar_defect``
-_IS_FIT: Final[dict[type, Callable[[Json], bool]]] = {
-    str: is_unicode,
-    int: lambda item: -MAX_NUMBER < item < MAX_NUMBER,
-    float: math.isfinite,
-    bool: lambda _: True,
-    type(None): lambda _: True,
-}

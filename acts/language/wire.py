@@ -9,7 +9,6 @@ from typing import Final
 
 TASK_QUEUE: Final = "acts"
 
-# The delegate without a definition
 ANONYMOUS: Final = "anonymous"
 
 # Workflow types
@@ -28,7 +27,8 @@ PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 DECIDE: Final = "decide"
-# Signals between the engine's own runs: up to the root of the tree, and from there to one run below
+# Signals between the engine's own runs: up to the root of the tree, from there to one run below, and between a run that
+# was reset or cancelled and its neighbours
 PENDING_CHANGED: Final = "pendingChanged"
 DECISION: Final = "decision"
 DECISION_ANSWER: Final = "decisionAnswer"
@@ -39,21 +39,14 @@ PERMIT_REQUEST: Final = "permitRequest"
 PERMIT_GRANT: Final = "permitGrant"
 PERMIT_RETURN: Final = "permitReturn"
 RUN_ENDED: Final = "runEnded"
-# … and from a cancelled child to its parent
 CANCELLED_REPORT: Final = "cancelledReport"
-# … and to a run that a reset of its parent left behind
 SUPERSEDED: Final = "superseded"
-# … and from a run that was reset to those below it
 RESYNC: Final = "resync"
-# … and to the run above it
 CHILD_RESET: Final = "childReset"
 # While a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
 STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"
-# From the model Activity to its run, and to the root of the tree: the model is waited for
 MODEL_WAIT: Final = "modelWait"
-# From an Activity of a set to the root of the tree: a file cannot be read or written now
-FILE_WAIT: Final = "fileWait"
 
 # Queries
 STATUS: Final = "status"
@@ -66,33 +59,21 @@ PROMPT_CONTEXT: Final = "promptContext"
 # The resolved parameters of the Calls with pending approvals
 PENDING_PARAMETERS: Final = "pendingParameters"
 
-# Activities: the registry lists the Tools and Activities of a worker,
+# Activities
 REGISTRY: Final = "acts.registry"
-# … this one asks the workers of all versions on a queue,
-LOOK_UP_EVERYWHERE: Final = "acts.lookup"
-# … this one lists everything that a worker serves,
 LIST_TOOLS: Final = "acts.tools"
-# … this one finds the first attempt of a cron run that is retried,
 FIRST_ATTEMPT: Final = "acts.firstAttempt"
-# … this one asks the server which task queues have workers,
 QUEUES: Final = "acts.queues"
-# … this one asks it whether the namespace has our search attributes,
 SEARCH_ATTRIBUTES: Final = "acts.searchAttributes"
-# … this one says who may decide,
 APPROVERS: Final = "acts.approvers"
-# … this one sends a request to a model
 MODEL: Final = "acts.model"
-# … this one reads what an earlier run has done, for a run that resumes it,
 PAST_RUN: Final = "acts.pastRun"
-# … and this one loads a saved Request (a delegate's definition)
 LOAD_DELEGATE: Final = "acts.delegate"
 # The rows of a set: how many there are and where its pages begin, and the rows of one page,
 SURVEY_SET: Final = "acts.surveySet"
 READ_PAGE: Final = "acts.readPage"
-# … the file that takes the results: created, and appended to,
 CREATE_RESULTS: Final = "acts.createResults"
 APPEND_RESULTS: Final = "acts.appendResults"
-# … and the rows of a page whose Batch has ended without a word of them
 CLOSE_PAGE: Final = "acts.closePage"
 
 # The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for its envelope
@@ -110,21 +91,16 @@ MAX_UNUSABLE_ANSWERS: Final = 3
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"
 ENGINE_ERROR: Final = "EngineError"
-# … of a run whose parent was reset or retried, and started its work again
 SUPERSEDED_RUN: Final = "Superseded"
 ALREADY_STARTED: Final = "WorkflowAlreadyStarted"
 APPROVAL_TIMEOUT: Final = "ApprovalTimeout"
 REFUSED: Final = "DecisionRefused"
 LIMIT_EXCEEDED: Final = "LimitExceeded"
-# … of a run that names an earlier one in config.resume which it cannot continue from
 RESUME_REFUSED: Final = "ResumeRefused"
-# … of a run whose workflow task did not end: the worker stopped it
 TASK_STUCK: Final = "TaskStuck"
 RESULT_TOO_LARGE: Final = "PayloadTooLarge"
 SDK_PAYLOADS_TOO_LARGE: Final = "PayloadsTooLarge"
-# … of a local activity whose outcome an ordinary one returns
 LOCAL_DEFERRED: Final = "LocalOutcomeDeferred"
-# … for a saved Request that could not be loaded
 DELEGATE_NOT_FOUND: Final = "DelegateNotFound"
 DELEGATE_REFUSED: Final = "DelegateRefused"
 DELEGATE_TOO_LARGE: Final = "DelegateTooLarge"
@@ -132,25 +108,22 @@ DELEGATE_INVALID: Final = "DelegateInvalid"
 DELEGATE_CHANGED: Final = "DelegateChanged"
 # … the only one of these that Temporal retries
 DELEGATE_UNAVAILABLE: Final = "DelegateUnavailable"
-# … for a set that cannot be read: not there, not allowed, unusable as a whole, too many pages, another one now,
+# … for a set that cannot be read; only the last one is retried
 SET_NOT_FOUND: Final = "SetNotFound"
 SET_REFUSED: Final = "SetRefused"
 SET_INVALID: Final = "InvalidSet"
 SET_TOO_LARGE: Final = "SetTooLarge"
 SET_CHANGED: Final = "SetChanged"
-# … and the only one of these that is retried
 SET_UNAVAILABLE: Final = "SetUnavailable"
 # … for a results file: not allowed, there already, and (retried, for as long as it takes) not writable now
 RESULTS_REFUSED: Final = "ResultsRefused"
 RESULTS_EXIST: Final = "ResultsExist"
 RESULTS_UNAVAILABLE: Final = "ResultsUnavailable"
-# … of a Call of an MCP server's tool: the tool says that it failed,
+# … of a Call of an MCP server's tool
 MCP_TOOL_ERROR: Final = "McpToolError"
-# … the server refuses the request or answers what is no answer,
 MCP_REFUSED: Final = "McpRefused"
-# … its tool is no longer the one that the run was started with,
 MCP_TOOL_CHANGED: Final = "McpToolChanged"
-# … and, if the Tool may be called again, retried: the server is not up, or ended in mid-call
+# … retried if the Tool may be called again: the server is not up, or ended in mid-call
 MCP_UNAVAILABLE: Final = "McpUnavailable"
 MCP_INTERRUPTED: Final = "McpInterrupted"
 

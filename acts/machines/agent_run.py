@@ -1,78 +1,127 @@
 """A run that plans and walks, tick after tick: the machine of ``Agent``, and of a ``Delegate`` with a planner.
 
-It holds the loop and turns its steps into commands: a request to the model (after the budget was asked),
-a child that walks the plan of the tick, or a wait for a person. One step is under way at a time.
+Theory of operation. Each tick is one request to the model, which answers with a Solution, ``{calls, output}``. Its
+Calls are validated and walked as a plan of their own, by a child; what came of them joins the context, and so do
+errors, which are the model's to deal with. A person may approve each plan before it starts. The run ends when an
+output holds, or at a limit. A paused run begins nothing: neither a tick nor a plan.
+
+Where the answer is streamed, the child starts with the first Calls of it, and gets the rest when they are written
+(``StreamedPlan``). Then a request and a plan are under way at the same time; else it is one thing at a time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from acts.language.errors import CallError
-from acts.language.wire import LIMIT_EXCEEDED, PAUSE, RESUME
-from acts.machines.budget import BudgetRefused, Granted
-from acts.machines.events import (
-    Begin,
-    CancelRequested,
-    ChildEnded,
-    ChildStarted,
-    Event,
-    ModelAnswered,
-    ModelFailed,
-    PauseRequested,
-    Provided,
-    ResumeRequested,
-    StartsHeld,
-    StartsReleased,
-)
-from acts.machines.ledger import RequestSize
-from acts.machines.loop import Loop
-from acts.machines.loop_steps import AskModel, AwaitApproval, DropRest, Finished, StartPlan, Step
-from acts.machines.plan_proposal import PlanProposals
-from acts.machines.provided_messages import ProvidedMessages, provide_signal
+from acts.language import wire
+from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
+from acts.language.values import Json
+from acts.machines import commands, events
+from acts.machines.agent_context import AgentContext
+from acts.machines.budget import RequestSize
 from acts.machines.queue_watch import foreign_queues
-from acts.machines.request_size import ContextBytes, planner_request_size
-from acts.machines.run_commands import AskSolution, Finish, SignalChildren
+from acts.machines.request_size import context_bytes, planner_request_size
 from acts.machines.run_machine import RunMachine
-from acts.machines.tick_child import TickChild
-from acts.tree.decisions import Decision
-from acts.tree.signal_records import StreamedCalls, TreeSignal
+from acts.machines.tick import (
+    ANSWER_REFUSED,
+    NOT_FIRST,
+    OUTPUT_WITHHELD,
+    StreamedPlan,
+    TickResults,
+    describe_outcomes,
+    started_part,
+)
+from acts.planner import turns
+from acts.planner.solution import check_output, output_problems, shape_problems
+from acts.tree.identity import part_identity
+from acts.tree.records import AgentProgress, ContextRef, PlanInput, SettledRequest, Turn, UnusableAnswers
+from acts.tree.signal_records import PlanExtension, StreamedCalls, TreeSignal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from acts.language.config import Config
-    from acts.language.messages import Data
-    from acts.machines.agent_setup import AgentSetup
-    from acts.machines.approval_effects import Decided
-    from acts.machines.streamed_plan import StreamedPlan
+    from acts.language.messages import Data, Request
     from acts.plan.validate import ValidatedPlan
-    from acts.tree.records import AgentState
+    from acts.tree.decisions import Decision
+    from acts.tree.records import AgentState, Capabilities, PermitLease, TreePosition
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSetup:
+    """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run.
+
+    ``lease`` is its permits.
+    """
+
+    raw: dict[str, Any]
+    request: Request
+    capabilities: Capabilities
+    position: TreePosition
+    run_id: str
+    lease: PermitLease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _TickPlan:
+    """The plan of a tick, which is walked or about to be: ``ids`` are its Calls' ids in the Solution.
+
+    It makes so many ``calls``, those of a template once for each instance.
+    """
+
+    request: dict[str, Any]
+    ids: tuple[str, ...]
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Dropped:
+    """An answer that cannot be used, of which Calls had started; ``text`` is one that was no JSON."""
+
+    problems: list[Problem]
+    calls: Sequence[Json]
+    text: str | None
 
 
 class AgentRun(RunMachine):
-    """``forecast`` says what a proposed plan will cost when a child walks it."""
+    """``turns`` are complete; the one under way was requested at ``turn_at`` messages, and has the answer so far.
 
-    def __init__(self, own: str, setup: AgentSetup, forecast: Callable[[ValidatedPlan], dict[str, Any] | None]) -> None:
-        super().__init__(own, setup.position, setup.advance, setup.lease)
-        if setup.refusal is not None:
-            self.budget.refuse_first(setup.refusal)
+    ``version`` counts the plans that people were shown, edits included.
+
+    Raises:
+        InvalidRequest: the Request cannot be run, with every problem.
+    """
+
+    def __init__(self, own: str, setup: AgentSetup) -> None:
+        super().__init__(own, setup.position, setup.lease)
         self.setup = setup
         self.price = setup.capabilities.price
-        capabilities = setup.capabilities
-        self.loop = Loop(setup.request, capabilities.tools, capabilities.served, self.budget.calls_refusal)
-        self.loop.usage = self.usage
-        self.proposals = PlanProposals(self.loop, forecast)
-        self.failure: Finished | None = None
+        self.context = AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
+        self.notes += [p.text() for p in self.context.warnings if p.code == "limitLowered"]
+        self.tick = 0
+        self.version = 0
+        self.turns: list[Turn] = []
+        self.turn_at = 0
+        self.results = TickResults()
+        self.prepared: ValidatedPlan | None = None
+        self.plan_tick = 0
+        self.output: Json = None
+        self.failure: CallError | None = None
+        self.unusable = UnusableAnswers()
+        self._answer: Json = None
+        self._wanted_output: Json = None
+        self._proposal: ValidatedPlan | None = None
+        self._plan: _TickPlan | None = None
+        self._dropped: _Dropped | None = None
+        self._stream: StreamedPlan | None = None
+        self._settled_before: tuple[SettledRequest, ...] = ()  # the child of the plan reports them with its own
+        self._provided: list[Data] = []
         self._phase = "planning"
-        self._is_paused = False
-        self._is_held = False
-        self._context_bytes = ContextBytes()
-        self._held_step: AskModel | StartPlan | DropRest | None = None
-        self._child = TickChild(self)
-        self._step: Step | None = None
-        self.provided = ProvidedMessages()
-        self.notes += [p.text() for p in self.loop.warnings if p.code == "limitLowered"]
+        self._is_asking = self._is_walking = self._is_partly_run = False
+        self._is_tick_due = False
+        self._is_paused = self._is_held = False
 
     # -- what can be seen -----------------------------------------------------------------------
 
@@ -82,26 +131,31 @@ class AgentRun(RunMachine):
         return self.setup.request.config
 
     @property
+    def request(self) -> Request:
+        """The Request, with everything that joined its context since."""
+        return self.context.request
+
+    @property
     def phase(self) -> str:
         """As of any run; at the root ``awaiting`` also while a plan is walked in which something waits."""
         if self.finished is not None:
             return self.finished
         if self.is_cancelling:
             return "cancelled"
-        if self._is_paused and (self._held_step is not None or self._held_answers):
+        if self._is_paused and (self._is_tick_due or self._is_plan_held or self._held_answers):
             return "paused"
-        return "awaiting" if self._phase == "running" and self.approvals.below.run_count else self._phase
+        is_waiting_below = self._phase == "running" and self.approvals.waits.is_waiting_below
+        return "awaiting" if is_waiting_below else self._phase
 
     @property
     def in_flight(self) -> int:
         """The request while the model is asked, and the plan while it is walked: both while an answer is streamed."""
-        steps = int(isinstance(self._step, (AskModel, StartPlan, DropRest)) and self._held_step is None)
-        return steps + int(isinstance(self._step, AskModel) and self._child.is_streaming)
+        return self._is_asking + self._is_walking
 
     @property
     def streamed_count(self) -> int:
         """How many Calls of the answer that is being written have arrived."""
-        return 0 if self._child.stream is None else self._child.stream.received
+        return 0 if self._stream is None else self._stream.received
 
     @property
     def is_paused(self) -> bool:
@@ -111,256 +165,531 @@ class AgentRun(RunMachine):
     @property
     def can_continue_as_new(self) -> bool:
         """True between two ticks, and while a plan waits for a person."""
-        return self.in_flight == 0 and not isinstance(self._held_step, StartPlan)
+        return self.in_flight == 0 and not self._is_plan_held
+
+    @property
+    def _is_plan_held(self) -> bool:
+        """True for a plan that a pause keeps from starting: no other run can start it."""
+        return self._plan is not None and not self._is_walking
+
+    @property
+    def _is_streaming(self) -> bool:
+        """True while a child walks the beginning of an answer that is not complete."""
+        return self._stream is not None and self._stream.has_started and not self._stream.is_over
 
     @property
     def foreign_queues(self) -> tuple[str, ...]:
         """The task queues of the Tools that may be planned with."""
-        return foreign_queues(self.loop.tools.values())
+        return foreign_queues(self.context.tools.values())
 
-    # -- steps ----------------------------------------------------------------------------------
+    @property
+    def current_calls(self) -> list[dict[str, Any]]:
+        """Every Call so far, those of the plan that is being walked at the end."""
+        return [*self.results.calls, *self.results.walking]
 
-    def react(self, event: Event, now: str) -> list[Any]:
-        """The effects of an event on the loop."""
-        handler = _HANDLERS.get(type(event))
-        return [] if handler is None else handler(self, event, now)
+    @property
+    def is_proposing(self) -> bool:
+        """True while a plan waits for a person."""
+        return self._proposal is not None
 
-    def _begin(self, _event: Begin, now: str) -> list[Any]:
-        return self._take_step(self.loop.begin(), now)
+    @property
+    def proposed_calls(self) -> list[Json]:
+        """The Calls that are proposed."""
+        plan = None if self._proposal is None else self._proposal.request.plan
+        return [] if plan is None else list(plan.calls)
 
-    def _take_step(self, step: Step, now: str) -> list[Any]:
-        """Do the next step of the loop; a paused run keeps it, and one that is to continue as new keeps the next tick.
+    @property
+    def proposed_part(self) -> ValidatedPlan:
+        """What of the proposal would be walked."""
+        if self._proposal is None:
+            raise EngineError("nothing is proposed")
+        return self.context.next_part(self._proposal)
 
-        A plan starts even so: between a Solution and its plan no run can continue as new.
-        """
-        self._step = step
-        if isinstance(step, Finished):
-            return self._finish(step)
-        if isinstance(step, AwaitApproval):
-            self._phase = "awaiting"
-            plan, approve = self.loop.proposed_calls, self.config.approve
-            return list(self.approvals.open("plan", self.version, approve, now, subject=lambda: plan))
-        stream = self._child.stream
-        if isinstance(step, (StartPlan, DropRest)) and stream is not None and self._child.is_streaming:
-            return self._complete_plan(stream, step, now)
-        if self._is_paused or (self._is_held and isinstance(step, AskModel)):
-            self._held_step = step
+    # -- ticks ----------------------------------------------------------------------------------
+
+    def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
+        """The effects of an event."""
+        match event:
+            case events.Begin():
+                return self._propose(now) if self.is_proposing else self._next_tick()
+            case events.ModelAnswered():
+                return self._answered(event, now)
+            case events.ModelFailed():
+                return self._model_failed(event, now)
+            case events.ChildEnded():
+                return self._plan_ended(event, now)
+            case events.Provided(message):
+                self._provided.append(message)
+                return [_provide_signal(message)]
+            case events.PauseRequested():
+                self._is_paused = True
+                return [commands.SignalChildren(wire.PAUSE)]
+            case events.ResumeRequested():
+                self._is_paused = False
+                return [commands.SignalChildren(wire.RESUME), *self._go_on()]
+            case events.StartsHeld():
+                self._is_held = True
+            case events.StartsReleased():
+                self._is_held = False
+                return self._go_on()
+            case events.CancelRequested():
+                return self._cancel()
+        return []
+
+    def _next_tick(self) -> list[Any]:
+        """Ask the model, or end at the limit; a run that is paused, or is to continue as new, asks later."""
+        if self.tick >= self.config.maxTicks:
+            text = f"maxTicks {self.config.maxTicks} is reached and there is no output"
+            return self._fail(f"{text}: raise maxTicks, or see the errors", wire.LIMIT_EXCEEDED)
+        self._is_tick_due = self._is_paused or self._is_held
+        if self._is_tick_due:
             return []
-        if isinstance(step, StartPlan):
-            self._phase = "running"
-            return list(self.budget.request_calls(f"plan-{step.tick}", step.calls))
         self._join_provided()
-        self._phase = "planning"
-        self._step = step = self.loop.ask()
-        self._child.expect_answer()
-        return list(self.budget.request([f"tick-{step.tick}"], self._size()))
+        self.tick += 1
+        self.turn_at, self._answer = self.context.count, None
+        self._phase, self._is_asking = "planning", True
+        self._stream = StreamedPlan(self.context) if self._may_stream else None
+        return list(self.budget.request([f"tick-{self.tick}"], self._request_size()))
 
-    def _take_held_step(self, now: str) -> list[Any]:
-        step, self._held_step = self._held_step, None
-        return [] if step is None else self._take_step(step, now)
+    @property
+    def _may_stream(self) -> bool:
+        """True when Calls may start while the model still writes: nothing is asked or counted first, no instances."""
+        is_whole = self.config.step == "plan" and not self.request.instances()
+        is_free = self.context.mode == "eager" and not self._asks_for_plan and not self.budget.limits_calls
+        return self.config.stream and is_whole and is_free
 
-    def _size(self) -> RequestSize:
+    @property
+    def _asks_for_plan(self) -> bool:
+        """True when a person approves each plan: the default where the model only plans."""
+        required = self.config.approve.plan
+        return self.context.mode == "lazy" if required is None else required
+
+    def _request_size(self) -> RequestSize:
         """The size of the request of this tick; of no matter where nothing limits it."""
         if not self.budget.limits_requests:
             return RequestSize()
-        price, loop = self.setup.capabilities.price, self.loop
-        shown = self._context_bytes.count(loop.request.context, loop.turn_log.turns)
-        return planner_request_size(self.config, price, shown, loop.tools, loop.unusable.cap)
+        shown = context_bytes(self.request.context, self.turns)
+        return planner_request_size(self.config, self.price, shown, self.context.tools, self.unusable.cap)
 
-    def on_granted(self, effect: Granted, now: str) -> list[Any]:
+    def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""
-        step = self._step
-        if isinstance(step, AskModel) and effect.key == f"tick-{step.tick}":
-            unusable, streams = self.loop.unusable, self._child.stream is not None
-            return [AskSolution(step.tick, step.message_count, effect.request, streams, unusable.left, unusable.cap)]
-        if isinstance(step, StartPlan) and effect.key == f"plan-{step.tick}":
-            return self._child.start(step.tick, step.request, step.ids)
+        if self._is_asking and effect.key == f"tick-{self.tick}":
+            left = max(1, wire.MAX_UNUSABLE_ANSWERS - self.unusable.count)
+            streams, cap = self._stream is not None, self.unusable.cap
+            return [commands.AskSolution(self.tick, self.turn_at, effect.request, streams, left, cap)]
+        if self._plan is not None and effect.key == f"plan-{self.tick}":
+            return self._start_child(self._plan.request, self._plan.ids)
         return list(self.budget.settle(effect.key, None))
 
-    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+    def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
         """A limit of the budget ends the run; what was done is kept."""
-        if isinstance(self._step, AskModel):
-            self.loop.undo_tick()
-            return self._finish(Finished("failed", f"{effect.reason}, and there is no output", LIMIT_EXCEEDED))
-        return self._finish(Finished("failed", f"tick {self.loop.tick}: {effect.reason}", LIMIT_EXCEEDED))
+        if self._is_asking:
+            self.tick, self._is_asking = self.tick - 1, False
+            return self._fail(f"{effect.reason}, and there is no output", wire.LIMIT_EXCEEDED)
+        self._is_walking = False
+        return self._fail(f"tick {self.tick}: {effect.reason}", wire.LIMIT_EXCEEDED)
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         """The run ends as at any other limit; what was done is kept."""
-        return self._finish(Finished("failed", f"tick {self.loop.tick}: {error.message}", error.code))
+        return self._fail(f"tick {self.tick}: {error.message}", error.code)
 
-    def _finish(self, end: Finished) -> list[Any]:
-        self.failure = end if end.status != "completed" else None
-        self.finished = end.status
-        return [*self.approvals.close_all(), Finish(end.status)]
+    def _fail(self, message: str, code: str) -> list[Any]:
+        self.failure = CallError(code, message)
+        return self._finish("failed")
 
-    # -- results ----------------------------------------------------------------------------------
+    def _finish(self, status: str) -> list[Any]:
+        self.finished = status
+        return [*self.approvals.close_all(), commands.Finish(status)]
 
-    def _answered(self, event: ModelAnswered, now: str) -> list[Any]:
+    # -- answers ----------------------------------------------------------------------------------
+
+    def _answered(self, event: events.ModelAnswered, now: str) -> list[Any]:
         answer = event.answer
-        self.usage.add(answer["usage"])
-        out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", answer["usage"]))
+        out = self._end_request(answer["usage"])
         if self.is_cancelling:
             return out
-        started = self._child.started_calls
-        if not started:
+        if not self._started_calls:
             self._join_provided()
         if "unusable" in answer:
-            return out + self._take_unusable(answer["unusable"], answer["usage"], started, now)
-        self.loop.unusable.reset()
-        step = self.loop.answered(answer["solution"], started)
-        self.proposals.version += isinstance(step, AwaitApproval)
-        return out + self._take_step(step, now)
+            return out + self._take_unusable(answer["unusable"], now)
+        self.unusable = UnusableAnswers(cap=self.unusable.cap)
+        return out + self._take_solution(answer["solution"], now)
 
-    def _take_unusable(
-        self, unusable: dict[str, Any], usage: dict[str, Any], started: list[Any], now: str
-    ) -> list[Any]:
-        """The planner is shown what is wrong with its answer; too many of these in a row end the run."""
-        fault = {k: unusable[k] for k in ("code", "message", "text") if k in unusable}
-        self.loop.unusable.record(unusable, usage)
-        end = None if started else self.loop.unusable.end_text(fault["message"])
-        if end is not None:
-            return self._finish(Finished("failed", f"tick {self.loop.tick}: {end}", fault["code"]))
-        return self._take_step(self.loop.answer_unusable(**fault, started=started), now)
-
-    def _model_failed(self, event: ModelFailed, now: str) -> list[Any]:
-        self.usage.add(event.usage)
-        out: list[Any] = list(self.budget.settle(f"tick-{self.loop.tick}", event.usage))
+    def _model_failed(self, event: events.ModelFailed, now: str) -> list[Any]:
+        out, error = self._end_request(event.usage), event.error
         if self.is_cancelling:
             return out
-        if self._child.is_streaming:
-            error = event.error
-            step = self.loop.answer_unusable(error.code, error.message, started=self._child.started_calls)
-            return out + self._take_step(step, now)
-        text = f"tick {self.loop.tick}: the model gave no answer: {event.error.message}"
-        return out + self._finish(Finished("failed", text, event.error.code))
+        if self._is_streaming:
+            return out + self._refuse_unusable(error.code, error.message, now)
+        return out + self._fail(f"tick {self.tick}: the model gave no answer: {error.message}", error.code)
+
+    def _end_request(self, usage: Mapping[str, Any] | None) -> list[Any]:
+        self._is_asking = False
+        self.usage.add(usage)
+        return list(self.budget.settle(f"tick-{self.tick}", usage))
+
+    @property
+    def _started_calls(self) -> list[Json]:
+        """The Calls of the answer that are walked already."""
+        return [] if self._stream is None else self._stream.started_calls
+
+    def _take_solution(self, solution: Json, now: str) -> list[Any]:
+        """Start the plan of a Solution, propose it, end with its output, or let the model know what is wrong."""
+        self._answer = solution
+        problems = list(shape_problems(solution))
+        if problems:
+            return self._refuse(problems, now)
+        calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
+        problems = list(output_problems(self._wanted_output))
+        started = self._started_calls
+        if calls[: len(started)] != started:
+            text = "the answer does not begin with the calls that had started while it was written"
+            return self._refuse([Problem(wire.INVALID_SOLUTION, text, "/calls")], now, calls)
+        if not calls:
+            problems = problems or self._check_output()
+            return self._refuse(problems, now) if problems else self._finish("completed")
+        refusal = self._calls_refusal(calls)
+        if refusal:
+            return self._fail(refusal, wire.LIMIT_EXCEEDED)
+        try:
+            prepared = self.context.validate(calls)
+        except InvalidRequest as error:
+            problems += [p for p in error.problems if p.fatal]
+        if problems:
+            return self._refuse(problems, now, calls)
+        self.prepared = self._proposal = prepared
+        self.plan_tick = self.tick
+        if not self._asks_for_plan:
+            return self._start_plan(now)
+        self.version += 1
+        return self._propose(now)
+
+    def _calls_refusal(self, calls: list[Json]) -> str | None:
+        """Why the budget does not allow these Calls, as far as that is known here."""
+        return self.budget.calls_refusal(self.request.count_calls(calls))
+
+    def _check_output(self) -> list[Problem]:
+        """Why the output does not hold; it is that of the run when it does."""
+        kinds = frozenset(self.context.log.view_of(None).kinds())
+        self.output, problems = check_output(
+            self._wanted_output, self.context.output_schema, self.context.read, kinds
+        )  # fmt: skip
+        return problems
+
+    def _take_unusable(self, unusable: dict[str, Any], now: str) -> list[Any]:
+        """The planner is shown what is wrong with its answer; too many of these in a row end the run."""
+        self.unusable = self.unusable.added(unusable)
+        if not self._started_calls and self.unusable.count >= wire.MAX_UNUSABLE_ANSWERS:
+            text = f"{self.unusable.count} answers of the model in a row could not be used; the last"
+            return self._fail(f"tick {self.tick}: {text}: {unusable['message']}", unusable["code"])
+        return self._refuse_unusable(unusable["code"], unusable["message"], now, unusable.get("text"))
+
+    def _refuse_unusable(self, code: str, message: str, now: str, text: str | None = None) -> list[Any]:
+        """The answer was no Solution, or none that can be run; ``text`` is one that was no JSON."""
+        if not self._started_calls:
+            self.results.walking = []
+        elif text is None:
+            self._answer = {"calls": self._started_calls}
+        return self._refuse([Problem(code, message)], now, text=text)
+
+    def _refuse(
+        self, problems: list[Problem], now: str, calls: Sequence[Json] = (), text: str | None = None
+    ) -> list[Any]:
+        """The problems go back to the model; where Calls have started, once these have ended."""
+        if self._started_calls:
+            self._dropped = _Dropped(problems, calls, text)
+            return self._complete_stream(PlanExtension(isComplete=True, dropped=problems[0].message), now)
+        self._append_problems(problems, calls)
+        self._add_turn(turns.unrun_outcomes(self._answer_calls), problems, text=text)
+        return self._next_tick()
+
+    def _append_problems(self, problems: Sequence[Problem], calls: Sequence[Json] = ()) -> None:
+        errors = self.context.append_problems(problems, calls)
+        self.results.errors += [{"call": None, "tick": self.tick, **error} for error in errors]
+
+    @property
+    def _answer_calls(self) -> list[Json]:
+        """The Calls of the answer, which need not be valid; none where it has no list of them."""
+        calls = self._answer.get("calls") if isinstance(self._answer, dict) else None
+        return calls if isinstance(calls, list) else []
+
+    def _add_turn(
+        self, outcomes: tuple[dict[str, Any], ...], problems: Sequence[Problem] = (), *, text: str | None = None,
+        planned: Sequence[Json] | None = None,
+    ) -> None:  # fmt: skip
+        """Add the turn of this tick; ``planned`` are its Calls as the context's plan has them, None without a plan."""
+        answer, is_same = self._answer, planned is not None and self._answer_calls == list(planned)
+        if is_same:
+            answer = {k: v for k, v in answer.items() if k != "calls"}
+        changed = () if planned is None or is_same else tuple(planned)
+        items = turns.problem_items(problems)
+        self.turns.append(Turn(
+            at=self.turn_at, answer=answer, hasPlan=is_same, text=text, outcomes=outcomes, problems=items,
+            changed=changed,
+        ))  # fmt: skip
+        self._answer = None
 
     # -- the plan of a tick -------------------------------------------------------------------------
 
+    def _start_plan(self, now: str) -> list[Any]:
+        """Start what was proposed: all of it, or with ``step: call`` the first Call that is to be run."""
+        if self._proposal is None:
+            raise EngineError("nothing is proposed")
+        prepared, calls, self._proposal = self._proposal, self.proposed_calls, None
+        nodes = self.context.next_nodes(prepared)
+        self._is_partly_run = len(nodes) < len(prepared.nodes)
+        self.results.begin(nodes, self.tick)
+        request = self.context.plan_request(prepared, nodes)
+        self.context.append_plan(calls)
+        count = self.request.count_calls([n.planned for n in nodes])
+        self._plan = _TickPlan(request, tuple(n.id for n in nodes), count)
+        if self._is_streaming and self._stream is not None:
+            return self._complete_stream(self._stream.extension(request, is_complete=True), now)
+        return [] if self._is_paused else self._request_calls(self._plan)
+
+    def _request_calls(self, plan: _TickPlan) -> list[Any]:
+        """The plan starts when the budget allows its Calls."""
+        self._phase, self._is_walking = "running", True
+        return list(self.budget.request_calls(f"plan-{self.tick}", plan.calls))
+
+    def _start_child(self, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False) -> list[Any]:
+        """Start the child that walks the plan, and give it the messages that came after its Request was built."""
+        name = f"plan-{self.tick}"
+        self._is_walking = True
+        self._settled_before = self.budget.take_unreported()
+        position = self.position.child(self.own, identity=part_identity(self.position.identity, name))
+        own = PlanInput(
+            request=request, position=position, part=True, isGrowing=is_growing,
+            capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
+            context=ContextRef(workflowId=self.own, runId=self.setup.run_id, messageCount=self.context.count),
+            approve=(self.setup.raw.get("config") or {}).get("approve"), settled=self._settled_before,
+        )  # fmt: skip
+        return [
+            commands.StartChild(wire.PLAN, name, f"tick {self.tick}: {', '.join(ids)}", own),
+            *map(_provide_signal, self._provided),
+        ]
+
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """Calls of the answer that is being written: what can start is passed on."""
-        step = self._step
-        if not isinstance(record, StreamedCalls) or not isinstance(step, AskModel) or self.is_cancelling:
+        stream = self._stream
+        if not isinstance(record, StreamedCalls) or not self._is_asking or self.is_cancelling:
             return []
-        return self._child.extend(record, step)
+        if stream is None or record.tick != self.tick:
+            return []
+        prepared = stream.add(record, may_start=not self._is_paused)
+        if prepared is None:
+            return []
+        nodes = self.context.next_nodes(prepared)
+        self.prepared, self.plan_tick = prepared, self.tick
+        self.results.begin(nodes, self.tick)
+        request = self.context.plan_request(prepared, nodes)
+        if stream.has_started:
+            return list(stream.extend(request))
+        stream.begin(request)
+        return self._start_child(request, [*(n.id for n in nodes), "…"], is_growing=True)
 
-    def on_child_started(self, event: ChildStarted) -> list[Any]:
+    def on_child_started(self, event: events.ChildStarted) -> list[Any]:
         """The plan gets what has been written since its start."""
-        return self._child.started(event.workflow_id)
+        return [] if self._stream is None else list(self._stream.child_started(event.workflow_id))
 
-    def _complete_plan(self, stream: StreamedPlan, step: StartPlan | DropRest, now: str) -> list[Any]:
+    def _complete_stream(self, last: PlanExtension, now: str) -> list[Any]:
         """The answer whose plan is walked already is complete; a plan that has ended since is judged now."""
+        stream = self._stream
+        if stream is None:
+            raise EngineError("no answer is streamed")
         self._phase = "running"
         stream.is_over = True
-        return self._child.complete(step) if stream.early_end is None else self._plan_ended(stream.early_end, now)
+        if stream.early_end is not None:
+            return self._plan_ended(stream.early_end, now)
+        permits = self.permits.hand_over_more(f"plan-{self.tick}")  # that of the request, too
+        return list(stream.send(last.model_copy(update={"permits": permits})))
 
-    def _plan_ended(self, event: ChildEnded, now: str) -> list[Any]:
-        if isinstance(self._step, AskModel) and not self.is_cancelling and self._child.ended_early(event):
+    def _plan_ended(self, event: events.ChildEnded, now: str) -> list[Any]:
+        self._is_walking = False
+        if self._is_asking and self._stream is not None and not self.is_cancelling:
+            self._stream.child_ended(event)
             return []
-        report, tick = event.report or {}, self.loop.tick
+        plan, self._plan = self._plan, None
+        report = event.report or {}
         decisions = report.get("decisions") or ()
         if event.accounting is None:
-            self.budget.take(self._child.settled_before)  # it may not have reported them to the root
+            self.budget.take(self._settled_before)  # it may not have reported them to the root
         if self.is_cancelling or event.error is not None:
-            self.approvals.records += [{**record, "tick": tick} for record in decisions]
+            self.approvals.records += [{**record, "tick": self.tick} for record in decisions]
         if self.is_cancelling:
-            self.loop.plan_cancelled(report if "calls" in report else {})
+            if "calls" in report:  # what it had done
+                self.context.append(report.get("context") or ())
+                self.results.record(report, self.tick)
             return []
         if event.error is not None:
-            if event.is_unstarted and isinstance(self._step, StartPlan):
-                self.budget.count_calls(-self._step.calls)
-                text = f"what this plan reads is too large for one plan: {event.error.message}"
-                return self._take_step(self.loop.answer_unusable(event.error.code, text), now)
-            text = f"tick {tick}: its plan did not end by itself: {event.error.code}: {event.error.message}"
-            return self._finish(Finished("failed", text, event.error.code))
+            return self._child_failed(event.error, plan if event.is_unstarted else None, now)
         self._join_provided()
-        if "forecast" in report:
-            self.proposals.forecasts.append(report["forecast"])
-        named = [self.loop.results.with_full_id(record) for record in decisions]
-        self.approvals.records += [{**record, "tick": tick} for record in named]
+        named = [self.results.with_full_id(record) for record in decisions]
+        self.approvals.records += [{**record, "tick": self.tick} for record in named]
         for record in named:
-            self.loop.context.append_decision(record)
-        return self._take_step(self.loop.plan_ended(report), now)
+            self.context.append_decision(record)
+        return self._take_result(report)
+
+    def _child_failed(self, error: CallError, unstarted: _TickPlan | None, now: str) -> list[Any]:
+        """The child did not end by itself, or never began since its input is too large."""
+        self._stream = None
+        if unstarted is not None:
+            self.budget.count_calls(-unstarted.calls)
+            text = f"what this plan reads is too large for one plan: {error.message}"
+            return self._refuse_unusable(error.code, text, now)
+        text = f"tick {self.tick}: its plan did not end by itself: {error.code}: {error.message}"
+        return self._fail(text, error.code)
+
+    def _take_result(self, result: Mapping[str, Any]) -> list[Any]:
+        """The plan of this tick has been walked; ``result`` is that of a Plan."""
+        dropped, self._dropped = self._dropped, None
+        if dropped is not None:
+            result, planned = started_part(result, self.prepared)
+            self.context.append_plan(planned)
+        self.context.append(result.get("context") or ())
+        count = len(self.results.calls)
+        failures = self.results.record(result, self.tick)
+        self.context.append({"type": "error", "data": data} for data in failures[: turns.MAX_PROBLEMS_SHOWN])
+        nodes = self.prepared.nodes if self.prepared is not None else ()
+        walked = (self.results.calls[count:], failures, nodes, self.context.log)
+        if dropped is not None:
+            self._append_problems(dropped.problems, dropped.calls)
+            outcomes = describe_outcomes(*walked, unrun_reason=ANSWER_REFUSED, answer=self._answer_calls)
+            self._add_turn(outcomes, dropped.problems, text=dropped.text)
+            return self._next_tick()
+        is_withheld = bool(failures) or self._is_partly_run
+        wants_output = self._wanted_output is not None
+        problems = self._check_output() if wants_output and not is_withheld else []
+        self._append_problems(problems)
+        outcomes = describe_outcomes(*walked, unrun_reason=NOT_FIRST if self._is_partly_run else None)
+        plan = self.request.plan
+        self._add_turn(
+            (*outcomes, OUTPUT_WITHHELD) if is_withheld and wants_output else outcomes, problems,
+            planned=plan.calls if plan is not None else (),
+        )  # fmt: skip
+        return self._next_tick() if is_withheld or not wants_output or problems else self._finish("completed")
+
+    # -- decisions about the plan of a tick ---------------------------------------------------------
+
+    def _propose(self, now: str) -> list[Any]:
+        """A person approves the plan of this tick before any of it runs."""
+        self._phase = "awaiting"
+        calls = self.proposed_calls
+        return list(self.approvals.open("plan", self.version, self.config.approve, now, subject=lambda: calls))
+
+    def check_decision(self, decision: Decision) -> ValidatedPlan | None:
+        """The edited proposal, validated; None for what is no edit.
+
+        Raises:
+            InvalidRequest, DecisionRefused: the edit cannot be made, and why.
+        """
+        if decision.decision != wire.EDIT:
+            return None
+        return self._edit_proposal(decision)
+
+    def _edit_proposal(self, decision: Decision) -> ValidatedPlan:
+        """The proposed plan as an edit makes it: a whole plan, or one Call of it changed."""
+        calls = list(decision.calls) if decision.calls is not None else self.proposed_calls
+        if decision.calls is None:
+            nodes = self._proposal.nodes if self._proposal is not None else ()
+            place = next((n.index for n in nodes if n.id == decision.call), None)
+            if place is None:
+                raise DecisionRefused(f"there is no call {decision.call} in the plan that waits")
+            calls[place] = decision.call_with
+        refusal = self._calls_refusal(calls)
+        if refusal:
+            raise InvalidRequest([Problem("limitExceeded", refusal, "/calls")])
+        return self.context.validate(calls)
+
+    def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
+        """A person decided about the plan of this tick."""
+        decision = effect.decision
+        if decision.decision == wire.REJECT:
+            return self._reject(decision.reason or "")
+        if decision.decision not in (wire.APPROVE, wire.EDIT):
+            return self._fail(self.approvals.expired or "nobody decided in time", wire.APPROVAL_TIMEOUT)
+        if decision.decision == wire.EDIT:
+            self.prepared = self._proposal = effect.token
+            self.version += 1
+        self.context.append_decision(decision.record(effect.wait, ""))
+        if decision.decision == wire.APPROVE:
+            return self._start_plan(now)
+        self.approvals.raise_version(self.version, lambda: self.proposed_calls)
+        return []
+
+    def _reject(self, reason: str) -> list[Any]:
+        """Nothing of the plan runs; the model is told why and plans again."""
+        calls, self._proposal = self.proposed_calls, None
+        self.context.append_plan(calls)
+        self._append_problems([Problem(wire.REJECTED, reason)])
+        self._add_turn(turns.unrun_outcomes(calls, turns.REJECTED, reason), planned=calls)
+        return self._next_tick()
 
     # -- people -------------------------------------------------------------------------------------
 
-    def _provide(self, event: Provided, _now: str) -> list[Any]:
-        """A message joins the context before the next step; the plan that is walked gets it too."""
-        self.provided.add([event.message])
-        return [provide_signal(event.message)]
-
     def _join_provided(self) -> None:
-        self.provided.join(self.loop.provide, self.note)
+        """What was provided joins the context; what that refuses becomes a note."""
+        messages, self._provided = self._provided, []
+        for message in messages:
+            try:
+                self.context.provide(message)
+            except (InvalidRequest, CallError) as error:
+                self.note(f"a message was refused: {truncate(str(error), 200)}")
 
-    def _pause(self, _event: PauseRequested, _now: str) -> list[Any]:
-        self._is_paused = True
-        return [SignalChildren(PAUSE)]
+    def _go_on(self) -> list[Any]:
+        """Begin what a pause or a hold kept; a plan starts in spite of a hold, since no other run can start it."""
+        if self._is_paused:
+            return []
+        if self._is_plan_held and self._plan is not None:
+            return self._request_calls(self._plan)
+        return self._next_tick() if self._is_tick_due else []
 
-    def _resume(self, _event: ResumeRequested, now: str) -> list[Any]:
-        self._is_paused = False
-        return [SignalChildren(RESUME), *([] if self._is_held else self._take_held_step(now))]
-
-    def _hold(self, _event: StartsHeld, _now: str) -> list[Any]:
-        self._is_held = True
-        return []
-
-    def _release(self, _event: StartsReleased, now: str) -> list[Any]:
-        self._is_held = False
-        return [] if self._is_paused else self._take_held_step(now)
-
-    def _cancel(self, _event: CancelRequested, _now: str) -> list[Any]:
+    def _cancel(self) -> list[Any]:
         self.is_cancelling = True
-        self._held_step = None
+        self._is_tick_due = False
+        if self._is_plan_held:
+            self._plan = None
         return list(self.approvals.close_all())
-
-    @property
-    def version(self) -> int:
-        """How many plans have been proposed, edits included."""
-        return self.proposals.version
-
-    def check_decision(self, decision: Decision) -> ValidatedPlan | None:
-        """The edited proposal; raises as ``PlanProposals.check_decision``."""
-        return self.proposals.check_decision(decision)
-
-    def on_decided(self, effect: Decided, now: str) -> list[Any]:
-        """A person decided about the plan of this tick."""
-        step = self.proposals.decide(effect, self.approvals.expired)
-        if step is not None:
-            return self._take_step(step, now)
-        self.approvals.raise_version(self.version, lambda: self.loop.proposed_calls)
-        return []
 
     # -- carrying over ---------------------------------------------------------------------------
 
     def snapshot_fields(self) -> dict[str, Any]:
-        """The fields of ``AgentState`` that an agent fills."""
-        loop = self.loop.snapshot()
-        if isinstance(self._held_step, AskModel):
-            loop["tick"] -= 1  # the next run begins this tick
+        """The fields of ``AgentState`` that an agent fills: between two ticks, or while a plan is proposed."""
+        progress = AgentProgress(
+            context=tuple(self.context.appended()), tick=self.tick, planTick=self.plan_tick,
+            usage=self.usage.to_json(), calls=tuple(self.results.calls), errors=tuple(self.results.errors),
+            instances=self.results.instances, turns=tuple(self.turns),
+            turnAt=self.turn_at, answer=self._answer, unusable=self.unusable,
+            proposal=tuple(self.proposed_calls) if self.is_proposing else None,
+            wantedOutput=self._wanted_output if self.is_proposing else None,
+        )  # fmt: skip
         return {
             "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
-            "loop": loop, "isPaused": self._is_paused, "version": self.version,
-            "forecasts": tuple(self.proposals.forecasts), "provided": tuple(m.raw for m in self.provided.messages),
+            "progress": progress, "isPaused": self._is_paused, "version": self.version,
+            "provided": tuple(m.raw for m in self._provided),
         }  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
         """Take over what the run before carried over."""
-        self.loop.restore(state.loop)
+        progress = state.progress
         self.restore_common(state.approvals, state.budget)
-        self._is_paused = state.isPaused
-        self.proposals.version = state.version
-        self.proposals.forecasts = list(state.forecasts)
-        self.provided.add(provided)
+        self.context.append(progress.context)
+        self.tick, self.plan_tick, self.turn_at = progress.tick, progress.planTick, progress.turnAt
+        self.usage.add(progress.usage)
+        self.results.calls, self.results.errors = list(progress.calls), list(progress.errors)
+        self.results.instances = dict(progress.instances)
+        self.turns, self._answer = list(progress.turns), progress.answer
+        self.unusable = progress.unusable
+        self.version, self._is_paused = state.version, state.isPaused
+        self._provided += provided
+        if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
+            with contextlib.suppress(InvalidRequest):
+                self.prepared = self.context.validate(list(self.request.plan.calls))
+        if progress.proposal is not None:
+            self._wanted_output = progress.wantedOutput
+            self.prepared = self._proposal = self.context.validate(list(progress.proposal))
 
 
-_HANDLERS: Final[dict[type, Callable[[AgentRun, Any, str], list[Any]]]] = {
-    Begin: AgentRun._begin,  # noqa: SLF001 - the table of this class
-    ModelAnswered: AgentRun._answered,  # noqa: SLF001
-    ModelFailed: AgentRun._model_failed,  # noqa: SLF001
-    ChildEnded: AgentRun._plan_ended,  # noqa: SLF001
-    Provided: AgentRun._provide,  # noqa: SLF001
-    PauseRequested: AgentRun._pause,  # noqa: SLF001
-    ResumeRequested: AgentRun._resume,  # noqa: SLF001
-    StartsHeld: AgentRun._hold,  # noqa: SLF001
-    StartsReleased: AgentRun._release,  # noqa: SLF001
-    CancelRequested: AgentRun._cancel,  # noqa: SLF001
-}
+def _provide_signal(message: Data) -> commands.SignalChildren:
+    """The command that passes a provided message on to the children."""
+    return commands.SignalChildren(wire.PROVIDE, message.raw, has_payload=True)

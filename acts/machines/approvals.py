@@ -10,15 +10,16 @@ answers the root.
                         ▲                                │ DecisionAnswer
                         └────────────────────────────────┘
 
-A decision that reaches a run in between goes to the root first, with the *scope* of that run; the root
+A decision that reaches another run goes to the root first, with the *scope* of that run; the root
 passes the answer on to it. The root keeps each decision that it forwards until the answer arrives, the
 delivery fails, or the run that waits has ended. So every update is answered exactly once.
 
 A decision by signal that comes before its wait is kept, at the root for the whole tree; one by update is
 refused then. When the wait opens, the decisions kept for it are judged in the order in which they came:
-the first that can be carried out holds, the others are refused. None is left for what waits next, because
-nobody has seen that. Nor has anybody seen what opened in the same workflow task (until ``flush``): a decision
-that could be about something before it is not about that.
+the first that can be carried out holds, the others are refused. A decision about something that has waited before
+is late, not early: it was sent twice, or lost a race. Keeping it would approve what waits next, which nobody has seen.
+Nor has anybody seen what opened in the same workflow task (until ``flush``): a decision that could be about
+something before it is not about that.
 
 Laws: no clock (``now`` comes with each event, as an ISO date in UTC), no I/O, and what a decision does
 is the run's business: it applies each ``Decided`` before it hands in the next event.
@@ -26,37 +27,74 @@ is the run's business: it applies each ``Decided`` before it hands in the next e
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused, PlanError
-from acts.language.wire import APPROVE, PENDING_CHANGED, REJECT
-from acts.machines.approval_effects import ApprovalEffect, CancelTimer, Decided, Note, StartTimer
-from acts.machines.approval_keys import Key, key_of_timer, text_key, timer_name
-from acts.machines.budget import SendRecord
-from acts.machines.decision_answers import DecisionAnswers, problem_of, refusal, refusal_note
-from acts.machines.decision_index import DecisionIndex
-from acts.machines.early_decisions import EarlyDecisions, ReceivedDecision
-from acts.machines.pending_below import PendingBelow
-from acts.machines.pending_reports import PendingReports, reported_key
-from acts.machines.signed_decisions import SignedDecisions, Subject
-from acts.machines.wait_search import WaitSearch
-from acts.tree.decisions import Decision, PendingApproval, check_version, read_decision
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, truncate
+from acts.language.strict_json import json_size
+from acts.language.wire import (
+    APPROVE,
+    DECISION,
+    DECISION_ANSWER,
+    INVALID_REQUEST,
+    PENDING_CHANGED,
+    REFUSED,
+    REJECT,
+)
+from acts.machines.commands import AnswerUpdate, ApprovalEffect, CancelTimer, Decided, Note, SendRecord, StartTimer
+from acts.machines.waits import PendingReports, TreeWaits
+from acts.tree.decisions import (
+    SIGN,
+    Decision,
+    PendingApproval,
+    check_signature,
+    check_version,
+    is_for,
+    make_challenge,
+    read_decision,
+)
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
+from acts.tree.wire_format import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from acts.language.config import Approve
+    from acts.language.values import Json
+
+# What a wait is about, as JSON; computed only where it is signed
+Subject = Callable[[], "Json"]
 
 MAX_RECORDS: Final = 1_000
+# Decisions that are kept at a time, and the bytes of their JSON: a flood of signals must not keep the state of a run
+# from fitting into the next
+MAX_EARLY: Final = 100
+MAX_EARLY_BYTES: Final = 512 * 1024
 RESEND_TIMER: Final = "report pending approvals again"
 # ``by`` of a decision that a deadline made
 ENGINE: Final = "onTimeout"
+EXPIRED: Final = "nobody decided in time"
 # The key of the message that reports what waits
 _REPORT: Final = "pending"
+
+_Place = tuple[str, str | None, str | None]  # what, call, instance
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedDecision:
+    """A decision and where it came from.
+
+    ``scope`` limits it to one run and those below. ``reply_to`` is the run that owes the person an answer
+    (None: this run), ``id`` how that run names the decision: empty for a signal, which expects no answer.
+    """
+
+    decision: Decision
+    scope: str | None = None
+    reply_to: str | None = None
+    id: str = ""
 
 
 class Approvals:
@@ -66,17 +104,16 @@ class Approvals:
         self.own, self.position = own, position
         self.records: list[dict[str, Any]] = []
         self.expired: str | None = None
-        self._check = check
-        self._signing = SignedDecisions(position)
-        self._waits = DecisionIndex[Key, PendingApproval]()
-        self._settings: dict[Key, Approve] = {}
-        self._since: dict[str, str] = {}  # when something began to wait that has not opened yet, or not again
-        self._carried: set[str] = set()  # what people saw wait in the run before continue-as-new
-        self.answers = DecisionAnswers(own)
-        self._early = EarlyDecisions(own)
-        self.below = PendingBelow(own)
-        self._search = WaitSearch(own, self._waits, self.below)
+        self.waits = TreeWaits(own)
         self.reports = PendingReports(own, position)
+        self._check = check
+        self._timers: dict[str, tuple[_Place, str]] = {}  # of each deadline: what it is for, and what it decides
+        # When something began to wait that has not opened yet, or not again, and whether people saw it wait
+        self._since: dict[_Place, tuple[str, bool]] = {}
+        self._early: list[tuple[ReceivedDecision, int]] = []  # with the bytes of its JSON
+        self._open_updates: dict[str, None] = {}
+        self._forwards: dict[str, tuple[ReceivedDecision, PendingApproval]] = {}
+        self._forward_count = 0
 
     # -- what waits ------------------------------------------------------------------------
 
@@ -85,121 +122,105 @@ class Approvals:
         instance: str | None = None, about: Mapping[str, Any] | None = None, subject: Subject | None = None,
     ) -> list[ApprovalEffect]:  # fmt: skip
         """Wait for a decision; one that came early may settle it at once. ``subject`` is what it is about."""
-        key = (what, call, instance)
-        if (old := self._waits.get(key)) is not None:  # an edit changed it: what it is about, too
-            self._put(key, self._signing.prepare(replace(old, version=version, about=about or {}), subject))
-            self.reports.has_changes = True
+        place = (what, call, instance)
+        old = self.waits.get_own(*place)
+        since, is_carried = self._since.pop(place, (now, False)) if old is None else (old.since, True)
+        wait = PendingApproval(
+            workflow_id=self.own, what=what, call=call, instance=instance, version=version, since=since,
+            deadline=None if old is None else old.deadline, **about or {},
+        )  # fmt: skip
+        if old is not None:  # an edit changed it: what it is about, too
+            self.reports.mark_edited(wait)
+            self._put(wait, subject)
             return []
-        since = self._since.pop(text_key(key), None) or now
-        deadline, out = None, list[ApprovalEffect]()
+        out: list[ApprovalEffect] = []
         if settings.timeout is not None:
             ends = datetime.fromisoformat(since) + timedelta(seconds=settings.timeout)
             # A clock that was set back since must not prolong the wait beyond its timeout from now
             left = min(settings.timeout, max(0.001, (ends - datetime.fromisoformat(now)).total_seconds()))
-            deadline = iso(ends)
-            out.append(StartTimer(timer_name(key, deadline), left, f"decision about {call or 'the plan'}"))
-        self._settings[key] = settings
-        wait = PendingApproval(self.own, what, version, since, call, instance, deadline, about or {})
-        wait = self._put(key, self._signing.prepare(wait, subject))
-        if text_key(key) in self._carried:
-            self._carried.discard(text_key(key))
-        else:
-            self._early.add_unseen(wait)
-        self.reports.add(wait)
+            wait = wait.model_copy(update={"deadline": iso(ends)})
+            self._timers[_timer_name(wait)] = (place, settings.onTimeout)
+            out.append(StartTimer(_timer_name(wait), left, f"decision about {call or 'the plan'}"))
+        wait = self._put(wait, subject)
+        if not is_carried:
+            self.waits.hide_until_seen(wait)
         return out + self._judge_early(wait, now)
 
     def close(self, what: str, call: str | None, instance: str | None) -> list[ApprovalEffect]:
         """This does not wait any more."""
-        key = (what, call, instance)
-        settings = self._settings.pop(key, None)
-        wait = self._waits.pop(key)
+        wait = self.waits.get_own(what, call, instance)
         if wait is None:
             return []
-        self._early.remember(wait)
+        self.waits.close(wait.key)
         self.reports.has_changes = True
-        return [CancelTimer(timer_name(key, wait.deadline))] if settings is not None and wait.deadline else []
-
-    def close_call(self, call: str, instance: str | None) -> list[ApprovalEffect]:
-        """A Call does not wait any more, whatever settled it."""
-        return [effect for what in ("call", "scopes") for effect in self.close(what, call, instance)]
+        name = _timer_name(wait)
+        return [] if self._timers.pop(name, None) is None else [CancelTimer(name)]
 
     def close_all(self) -> list[ApprovalEffect]:
         """Nothing waits any more."""
-        return [effect for key, _ in list(self._waits.items()) for effect in self.close(*key)]
-
-    def _put(self, key: Key, wait: PendingApproval) -> PendingApproval:
-        self._waits.put(key, wait, wait.workflow_id, wait.call, wait.instance)
-        return wait
+        return [effect for wait in self.waits.own for effect in self.close(wait.what, wait.call, wait.instance)]
 
     def raise_version(self, version: int, plan: Subject | None = None) -> None:
         """Another version waits now, and where the plan waits, ``plan`` is it; its deadline stays."""
-        for key, wait in list(self._waits.items()):
-            raised = replace(wait, version=version)
-            self._put(key, self._signing.prepare(raised, plan) if wait.what == "plan" else raised)
-        self.reports.has_changes = True
+        for wait in self.waits.own:
+            self.reports.mark_edited(wait)
+            self._put(wait.model_copy(update={"version": version}), plan if wait.what == "plan" else None)
 
     def inherit_deadline(self, wait: PendingApproval, calls: Iterable[str]) -> None:
         """The time for a decision runs on for the Call that an edit put in the place of this one."""
-        place = f"{str(wait.call).partition(':')[0]}:"
+        prefix = f"{str(wait.call).partition(':')[0]}:"
         for call in calls:
-            if call.startswith(place):
-                self._since |= {text_key((what, call, wait.instance)): wait.since for what in ("call", "scopes")}
+            if call.startswith(prefix):
+                self._since |= {(what, call, wait.instance): (wait.since, False) for what in ("call", "scopes")}
+
+    def _put(self, wait: PendingApproval, subject: Subject | None) -> PendingApproval:
+        """This waits from now on, with what an approver signs; ``subject`` None: what it is about has not changed."""
+        if self.position.approvers:
+            old = self.waits.get_own(wait.what, wait.call, wait.instance)
+            content = digest(subject()) if subject is not None else old and old.about[SIGN]["subject"]
+            sign = {"challenge": make_challenge(self.position.identity, wait), "subject": content}
+            wait = wait.model_copy(update={SIGN: sign})
+        self.waits.put(wait)
+        self.reports.has_changes = True
+        return wait
 
     @property
     def own_pending(self) -> list[PendingApproval]:
         """What waits in this very run."""
-        return list(self._waits.values())
+        return self.waits.own
 
     @property
     def pending(self) -> list[PendingApproval]:
         """What waits here and, at the root, in all runs below it."""
-        return [*self._waits.values(), *self.below.visible()]
+        return self.waits.all
 
     # -- decisions ---------------------------------------------------------------------------
 
-    def judge(self, raw: Any, *, has_children: bool) -> None:
+    def judge(self, raw: Any) -> None:
         """Raise what would refuse an update now; nothing changes.
 
         Raises:
             PlanError: it cannot be taken, and why.
         """
         decision = read_decision(raw)
-        if self._goes_to_root(decision, has_children=has_children):
-            return
-        wait = self._search.match(decision, None)
-        if wait.workflow_id == self.own:
-            self._signing.check(wait, decision)
-            self._check(decision)
+        wait = self.waits.match(decision, None) if self.position.is_root else None
+        if wait is not None and wait.workflow_id == self.own:
+            self._judge(wait, decision)
 
-    def decide(
-        self, raw: Any, word: str | None, now: str, *, update: str | None = None, has_children: bool = False
-    ) -> list[ApprovalEffect]:
-        """A person decides, by the signal ``word`` or by the update of this id."""
+    def decide(self, raw: Any, word: str | None, now: str, *, update: str | None = None) -> list[ApprovalEffect]:
+        """A person decides, by the signal ``word`` or by the update of this id. The root finds what is meant."""
         if update is not None:
-            self.answers.add_update(update)
+            self._open_updates[update] = None
         try:
             decision = read_decision(raw, word)
-            item = ReceivedDecision(decision, id=update or "")
-            if self._goes_to_root(decision, has_children=has_children) or self._may_be_for_later_child(item):
-                return [item.to_root(self.own, self.position.ancestors[0])]
-            return self._route(item, now)
+            if not self.position.is_root:
+                return [self._send(self.position.ancestors[0], update or "", decision, scope=self.own)]
+            return self._route(ReceivedDecision(decision, id=update or ""), now)
         except (PlanError, CallError) as error:
             problem = problem_of(error)
             if update is not None:
-                return self.answers.answer_update(update, problem)
-            return [refusal_note(f"signal {word}", problem.message)]
-
-    def _goes_to_root(self, decision: Decision, *, has_children: bool) -> bool:
-        """True where only the root knows which of several waits may be meant."""
-        if self.position.is_root or decision.workflow_id == self.own:
-            return False
-        return has_children or decision.workflow_id is not None
-
-    def _may_be_for_later_child(self, item: ReceivedDecision) -> bool:
-        """True for a signal that comes before anything waits here: the root keeps it, also for runs below this one."""
-        if self.position.is_root or item.id or item.decision.workflow_id is not None:
-            return False
-        return self._early.is_early(item, self._waits.narrow(item.decision))
+                return self._answer_update(update, problem)
+            return [_refusal_note(f"signal {word}", problem.message)]
 
     def _route(self, item: ReceivedDecision, now: str) -> list[ApprovalEffect]:
         """Bring a decision to the one wait that it matches; a signal that comes too early is kept.
@@ -207,30 +228,37 @@ class Approvals:
         Raises:
             PlanError: it matches none or several, or cannot be carried out.
         """
-        likely = self._search.narrow(item.decision, item.scope)
-        if not item.id and self._early.is_early(item, likely) and self._early.keep(item):
+        if not item.id and self._is_early(item) and self._keep(item):
             return []
-        wait = self._search.match(item.decision, item.scope)
+        wait = self.waits.match(item.decision, item.scope)
         if wait.workflow_id != self.own:
             return [self._forward(wait, item)]
-        if self._early.is_unseen(wait) and not self._early.is_early(item, ()):
+        if self.waits.is_unseen(wait) and self.waits.has_waited(item.decision, item.scope):
             raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
-        return [*self._take(wait, item.decision, now), *self.answers.answer(item, None)]
+        return [*self._take(wait, item.decision, now), *self._answer(item, None)]
 
-    def _take(
-        self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False
-    ) -> list[ApprovalEffect]:
-        """Take a decision about a wait of this run.
+    def _judge(self, wait: PendingApproval, decision: Decision, *, of_engine: bool = False) -> tuple[Any, Any]:
+        """Hold a decision against the wait of this run that it is about: the only place that lets one pass.
+
+        Returns what the record says of its signature, and what the check of the run returns.
 
         Raises:
             PlanError: the run cannot carry it out, or it is not signed as it has to be.
         """
-        signed = {} if of_engine else self._signing.check(wait, decision)
-        token = self._check(decision)
+        check_version(wait, decision)
+        approvers = () if of_engine else self.position.approvers
+        signed = {"signed": check_signature(approvers, wait, decision)} if approvers else {}
+        return signed, self._check(decision)
+
+    def _take(
+        self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False
+    ) -> list[ApprovalEffect]:
+        """Take a decision about a wait of this run. Raises as ``_judge``."""
+        signed, token = self._judge(wait, decision, of_engine=of_engine)
         if len(self.records) < MAX_RECORDS:
             self.records.append({**decision.record(wait, now), **signed})
-        self._early.remember(wait)  # what comes after an edit is not about what it made
-        out = self.close(wait.what, wait.call, wait.instance) if _closes(decision) else []
+        self.waits.remember(wait)  # what comes after an edit is not about what it made
+        out = self.close(wait.what, wait.call, wait.instance) if decision.closes else []
         return [*out, Decided(wait, decision, token)]
 
     def on_timer(self, name: str, now: str) -> list[ApprovalEffect]:
@@ -238,70 +266,100 @@ class Approvals:
         if name == RESEND_TIMER:
             self.reports.has_changes = True
             return []
-        key = key_of_timer(name)
-        wait = None if key is None else self._waits.get(key)
-        if key is None or wait is None or timer_name(key, wait.deadline) != name:
+        place, word = self._timers.pop(name, (None, ""))
+        wait = None if place is None else self.waits.get_own(*place)
+        if wait is None:
             return []
-        on_timeout, reason = self._signing.at_deadline(self._settings[key].onTimeout)
-        if on_timeout == "fail":
-            self.expired = f"{reason}: {wait}"
-            self._settings.pop(key)
-            return [*self.close(*key), Decided(wait, Decision("fail", by=ENGINE, reason=reason))]
+        reason = EXPIRED
+        if word == "fail":
+            self.expired = f"{EXPIRED}: {wait}"
+            out = self.close(wait.what, wait.call, wait.instance)
+            return [*out, Decided(wait, Decision(decision=word, by=ENGINE, reason=reason))]
+        if word == APPROVE and self.position.approvers:  # a deadline never approves in the place of an approver
+            word, reason = REJECT, f"{EXPIRED}, and only a signed decision approves"
         try:
-            return self._take(wait, Decision(on_timeout, by=ENGINE, reason=reason), now, of_engine=True)
+            return self._take(wait, Decision(decision=word, by=ENGINE, reason=reason), now, of_engine=True)
         except (PlanError, CallError) as error:
-            return [refusal_note(f"decision {on_timeout}", str(error))]
+            return [_refusal_note(f"decision {word}", str(error))]
 
-    def _judge_early(self, wait: PendingApproval, now: str) -> list[ApprovalEffect]:
+    # -- decisions that come early ---------------------------------------------------------------
+
+    def _is_early(self, item: ReceivedDecision) -> bool:
+        """True when a decision fits nothing that waits now or has waited before."""
+        decision, scope = item.decision, item.scope
+        is_open = any(is_for(wait, decision) for wait in self.waits.narrow(decision, scope))
+        return not is_open and not self.waits.has_waited(decision, scope)
+
+    def _keep(self, item: ReceivedDecision) -> bool:
+        """Keep a decision for its wait; False when there is no room for another one."""
+        if len(self._early) == MAX_EARLY:
+            return False
+        size = json_size(item.decision.to_json())
+        if size + sum(bytes_ for _, bytes_ in self._early) > MAX_EARLY_BYTES:
+            return False
+        self._early.append((item, size))
+        return True
+
+    def _judge_early(self, wait: PendingApproval, now: str, *, is_edited: bool = False) -> list[ApprovalEffect]:
         """Judge the decisions that came before this wait: of those that fit it, the first that is accepted holds."""
-        is_own = wait.workflow_id == self.own
+        early, self._early = self._early, []
         out: list[ApprovalEffect] = []
         is_decided = False
-        for item in self._early.take(wait, () if is_own else self.below.ancestors(wait.workflow_id)):
+        for item, size in early:
+            if not is_for(wait, item.decision) or not self.waits.is_in_scope(wait.workflow_id, item.scope):
+                self._early.append((item, size))
+                continue
             try:
+                if is_edited:
+                    raise DecisionRefused(f"{wait} was edited before anybody could see it")
+                check_version(wait, item.decision)
+                if wait.workflow_id != self.own:
+                    out.append(self._forward(wait, item))  # it judges each in turn
+                    continue
                 if is_decided:
                     raise DecisionRefused(f"another decision about {wait} came before this one")
-                check_version(wait, item.decision)
-                if is_own:
-                    out += [*self._take(wait, item.decision, now), *self.answers.answer(item, None)]
-                    is_decided = True
-                else:
-                    out.append(self._forward(wait, item))  # the run that waits judges each in turn
+                out += [*self._take(wait, item.decision, now), *self._answer(item, None)]
+                is_decided = True
             except (PlanError, CallError) as error:
-                out += self.answers.answer(item, problem_of(error))
+                out += self._answer(item, problem_of(error))
         return out
 
     # -- between the runs of a tree --------------------------------------------------------------
 
+    def _send(
+        self, to: str, id_: str, decision: Decision, *, scope: str | None = None, target: PendingApproval | None = None
+    ) -> SendRecord:
+        """The message that brings a decision to the root, or from there to the run that waits."""
+        if target is not None and decision.version is None:
+            # What the root knows: an edit on its way must not be approved unseen
+            decision = decision.model_copy(update={"version": target.version})
+        record = ForwardedDecision(id=id_, replyTo=self.own, decision=decision, scope=scope, target=target)
+        return SendRecord(to, DECISION, record, key=f"decision/{id_}")
+
     def _forward(self, wait: PendingApproval, item: ReceivedDecision) -> SendRecord:
-        return item.to_waiting_run(self.own, wait, self.below.add_forward(item, wait, closes=_closes(item.decision)))
+        self._forward_count += 1
+        id_ = str(self._forward_count)
+        self._forwards[id_] = (item, wait)
+        return self._send(wait.workflow_id, id_, item.decision, target=wait)
 
     def on_forwarded(self, record: ForwardedDecision, now: str) -> list[ApprovalEffect]:
         """At the root: a run below was told a decision. At the run that waits: the root sends one."""
-        item = ReceivedDecision(Decision(""), record.scope, record.replyTo, record.id)
+        item = ReceivedDecision(record.decision, record.scope, record.replyTo, record.id)
         try:
-            item = replace(item, decision=read_decision(record.decision))
             if record.target is None:
                 return self._route(item, now)
             wait = self._target(record.target)
-            check_version(wait, item.decision)
             out = self._take(wait, item.decision, now)
         except (PlanError, CallError) as error:
-            return self.answers.answer(item, problem_of(error))
-        if _closes(item.decision):
+            return self._answer(item, problem_of(error))
+        if item.decision.closes:
             self.reports.drop(wait)  # the answer says it
-        return [*out, *self.answers.answer(item, None)]
+        return [*out, *self._answer(item, None)]
 
-    def _target(self, raw: Mapping[str, Any]) -> PendingApproval:
+    def _target(self, target: PendingApproval) -> PendingApproval:
         """The wait of this run that the root means."""
-        try:
-            target = PendingApproval.from_json(raw)
-        except (KeyError, TypeError, ValueError):
-            raise DecisionRefused("the decision does not say what it is about") from None
-        key = reported_key(target)
-        same = Decision("", call=target.call)
-        likely = self._waits.values() if target.call is None else self._waits.narrow(same)
-        wait = next((w for w in likely if reported_key(self.reports.as_reported(w)) == key), None)
+        likely = self.waits.narrow(Decision(decision=APPROVE, call=target.call))
+        wait = next((w for w in likely if self.reports.as_reported(w).key == target.key), None)
         if wait is None:
             self.reports.restart()  # the root does not know what waits here: it, or this run, was reset
             raise DecisionRefused(f"{target} does not wait any more")
@@ -313,56 +371,114 @@ class Approvals:
 
     def undeliverable(self, id_: str) -> list[ApprovalEffect]:
         """A decision did not reach its run: that has just ended, and nothing waits there any more."""
-        return self._end_forward(id_, refusal("the run that waited has just ended: nothing is left to decide there"))
+        return self._end_forward(id_, _refusal("the run that waited has just ended: nothing is left to decide there"))
 
     def _end_forward(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
         """Answer the decision that was forwarded under this id: the root's, or that of an update of this run."""
-        item = self.below.take_forward(id_, is_accepted=problem is None)
-        return [*self.answers.answer(item or ReceivedDecision(Decision("that was forwarded"), id=id_), problem)]
+        if id_ not in self._forwards:
+            note = [_refusal_note("forwarded decision", problem.message)] if problem is not None and not id_ else []
+            return [*note, *self._answer_update(id_, problem)]
+        item, wait = self._forwards.pop(id_)
+        if problem is None and item.decision.closes:
+            self.waits.close(wait.key)
+        return self._answer(item, problem)
 
     def on_pending_changed(self, record: PendingChanged, now: str) -> list[ApprovalEffect]:
         """At the root: a run below reports what waits there."""
         try:
-            opened = self.below.apply_report(record)
-        except (KeyError, TypeError, ValueError):
-            return [Note("a report of pending approvals could not be read")]
-        for wait in opened:
-            self._early.remember(wait, record.ancestors)
-        return [effect for wait in opened for effect in self._judge_early(wait, now)]
+            self.waits.apply_report(record)
+        except ValueError as error:
+            return [Note(f"a report of pending approvals was ignored: {error}")]
+        effects = (self._judge_early(wait, now, is_edited=wait.key in record.edited) for wait in record.opened)
+        return [effect for own in effects for effect in own]
 
     def forget(self, workflow_id: str) -> list[ApprovalEffect]:
         """A run below has ended, and with it whatever runs below that."""
-        problem = refusal("the run that waited ended before it could judge the decision")
-        return [effect for item in self.below.forget(workflow_id) for effect in self.answers.answer(item, problem)]
+        self.waits.forget(workflow_id)
+        problem = _refusal("the run that waited ended before it could judge the decision")
+        lost = [i for i, (_, wait) in self._forwards.items() if workflow_id in self.waits.path(wait.workflow_id)]
+        return [effect for id_ in lost for effect in self._answer(self._forwards.pop(id_)[0], problem)]
+
+    # -- answers ------------------------------------------------------------------------------------
+
+    def _answer(self, item: ReceivedDecision, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
+        """Answer the update, or the run, that a decision came from; ``problem`` None: it was carried out."""
+        if item.reply_to is not None and item.reply_to != self.own:
+            if not item.id and problem is None:
+                return []
+            answer = (problem or DecisionAnswer(id="")).model_copy(update={"id": item.id})
+            return [SendRecord(item.reply_to, DECISION_ANSWER, answer)]
+        if item.id:
+            return self._answer_update(item.id, problem)
+        return [] if problem is None else [_refusal_note(f"decision {item.decision.decision}", problem.message)]
+
+    def _answer_update(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
+        """Answer an update; nothing for one that has its answer."""
+        if id_ not in self._open_updates:
+            return []
+        del self._open_updates[id_]
+        return [AnswerUpdate(id_, problem)]
+
+    def refuse_updates(self, text: str) -> list[ApprovalEffect]:
+        """The run ends before the runs that judge these decisions have answered."""
+        return [effect for id_ in list(self._open_updates) for effect in self._answer_update(id_, _refusal(text))]
 
     # -- reports to the root ------------------------------------------------------------------------
 
     def flush(self) -> list[ApprovalEffect]:
         """At the end of a task: one report of what has changed since the last; the next when this one has arrived."""
-        self._early.end_task()
-        record = self.reports.next_report(self._waits.values())
+        self.waits.end_task()
+        record = self.reports.next_report(self.waits.own)
         return [] if record is None else [SendRecord(self.position.ancestors[0], PENDING_CHANGED, record, key=_REPORT)]
+
+    def report_lost(self, reason: str) -> list[ApprovalEffect]:
+        """A report did not arrive: the root is gone, or took too many signals."""
+        note = Note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
+        return [note, StartTimer(RESEND_TIMER, self.reports.take_back(), RESEND_TIMER)]
 
     # -- carrying over --------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """What the next run must know; the waits are opened again by the run."""
+        since = {place: when for place, (when, _) in self._since.items()}
+        since |= {(w.what, w.call, w.instance): w.since for w in self.waits.own}
         return {
-            "records": self.records, "since": self._since | {text_key(k): w.since for k, w in self._waits.items()},
-            "reported": self.reports.snapshot(), **self._early.snapshot(),
+            "records": self.records, "since": [[*place, when] for place, when in since.items()],
+            "reported": self.reports.snapshot(), "past": self.waits.snapshot(),
+            "early": [[item.decision.to_json(), item.scope, item.reply_to] for item, _ in self._early],
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot; ``open`` follows for each wait."""
         self.records = list(data["records"])
-        self._since = dict(data["since"])
-        self._carried = set(data["since"])
+        self._since = {(what, call, instance): (since, True) for what, call, instance, since in data["since"]}
+        for decision, scope, reply_to in data["early"]:
+            self._keep(ReceivedDecision(read_decision(decision), scope, reply_to))
         self.reports.restore(data["reported"])
-        self._early.restore(data)
+        self.waits.restore(data["past"])
 
 
-def _closes(decision: Decision) -> bool:
-    return decision.decision in (APPROVE, REJECT)
+def _timer_name(wait: PendingApproval) -> str:
+    """One timer of one wait: a timer that fires beside the decision is none of what waits next."""
+    return f"{(wait.what, wait.call, wait.instance)} {wait.deadline}"
+
+
+def problem_of(error: PlanError | CallError) -> DecisionAnswer:
+    """An error as the answer to a decision."""
+    if isinstance(error, InvalidRequest):
+        return DecisionAnswer(id="", type=INVALID_REQUEST, message=str(error), details=error.to_json())
+    text = error.message if isinstance(error, CallError) else str(error)
+    refused = isinstance(error, (DecisionRefused, CallError))
+    return DecisionAnswer(id="", type=REFUSED if refused else type(error).__name__, message=text)
+
+
+def _refusal(text: str) -> DecisionAnswer:
+    return problem_of(DecisionRefused(text))
+
+
+def _refusal_note(name: str, reason: str) -> Note:
+    """The note about a refusal that no answer carries; ``name`` is the signal or decision."""
+    return Note(f"the {name} was refused: {truncate(reason, 200)}")
 
 
 def iso(moment: datetime) -> str:

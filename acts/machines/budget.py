@@ -19,49 +19,272 @@ keeps the request and grants it when enough comes back. It refuses when nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.usage import Usage
 from acts.language.wire import BUDGET_GRANT, BUDGET_REPORT, BUDGET_REQUEST
-from acts.machines.ledger import Ledger, RequestSize
-from acts.tree.records import GrantedRequest, SettledRequest, TreePosition
+from acts.machines.commands import BudgetEffect, BudgetRefused, Granted, SendRecord
+from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest, TreePosition
 from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from acts.tree.records import Accounting
-    from acts.tree.signal_records import TreeSignal
+    from acts.language.config import Budget
+
+# Of requests, tokens, and US dollars
+Amounts = tuple[float, float, float]
+_NOTHING: Final[Amounts] = (0, 0, 0.0)
+_UNITS: Final = ("requests", "tokens", "US dollars")
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """The purpose ``key`` has what it asked for; ``request`` is the grant, None where nothing limits requests."""
+class RequestSize:
+    """What one request may cost: ``least`` is the prompt and a short answer, ``most`` the prompt and the longest.
 
-    key: str
-    request: GrantedRequest | None = None
-    share: dict[str, Any] | None = None
+    Tokens, and US dollars at the model's price (0 where the price is unknown).
+    """
+
+    least_tokens: int = 0
+    most_tokens: int = 0
+    least_cost: float = 0.0
+    most_cost: float = 0.0
+
+
+@dataclass(slots=True)
+class _Account:
+    """One budget: what was used of it, and what is reserved by its grants."""
+
+    limits: Budget
+    used: Usage = field(default_factory=Usage)
+    calls: int = 0
+    grants: int = 0
+    reserved: Amounts = _NOTHING
+
+    @property
+    def left(self) -> Amounts:
+        """What was not used; infinite where nothing limits it."""
+        limits, used = self.limits, self.used
+        return (
+            inf if limits.requests is None else limits.requests - used.requests,
+            inf if limits.tokens is None else limits.tokens - used.inputTokens - used.outputTokens,
+            inf if limits.cost is None else limits.cost - (used.cost or 0.0),
+        )
+
+    @property
+    def room(self) -> Amounts:
+        """What is neither used nor reserved."""
+        requests, tokens, cost = (left - held for left, held in zip(self.left, self.reserved, strict=True))
+        return requests, tokens, cost
+
+    def refusal(self, least: Amounts) -> str | None:
+        """Why no request of this size fits even when everything that is reserved comes back unused, or None."""
+        limits = (self.limits.requests, self.limits.tokens, self.limits.cost)
+        for unit, limit, left, size in zip(_UNITS, limits, self.left, least, strict=True):
+            if limit is not None and left <= 0:
+                return f"the budget of {_number(limit)} {unit} is spent"
+            if limit is not None and left < size:
+                text = f"the budget of {_number(limit)} {unit} has {_number(left)} left"
+                return f"{text}, and a request of about {_number(size)} does not fit"
+        return None
+
+    def calls_refusal(self, count: int) -> str | None:
+        """Why ``count`` more Calls are not allowed, or None."""
+        limit = self.limits.calls
+        if limit is None or count <= 0 or self.calls + count <= limit:
+            return None
+        text = f"the budget of {limit:,} calls does not allow {count:,} more"
+        return f"{text}: {self.calls:,} were made or planned"
+
+    def reserve(self, sign: int, amounts: Amounts) -> None:
+        """Reserve for one grant, or with ``sign`` -1 give back."""
+        self.grants += sign
+        requests, tokens, cost = (held + sign * more for held, more in zip(self.reserved, amounts, strict=True))
+        self.reserved = (requests, tokens, cost) if self.grants else _NOTHING  # no dust of fractions
+
+
+def _number(amount: float) -> str:
+    return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.6g}"
+
+
+def _least(amounts: Iterable[Amounts]) -> Amounts:
+    requests, tokens, cost = map(min, zip(*amounts, strict=True))
+    return requests, tokens, cost
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetRefused:
-    """The purpose ``key`` is not allowed: ``reason`` names the limit."""
-
-    key: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SendRecord:
-    """Signal another run. ``key`` names the message where a failure to deliver it matters to the sender."""
-
-    workflow_id: str
-    signal: str
-    record: TreeSignal
-    key: str = ""
+class _Reservation:
+    owner: tuple[str, ...]  # the run that asked, and those above it
+    accounts: tuple[str, ...]
+    amounts: Amounts
 
 
-BudgetEffect = Granted | BudgetRefused | SendRecord
+class Ledger:
+    """All accounts of one tree. Account ids are workflow ids."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[str, _Account] = {}
+        self._reservations: dict[str, _Reservation] = {}
+        self._released: dict[str, tuple[str, ...]] = {}  # accounts of what was reserved for runs that are gone
+        self._queue: list[BudgetRequest] = []
+        self._next = 0
+
+    def answer(self, request: BudgetRequest) -> list[tuple[str, BudgetGrant]]:
+        """The grants that follow from a request, with the run each is for; none while it has to wait."""
+        accounts = self._open(request.accounts)
+        out = self.settle(request.settled)
+        if request.parts:
+            return [*out, (request.workflowId, BudgetGrant(id=request.id, share=_take_share(accounts, request.parts)))]
+        refusal = self.calls_refusal(request.accounts, request.calls)
+        if refusal is not None:
+            return [*out, (request.workflowId, BudgetGrant(id=request.id, refused=refusal))]
+        for account in accounts:
+            account.calls += request.calls
+        if not request.requests:
+            return [*out, (request.workflowId, BudgetGrant(id=request.id))]
+        # A run whose tree was reset asks again
+        self._queue = [r for r in self._queue if (r.workflowId, r.id) != (request.workflowId, request.id)]
+        self._queue.append(request)
+        return [*out, *self._serve_queue()]
+
+    def settle(self, settled: Iterable[SettledRequest]) -> list[tuple[str, BudgetGrant]]:
+        """Take the usage of requests; returns the grants that became possible. A second report changes nothing."""
+        has_room = False
+        for item in settled:
+            reservation = self._reservations.pop(item.id, None)
+            ids = self._released.pop(item.id, ()) if reservation is None else reservation.accounts
+            has_room |= reservation is not None
+            for account in map(self._accounts.__getitem__, ids):
+                account.used.add(item.usage)
+                if reservation is not None:
+                    account.reserve(-1, reservation.amounts)
+        return self._serve_queue() if has_room else []
+
+    def release(self, workflow_id: str) -> list[tuple[str, BudgetGrant]]:
+        """Give back all that is reserved for a run that is gone and for those below it.
+
+        What a run below it made all the same is counted when its report comes.
+        """
+        self._queue = [r for r in self._queue if workflow_id not in (*r.ancestors, r.workflowId)]
+        lost = {id_: r.accounts for id_, r in self._reservations.items() if workflow_id in r.owner}
+        out = self.settle([SettledRequest(id=id_) for id_ in lost])
+        self._released |= lost
+        return out
+
+    def add_calls(self, accounts: Sequence[BudgetAccount], count: int) -> None:
+        """Count Calls (or, after an edit, fewer of them)."""
+        for account in self._open(accounts):
+            account.calls += count
+
+    def calls_refusal(self, accounts: Sequence[BudgetAccount], count: int) -> str | None:
+        """Why ``count`` more Calls are not allowed, or None."""
+        return next((text for a in self._open(accounts) if (text := a.calls_refusal(count)) is not None), None)
+
+    def used_shares(self, id_: str) -> dict[str, float]:
+        """What was used of each limit of an account on requests, by its name: 1.0 is all of it."""
+        if id_ not in self._accounts:
+            return {}
+        account = self._accounts[id_]
+        shares = zip(("requests", "tokens", "cost"), account.left, strict=True)
+        limits = {name: (getattr(account.limits, name), left) for name, left in shares if left < inf}
+        return {name: (limit - left) / limit if limit else 1.0 for name, (limit, left) in limits.items()}
+
+    def _open(self, accounts: Iterable[BudgetAccount]) -> list[_Account]:
+        return [self._accounts.setdefault(account.id, _Account(account.limits)) for account in accounts]
+
+    def _serve_queue(self) -> list[tuple[str, BudgetGrant]]:
+        """Grant what fits, in the order of asking.
+
+        A request that waits for room in an account holds up those behind it that need the same account: else
+        small requests could keep a large one waiting forever.
+        """
+        out: list[tuple[str, BudgetGrant]] = []
+        waiting: list[BudgetRequest] = []
+        awaited: set[str] = set()
+        for request in self._queue:
+            if any(account.id in awaited for account in request.accounts):
+                waiting.append(request)
+                continue
+            granted, refused, full = self._serve(request)
+            awaited |= full
+            if granted or refused is not None:
+                grant = BudgetGrant(id=request.id, granted=tuple(granted), refused=refused)
+                out.append((request.workflowId, grant))
+            rest = request.requests - len(granted)
+            if rest > 0 and refused is None:
+                waiting.append(request.model_copy(update={"requests": rest, "settled": (), "calls": 0}))
+        self._queue = waiting
+        return out
+
+    def _serve(self, request: BudgetRequest) -> tuple[list[GrantedRequest], str | None, set[str]]:
+        """Grants, the refusal of the rest, or the accounts in which the rest waits for room."""
+        granted: list[GrantedRequest] = []
+        accounts = {account.id: self._accounts[account.id] for account in request.accounts}
+        if not accounts:
+            return granted, "the request names no budget", set()
+        least: Amounts = (1, request.leastTokens, request.leastCost)
+        most: Amounts = (1, request.tokens, request.cost)
+        for left in range(request.requests, 0, -1):
+            refusal = next((text for a in accounts.values() if (text := a.refusal(least)) is not None), None)
+            if refusal is not None:
+                return granted, refusal, set()
+            # What is in flight may give back enough
+            full = {id_ for id_, a in accounts.items() if a.grants and _least((a.room, most)) != most}
+            if full:
+                return granted, None, full
+            # With nothing in flight the last of a budget goes to a shorter answer
+            room = _least(account.room for account in accounts.values())
+            granted.append(self._reserve(request, _least((room, most)), room, left))
+        return granted, None, set()
+
+    def _reserve(self, request: BudgetRequest, amounts: Amounts, room: Amounts, left: int) -> GrantedRequest:
+        """Reserve these amounts for one of the ``left`` requests that are asked for; twice, if there is ``room``."""
+        self._next += 1
+        _, tokens, cost = amounts
+        may_repair = room[0] >= left + 1 and room[1] >= 2 * tokens and room[2] >= 2 * cost
+        turns = 2 if may_repair else 1
+        grant = GrantedRequest(
+            id=f"{request.workflowId}#{self._next}", tokens=int(tokens), cost=cost, mayRepair=may_repair,
+            tokensShort=int(request.tokens - tokens), costShort=request.cost - cost,
+        )  # fmt: skip
+        ids = tuple(account.id for account in request.accounts)
+        reserved = (turns, turns * tokens, turns * cost)
+        self._reservations[grant.id] = _Reservation((*request.ancestors, request.workflowId), ids, reserved)
+        for id_ in ids:
+            self._accounts[id_].reserve(1, reserved)
+        return grant
+
+    def snapshot(self) -> dict[str, Any]:
+        """``{id: {limits, used, calls}}``: what the next run must know. Nothing is reserved at a quiet moment."""
+        return {
+            id_: {"limits": a.limits.model_dump(exclude_none=True), "used": a.used.to_json(), "calls": a.calls}
+            for id_, a in self._accounts.items()
+        }
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Take over a snapshot."""
+        for id_, item in data.items():
+            account = BudgetAccount.from_json({"id": id_, "limits": item["limits"]})
+            self._accounts[id_] = _Account(account.limits, calls=item["calls"])
+            self._accounts[id_].used.add(item["used"])
+
+
+def _take_share(accounts: Sequence[_Account], parts: int) -> dict[str, Any]:
+    """One of so many parts of what is left, for a run that outlives the tree; it counts as used."""
+    calls = (inf if a.limits.calls is None else a.limits.calls - a.calls for a in accounts)
+    left = (*_least(account.room for account in accounts), min(calls))
+    out: dict[str, Any] = {}
+    for name, amount in zip(("requests", "tokens", "cost", "calls"), left, strict=True):
+        if amount < inf:
+            part = max(0, amount) / parts
+            out[name] = part if name == "cost" else ceil(part)
+    used = {"requests": out.get("requests", 0), "inputTokens": out.get("tokens", 0), "cost": out.get("cost", 0.0)}
+    for account in accounts:
+        account.used.add(used)
+        account.calls += out.get("calls", 0)
+    return out
 
 
 class BudgetMachine:
@@ -71,70 +294,34 @@ class BudgetMachine:
     run (a Call's key, a tick); it is answered once.
     """
 
-    def __init__(self, own: str, position: TreePosition, advance: GrantedRequest | None = None) -> None:
+    def __init__(self, own: str, position: TreePosition) -> None:
         self.own, self.position = own, position
         self.ledger = Ledger() if position.is_root else None
         if self.ledger is not None:
             self.ledger.add_calls(position.accounts, 0)
         limits = [account.limits for account in position.accounts]
-        self.limits_tokens = any(limit.tokens is not None for limit in limits)
         self.limits_cost = any(limit.cost is not None for limit in limits)
         self.limits_calls = any(limit.calls is not None for limit in limits)
-        self.limits_requests = (
-            self.limits_tokens or self.limits_cost or any(limit.requests is not None for limit in limits)
-        )
-        self._advance = advance
-        self._first_refusal: str | None = None
+        of_requests = (n for limit in limits for n in (limit.requests, limit.tokens, limit.cost))
+        self.limits_requests = any(n is not None for n in of_requests)
         self._next = 0
-        self._asked: dict[int, list[str]] = {}
-        self._requests: dict[int, BudgetRequest] = {}  # as the root was sent them, until it has answered
+        # By number, with the purposes that are not answered yet
+        self._open_requests: dict[int, tuple[BudgetRequest, list[str]]] = {}
         self._grants: dict[str, GrantedRequest] = {}
-        self._handed_on: dict[str, str] = {}  # to children that may end without a word of it: the ids of grants
         self._settled: list[SettledRequest] = []
         self._calls_changed = 0
         self._reporting = False
-        if any(account.id == own for account in position.accounts):
-            self.return_advance()  # the run's own budget knows nothing of it
 
     # -- what the run asks for -----------------------------------------------------------
 
-    def request(self, keys: Sequence[str], size: RequestSize, others: int = 0) -> list[BudgetEffect]:
-        """Ask for one request per key; ``others`` requests of this run may follow."""
+    def request(self, keys: Sequence[str], size: RequestSize) -> list[BudgetEffect]:
+        """Ask for one request per key."""
         if not self.limits_requests:
             return [Granted(key) for key in keys]
-        keys = list(keys)
-        out: list[BudgetEffect] = []
-        if self._first_refusal is not None:
-            reason, self._first_refusal = self._first_refusal, None
-            return [BudgetRefused(key, reason) for key in keys]
-        advance = self._fit_advance(size) if keys else None
-        if advance is not None:
-            self._grants[keys[0]] = advance
-            out.append(Granted(keys.pop(0), advance))
-        if not keys:
-            return out
-        return out + self._ask(
-            keys, requests=len(keys), tokens=size.most_tokens, leastTokens=size.least_tokens, cost=size.most_cost,
-            leastCost=size.least_cost, others=others,
+        return self._ask(
+            list(keys), requests=len(keys), tokens=size.most_tokens, leastTokens=size.least_tokens,
+            cost=size.most_cost, leastCost=size.least_cost,
         )  # fmt: skip
-
-    def refuse_first(self, reason: str) -> None:
-        """The root has refused the first request already, when the parent asked for it."""
-        self._first_refusal = reason
-
-    def _fit_advance(self, size: RequestSize) -> GrantedRequest | None:
-        """The request that the run was started with, cut to this size; None where it is too small, and goes back."""
-        advance = self._advance
-        if advance is None:
-            return None
-        tokens_fit = not self.limits_tokens or size.least_tokens <= advance.tokens
-        if not tokens_fit or (self.limits_cost and size.least_cost > advance.cost):
-            self.return_advance()
-            return None
-        self._advance = None
-        tokens_short = max(0, size.most_tokens - advance.tokens) if self.limits_tokens else 0
-        cost_short = max(0.0, size.most_cost - advance.cost) if self.limits_cost else 0.0
-        return advance.model_copy(update={"tokensShort": tokens_short, "costShort": cost_short})
 
     def request_calls(self, key: str, count: int) -> list[BudgetEffect]:
         """Ask for ``count`` Calls."""
@@ -142,49 +329,41 @@ class BudgetMachine:
 
     def request_share(self, key: str, parts: int) -> list[BudgetEffect]:
         """Ask for one part of what is left, for a run that outlives the tree."""
-        if not self.position.accounts:
-            return [Granted(key, share={})]
-        return self._ask([key], parts=parts)
+        return self._ask([key], parts=parts) if self.position.accounts else [Granted(key, share={})]
 
     def count_calls(self, count: int) -> None:
         """Count Calls that were allowed when the Request was validated, or that an edit added."""
-        if not self.limits_calls or not count:
-            return
-        if self.ledger is not None:
+        if self.limits_calls and self.ledger is not None:
             self.ledger.add_calls(self.position.accounts, count)
-        else:
+        elif self.limits_calls:
             self._calls_changed += count
 
     def calls_refusal(self, count: int) -> str | None:
         """Why ``count`` more Calls are beyond a budget that is kept here; None where the root has to be asked."""
-        return None if self.ledger is None else self.ledger.calls_refusal((a.id for a in self.position.accounts), count)
+        return None if self.ledger is None else self.ledger.calls_refusal(self.position.accounts, count)
 
     def _ask(self, keys: list[str], **what: Any) -> list[BudgetEffect]:
         self._next += 1
-        self._asked[self._next] = keys
         request = BudgetRequest(
             workflowId=self.own, id=self._next, accounts=self.position.accounts, ancestors=self.position.ancestors,
             settled=tuple(self._settled), **what,
         )  # fmt: skip
         self._settled.clear()
-        if self.ledger is not None:
-            return self._deliver(self.ledger.answer(request))
-        self._requests[request.id] = request.model_copy(update={"settled": ()})
-        return [self._send(request)]
+        self._open_requests[request.id] = (request.model_copy(update={"settled": ()}), keys)
+        return [self._send(request)] if self.ledger is None else self._deliver(self.ledger.answer(request))
 
     def _send(self, request: BudgetRequest) -> SendRecord:
         return SendRecord(self.position.ancestors[0], BUDGET_REQUEST, request, key=f"budget/{request.id}")
 
     def ask_again(self) -> list[BudgetEffect]:
         """The root may not know what this run has asked for: it was reset. What it grants twice goes back."""
-        self._requests = {id_: request for id_, request in self._requests.items() if self._asked.get(id_)}
-        return [self._send(request) for request in self._requests.values()]
+        return [] if self.ledger is not None else [self._send(request) for request, _ in self._open_requests.values()]
 
     # -- answers ----------------------------------------------------------------------------
 
     def on_grant(self, grant: BudgetGrant) -> list[BudgetEffect]:
         """The root answers; what nobody needs any more goes back."""
-        keys = self._asked.get(grant.id, [])
+        _, keys = self._open_requests.get(grant.id, (None, []))
         out: list[BudgetEffect] = []
         for item in grant.granted:
             if keys:
@@ -193,28 +372,22 @@ class BudgetMachine:
             else:
                 out += self.take([SettledRequest(id=item.id)])
         if grant.refused is not None:
-            out += [BudgetRefused(key, grant.refused) for key in keys]
-            keys.clear()
+            out += self._refuse(grant.id, grant.refused)
         elif not grant.granted:  # Calls, or a share
             out += [Granted(key, share=grant.share) for key in keys]
             keys.clear()
         if not keys:
-            self._asked.pop(grant.id, None)
-            self._requests.pop(grant.id, None)
+            self._open_requests.pop(grant.id, None)
         return out
 
     def root_is_gone(self, number: int) -> list[BudgetEffect]:
         """The request of this number did not reach the root: nothing more may be spent."""
-        self._requests.pop(number, None)
-        keys = self._asked.pop(number, [])
         text = f"the run that keeps the budget, {self.position.ancestors[0]}, has ended: nothing more may be spent"
-        return [BudgetRefused(key, text) for key in keys]
+        return self._refuse(number, text)
 
-    def withdraw(self, key: str) -> None:
-        """The purpose is void, though it may still be granted."""
-        for keys in self._asked.values():
-            if key in keys:
-                keys.remove(key)
+    def _refuse(self, number: int, reason: str) -> list[BudgetEffect]:
+        _, keys = self._open_requests.pop(number, (None, []))
+        return [BudgetRefused(key, reason) for key in keys]
 
     # -- what requests cost ---------------------------------------------------------------------
 
@@ -223,20 +396,6 @@ class BudgetMachine:
         grant = self._grants.pop(key, None)
         return [] if grant is None else self.take([SettledRequest(id=grant.id, usage=dict(usage) if usage else None)])
 
-    def hand_on(self, key: str) -> GrantedRequest | None:
-        """Give a grant to the child that is started for this purpose, which settles it."""
-        grant = self._grants.pop(key, None)
-        if grant is not None:
-            self._handed_on[key] = grant.id
-        return grant
-
-    def child_ended(self, key: str, accounting: Accounting | None) -> list[BudgetEffect]:
-        """The child of this purpose has ended; None: it never started, or said nothing of the grant that it had."""
-        id_ = self._handed_on.pop(key, None)
-        if accounting is not None:
-            return self.take(accounting.settled)
-        return [] if id_ is None else self.take([SettledRequest(id=id_)])
-
     def take(self, settled: Iterable[SettledRequest]) -> list[BudgetEffect]:
         """Settle requests that were made here or by a child."""
         if self.ledger is not None:
@@ -244,17 +403,9 @@ class BudgetMachine:
         self._settled += settled
         return []
 
-    def return_advance(self) -> None:
-        """This run makes no request of its own: the one that it was started with goes back."""
-        if self._advance is not None:
-            self._settled.append(SettledRequest(id=self._advance.id))
-            self._advance = None
-
     def take_unreported(self) -> tuple[SettledRequest, ...]:
         """What the root has not heard of, for the result of this run: the run above reports it."""
-        self.return_advance()
-        out = tuple(self._settled)
-        self._settled.clear()
+        out, self._settled = tuple(self._settled), []
         return out
 
     def flush(self) -> list[BudgetEffect]:
@@ -265,9 +416,7 @@ class BudgetMachine:
             workflowId=self.own, accounts=self.position.accounts, settled=tuple(self._settled),
             calls=self._calls_changed,
         )  # fmt: skip
-        self._settled.clear()
-        self._calls_changed = 0
-        self._reporting = True
+        self._settled, self._calls_changed, self._reporting = [], 0, True
         return [SendRecord(self.position.ancestors[0], BUDGET_REPORT, report, key="report")]
 
     def report_delivered(self) -> None:
@@ -303,22 +452,14 @@ class BudgetMachine:
     # -- carrying over ------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """``{ledger?, settled?, advance?}``: what the next run must know, at a quiet moment."""
-        out: dict[str, Any] = {}
-        if self.ledger is not None and self.position.accounts:
-            out["ledger"] = self.ledger.snapshot()
-        elif self.ledger is not None and (accounts := self.ledger.snapshot()):
-            out["ledger"] = accounts
-        if self._settled:
-            out["settled"] = [item.to_json() for item in self._settled]
-        if self._advance is not None:
-            out["advance"] = self._advance.to_json()
-        return out
+        """``{ledger, settled}``: what the next run must know, at a quiet moment."""
+        return {
+            "ledger": {} if self.ledger is None else self.ledger.snapshot(),
+            "settled": [item.to_json() for item in self._settled],
+        }
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot."""
         if self.ledger is not None:
-            self.ledger.restore(data.get("ledger") or {})
-        self._settled = [SettledRequest.from_json(item) for item in data.get("settled", ())]
-        if "advance" in data:
-            self._advance = GrantedRequest.from_json(data["advance"])
+            self.ledger.restore(data["ledger"])
+        self._settled = [SettledRequest.from_json(item) for item in data["settled"]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.wire import EACH_FAILED
-from acts.plan.planned_call import UNIT
+from acts.plan.calls import UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from acts.machines.walk import Walk
 
@@ -29,32 +29,20 @@ def call_item(walk: Walk, rank: int, in_queue: Collection[str] = ()) -> dict[str
     out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": call.state}
     if call.state == "running" and node.key in in_queue:
         out |= {"state": "ready", "taskQueue": node.tool.options.taskQueue}
-    if node.instance is not None:
-        out["instance"] = node.instance
-    path = walk.path_written(rank)
-    if path is not None:
-        out["outputPath"] = path
-    if call.error is not None:
-        out["error"] = _shown_error(call.error)
-    if call.reason is not None:
-        out["reason"] = call.reason
-    if call.elements is not None:
-        out["elements"] = call.elements.counts()
-    if call.edited and call.state in (*_FAILED, "cancelled"):
-        out["call"] = node.planned
-    if call.missing:
-        out["waitsFor"] = list(call.missing)
-    return out
+    has_failed_edit = call.edited and call.state in (*_FAILED, "cancelled")
+    more = {
+        "instance": node.instance, "outputPath": call.output_path, "error": call.error and _shorten_error(call.error),
+        "reason": call.reason, "elements": call.elements and call.elements.counts(),
+        "call": node.planned if has_failed_edit else None, "waitsFor": list(call.missing) or None,
+    }  # fmt: skip
+    return out | {name: value for name, value in more.items() if value is not None}
 
 
-def _shown_error(error: Mapping[str, Any]) -> Mapping[str, Any]:
+def _shorten_error(error: dict[str, Any]) -> dict[str, Any]:
     """An error as lists of Calls show it: of many elements, the first failures alone."""
-    details = error.get("details")
-    if error["code"] != EACH_FAILED or not isinstance(details, dict):
-        return error
-    if len(details.get("results", ())) <= MAX_RESULTS_SHOWN:
-        return error
-    return {**error, "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
+    details = error.get("details") if error["code"] == EACH_FAILED else None
+    is_long = isinstance(details, dict) and len(details.get("results", ())) > MAX_RESULTS_SHOWN
+    return {**error, "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}} if details and is_long else error
 
 
 def calls(walk: Walk, in_queue: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -74,8 +62,6 @@ def error_item(walk: Walk, rank: int) -> dict[str, Any] | None:
 
 def errors(walk: Walk) -> list[dict[str, Any]]:
     """The failures that no error path took, those in batch children among them."""
-    out = [error for rank in range(len(walk.nodes)) if (error := error_item(walk, rank)) is not None]
-    for call in walk.calls:
-        for id_, report in (call.value or {}).items():
-            out += [{**error, "instance": id_} for error in report["errors"]]
-    return out
+    own = [error for rank in range(len(walk.nodes)) if (error := error_item(walk, rank)) is not None]
+    reports = (item for call in walk.calls for item in (call.value or {}).items())
+    return [*own, *({**error, "instance": id_} for id_, report in reports for error in report["errors"])]

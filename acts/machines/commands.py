@@ -1,19 +1,34 @@
-"""The commands of a walk: plain data, performed by a shell."""
+"""What the machines want done: every command and effect of the house, plain data in one vocabulary.
+
+A run applies what its walk, its approvals and its budget return, until only ``RunCommand`` is left, which
+the driver performs in order. Nothing here decides anything.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from acts.language.wire import MAX_UNUSABLE_ANSWERS
+
 if TYPE_CHECKING:
-    from acts.plan.planned_call import PlannedCall
+    from acts.plan.calls import PlannedCall
+    from acts.tree.decisions import Decision, PendingApproval
+    from acts.tree.records import BackgroundInput, ContextRef, DelegateInput, GrantedRequest, InstanceInput, PlanInput
+    from acts.tree.set_records import BatchInput
+    from acts.tree.signal_records import DecisionAnswer, TreeSignal
+
+
+# -- of a walk, for its run; the driver performs starts and the end --------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class StartCall:
-    """Start a Call. ``call`` has its references resolved; ``context`` are the messages that it may see."""
+    """Start a Call, or an element of one; for the driver, its Activity with three arguments: Call, Tool, context.
 
-    rank: int
+    ``call`` has its references resolved; ``context`` are the messages that it may see.
+    """
+
     node: PlannedCall
     call: dict[str, Any]
     context: list[dict[str, Any]]
@@ -23,7 +38,6 @@ class StartCall:
 class AskHuman:
     """Ask a human to decide about a Call (``what`` is ``call``), or about its ``scopes``. It may be asked again."""
 
-    rank: int
     node: PlannedCall
     call: dict[str, Any]
     what: str = "call"
@@ -33,16 +47,202 @@ class AskHuman:
 class CountElements:
     """A Call is made ``more`` times beyond the one that the plan lists: may it? ``Walk.allow_elements`` answers yes."""
 
-    rank: int
     node: PlannedCall
     more: int
 
 
 @dataclass(frozen=True, slots=True)
-class PlanFinished:
-    """Every Call has settled."""
+class Finish:
+    """Every Call has settled; for the driver: flush what is on its way and end the workflow with this status."""
 
     status: str
 
 
-Command = StartCall | AskHuman | CountElements | PlanFinished
+Command = StartCall | AskHuman | CountElements | Finish
+
+# -- of approvals, the budget and resets, for the run itself -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision was taken; the run applies it at once. ``token`` is what its check returned."""
+
+    wait: PendingApproval
+    decision: Decision
+    token: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A remark for ``status`` and the page."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The purpose ``key`` has what it asked for; ``request`` is the grant, None where nothing limits requests."""
+
+    key: str
+    request: GrantedRequest | None = None
+    share: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRefused:
+    """The purpose ``key`` is not allowed: ``reason`` names the limit."""
+
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildGone:
+    """The child of this key has ended, and its result does not come."""
+
+    key: str
+
+
+# -- for the driver ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskOutput:
+    """Ask the model for the output of a latent Call, within a grant (None: nothing limits it)."""
+
+    node: PlannedCall
+    call: dict[str, Any]
+    context: list[dict[str, Any]]
+    source: ContextRef
+    grant: GrantedRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class AskSolution:
+    """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages.
+
+    With ``streams`` each Call of the answer is reported as soon as it is complete. ``answers_left`` unusable answers
+    end the run. ``least_cap`` is the least cap on the answer, in tokens, after one that was cut.
+    """
+
+    tick: int
+    message_count: int
+    grant: GrantedRequest | None
+    streams: bool = False
+    answers_left: int = MAX_UNUSABLE_ANSWERS
+    least_cap: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartChild:
+    """Start the child ``<this run>/<name>``, a workflow of this type: what does the Call, or the unit, of ``node``.
+
+    None: it walks the plan of a tick or of a definition, or a page of a set.
+    """
+
+    type: str
+    name: str
+    label: str
+    input: DelegateInput | InstanceInput | PlanInput | BatchInput
+    node: PlannedCall | None = None
+
+    @property
+    def key(self) -> str:
+        """What its events name it by."""
+        return self.name if self.node is None else self.node.key
+
+
+@dataclass(frozen=True, slots=True)
+class StartBackground:
+    """Start a fire-and-forget Call as a run of its own."""
+
+    node: PlannedCall
+    input: BackgroundInput
+
+
+@dataclass(frozen=True, slots=True)
+class StartSetActivity:
+    """Start an activity of a set, by its name, with one JSON argument: ``SetActivityEnded`` follows."""
+
+    key: str
+    activity: str
+    argument: dict[str, Any]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalChildren:
+    """Pass a person's signal on to the children: all, those that walk instances, or the one of an instance.
+
+    A child that is being started gets it once it is there.
+    """
+
+    signal: str
+    payload: Any = None
+    has_payload: bool = False
+    instance: str | None = None
+    instances_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartChild:
+    """Start the child of this key again: it is gone, and its result does not come."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this run as superseded: the run ``run_id`` of its parent does its work now."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendRecord:
+    """Signal another run. ``key`` names the message where a failure to deliver it matters to the sender."""
+
+    workflow_id: str
+    signal: str
+    record: TreeSignal
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckQueues:
+    """Ask the server who polls these task queues; the answer is a ``QueuesChecked``."""
+
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartTimer:
+    """Wake the run after so many seconds, with the timer's name."""
+
+    name: str
+    seconds: float
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """Stop a timer."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerUpdate:
+    """Answer the update of this id: None, or the problem that refuses it."""
+
+    id: str
+    problem: DecisionAnswer | None = None
+
+
+ApprovalEffect = Decided | StartTimer | CancelTimer | AnswerUpdate | Note | SendRecord
+BudgetEffect = Granted | BudgetRefused | SendRecord
+RunCommand = (
+    StartCall | AskOutput | AskSolution | StartChild | StartBackground
+    | StartSetActivity | SignalChildren | SendRecord | CheckQueues | StartTimer
+    | CancelTimer | AnswerUpdate | Finish | RestartChild | Stop
+)  # fmt: skip

@@ -8,16 +8,15 @@ above 51,200 events or 50 MiB, without a result, and takes 10,000 signals for it
    a quiet moment that costs nothing.
 2. Without one by ``DRAIN_EVENTS``, ``DRAIN_BYTES`` or ``DRAIN_SIGNALS``, starts are held until what is in
    flight has ended, but for ``DRAIN_SECONDS`` at most: one slow Call must not stop the others. The next try
-   comes later.
-3. A start that would take the history beyond ``LAST_EVENTS`` or ``LAST_BYTES``, with the results that are
-   expected of what is in flight, is not made: the run drains without a limit, and the next run makes it.
+   comes when the history has grown by as much again.
+3. Near the limits (``LAST_…``), and for a start that would take the history there with the results that are
+   expected of what is in flight, the run drains without a limit, and the next run makes the start.
 
-Continue-as-new ends a cron: the new run has no cron schedule. So a run of a cron continues as new only from
-the last of these limits on, when the server would end it, and the cron with it.
+Continue-as-new ends a cron: the new run has no cron schedule. So a run of a cron continues as new only near the
+limits, when the server would end it, and the cron with it.
 
 A state that does not fit one payload keeps the run where it is. It may then use its history up to
-``END_EVENTS`` and ``END_BYTES``, tries again after every ``DRAIN_EVENTS // 3`` or ``RETRY_BYTES``, and at
-last ends with what it has.
+``END_EVENTS`` and ``END_BYTES``, tries again when that has grown by a part, and at last ends with what it has.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ from typing import Final
 # more CPU of the worker, since its state is written down and read more often
 DRAIN_EVENTS: Final = 6_000
 # Bytes cost a replay little beside events, while a batch that has to write down and read 15 MB of results in the middle
-# answers nobody for seconds. Below LAST_BYTES by two more tries
+# answers nobody for seconds
 DRAIN_BYTES: Final = 30_000_000
-RETRY_BYTES: Final = 5_000_000
+# The server lets one run receive 10,000
+DRAIN_SIGNALS: Final = 6_000
 DRAIN_SECONDS: Final = 20.0
 LAST_EVENTS: Final = 40_000
 LAST_BYTES: Final = 40_000_000
-# Half, three quarters and nine tenths of the 10,000 signals that the server lets one run receive
-MANY_SIGNALS: Final = 5_000
-DRAIN_SIGNALS: Final = 7_500
 LAST_SIGNALS: Final = 9_000
 # Below the server's limits by what may still come: the result of the run (1.5 MiB), two payloads of at most
 # 2 MiB that are on their way, and 2,000 events of signals and of updates
 END_EVENTS: Final = 49_000
 END_BYTES: Final = 46_000_000
+# A run whose state is too large tries again after 1,000 events or 5 MB: this part of the limits of a drain
+_RETRY_SHARE: Final = 1 / 6
 # Scheduled, started and completed, and the three events of a workflow task that nothing else shares
 CALL_EVENTS: Final = 6
 DRAIN_TIMER: Final = "drain before continue-as-new"
@@ -61,6 +60,11 @@ class HistorySize:
     bytes: int
     is_new_run_suggested: bool
     signals: int = 0
+
+    @property
+    def load(self) -> float:
+        """The history as a part of the limits of a drain."""
+        return max(self.events / DRAIN_EVENTS, self.bytes / DRAIN_BYTES, self.signals / DRAIN_SIGNALS)
 
     @property
     def is_near_the_limit(self) -> bool:
@@ -81,11 +85,8 @@ class Lifetime:
     """The decisions about one run's end of life. The driver performs them. ``is_cron``: it has a cron schedule."""
 
     is_cron: bool = False
-    _drain_after: int = field(default_factory=lambda: DRAIN_EVENTS)
-    _drain_after_bytes: int = field(default_factory=lambda: DRAIN_BYTES)
-    _drain_after_signals: int = field(default_factory=lambda: DRAIN_SIGNALS)
-    _not_before: int = 0
-    _not_before_bytes: int = 0
+    _drain_from: float = 1.0
+    _not_before: float = 0.0
     _is_draining: bool = False
     _is_full: bool = False
     _stays: bool = False
@@ -94,15 +95,9 @@ class Lifetime:
         """True when the history is long enough for a new run."""
         if self._is_full or self._is_draining:
             return True
-        if history.events < self._not_before and history.bytes < self._not_before_bytes:
+        if history.load < self._not_before:
             return False
-        if self.is_cron:
-            return history.is_near_the_limit
-        return history.is_new_run_suggested or self._is_long(history) or history.signals >= MANY_SIGNALS
-
-    def _is_long(self, history: HistorySize) -> bool:
-        is_long = history.events >= self._drain_after or history.bytes >= self._drain_after_bytes
-        return is_long or history.signals >= self._drain_after_signals
+        return history.is_near_the_limit or (not self.is_cron and (history.is_new_run_suggested or history.load >= 1))
 
     def should_hold(self, history: HistorySize, in_flight: int, just_ended: int) -> bool:
         """True when all that was in flight has just ended: hold what would start next, and it is quiet."""
@@ -110,13 +105,12 @@ class Lifetime:
 
     def drain_seconds(self, history: HistorySize) -> float | None:
         """None: no drain begins now. Else hold all starts, for so long; 0 means until it is quiet."""
-        if self._is_draining or not self.is_due(history) or not (self._is_full or self._is_long(history)):
+        is_last = self._is_full or history.is_near_the_limit
+        if self._is_draining or not self.is_due(history) or not (is_last or history.load >= self._drain_from):
             return None
         self._is_draining = True
-        self._drain_after = history.events + DRAIN_EVENTS
-        self._drain_after_bytes = history.bytes + RETRY_BYTES
-        self._drain_after_signals = history.signals + (LAST_SIGNALS - DRAIN_SIGNALS) // 3
-        return 0.0 if self._is_full or history.is_near_the_limit else DRAIN_SECONDS
+        self._drain_from = history.load + 1
+        return 0.0 if is_last else DRAIN_SECONDS
 
     def end_drain(self) -> None:
         """Starts are released: the time is over, or the run stays."""
@@ -137,8 +131,7 @@ class Lifetime:
         """The state does not fit one payload: stay in this run. False when it has no room for that either."""
         if self._is_full and self._stays:
             return False
-        self._not_before = history.events + DRAIN_EVENTS // 3
-        self._not_before_bytes = history.bytes + RETRY_BYTES
+        self._not_before = history.load + _RETRY_SHARE
         self._stays, self._is_draining, self._is_full = True, False, False
         return True
 
@@ -159,12 +152,12 @@ class ExpectedResults:
     """
 
     _in_flight: Counter[str] = field(default_factory=Counter)
-    _seen: dict[str, tuple[int, int, int]] = field(default_factory=dict)  # by source: results, bytes, the largest
+    _past: dict[str, tuple[int, int]] = field(default_factory=dict)  # by source: results, and their bytes
 
     def of(self, source: str) -> int:
-        """The bytes of a result of this source: twice the mean, and at most the largest so far."""
-        seen = self._seen.get(source)
-        return UNSEEN_RESULT_BYTES if seen is None else min(seen[2], 2 * seen[1] // seen[0])
+        """The bytes of a result of this source: twice the mean of those so far."""
+        count, total = self._past.get(source, (2, UNSEEN_RESULT_BYTES))
+        return 2 * total // count
 
     @property
     def total(self) -> int:
@@ -184,5 +177,5 @@ class ExpectedResults:
         """One has ended with a result of so many bytes; None: without one."""
         self._in_flight[source] -= 1
         if size is not None:
-            count, total, largest = self._seen.get(source, (0, 0, 0))
-            self._seen[source] = (count + 1, total + size, max(largest, size))
+            count, total = self._past.get(source, (0, 0))
+            self._past[source] = (count + 1, total + size)

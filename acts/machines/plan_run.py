@@ -1,85 +1,143 @@
-"""A run that walks a plan: the machine of ``Plan`` and of ``Instance``.
+"""A run that walks a plan: the machine of ``Plan``, of ``Instance`` and of ``Batch``.
 
 It holds the walk and turns its commands into those of a run: what stands behind a Call decides whether
-an activity, a request to the model, a child or a run of its own starts, and whether the budget is asked
-before. Nothing here waits for anything.
+an activity, a request to the model, a child or a run of its own starts. Where requests are limited, a Call that begins
+with one waits for its grant; the budget is asked once for all Calls that start together. A person may decide about the
+plan, about its Calls, and edit it: an edited plan is validated once, for an update and for its validator. Nothing here
+waits for anything.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, InvalidRequest, truncate
-from acts.language.messages import Data
-from acts.language.request_reader import parse_message
-from acts.language.wire import CANCELLED, ENGINE_ERROR, NOT_RUN, PAUSE, PROVIDE, RESUME
-from acts.machines.budget import BudgetRefused, Granted
-from acts.machines.call_starts import CallStarts
-from acts.machines.child_reports import SharedParts, decision_seen_from_above, reported_instances
-from acts.machines.commands import AskHuman, CountElements, PlanFinished, StartCall
-from acts.machines.events import (
-    Begin,
-    CallCompleted,
-    CallDetached,
-    CallFailed,
-    CancelRequested,
-    ChildEnded,
-    Event,
-    PauseRequested,
-    Provided,
-    ResumeRequested,
-    StartPostponed,
-    StartsHeld,
-    StartsReleased,
-)
-from acts.machines.plan_decisions import PlanDecisions
-from acts.machines.plan_setup import PlanSetup, validate_extended
+from acts.language import wire
+from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
+from acts.language.messages import Data, parse_message, parse_request
+from acts.language.tools import hint_words
+from acts.machines import commands, events
+from acts.machines.instances import decision_seen_from_above, reported_instances, statuses
 from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_commands import Finish, RunCommand, SignalChildren
+from acts.machines.request_size import context_bytes, latent_request_size
 from acts.machines.run_machine import RunMachine
-from acts.machines.streamed_plan import extended_request
-from acts.machines.walk import Walk
-from acts.plan.planned_call import UNIT, PlannedCall
-from acts.plan.validate import ValidatedPlan
-from acts.tree.batches import count_calls
-from acts.tree.decisions import Decision
+from acts.machines.tick import extended_request
+from acts.machines.walk import Walk, match_calls
+from acts.plan.calls import UNIT, PlannedCall
+from acts.plan.validate import ValidatedPlan, validate_parsed
+from acts.tree.batches import (
+    Batch,
+    count_calls,
+    expand_template,
+    keep_instance,
+    needs_children,
+    split_into_children,
+)
+from acts.tree.decisions import Decision, call_subject
+from acts.tree.delegation import build_delegate_input, depth_problem
+from acts.tree.identity import child_id
+from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
+from acts.tree.plan_request import edited_request
+from acts.tree.records import (
+    BackgroundInput,
+    Capabilities,
+    ContextRef,
+    InstanceInput,
+    PermitLease,
+    PlanInput,
+    TreePosition,
+)
 from acts.tree.signal_records import PlanExtension
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from acts.language.config import Config
-    from acts.machines.approval_effects import Decided
-    from acts.machines.commands import Command
-    from acts.machines.past_calls import PastCalls
-    from acts.machines.plan_decisions import Forecast
+    from acts.machines.budget import RequestSize
+    from acts.machines.past import PastCalls
     from acts.tree.records import PlanState
     from acts.tree.signal_records import TreeSignal
 
 # What of its input a run needs no more when it continues as new
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
+# What a child's id may have behind it where the first choice was in use
+_SPARE: Final = re.compile(r"~[0-9a-f-]+")
+# Bytes of the parameters that the root is shown of a Call that waits below it; more are left out
+MAX_REPORTED_BYTES: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSetup:
+    """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
+
+    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits, ``past``
+    what the run had done that this one resumes. With external storage a Request that is edited may have more bytes
+    than without.
+    """
+
+    raw: dict[str, Any]
+    prepared: ValidatedPlan
+    capabilities: Capabilities
+    position: TreePosition
+    source: ContextRef
+    input: PlanInput | None = None
+    lease: PermitLease | None = None
+    max_request_bytes: int = wire.MAX_PAYLOAD_BYTES
+    past: PastCalls | None = None
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances that this run was started for."""
+        return self.input.instances if isinstance(self.input, InstanceInput) else ()
+
+    @property
+    def places(self) -> tuple[int, ...] | None:
+        """Where the Calls stand in the plan that they were taken from, or None."""
+        return self.input.places if isinstance(self.input, InstanceInput) else None
+
+    @property
+    def approve(self) -> Any:
+        """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
+        if self.input is not None and self.input.part:
+            return self.input.approve
+        return (self.raw.get("config") or {}).get("approve")
+
+    def own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
+        """What the run walks itself: all of a plan, or what children of its own do not."""
+        if isinstance(self.input, InstanceInput):
+            return expand_template(prepared, self.instances)
+        return split_into_children(prepared) if needs_children(prepared) else prepared
+
+    @property
+    def takes_edits(self) -> bool:
+        """False for a child of several instances: which of them an edit is for cannot be said."""
+        return len(self.instances) <= 1
 
 
 class PlanRun(RunMachine):
     """``identify`` gives a Call its ``_id``: stable, and different for every Call of every run.
 
-    ``forecast`` says what a plan will cost that a person approves.
+    ``version`` counts the versions of the plan: each edit makes another.
     """
 
-    def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], forecast: Forecast) -> None:
+    takes_back_starts = True  # its Calls wait in the walk
+
+    def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str]) -> None:
         super().__init__(own, setup.position, lease=setup.lease)
         self.setup = setup
         self.price = setup.capabilities.price
         self.raw = setup.raw
-        self._starts = CallStarts(self)
-        self._shared_parts = SharedParts()
-        self._first_members: tuple[Sequence[PlannedCall], dict[str, str]] | None = None
+        self.version = 1
+        self.is_approved = not asks_for_plan(setup.prepared)
         self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start)
         self.walk.counts_elements = self.budget.limits_calls
-        self.decisions = PlanDecisions(self, forecast, is_approved=not asks_for_plan(setup.prepared))
-        self.decisions.forecast = None if setup.input is None else setup.input.forecast
-        self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
         self.walk.growing = setup.input is not None and setup.input.isGrowing
+        self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
+        self._batch: tuple[ValidatedPlan, Batch] | None = None  # with the plan that it was made of
+        self._context_bytes: int | None = None  # of the Request, which stays as it is
+        self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
         if setup.past is not None:
             setup.past.digest_instance = self.digest_instance
             self._resume_from(setup.past)
@@ -110,10 +168,6 @@ class PlanRun(RunMachine):
         """The plan as it was written, where the run walks a part of it and children the rest."""
         return self.walk.prepared.unsplit or self.walk.prepared
 
-    def digest_instance(self, instance: str) -> str:
-        """The digest of what a child is started with for an instance."""
-        return self._starts.digest_instance(instance)
-
     @property
     def in_flight(self) -> int:
         """Activities, children and requests that the walk waits for."""
@@ -127,9 +181,7 @@ class PlanRun(RunMachine):
     @property
     def can_continue_as_new(self) -> bool:
         """True when nothing is in flight."""
-        return self.walk.quiet and not self._starts.is_waiting
-
-    takes_back_starts = True  # its Calls wait in the walk
+        return self.walk.quiet and not self._waiting_for_grant
 
     @property
     def phase(self) -> str:
@@ -140,9 +192,9 @@ class PlanRun(RunMachine):
             return "cancelled"
         if self.walk.paused:
             return "paused"
-        if not self.decisions.is_approved:
+        if not self.is_approved:
             return "awaiting"
-        waiting = self.approvals.below.count_waiting(self.children.values())
+        waiting = self.approvals.waits.count_runs_below(self.children.values())
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
         return "awaiting" if waits else "running"
 
@@ -152,79 +204,88 @@ class PlanRun(RunMachine):
         part = self.setup.input is not None and self.setup.input.part
         return () if part else foreign_queues(node.tool for node in self.whole_plan.nodes)
 
-    def flush(self, now: str) -> list[RunCommand]:
+    # -- events ---------------------------------------------------------------------------------
+
+    def flush(self, now: str) -> list[commands.RunCommand]:
         """As for every run; the next task has steps of its own."""
         self.walk.work.begin_task()
         return super().flush(now)
 
-    def react(self, event: Event, now: str) -> list[Any]:
+    def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
         """The effects of an event: what it does to the walk, and what the walk wants done."""
-        handler = _HANDLERS.get(type(event))
-        return [] if handler is None else handler(self, event, now)
+        walk = self.walk
+        match event:
+            case events.Begin() if not self.is_approved:
+                approve = self.config.approve
+                return list(self.approvals.open("plan", self.version, approve, now, subject=self._plan_calls))
+            case events.Begin():
+                return self.perform(walk.begin(now), now)
+            case events.CallCompleted() | events.CallFailed():
+                return self._call_ended(event, now)
+            case events.CallDetached(key) if key in walk.by_key:
+                return self.perform(walk.completed(key, None, now), now)
+            case events.StartPostponed(key) if key in walk.by_key:  # it starts later, and asks for its request again
+                return [*self.budget.settle(key, None), *self.perform(walk.postponed(key, now), now)]
+            case events.ChildEnded():
+                return self._child_result(event, now)
+            case events.Provided(message):
+                return self._provided(message, now)
+            case events.PauseRequested():
+                return [*self.perform(walk.pause(), now), commands.SignalChildren(wire.PAUSE)]
+            case events.ResumeRequested():
+                return [*self.perform(walk.resume(now), now), commands.SignalChildren(wire.RESUME)]
+            case events.StartsHeld() | events.StartsReleased():
+                return self.perform(walk.drain(now, on=isinstance(event, events.StartsHeld)), now)
+            case events.CancelRequested():
+                return self._cancel(now)
+        return []
 
-    def _begin(self, _event: Begin, now: str) -> list[Any]:
-        if self.decisions.is_approved:
-            return self.perform(self.walk.begin(now), now)
-        return self.decisions.ask_about_plan(now)
-
-    def _completed(self, event: CallCompleted, now: str) -> list[Any]:
+    def _call_ended(self, event: events.CallCompleted | events.CallFailed, now: str) -> list[Any]:
         self.usage.add(event.usage)
-        out: list[Any] = [*self.budget.settle(event.key, event.usage)]
-        return out + self.on_call(
-            event.key, lambda rank: self.walk.completed(rank, event.value, now, chosen=event.chosen), now
-        )
+        key, out = event.key, list[Any](self.budget.settle(event.key, event.usage))
+        if isinstance(event, events.CallFailed):
+            self._waiting_for_grant.pop(key, None)
+        if key not in self.walk.by_key:
+            return out
+        if isinstance(event, events.CallFailed):
+            return out + self.perform(self.walk.failed(key, event.error, now), now)
+        return out + self.perform(self.walk.completed(key, event.value, now, event.chosen), now)
 
-    def _failed(self, event: CallFailed, now: str) -> list[Any]:
-        self.usage.add(event.usage)
-        self._starts.withdraw(event.key)
-        out: list[Any] = [*self.budget.settle(event.key, event.usage)]
-        return out + self.on_call(event.key, lambda rank: self.walk.failed(rank, event.error, now), now)
-
-    def _detached(self, event: CallDetached, now: str) -> list[Any]:
-        return self.on_call(event.key, lambda rank: self.walk.detached(rank, now), now)
-
-    def _postponed(self, event: StartPostponed, now: str) -> list[Any]:
-        """A Call starts later, and asks for its request again."""
-        out: list[Any] = [*self.budget.child_ended(event.key, None), *self.budget.settle(event.key, None)]
-        return out + self.on_call(event.key, lambda row: self.walk.postponed(row, now), now)
+    def _fail_start(self, key: str, error: CallError, now: str) -> list[Any]:
+        """A Call that was about to start fails."""
+        self.permits.release(key)
+        return self.perform(self.walk.failed(key, error, now), now) if key in self.walk.by_key else []
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         """What has not settled fails; what has completed is in the result."""
         return [*self.approvals.close_all(), *self.perform(self.walk.exhaust(error, now), now)]
 
-    def on_call(self, key: str, event: Callable[[int], list[Command]], now: str) -> list[Any]:
-        """Hand the walk the end of a Call or an element, by the row that it has now."""
-        self.permits.release(key)
-        row = self.walk.rows.get(key)
-        return [] if row is None else self.perform(event(row), now)
-
-    def _child_result(self, event: ChildEnded, now: str) -> list[Any]:
-        """What a child came to: an instance's report, or the result of a delegated Call."""
-        row = self.walk.rows.get(event.key)
-        if row is None:
+    def _child_result(self, event: events.ChildEnded, now: str) -> list[Any]:
+        """Take an instance's report, or the result of a delegated Call."""
+        call, report, walk = self.walk.by_key.get(event.key), event.report, self.walk
+        if call is None:
             return []
-        node, report = self.walk.states.node(row), event.report
-        self.approvals.records += [decision_seen_from_above(node, r) for r in (report or {}).get("decisions") or ()]
-        if node.kind == UNIT:
-            reports = self._shared_parts.share(reported_instances(node, report, event.error))
-            return self.perform(self.walk.child_ended(row, reports, now), now)
+        decisions = (report or {}).get("decisions") or ()
+        self.approvals.records += [decision_seen_from_above(call.node, record) for record in decisions]
+        if call.node.kind == UNIT:
+            reports = reported_instances(call.node, report, event.error)
+            return self.perform(walk.completed(event.key, reports, now), now)
         if event.error is not None or report is None:
-            error = event.error or CallError(ENGINE_ERROR, "the child said nothing of its result")
-            return self.perform(self.walk.failed(row, CallError(error.code, error.message), now), now)
-        return self.perform(self.walk.completed(row, report.get("output"), now, chosen=report.get("path")), now)
+            error = event.error or CallError(wire.ENGINE_ERROR, "the child said nothing of its result")
+            return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)
+        return self.perform(walk.completed(event.key, report.get("output"), now, report.get("path")), now)
 
-    def _provided(self, event: Provided, now: str) -> list[Any]:
+    def _provided(self, message: Data, now: str) -> list[Any]:
         """A message joins the context of the plan, and of the children that walk its instances."""
-        message = event.message
-        signal = SignalChildren(
-            PROVIDE, message.raw, has_payload=True, instance=message.instance, instances_only=True
+        signal = commands.SignalChildren(
+            wire.PROVIDE, message.raw, has_payload=True, instance=message.instance, instances_only=True
         )  # fmt: skip
         try:
-            commands = self.walk.provide(message, now)
+            walk_commands = self.walk.provide(message, now)
         except InvalidRequest as error:
             self.note(f"a message was refused: {error.problems[0].message}")
             return [signal]
-        return [signal, *self.perform(commands, now)]  # a child that starts now has it in its Request
+        return [signal, *self.perform(walk_commands, now)]  # a child that starts now has it in its Request
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """More of a plan that is still being written, or the word that no more follows."""
@@ -233,46 +294,36 @@ class PlanRun(RunMachine):
         if not isinstance(record, PlanExtension) or not self.walk.growing:
             return []
         if record.dropped is not None:
-            error = {"code": NOT_RUN, "message": truncate(record.dropped, 300)}
+            error = {"code": wire.NOT_RUN, "message": truncate(record.dropped, 300)}
             return self.perform(self.walk.drop_unstarted(error, now), now)
-        raw = extended_request(self.raw, record)
-        prepared = validate_extended(self.setup, raw, is_complete=record.isComplete)
+        raw, known = extended_request(self.raw, record), self.setup.capabilities
+        prepared = validate_parsed(parse_request(raw), known.tools, known.served, is_complete=record.isComplete)
         self.raw = raw
         self.walk.growing = not record.isComplete
-        return self.perform(self.walk.add_calls(prepared, now), now)
+        return self.perform(self.walk.change_plan(prepared, now, edited=False), now)
 
-    def _pause(self, _event: PauseRequested, now: str) -> list[Any]:
-        return [*self.perform(self.walk.pause(), now), SignalChildren(PAUSE)]
-
-    def _resume(self, _event: ResumeRequested, now: str) -> list[Any]:
-        return [*self.perform(self.walk.resume(now), now), SignalChildren(RESUME)]
-
-    def _hold(self, _event: StartsHeld, now: str) -> list[Any]:
-        return self.perform(self.walk.drain(now, on=True), now)
-
-    def _release(self, _event: StartsReleased, now: str) -> list[Any]:
-        return self.perform(self.walk.drain(now, on=False), now)
-
-    def _cancel(self, _event: CancelRequested, now: str) -> list[Any]:
+    def _cancel(self, now: str) -> list[Any]:
         """Nothing more starts; Calls that wait for a grant never will."""
-        self.is_cancelling = True
-        self.decisions.is_approved = True
+        self.is_cancelling = self.is_approved = True
         out: list[Any] = [*self.approvals.close_all(), *self.perform(self.walk.cancel(now), now)]
-        error = CallError(CANCELLED, "the call was cancelled before it was started")
-        for key in self._starts.withdraw_all():
-            out += self.on_call(key, lambda rank: self.walk.failed(rank, error, now), now)
+        keys = list(self._waiting_for_grant)
+        self._waiting_for_grant.clear()
+        error = CallError(wire.CANCELLED, "the call was cancelled before it was started")
+        for key in keys:
+            out += self._fail_start(key, error, now)
         return out
 
     # -- permits ------------------------------------------------------------------------------------
 
     def _may_start(self, node: PlannedCall) -> bool:
         """Take the permits of the next Call. One that has waited for its grant of the budget comes before it."""
-        if len(self.gate.waiting) >= self.permits.usable:
+        if len(self.permits.waiting) >= self.permits.usable:
             return False
         if node.kind == UNIT:
-            members, waiting = len(node.members), self.walk.startable
-            return self.permits.reserve_for_child(node.key, members, members * self._starts.widest_instance, waiting)
-        return self._starts.has_room and self.permits.reserve(node.key)
+            members, calls = len(node.members), len(self.whole_plan.nodes)
+            return self.permits.reserve_for_child(node.key, members, members * calls, self.walk.startable)
+        # As many Calls as may be in flight wait for their grant: more would only take memory
+        return len(self._waiting_for_grant) < self.permits.limit and self.permits.reserve(node.key)
 
     @property
     def waiting_starts(self) -> int:
@@ -283,48 +334,290 @@ class PlanRun(RunMachine):
         """Start ready Calls, as far as there are permits."""
         return self.perform(self.walk.start_more(now), now)
 
-    # -- what the walk wants done -----------------------------------------------------------------
+    # -- how Calls start ----------------------------------------------------------------------------
 
-    def perform(self, commands: Iterable[Command], now: str) -> list[Any]:
+    def perform(self, walk_commands: Iterable[commands.Command], now: str) -> list[Any]:
         """Commands of the walk as effects of the run."""
         out: list[Any] = []
-        starting: list[StartCall] = []
-        for command in commands:
-            if isinstance(command, PlanFinished):
-                self.finished = command.status
-                out.append(Finish(command.status))
-            elif isinstance(command, AskHuman):
-                out += self.decisions.ask_about_call(command, now)
-            elif isinstance(command, CountElements):
-                out += self._starts.count_elements(command)
+        starting: list[commands.StartCall] = []
+        for command in walk_commands:
+            match command:
+                case commands.StartCall():
+                    starting.append(command)
+                case commands.AskHuman():
+                    out += self._ask_about_call(command, now)
+                case commands.CountElements(node=node, more=more):  # each element counts as a Call
+                    self._waiting_for_grant[node.key] = command
+                    out += self.budget.request_calls(node.key, more)
+                case commands.Finish(status):
+                    self.finished = status
+                    out.append(command)
+        return out + self._start_calls(starting, now)
+
+    def _start_calls(self, starts: Iterable[commands.StartCall], now: str) -> list[Any]:
+        """The effects that start these Calls, or ask the budget first."""
+        out: list[Any] = []
+        asking: list[commands.StartCall] = []
+        for command in starts:
+            if self._needs_grant(command.node):
+                asking.append(command)
             else:
-                starting.append(command)
-        return out + self._starts.start(starting, now)
+                out += self._start(command, None, now)
+        return out + self._ask_budget(asking)
 
-    def on_granted(self, effect: Granted, now: str) -> list[Any]:
-        """A Call has its request: start it, unless it does not run any more."""
-        return self._starts.granted(effect, now)
+    def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
+        """A Call has its request, or may be made for its elements: start it, unless it does not run any more."""
+        command = self._waiting_for_grant.pop(effect.key, None)
+        if isinstance(command, commands.CountElements):
+            return self.perform(self.walk.allow_elements(effect.key, now), now)
+        call = self.walk.by_key.get(effect.key)
+        if command is None or call is None or call.stage != "running":
+            return list(self.budget.settle(effect.key, None))
+        return self._start(command, effect, now)
 
-    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
-        """A Call needs a request that the budget does not allow."""
-        return self._starts.refused(effect, now)
+    def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
+        """A Call has no request, or none of its elements may run."""
+        command = self._waiting_for_grant.pop(effect.key, None)
+        if isinstance(command, commands.CountElements):
+            text = f"{effect.reason}, and each element of _each counts as a call"
+            too_many = CallError(wire.BUDGET_SPENT, text)
+            return self.perform(self.walk.allow_elements(effect.key, now, too_many), now)
+        error = CallError(wire.BUDGET_SPENT, f"{effect.reason}, and this call needs a request to a model")
+        return self._fail_start(effect.key, error, now)
+
+    def _needs_grant(self, node: PlannedCall) -> bool:
+        """True for a Call that begins with a grant of the budget. A delegate asks for its requests itself."""
+        if node.kind == "delegate":
+            return node.is_detached and (self.budget.limits_requests or self.budget.limits_calls)
+        return node.kind == "latent" and self.budget.limits_requests
+
+    def _ask_budget(self, starts: list[commands.StartCall]) -> list[Any]:
+        """Ask once for all Calls that start now."""
+        out: list[Any] = []
+        detached = [c for c in starts if c.node.is_detached]
+        requests = [c for c in starts if not c.node.is_detached]
+        self._waiting_for_grant |= {c.node.key: c for c in starts}
+        for command in starts:  # others may need the permit that a Call without a grant cannot use
+            self.permits.release(command.node.key)
+        for command in detached:
+            out += self.budget.request_share(command.node.key, 1 + len(detached) + self._count_unstarted_detached())
+        if requests:
+            out += self.budget.request([c.node.key for c in requests], self._size(requests))
+        return out
+
+    def _count_unstarted_detached(self) -> int:
+        """How many runs of their own fire-and-forget Calls may still start."""
+        calls = (c for c in self.walk.calls if c.node.is_detached and c.node.kind == "delegate")
+        return sum(c.own_elements.unstarted if c.stage == "collecting" else not c.has_started for c in calls)
+
+    def _size(self, starts: list[commands.StartCall]) -> RequestSize:
+        """The size of the largest of these requests."""
+        if self._context_bytes is None:
+            self._context_bytes = context_bytes(self.walk.prepared.request.context)
+        shown = ([c.call, c.context, dict(c.node.tool.schema)] for c in starts)
+        return latent_request_size(self.config, self.price, self._context_bytes, shown)
+
+    def _start(self, command: commands.StartCall, granted: commands.Granted | None, now: str) -> list[Any]:
+        node = command.node
+        if node.kind == UNIT:
+            return [commands.StartChild(wire.INSTANCE, node.members[0], node.label, self._instance_input(node), node)]
+        if node.kind == "latent":
+            grant = None if granted is None else granted.request
+            return [commands.AskOutput(node, command.call, command.context, self.setup.source, grant)]
+        if node.kind == "delegate":
+            return self._start_delegate(command, granted, now)
+        if not node.is_detached:
+            self.queue_watch.record_start(node.key, node.tool.options.taskQueue)
+            return [command]
+        options = node.tool.options.model_dump(mode="json", exclude={"expected"})  # it is for forecasts alone
+        return self._start_background(
+            node, activity=node.tool.activity, options=options, call=command.call, tool=dict(node.tool.schema),
+            context=tuple(command.context),
+        )  # fmt: skip
+
+    def _start_background(self, node: PlannedCall, **what: Any) -> list[Any]:
+        position = self.position
+        own = BackgroundInput(label=node.label, token=position.token, storesValues=position.storesValues, **what)
+        return [commands.StartBackground(node, own)]
+
+    def _start_delegate(self, command: commands.StartCall, granted: commands.Granted | None, now: str) -> list[Any]:
+        node = command.node
+        problem = depth_problem(self.position, node)
+        if problem is not None:
+            error = CallError(wire.LIMIT_EXCEEDED, problem)
+            return self._fail_start(node.key, error, now)
+        config = {**(self.raw.get("config") or {}), "approve": self.setup.approve}
+        identity = command.call["_id"]
+        below = self.position.delegate(self.own, node.instance, identity)
+        position = self.position.detached(identity) if node.is_detached else below
+        share = granted.share if granted is not None and granted.share else None
+        own = build_delegate_input(
+            command.call, command.context, node, config, position, self.setup.capabilities.pins, share
+        )
+        own = own.model_copy(update={"price": self.price if node.delegate == wire.ANONYMOUS else None})
+        if node.is_detached:
+            return self._start_background(node, delegate=own)
+        return [commands.StartChild(wire.DELEGATE, node.key, node.label, own, node)]
+
+    def digest_instance(self, instance: str) -> str:
+        """The digest of what a child is started with for an instance."""
+        return request_digest(self._find_batch().request_for((instance,), self.walk.context.provided)[0])
+
+    def _find_batch(self) -> Batch:
+        """The Requests of the children of the plan as it is now."""
+        whole = self.whole_plan
+        if self._batch is None or self._batch[0] is not whole:
+            self._batch = (whole, Batch(whole, self.raw.get("config") or {}))
+        return self._batch[1]
+
+    def _instance_input(self, node: PlannedCall) -> InstanceInput:
+        instance = node.members[0] if len(node.members) == 1 else None
+        capabilities = self.setup.capabilities.model_copy(update={"tools": {}})
+        request, places = self._find_batch().request_for(node.members, self.walk.context.provided)
+        return InstanceInput(
+            request=request, instances=tuple(node.members), places=places, capabilities=capabilities,
+            context=self.setup.source, position=self.position.child(self.own, instance),
+            approve=self.setup.approve, part=True,
+            resume=None if self.walk.past is None else self.walk.past.source_for(node.members),
+        )  # fmt: skip
 
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance: that of its first one."""
-        nodes = self.walk.nodes
-        if self._first_members is None or self._first_members[0] is not nodes:
-            self._first_members = nodes, {member: n.members[0] for n in nodes for member in n.members}
-        return self._first_members[1].get(instance, instance)
+        return next((node.members[0] for node in self.walk.nodes if instance in node.members), instance)
 
-    # -- decisions -------------------------------------------------------------------------------
+    # -- what a person is asked ---------------------------------------------------------------------
+
+    def _ask_about_call(self, command: commands.AskHuman, now: str) -> list[Any]:
+        """A Call runs when a person has approved it."""
+        node = command.node
+        return list(
+            self.approvals.open(
+                command.what, self.version, self.config.approve, now, call=node.id, instance=node.instance,
+                about=self._about(node, command.call), subject=lambda: call_subject(command.call),
+            )
+        )  # fmt: skip
+
+    def _plan_calls(self) -> list[Any]:
+        """The Calls as they were written, as the query ``plan`` answers."""
+        plan = self.walk.prepared.request.plan
+        return list(plan.calls) if plan is not None else []
+
+    def _about(self, node: PlannedCall, call: Mapping[str, Any]) -> dict[str, Any]:
+        """What an approval says of a Call: for how many elements, and the hints of its Tool; below the root, its
+        parameters if they are small.
+        """
+        about: dict[str, Any] = {"elements": len(call["_each"])} if "_each" in call else {}
+        if hints := hint_words(node.tool.schema):
+            about["hints"] = hints
+        if self.position.is_root:
+            return about
+        parameters = {k: v for k, v in call.items() if not k.startswith("_")}
+        return {**about, "parameters": parameters} if len(json.dumps(parameters)) <= MAX_REPORTED_BYTES else about
+
+    # -- decisions ----------------------------------------------------------------------------------
 
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
-        """The edited plan, validated; raises as ``PlanDecisions.check``."""
-        return self.decisions.check(decision)
+        """The edited plan, validated; None for what is no edit.
 
-    def on_decided(self, effect: Decided, now: str) -> list[Any]:
-        """Carry out a decision."""
-        return self.decisions.carry_out(effect, now)
+        Raises:
+            InvalidRequest, DecisionRefused: it cannot be carried out, and why.
+        """
+        if decision.decision != wire.EDIT:
+            return None
+        prepared = _validate_edit(self.setup, self.raw, self.walk.prepared, decision)
+        refusal = self.budget.calls_refusal(self._added_calls(prepared))
+        if refusal is not None:
+            raise DecisionRefused(refusal)
+        if self.is_approved:
+            match_calls(self.walk.calls, self._edited_part(prepared))
+        return prepared
+
+    def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
+        """Do what a person has decided."""
+        wait, decision = effect.wait, effect.decision
+        if decision.decision == wire.EDIT:
+            return self._replan(effect.token, now)
+        if wait.what == "plan":
+            return self._end_approval(decision, now)
+        call = self.walk.find(wait.call, wait.instance)
+        if call is None:
+            return []
+        return self.perform(self.walk.decide(call.node.key, decision.decision, decision.reason or "", now), now)
+
+    def _end_approval(self, decision: Decision, now: str) -> list[Any]:
+        """The plan begins, or ends without having begun."""
+        if decision.decision == wire.APPROVE:
+            self.is_approved = True
+            return self.perform(self.walk.begin(now), now)
+        self.finished = wire.REJECTED if decision.decision == wire.REJECT else "failed"
+        return [commands.Finish(self.finished)]
+
+    # -- edits ----------------------------------------------------------------------------------------
+
+    def _added_calls(self, prepared: ValidatedPlan) -> int:
+        return count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan)
+
+    def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
+        """What the run walks of an edited plan; what children walk already stays theirs."""
+        by_children = self.walk.prepared.unsplit is not None
+        if self.is_approved and by_children and not needs_children(prepared):
+            raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
+        return self.setup.own_part(prepared) if by_children or not self.is_approved else prepared
+
+    def _replan(self, prepared: ValidatedPlan, now: str) -> list[Any]:
+        """Walk the edited plan from now on; what waits in it waits for a decision about the new version."""
+        part = self._edited_part(prepared)
+        self.budget.count_calls(self._added_calls(prepared))
+        out: list[Any] = []
+        walk_commands: list[commands.Command] = []
+        if self.is_approved:
+            walk_commands = self.walk.change_plan(part, now)
+            asked = {(c.what, c.node.id, c.node.instance) for c in walk_commands if isinstance(c, commands.AskHuman)}
+            for wait in self.approvals.own_pending:
+                if (wait.what, wait.call, wait.instance) not in asked:
+                    out += self.approvals.close(wait.what, wait.call, wait.instance)
+                    same = [n.id for n in self.walk.nodes if n.instance == wait.instance]
+                    self.approvals.inherit_deadline(wait, same)
+        else:
+            self.walk.load(part, self.walk.context.provided, {})
+        self.raw = prepared.request.raw
+        self.version += 1
+        self.approvals.raise_version(self.version, self._plan_calls)
+        return out + self.perform(walk_commands, now)
+
+    # -- for a run that resumes this one ---------------------------------------------------------
+
+    def read_facts(self, run_id: str, children: Mapping[str, str]) -> PastRun:
+        """What the run has done. It changes nothing.
+
+        ``children`` are the runs that it has started: run id by workflow id, in their order.
+        """
+        messages = [m.raw for m in self.walk.prepared.request.context]
+        members = self.setup.instances
+        prompt = prompt_digest(messages, instances=True)
+        nodes = sorted(self.whole_plan.nodes, key=lambda node: node.index)
+        return PastRun(
+            workflowId=self.own, runId=run_id, plan=tuple(dict.fromkeys(node.id for node in nodes)),
+            prompt=prompt_digest(messages, instances=False),
+            provided=tuple(message.raw for message in self.walk.context.provided),
+            calls=self.walk.read_calls(prompt, members[0] if len(members) == 1 else None),
+            instances=() if members else tuple(self._past_instances(children)),
+        )  # fmt: skip
+
+    def _past_instances(self, children: Mapping[str, str]) -> Iterable[PastInstance]:
+        """The instances of the run: those of its children with what these said of them."""
+        units = {id_: call for call in self.walk.calls for id_ in call.node.members}
+        for id_, status in statuses(self.walk).items():
+            call = units.get(id_)
+            if call is None:
+                yield PastInstance(id=id_, status=status, digest="")
+                continue
+            report = {k: v for k, v in (call.value or {}).get(id_, {}).items() if k != "resumed"}
+            child = _child_of(self.own, call.node.members[0], children) if call.has_started else None
+            yield PastInstance(
+                id=id_, status=status, digest=self.digest_instance(id_), workflowId=child,
+                report=report if report and status == "completed" else None, runId=children.get(child or ""),
+            )  # fmt: skip
 
     # -- carrying over ---------------------------------------------------------------------------
 
@@ -335,18 +628,24 @@ class PlanRun(RunMachine):
             "request": self.raw, "position": self.position, "capabilities": self.setup.capabilities,
             "walk": self.walk.snapshot(),
             "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
-            "usage": self.usage.to_json(), "version": self.decisions.version,
-            "isApproved": self.decisions.is_approved, "forecast": self.decisions.forecast,
-            "past": None if self.walk.past is None else self.walk.past.to_state(self.walk),
+            "usage": self.usage.to_json(), "version": self.version,
+            "isApproved": self.is_approved,
+            "past": None if self.walk.past is None else self.walk.past.to_state(self.walk.calls),
         }  # fmt: skip
 
-    def restore(self, state: PlanState, parse: Callable[[Any], Data]) -> None:
+    def restore(self, state: PlanState) -> None:
         """Take over what the run before carried over."""
-        self.walk.restore(state.walk, parse)
+        self.walk.restore(state.walk)
         self.restore_common(state.approvals, state.budget)
         self.usage.add(state.usage)
-        decisions = self.decisions
-        decisions.version, decisions.is_approved, decisions.forecast = state.version, state.isApproved, state.forecast
+        self.version, self.is_approved = state.version, state.isApproved
+
+
+def _child_of(own: str, first: str, children: Mapping[str, str]) -> str:
+    """The workflow id of the child that walks the instances of which ``first`` is the first."""
+    name = child_id(own, first)
+    names = [id_ for id_ in children if id_ == name or (id_.startswith(name) and _SPARE.fullmatch(id_[len(name) :]))]
+    return names[-1] if names else name
 
 
 def asks_for_plan(prepared: ValidatedPlan) -> bool:
@@ -356,17 +655,26 @@ def asks_for_plan(prepared: ValidatedPlan) -> bool:
     return required is True or (required is None and request.plan is not None and request.plan.mode == "lazy")
 
 
-_HANDLERS: Final[dict[type, Callable[[PlanRun, Any, str], list[Any]]]] = {
-    Begin: PlanRun._begin,  # noqa: SLF001 - the table of this class
-    CallCompleted: PlanRun._completed,  # noqa: SLF001
-    CallFailed: PlanRun._failed,  # noqa: SLF001
-    CallDetached: PlanRun._detached,  # noqa: SLF001
-    StartPostponed: PlanRun._postponed,  # noqa: SLF001
-    ChildEnded: PlanRun._child_result,  # noqa: SLF001
-    Provided: PlanRun._provided,  # noqa: SLF001
-    PauseRequested: PlanRun._pause,  # noqa: SLF001
-    ResumeRequested: PlanRun._resume,  # noqa: SLF001
-    StartsHeld: PlanRun._hold,  # noqa: SLF001
-    StartsReleased: PlanRun._release,  # noqa: SLF001
-    CancelRequested: PlanRun._cancel,  # noqa: SLF001
-}
+def _validate_edit(setup: PlanSetup, raw: dict[str, Any], current: ValidatedPlan, decision: Decision) -> ValidatedPlan:
+    """The plan as an edit makes it: ``raw`` is the Request that is walked, ``current`` its validated plan.
+
+    Raises:
+        InvalidRequest, DecisionRefused: the edit cannot be made, and why.
+    """
+    plan, places = current.request.plan, setup.places
+    if plan is None:
+        raise EngineError("a plan without a plan message")
+    calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
+    if not setup.takes_edits:
+        text = "this run walks several instances, and takes no edits: set instancesPerChild to 1 for that"
+        raise DecisionRefused(text)
+    if places is not None and decision.calls is not None:
+        raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
+    if decision.calls is None:
+        node = next((n for n in (current.unsplit or current).nodes if n.id == decision.call), None)
+        if node is None:
+            raise DecisionRefused(f"there is no call {decision.call}")
+        at = node.index if places is None else places.index(node.index)
+        calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
+    request = edited_request(raw, plan.index, calls, setup.max_request_bytes)
+    return validate_parsed(parse_request(request), setup.capabilities.tools, setup.capabilities.served, places)

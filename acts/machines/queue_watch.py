@@ -1,6 +1,6 @@
 """Which task queues of a run's Tools have no worker: shown to people, never failed, and asked again until it heals.
 
-A misspelt queue, or one whose workers are down, makes Calls wait for ever without an error, since a backlog is
+A misspelt queue, or one whose workers are down, makes Calls wait forever without an error, since a backlog is
 no failure. So a run asks the server about the queues of its Tools other than its own: once when it starts, then
 while something is in flight, after ``FIRST_SECONDS`` and twice as long each time. Nothing is asked per Call.
 
@@ -10,12 +10,11 @@ The children of a batch and the plan of a tick do not ask: the run that looked u
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from acts.language.errors import format_choices
 from acts.language.tools import Tool
-from acts.machines.approval_effects import StartTimer
+from acts.machines.commands import CheckQueues, StartTimer
 
 QUEUE_TIMER: Final = "ask which task queues have workers"
 # Lines about Calls that workers without their Activity took; more of them would hide the other notes
@@ -26,29 +25,22 @@ FIRST_SECONDS: Final = 30.0
 LAST_SECONDS: Final = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckQueues:
-    """Ask the server who polls these task queues; the answer is a ``QueuesChecked``."""
-
-    queues: tuple[str, ...]
-
-
 class QueueWatch:
-    """The task queues of one run. ``unserved_queues`` had no worker when the server was last asked.
-
-    ``waiting_calls`` are the keys of Calls that no worker can have taken yet: they were in such a queue all the time,
-    or workers took them that do not have their Activity.
-    """
+    """The task queues of one run."""
 
     def __init__(self) -> None:
         self.queues: tuple[str, ...] = ()
-        self.unserved_queues: frozenset[str] = frozenset()
-        self.waiting_calls: set[str] = set()
+        self._unserved: tuple[str, ...] = ()  # had no worker when the server was last asked
         self._queue_of: dict[str, str] = {}
         self._misses: dict[str, str] = {}
         self._seconds = FIRST_SECONDS
         self._last_check = ""
         self._has_timer = False
+
+    @property
+    def waiting_calls(self) -> set[str]:
+        """The keys of Calls in a queue without a worker, and of those that workers without their Activity took."""
+        return {key for key, queue in self._queue_of.items() if queue in self._unserved} | self._misses.keys()
 
     def begin(self) -> list[Any]:
         """The run begins: the first check, unless it is over already."""
@@ -57,45 +49,29 @@ class QueueWatch:
     def _check(self) -> list[Any]:
         return [CheckQueues(self.queues)] if self.queues else []
 
-    def record_check(self, has_workers: Mapping[str, bool], now: str) -> list[str]:
-        """The server's answer; a queue that it leaves out stays as it was.
-
-        Returns the keys of Calls that look different now.
-        """
-        before, is_first = self.unserved_queues, not self._last_check
-        self.unserved_queues = frozenset(q for q in self.queues if not has_workers.get(q, q not in before))
+    def record_check(self, has_workers: Mapping[str, bool], now: str) -> None:
+        """The server's answer; a queue that it leaves out stays as it was."""
+        before = self._unserved
+        self._unserved = tuple(q for q in self.queues if not has_workers.get(q, q not in before))
         self._last_check = now
-        if self.unserved_queues != before:
+        if self._unserved != before:
             self._seconds = FIRST_SECONDS
-        # Later than the first time, a worker that is gone by now may have taken what is in the queue
-        candidates = self._queue_of if is_first else self.waiting_calls
-        waiting = {key for key in candidates if self._queue_of.get(key) in self.unserved_queues}
-        waiting.update(self._misses)
-        changed = sorted(waiting ^ self.waiting_calls)
-        self.waiting_calls.symmetric_difference_update(changed)
-        return changed
 
     def record_start(self, key: str, queue: str | None) -> None:
         """A Call was scheduled in a queue."""
-        if queue in self.queues:
+        if queue is not None and queue in self.queues:
             self._queue_of[key] = queue
-            if queue in self.unserved_queues:
-                self.waiting_calls.add(key)
 
     def record_miss(self, key: str, note: str | None) -> None:
         """Workers without its Activity took a Call, and it waits for others; None: it does so no longer."""
-        if note is None:
-            self._misses.pop(key, None)
-            self.waiting_calls.discard(key)
-        else:
+        self._misses.pop(key, None)
+        if note is not None:
             self._misses[key] = note
-            self.waiting_calls.add(key)
 
     def record_end(self, key: str) -> None:
-        """A Call has ended. A worker took it, but may be gone again: only a check shows that the queue has one."""
+        """A Call has ended."""
         self._queue_of.pop(key, None)
         self._misses.pop(key, None)
-        self.waiting_calls.discard(key)
 
     def flush(self, *, is_busy: bool) -> list[Any]:
         """While something is in flight, another check is due some time."""
@@ -114,13 +90,12 @@ class QueueWatch:
     def notes(self) -> list[str]:
         """Lines for ``status`` and the page, while a queue has no worker, or none that has an Activity."""
         lines = list(dict.fromkeys(self._misses.values()))[:MAX_LINES]
-        if not self.unserved_queues:
-            return lines
-        names = format_choices(f'"{queue}"' for queue in self.unserved_queues)
-        one = len(self.unserved_queues) == 1
-        what = "the task queue" if one else "the task queues"
-        text = f"no worker polls {what} {names}: calls wait there until one does"
-        return [*lines, f"{text} (last asked at {self._last_check})"]
+        if self._unserved:
+            names = format_choices(f'"{queue}"' for queue in self._unserved)
+            what = "the task queue" if len(self._unserved) == 1 else "the task queues"
+            text = f"no worker polls {what} {names}: calls wait there until one does"
+            lines.append(f"{text} (last asked at {self._last_check})")
+        return lines
 
 
 def foreign_queues(tools: Iterable[Tool]) -> tuple[str, ...]:

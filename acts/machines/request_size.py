@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from acts.language.messages import Data
 from acts.language.strict_json import json_size
-from acts.machines.ledger import RequestSize
-from acts.planner.conversation import data_bytes
+from acts.machines.budget import RequestSize
+from acts.planner.notation import LARGE_VALUE_BYTES
 from acts.planner.request_estimate import (
     DEFAULT_MAX_OUTPUT_TOKENS,
     bytes_per_token,
@@ -16,13 +17,13 @@ from acts.planner.request_estimate import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from acts.language.config import Config
     from acts.language.messages import Message
     from acts.language.tools import Tool
-    from acts.planner.turns import Turn
-    from acts.tree.records import GrantedRequest
+    from acts.language.values import Json
+    from acts.tree.records import GrantedRequest, Turn
 
 # The shortest answer that is worth a request: a small Solution
 LEAST_OUTPUT_TOKENS: Final = 256
@@ -30,21 +31,15 @@ LEAST_OUTPUT_TOKENS: Final = 256
 MAX_NAMED_BYTES: Final = 4 * 1024 * 1024
 
 
-class ContextBytes:
-    """The bytes of a context as a model is shown it, at most. It only grows, so each message is measured once."""
+def context_bytes(context: Iterable[Message], turns: Iterable[Turn] = ()) -> int:
+    """The bytes of a context and of turns as a model is shown them, at most."""
+    return sum(map(_most_bytes, context)) + sum(json_size(turn.to_json()) for turn in turns)
 
-    def __init__(self) -> None:
-        self._messages = self._turns = 0
-        self._bytes = 0
 
-    def count(self, context: Sequence[Message], turns: Sequence[Turn] = ()) -> int:
-        """The bytes of this context and these turns, which begin with those that were counted last."""
-        if len(context) < self._messages or len(turns) < self._turns:
-            self._messages = self._turns = self._bytes = 0
-        self._bytes += sum(data_bytes(message) for message in context[self._messages :])
-        self._bytes += sum(json_size(turn.to_json()) for turn in turns[self._turns :])
-        self._messages, self._turns = len(context), len(turns)
-        return self._bytes
+def _most_bytes(message: Message) -> int:
+    """The bytes that a message takes in a prompt, at most: provenance, which is not shown, covers the tags."""
+    size = json_size(message.raw)
+    return min(size, LARGE_VALUE_BYTES) if isinstance(message, Data) else size
 
 
 def planner_request_size(
@@ -56,9 +51,12 @@ def planner_request_size(
     return _size(config, price, estimate_prompt_bytes(context_bytes, tools_bytes), least_cap)
 
 
-def latent_request_size(config: Config, price: tuple[float, float] | None, shown_bytes: int) -> RequestSize:
-    """The size of the request of a latent Call: it is shown the context, its parameters and its Tool."""
-    return _size(config, price, estimate_prompt_bytes(shown_bytes, 0, latent=True))
+def latent_request_size(
+    config: Config, price: tuple[float, float] | None, context_bytes: int, calls: Iterable[Sequence[Json]]
+) -> RequestSize:
+    """The size of the largest of these requests of latent Calls: each is shown the context, and parts of its own."""
+    largest = min(max(map(json_size, calls)), MAX_NAMED_BYTES)
+    return _size(config, price, estimate_prompt_bytes(context_bytes + largest, 0, latent=True))
 
 
 def _size(

@@ -2,31 +2,27 @@
 
 Theory of operation. A reset gives a run the history up to a point, and of what came later only the signals to the
 run that the reset started from. If that was not the latest run, what the runs below said to the latest is lost, and
-the server has cancelled some of them. Their results may have gone to the run that is no more, and do not come again.
+the server has cancelled some of them: their results do not come again.
 
 So a run that was reset asks each run below it to say again what waits there and what it needs (``Resync``), and each
-passes that on to those below. A child that cannot be reached has ended: after ``GRACE_SECONDS``, in which its result
-may still come, it is started again, and its Calls have the same ``_id``s. A run that is about to end, since another
-run started it, still takes the message; so it is sent again after some time. Where the point of the reset is between a
-child's start and the answer to it, the server answers with the run that there was, even if that has ended, and the
-result does not come: such a child is asked when it is known.
+passes that on. A child that cannot be reached has ended: after ``GRACE_SECONDS``, in which its result may still come,
+it is started again, and its Calls have the same ``_id``s. A run that is about to end still takes the message; so it is
+sent again after some time. A child whose start is answered after the reset may have ended, too: it is asked then.
 
 A run that was reset also says so to its parent, with the first run of its chain (``ChildReset``). A parent that has
-started another run of that workflow id since waits in vain: the server has ended the latest run of the id without a
-word. It starts the child again at once.
+started another run of that workflow id since waits in vain, since the server has ended that one without a word: it
+starts the child again at once.
 
 Laws: no clock, no I/O; whether a run was reset, the driver says (``RunReset``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.wire import CHILD_RESET, RESYNC, RUN_ENDED
-from acts.machines.approval_effects import CancelTimer, StartTimer
-from acts.machines.budget import SendRecord
-from acts.machines.run_commands import RestartChild
+from acts.machines.commands import CancelTimer, ChildGone, RestartChild, SendRecord, StartTimer
 from acts.tree.signal_records import ChildReset, Resync, RunEnded
 
 if TYPE_CHECKING:
@@ -45,13 +41,6 @@ GRACE_SECONDS: Final = 3.0
 # The key of the message to the root that a run below has ended; what is behind it names the child to start again
 ENDED: Final = "ended"
 _GONE: Final = "start again what is gone: "
-
-
-@dataclass(frozen=True, slots=True)
-class ChildGone:
-    """The child of this key has ended, and its result does not come."""
-
-    key: str
 
 
 class ResetRecovery:
@@ -102,12 +91,11 @@ class ResetRecovery:
         position, own = self._approvals.position, self._approvals.own
         record = ChildReset(workflowId=own, firstRunId=first_run_id)
         self._to_parent = [] if position.parent is None else [SendRecord(position.parent, CHILD_RESET, record)]
-        return self._to_parent if is_ending else [*self._to_parent, *self._look_after_children()]
-
-    def _look_after_children(self) -> list[Any]:
+        if is_ending:
+            return self._to_parent
         self._permits.count_anew(self._children)
         self._former, self._round = dict(self._children), 0
-        return [*self._say_again(), *self._ask()]
+        return [*self._to_parent, *self._say_again(), *self._ask()]
 
     def on_late_start(self, key: str) -> list[Any]:
         """The child of this key may have ended before the server answered that it has started.
@@ -121,11 +109,8 @@ class ResetRecovery:
 
     def on_resync(self) -> list[Any]:
         """A run above was reset."""
-        return [
-            *self._say_again(),
-            *self._to_parent,
-            *(SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values()),
-        ]
+        below = (SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values())
+        return [*self._say_again(), *self._to_parent, *below]
 
     def on_lost(self, key: str) -> list[Any]:
         """The child of this key cannot be reached."""

@@ -1,8 +1,10 @@
 """The base of all runs: what every run of a tree does alike, whatever it walks.
 
 A run is a machine: ``handle`` takes one event and returns the commands that follow. It holds the
-machines that it is made of (approvals, budget, and a walk or a loop), and applies their effects until
-only commands for the driver are left.
+machines that it is made of (approvals, budget, permits, and a walk or a loop), and applies their effects until
+only commands for the driver are left. A record of another run counts only with the token of the tree; what it means is
+decided by the machine that takes it. A message that this run sends is named by the key that its machine gave it
+(``SendRecord.key``), whose first part says what it is: so that machine learns whether it arrived.
 """
 
 from __future__ import annotations
@@ -11,79 +13,101 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError
+from acts.language.errors import CallError, truncate
 from acts.language.usage import Usage
 from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED
-from acts.machines.approval_effects import AnswerUpdate, Decided, Note
+from acts.machines import commands, events
 from acts.machines.approvals import Approvals
-from acts.machines.budget import BudgetMachine, BudgetRefused, Granted, SendRecord
-from acts.machines.deliveries import Deliveries
-from acts.machines.events import (
-    Begin,
-    CallCompleted,
-    CallFailed,
-    CancelRequested,
-    ChildEnded,
-    ChildStarted,
-    DecisionReceived,
-    Event,
-    HistoryFull,
-    QueuesChecked,
-    RecordDelivered,
-    RecordLost,
-    RecordReceived,
-    ResumeRequested,
-    RunReset,
-    TimerFired,
-)
-from acts.machines.model_waits import ModelWaits
-from acts.machines.permit_gate import PermitGate
-from acts.machines.permits import IDLE_TIMER, Permits
+from acts.machines.budget import BudgetMachine
+from acts.machines.permits import PERMITS, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
-from acts.machines.received_records import receive_record
-from acts.machines.resync import ChildGone, ResetRecovery
-from acts.machines.run_notes import add_note, has_note
-from acts.tree.records import GrantedRequest, PermitLease, TreePosition
-from acts.tree.signal_records import CancelledReport, DecisionAnswer
+from acts.machines.resync import ENDED, ResetRecovery
+from acts.tree import signal_records as signals
+from acts.tree.records import PermitLease, TreePosition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from acts.language.config import Config
-    from acts.machines.run_commands import RunCommand
     from acts.tree.decisions import Decision
-    from acts.tree.signal_records import TreeSignal
 
+# Notes that a run keeps, and characters of each
+MAX_NOTES: Final = 20
+MAX_NOTE: Final = 300
+# Runs that are kept, and those of them that are shown
+_MAX_RUNS: Final = 100
+_MAX_SHOWN: Final = 3
 # What a run that is over still handles: other runs, and people, wait for an answer
-_AFTER_THE_END: Final = (DecisionReceived, RecordReceived, RecordDelivered, RecordLost, RunReset)
+_AFTER_THE_END: Final = (
+    events.DecisionReceived,
+    events.RecordReceived,
+    events.RecordDelivered,
+    events.RecordLost,
+    events.RunReset,
+)
+
+
+def add_note(notes: list[str], text: str) -> None:
+    """Add a remark to the notes of a run, which keeps the last few."""
+    notes.append(truncate(text, MAX_NOTE))
+    del notes[:-MAX_NOTES]
+
+
+class ModelWaits:
+    """Which runs wait for a model: this one, and at a root those below it, by their workflow ids.
+
+    A hint for ``status`` and the page in the Web UI: nothing depends on it.
+    """
+
+    def __init__(self) -> None:
+        self._by_run: dict[str, signals.ModelWait] = {}
+
+    def record(self, wait: signals.ModelWait) -> None:
+        """A run waits, or does so no more."""
+        self._by_run.pop(wait.workflowId, None)
+        if wait.seconds > 0 and len(self._by_run) < _MAX_RUNS:
+            self._by_run[wait.workflowId] = wait
+
+    def record_end(self, event: events.Event, own: str) -> None:
+        """A request of the run has ended, or a run below it."""
+        is_call = isinstance(event, (events.CallCompleted, events.CallFailed)) and event.usage is not None
+        if isinstance(event, (events.ModelAnswered, events.ModelFailed)) or is_call:
+            self._by_run.pop(own, None)
+        elif isinstance(event, events.ChildEnded):
+            self._by_run = {run: wait for run, wait in self._by_run.items() if run == own or event.key not in run}
+
+    def notes(self, own: str) -> list[str]:
+        """A line for each wait, like ``waiting for the model: overloaded, next try in 40 s (12:40:07 UTC)``."""
+        notes = []
+        for run, wait in self._by_run.items():
+            who = "" if run == own else f"{run.removeprefix(own + '/')}: "
+            when = f"next try in {round(wait.seconds)} s ({wait.nextTry[11:19]} UTC)"
+            text = f"{who}waiting for the model: {wait.reason}, {when}, {wait.model}"
+            notes.append(truncate(text, MAX_NOTE))
+        more = [f"{len(notes) - _MAX_SHOWN} more runs wait for the model"] if len(notes) > _MAX_SHOWN else []
+        return [*notes[:_MAX_SHOWN], *more]
 
 
 class RunMachine:
     """``own`` is the run's workflow id. Subclasses handle the events of their own kind in ``react``."""
 
-    def __init__(
-        self, own: str, position: TreePosition, advance: GrantedRequest | None = None, lease: PermitLease | None = None
-    ) -> None:
+    def __init__(self, own: str, position: TreePosition, lease: PermitLease | None = None) -> None:
         self.own, self.position = own, position
         self.price: tuple[float, float] | None = None  # US dollars per token of the model's input and output
-        # Declared, because mypy reads the lambdas of ``received_records`` before this method
-        self.approvals: Approvals = Approvals(own, position, self.check_decision)
-        self.budget: BudgetMachine = BudgetMachine(own, position, advance)
+        self.approvals = Approvals(own, position, self.check_decision)
+        self.budget = BudgetMachine(own, position)
         self.usage = Usage()
         self.notes: list[str] = []
         self.queue_watch = QueueWatch()
-        self.model_waits: ModelWaits = ModelWaits()
-        self.permits: Permits = Permits(own, position, lease)
-        self.gate = PermitGate(self.permits)
+        self.model_waits = ModelWaits()
+        self.permits = Permits(own, position, lease)
         self.children: dict[str, str] = {}
-        self.recovery: ResetRecovery = ResetRecovery(self.approvals, self.budget, self.permits, self.children)
-        self.deliveries = Deliveries(self.approvals, self.budget, self.permits, self.recovery)
+        self.recovery = ResetRecovery(self.approvals, self.budget, self.permits, self.children)
         self.cancelled_reports: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
         self.is_cancelling = False
         self.has_not_begun = True
-        self.last_event_at = ""
-        self._held_answers: list[Granted | BudgetRefused] = []  # of the budget, while the run is paused
+        self._held_answers: list[commands.Granted | commands.BudgetRefused] = []  # while the run is paused
 
     # -- for subclasses ---------------------------------------------------------------------
 
@@ -125,30 +149,30 @@ class RunMachine:
         """True at a moment at which the run should continue as new, however short its history is."""
         return False
 
-    def react(self, event: Event, now: str) -> list[Any]:
+    def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
         raise NotImplementedError
 
     def check_decision(self, decision: Decision) -> Any:
         """Raise PlanError for a decision that cannot be carried out now; what is returned comes with ``Decided``."""
 
-    def on_decided(self, effect: Decided, now: str) -> list[Any]:
+    def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
         """A decision about this run was taken."""
         raise NotImplementedError
 
-    def on_granted(self, effect: Granted, now: str) -> list[Any]:
+    def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """The budget allows a purpose."""
         raise NotImplementedError
 
-    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+    def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
         """The budget does not allow a purpose."""
         raise NotImplementedError
 
-    def on_child_started(self, event: ChildStarted) -> list[Any]:
+    def on_child_started(self, event: events.ChildStarted) -> list[Any]:
         """A child runs, and can be sent records."""
         return []
 
-    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
+    def on_record(self, record: signals.TreeSignal, now: str) -> list[Any]:
         """A record came that only this kind of run takes."""
         return []
 
@@ -162,91 +186,126 @@ class RunMachine:
 
     # -- events -----------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: str) -> list[RunCommand]:
+    def handle(self, event: events.Event, now: str) -> list[commands.RunCommand]:
         """Take one event; returns the commands that follow from it, in order."""
         if self.finished is not None and not isinstance(event, _AFTER_THE_END):
             return []
-        self.last_event_at = now
-        if isinstance(event, Begin):
+        if isinstance(event, events.Begin):
             self.has_not_begun = False
-        if isinstance(event, (CallCompleted, CallFailed)):
+        if isinstance(event, (events.CallCompleted, events.CallFailed)):
             self.queue_watch.record_end(event.key)
-        self.gate.record_end(event)
+        self.permits.record_end(event)
         self.model_waits.record_end(event, self.own)
-        shared = _SHARED.get(type(event))
-        effects = list(shared(self, event, now) if shared is not None else self.react(event, now))
-        if isinstance(event, Begin):
+        effects = self._handle(event, now)
+        if isinstance(event, events.Begin):
             effects += self.queue_watch.begin()
-        if isinstance(event, CancelRequested):
-            effects += self.approvals.answers.refuse_updates("the run was cancelled before the decision was judged")
-        if isinstance(event, (CancelRequested, ResumeRequested)):
+        if isinstance(event, events.CancelRequested):
+            effects += self.approvals.refuse_updates("the run was cancelled before the decision was judged")
+        if isinstance(event, (events.CancelRequested, events.ResumeRequested)):
             effects, self._held_answers = [*effects, *self._held_answers], []
-        if isinstance(event, CancelRequested):
+        if isinstance(event, events.CancelRequested):
             effects += self._void_waiting(now)
         return self._apply(effects, now) + self._start_more(now)
 
-    def _start_more(self, now: str) -> list[RunCommand]:
+    def _handle(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
+        """The effects of an event, of one that all runs take alike or of one of their own."""
+        match event:
+            case events.DecisionReceived(raw, word, update):
+                return self.approvals.decide(raw, word, now, update=update)
+            case events.TimerFired(name):
+                return self._timer_fired(name, now)
+            case events.HistoryFull(reason):
+                return self.on_history_full(CallError(LIMIT_EXCEEDED, reason), now)
+            case events.ChildStarted():
+                return self._child_started(event)
+            case events.ChildEnded():
+                return self._child_ended(event, now)
+            case events.QueuesChecked(has_workers):
+                self.queue_watch.record_check(has_workers, now)
+                return []
+            case events.RunReset(first_run_id):
+                is_ending = self.is_cancelling or self.finished is not None
+                return self.recovery.on_reset(first_run_id, is_ending=is_ending)
+            case events.RecordReceived(record):
+                return self._record_received(record, now)
+            case events.RecordDelivered():
+                return self._message_delivered(event)
+            case events.RecordLost():
+                return self._message_lost(event)
+        return self.react(event, now)
+
+    def _start_more(self, now: str) -> list[commands.RunCommand]:
         """Start what has waited for a permit, first of all what has its grant of the budget already."""
         if self.finished is not None or self.is_cancelling or self.is_paused or self.has_not_begun:
             return []
-        return [*self.gate.admit_waiting(), *self._apply(self.start_held_calls(now), now)]
+        return [*self.permits.admit_waiting(), *self._apply(self.start_held_calls(now), now)]
 
     def _void_waiting(self, now: str) -> list[Any]:
         """The run is cancelled: what waits for a permit has ended."""
         out: list[Any] = []
-        for event in self.gate.void_waiting():
-            out += self._child_ended(event, now) if isinstance(event, ChildEnded) else self.react(event, now)
+        for event in self.permits.void_waiting():
+            out += self._child_ended(event, now) if isinstance(event, events.ChildEnded) else self.react(event, now)
         return out
 
     @property
     def waiting_starts(self) -> int:
         """How many Calls and requests could start with another permit."""
-        return 0 if self.is_paused else len(self.gate.waiting)
+        return 0 if self.is_paused else len(self.permits.waiting)
 
     def start_held_calls(self, now: str) -> list[Any]:
         """Start Calls that were held back for want of permits."""
         return []
 
-    def flush(self, now: str) -> list[RunCommand]:
+    def flush(self, now: str) -> list[commands.RunCommand]:
         """What other runs should hear of after this task: reports of approvals and of the budget, and permits."""
         effects = [*self.approvals.flush(), *self.budget.flush()]
         if self.finished is None and not self.is_cancelling:
             effects += self.queue_watch.flush(is_busy=self.in_flight > 0)
-            effects += self.permits.flush(self.waiting_starts, self.children)
+            effects += self.permits.flush(self.waiting_starts)
         return self._apply(effects, now)
 
-    def flush_at_end(self, now: str) -> list[RunCommand]:
+    def flush_at_end(self, now: str) -> list[commands.RunCommand]:
         """At the end: what waited here is closed. What requests cost stands in the result; a cancelled run has none."""
         return self.flush(now) if self.is_cancelling else self._apply(self.approvals.flush(), now)
 
-    def refuse_update(self, id_: str, text: str) -> list[RunCommand]:
+    def refuse_update(self, id_: str, text: str) -> list[commands.RunCommand]:
         """Answer an update that could not be handled."""
-        return [AnswerUpdate(id_, DecisionAnswer(id=id_, type=ENGINE_ERROR, message=text))]
+        return [commands.AnswerUpdate(id_, signals.DecisionAnswer(id=id_, type=ENGINE_ERROR, message=text))]
 
-    def report_cancelled(self, report: dict[str, Any]) -> SendRecord:
+    def report_cancelled(self, report: dict[str, Any]) -> commands.SendRecord:
         """The message that tells the parent what this cancelled run had done."""
-        record = CancelledReport(workflowId=self.own, report=report)
-        return self._signed(SendRecord(self.position.ancestors[-1], CANCELLED_REPORT, record))
+        record = signals.CancelledReport(workflowId=self.own, report=report)
+        return self._signed(commands.SendRecord(self.position.ancestors[-1], CANCELLED_REPORT, record))
 
     def child_of_instance(self, instance: str) -> str:
         """The name of the child that walks an instance."""
         return instance
 
-    def _apply(self, effects: Iterable[Any], now: str) -> list[RunCommand]:
+    def _apply(self, effects: Iterable[Any], now: str) -> list[commands.RunCommand]:
         """Apply the effects that are for this run; the rest are commands."""
-        out: list[RunCommand] = []
+        out: list[commands.RunCommand] = []
         queue = deque(effects)
         while queue:
             effect = queue.popleft()
-            own = _OWN_EFFECTS.get(type(effect))
-            if own is None:
-                command = self.gate.admit(self._signed(effect) if isinstance(effect, SendRecord) else effect)
-                out += [] if command is None else [command]
-            else:
-                queue.extendleft(reversed(own(self, effect, now)))
+            match effect:
+                case commands.Decided():
+                    own = self.on_decided(effect, now)
+                case commands.Granted() | commands.BudgetRefused():
+                    own = self._budget_answered(effect, now)
+                case commands.ChildGone(key):
+                    own = self._restart_child(key)
+                case commands.Note(text):
+                    self.note(text)
+                    continue
+                case _:
+                    signed = self._signed(effect) if isinstance(effect, commands.SendRecord) else effect
+                    command = self.permits.admit(signed)
+                    out += [] if command is None else [command]
+                    continue
+            queue.extendleft(reversed(own))
         return out
 
-    def _signed(self, effect: SendRecord) -> SendRecord:
+    def _signed(self, effect: commands.SendRecord) -> commands.SendRecord:
         """A message with the token of the tree, which its receiver asks for."""
         return replace(effect, record=effect.record.model_copy(update={"token": self.position.token}))
 
@@ -254,14 +313,7 @@ class RunMachine:
         """A remark for ``status`` and the page."""
         add_note(self.notes, text)
 
-    def _note(self, effect: Note, _now: str) -> list[Any]:
-        self.note(effect.text)
-        return []
-
     # -- what all runs do alike ---------------------------------------------------------------
-
-    def _decision_received(self, event: DecisionReceived, now: str) -> list[Any]:
-        return self.approvals.decide(event.raw, event.word, now, update=event.update, has_children=bool(self.children))
 
     @property
     def all_notes(self) -> list[str]:
@@ -270,32 +322,26 @@ class RunMachine:
 
     def note_once(self, text: str) -> None:
         """A remark that further requests repeat."""
-        if not has_note(self.notes, text):
+        if truncate(text, MAX_NOTE) not in self.notes:
             self.note(text)
 
-    def _queues_checked(self, event: QueuesChecked, now: str) -> list[Any]:
-        self.queue_watch.record_check(event.has_workers, now)
-        return []
-
-    def _timer_fired(self, event: TimerFired, now: str) -> list[Any]:
-        if self.recovery.has_timer(event.name):
-            return self.recovery.on_timer(event.name)
-        if event.name == QUEUE_TIMER:
+    def _timer_fired(self, name: str, now: str) -> list[Any]:
+        if self.recovery.has_timer(name):
+            return self.recovery.on_timer(name)
+        if name == QUEUE_TIMER:
             return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
-        if event.name == IDLE_TIMER:
-            return self.permits.on_timer(self.waiting_starts)
-        return list(self.approvals.on_timer(event.name, now))
+        return list(self.approvals.on_timer(name, now))
 
-    def _child_started(self, event: ChildStarted, _now: str) -> list[Any]:
+    def _child_started(self, event: events.ChildStarted) -> list[Any]:
         self.children[event.key] = event.workflow_id
         is_late = self.recovery.may_have_ended(event) and not self.is_cancelling
         return [*(self.recovery.on_late_start(event.key) if is_late else ()), *self.on_child_started(event)]
 
-    def _child_ended(self, event: ChildEnded, now: str) -> list[Any]:
+    def _child_ended(self, event: events.ChildEnded, now: str) -> list[Any]:
         """Take what a child says beside its result, then its result."""
         workflow_id = self.children.pop(event.key, None)
         self.recovery.record_end(event.key)
-        out: list[Any] = [*self.budget.child_ended(event.key, event.accounting)]
+        out: list[Any] = [] if event.accounting is None else list(self.budget.take(event.accounting.settled))
         out += self.permits.child_ended(event.key, workflow_id, event.accounting, is_ending=self.is_cancelling)
         if workflow_id is not None and event.report is None and workflow_id in self.cancelled_reports:
             event = replace(event, report=self.cancelled_reports.pop(workflow_id))
@@ -306,22 +352,104 @@ class RunMachine:
             out += self.approvals.forget(workflow_id)
         return [*out, *self.react(event, now)]
 
-    def _restart_child(self, effect: ChildGone, _now: str) -> list[Any]:
+    def _restart_child(self, key: str) -> list[Any]:
         """A child is gone, and what it held with it."""
-        workflow_id = self.children.pop(effect.key)
-        return [*self.permits.child_gone(effect.key, workflow_id), *self.recovery.forget_run(workflow_id, effect.key)]
+        workflow_id = self.children.pop(key)
+        return [*self.permits.child_gone(workflow_id), *self.recovery.forget_run(workflow_id, key)]
 
-    def _budget_answered(self, effect: Granted | BudgetRefused, now: str) -> list[Any]:
+    def _budget_answered(self, effect: commands.Granted | commands.BudgetRefused, now: str) -> list[Any]:
         """What the budget allows starts, and what it refuses fails; a grant goes back when the run is over.
 
         A paused run holds both: a delegate may start in spite of a refusal.
         """
         if self.finished is not None or self.is_cancelling:
-            return list(self.budget.settle(effect.key, None)) if isinstance(effect, Granted) else []
+            return list(self.budget.settle(effect.key, None)) if isinstance(effect, commands.Granted) else []
         if self.is_paused:
             self._held_answers.append(effect)
             return []
-        return self.on_granted(effect, now) if isinstance(effect, Granted) else self.on_refused(effect, now)
+        return self.on_granted(effect, now) if isinstance(effect, commands.Granted) else self.on_refused(effect, now)
+
+    # -- messages between runs --------------------------------------------------------------------
+
+    def _record_received(self, record: signals.TreeSignal, now: str) -> list[Any]:  # noqa: C901, PLR0911, PLR0912 - a row each
+        """Another run of the tree sent a record. It counts only with the token of the tree."""
+        if record.token != self.position.token:
+            return [commands.Note(f"a {type(record).__name__} was ignored: it does not come from a run of this tree")]
+        match record:
+            case signals.PendingChanged():
+                is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
+                return list(self.approvals.on_pending_changed(record, now)) if is_below else []
+            case signals.ForwardedDecision():
+                return list(self.approvals.on_forwarded(record, now))
+            case signals.DecisionAnswer():
+                return list(self.approvals.on_answer(record))
+            case signals.BudgetRequest():
+                return list(self.budget.on_request(record))
+            case signals.BudgetReport():
+                return list(self.budget.on_report(record))
+            case signals.BudgetGrant():
+                return list(self.budget.on_grant(record))
+            case signals.PermitRequest():
+                self.permits.on_request(record)
+            case signals.PermitGrant():
+                self.permits.on_grant(record)
+            case signals.PermitReturn():
+                self.permits.on_return(record)
+            case signals.Resync():
+                return self.recovery.on_resync()
+            case signals.ChildReset():
+                return [] if self.finished else self.recovery.on_child_reset(record)
+            case signals.RunEnded(workflowId=id_):
+                return self.recovery.forget_run(id_)
+            case signals.Superseded(runId=run_id):
+                is_ours = record.is_about(self.position.parent, self.position.startedAt)
+                return [commands.Stop(run_id)] if is_ours else []
+            case signals.CancelledReport(workflowId=id_, report=report):
+                self.cancelled_reports[id_] = report
+            case signals.ModelWait():
+                self.model_waits.record(record)
+            case _:
+                return self.on_record(record, now)
+        return []
+
+    def _is_below(self, path: tuple[str, ...]) -> bool:
+        """True for the path of a run below this one: the word that its child has started may come later."""
+        if len(path) < 2 or path[0] != self.own:  # noqa: PLR2004 - this run, and at least one below it
+            return False
+        return path[1] in self.children.values() or path[1].startswith(f"{self.own}/")
+
+    def _message_delivered(self, event: events.RecordDelivered) -> list[Any]:
+        """A message that this run sent has arrived: the machine that sent it learns of it by its key."""
+        kind, _, rest = event.key.partition("/")
+        if kind == ENDED:
+            return [commands.RestartChild(rest)]
+        if event.key == "pending":
+            self.approvals.reports.confirm()
+        elif event.key == "report":
+            self.budget.report_delivered()
+        return []
+
+    def _message_lost(self, event: events.RecordLost) -> list[Any]:
+        """A message that this run sent did not arrive. When this run is over, only what it holds for others matters."""
+        kind, _, rest = event.key.partition("/")
+        if kind == "decision":
+            return list(self.approvals.undeliverable(rest))
+        if kind in ("resync", ENDED):
+            return self.recovery.on_lost(rest) if kind == "resync" else [commands.RestartChild(rest)]
+        if kind == "grant":
+            return list(self.budget.release(rest))
+        if event.key.startswith(PERMITS):
+            self.permits.on_lost(event.key)
+            return []
+        if self.finished is not None:
+            return []
+        if kind == "pending":
+            return self.approvals.report_lost(event.reason)
+        if kind == "report":
+            self.budget.report_delivered()
+        elif kind == "budget":
+            return list(self.budget.root_is_gone(int(rest)))
+        return []
 
     # -- carrying over ----------------------------------------------------------------------------
 
@@ -334,28 +462,3 @@ class RunMachine:
         """Take it over."""
         self.approvals.restore(approvals)
         self.budget.restore(budget)
-
-
-def _is_ending(run: RunMachine) -> bool:
-    return run.is_cancelling or run.finished is not None
-
-
-_SHARED: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
-    DecisionReceived: RunMachine._decision_received,  # noqa: SLF001 - the table of this class
-    TimerFired: RunMachine._timer_fired,  # noqa: SLF001
-    HistoryFull: lambda run, event, now: run.on_history_full(CallError(LIMIT_EXCEEDED, event.reason), now),
-    ChildStarted: RunMachine._child_started,  # noqa: SLF001
-    ChildEnded: RunMachine._child_ended,  # noqa: SLF001
-    QueuesChecked: RunMachine._queues_checked,  # noqa: SLF001
-    RunReset: lambda run, event, _now: run.recovery.on_reset(event.first_run_id, is_ending=_is_ending(run)),
-    RecordReceived: receive_record,
-    RecordDelivered: lambda run, event, _now: run.deliveries.delivered(event),
-    RecordLost: lambda run, event, _now: run.deliveries.lost(event, is_over=run.finished is not None),
-}
-_OWN_EFFECTS: Final[dict[type, Callable[[RunMachine, Any, str], list[Any]]]] = {
-    Decided: lambda run, effect, now: run.on_decided(effect, now),
-    Granted: RunMachine._budget_answered,  # noqa: SLF001
-    BudgetRefused: RunMachine._budget_answered,  # noqa: SLF001
-    Note: RunMachine._note,  # noqa: SLF001
-    ChildGone: RunMachine._restart_child,  # noqa: SLF001
-}

@@ -1,71 +1,204 @@
 """A run over a set: the machine of a ``Plan`` whose instances are the rows of a file.
 
-It holds no rows. An activity surveys the file, then Batches walk its pages, a few at a time. Each reads its page
-itself; its result says how many instances completed, how many failed, and which. So neither what this run holds nor the
-history of each of its runs grows with the set.
+Theory of operation. The machine holds no rows. An activity surveys the file, then Batches walk its pages, a few at a
+time. Each reads its page itself; its result says how many instances completed, how many failed, and which. So neither
+what this run holds nor the history of each of its runs grows with the set. Each Batch is started with its share of
+``maxParallel``, and keeps it for its part of the tree. After enough Batches the run lets all end and continues as new.
 
-Each Batch is started with its share of ``maxParallel``, and keeps it for its part of the tree. After
-``batches_per_run`` Batches the run lets all end and continues as new.
+A Batch that ends without a word of all its rows (terminated, cancelled alone, timed out, failed as a whole) is *lost*:
+
+* it concerns its page, not the set: the other Batches continue. Its other rows count as failed or cancelled; where
+  there is a results file, an activity *closes* the page: each row without a line gets one, and all are counted;
+* a Batch that fails since the set, its results file or the Request cannot be used stops the run: the next would fail
+  alike;
+* of a run that is cancelled, rows without a line stay without one.
+
+A run that resumes another one reads what became of the rows from results files, or from histories of runs without one:
+an activity does so with the survey. A row that runs again has the ``_id``s that it had.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import CallError, DecisionRefused
-from acts.language.wire import (
-    APPROVE,
-    BUDGET_SPENT,
-    CANCELLED,
-    EDIT,
-    PAUSE,
-    PROVIDE,
-    REJECT,
-    RESUME,
-)
-from acts.machines.approval_effects import Note
-from acts.machines.batch_limits import batches_at_once, batches_per_run
-from acts.machines.events import (
-    Begin,
-    CancelRequested,
-    ChildEnded,
-    PauseRequested,
-    Provided,
-    ResumeRequested,
-    SetActivityEnded,
-    StartsHeld,
-    StartsReleased,
-)
-from acts.machines.file_waits import FileWaits
-from acts.machines.lost_batches import (
-    CLOSE,
-    LostBatch,
-    close_page,
-    find_lost,
-    is_stopping,
-    note_of,
-    reports_of,
-)
-from acts.machines.page_input import page_input
+from acts.language import wire
+from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
+from acts.machines import commands, events
 from acts.machines.plan_run import asks_for_plan
 from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_commands import Finish, SignalChildren, StartBatch
 from acts.machines.run_machine import RunMachine
-from acts.machines.set_opening import RESULTS, SURVEY, create_results, survey_set
-from acts.machines.set_progress import SetProgress
-from acts.tree.set_records import FileWait, SetPage
+from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
+from acts.tree.set_records import (
+    MAX_FAILURES,
+    BatchInput,
+    PageReading,
+    ResumedSet,
+    SetPage,
+    Survey,
+    count_between,
+    is_bad_row,
+    numbers_between,
+    unpack_bits,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from acts.language.config import Config
-    from acts.machines.approval_effects import Decided
-    from acts.machines.budget import BudgetRefused, Granted
-    from acts.machines.events import Event
-    from acts.machines.set_setup import SetSetup
+    from acts.language.config import Config, Resume
+    from acts.language.messages import SetData
+    from acts.plan.validate import ValidatedPlan
     from acts.tree.decisions import Decision
+    from acts.tree.records import Capabilities, PermitLease, TreePosition
     from acts.tree.set_records import SetState
-    from acts.tree.signal_records import TreeSignal
+
+# Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
+# Above this many Calls of each, there are more of them
+MIN_BATCHES: Final = 4
+MAX_BATCHES: Final = 16
+CALLS_OF_BATCH: Final = 50
+# A Batch is about 10 events in the history of this run: 300 are 3,000, a seventeenth of the server's limit
+BATCHES_PER_RUN: Final = 300
+# Without a results file the result of a Batch has those of its rows, about 125 kB: 30 are 4 MB, a twelfth of the limit
+BATCHES_WITH_RESULTS: Final = 30
+# Continue-as-new ends a cron, so a run of one goes on to four fifths of the limit, with 875,000 rows
+BATCHES_OF_CRON: Final = 3_500
+# Instances of a set that one child walks, unless the Request says otherwise: see docs/sets.md
+INSTANCES_PER_CHILD: Final = 25
+# Settings that hold for the whole set: a Batch has its own, or none
+_OF_THE_ROOT: Final = ("budget", "results", "resume")
+# The keys of the activities; behind the last is the name of a Batch
+_SURVEY: Final = "survey"
+_RESULTS: Final = "results"
+_CLOSE: Final = "close/"
+# A Batch that fails so is not lost: no other could do better
+_STOPPING: Final = (
+    wire.SET_NOT_FOUND, wire.SET_REFUSED, wire.SET_INVALID, wire.SET_TOO_LARGE, wire.SET_CHANGED,
+    wire.RESULTS_REFUSED, wire.RESULTS_EXIST, wire.INVALID_REQUEST,
+)  # fmt: skip
+# How a Batch ended, as a verb; the first is the SDK's word for a workflow that somebody has terminated
+_ENDINGS: Final = {
+    "TerminatedError": "was terminated", wire.CANCELLED: "was cancelled", wire.TIMEOUT: "timed out"
+}  # fmt: skip
+# Characters of the message of a Batch's own failure: each of its rows has it
+_MAX_REASON: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class SetSetup:
+    """What a run over a set knows before it begins.
+
+    ``raw`` is its Request as JSON, ``resumed`` the earlier run that it resumes.
+    """
+
+    raw: dict[str, Any]
+    prepared: ValidatedPlan
+    message: SetData
+    capabilities: Capabilities
+    position: TreePosition
+    lease: PermitLease | None = None
+    resumed: ResumedSet | None = None
+    provided: tuple[Any, ...] = ()
+
+
+class SetProgress:
+    """``survey`` is what the survey returned, None before; ``failures`` are the first ``{id, status, errors}``.
+
+    ``stopped`` says why no further Batch starts: ``{code, message}``. ``rows`` are those that ended in this run of the
+    workflow, where no results file has them: another run that resumes this one reads them; they are not carried over.
+    """
+
+    def __init__(self) -> None:
+        self.survey: Survey | None = None
+        self.next_page = self.completed = self.failed = 0
+        self.failures: list[dict[str, Any]] = []
+        self.stopped: dict[str, str] | None = None
+        self.rows: list[PastRow] = []
+        self._repeated = self._skipped = b""
+        self._pages: list[tuple[int, int, int, int, int, str]] = []
+
+    def begin(self, survey: Survey) -> None:
+        """Lay out the pages of a survey that have rows to run."""
+        self.survey = survey
+        self._repeated, self._skipped = unpack_bits(survey.repeated), unpack_bits(survey.skipped)
+        offset, line, row = survey.dialect.start, survey.dialect.lines + 1, 1
+        for size, rows, lines, hash_ in survey.pages:
+            if count_between(self._skipped, row, row + rows - 1) < rows:
+                self._pages.append((offset, line, row, rows, lines, hash_))
+            offset, line, row = offset + size, line + lines, row + rows
+
+    @property
+    def total(self) -> int | None:
+        """The rows that this run walks; None before they are counted."""
+        return None if self.survey is None else self.survey.total - self.survey.takenOver - self.survey.leftOut
+
+    @property
+    def ended(self) -> int:
+        """The instances that have ended."""
+        return self.completed + self.failed
+
+    @property
+    def has_pages(self) -> bool:
+        """True while another Batch could start."""
+        return self.stopped is None and self.next_page < len(self._pages)
+
+    @property
+    def page(self) -> SetPage:
+        """The next page."""
+        offset, line, row, rows, lines, hash_ = self._pages[self.next_page]
+        return SetPage(offset=offset, line=line, row=row, rows=rows, lines=lines, hash=hash_)
+
+    def repeated_on(self, page: SetPage) -> tuple[int, ...]:
+        """The rows of a page whose id an earlier row has."""
+        return numbers_between(self._repeated, page.row, page.row + page.rows - 1)
+
+    def skipped_on(self, page: SetPage) -> tuple[int, ...]:
+        """The rows of a page that do not run."""
+        return numbers_between(self._skipped, page.row, page.row + page.rows - 1)
+
+    def rows_to_run(self, page: SetPage) -> int:
+        """How many rows of a page run."""
+        return page.rows - count_between(self._skipped, page.row, page.row + page.rows - 1)
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        """A Batch has ended with this report."""
+        self.completed += report["completed"]
+        self.failed += report["failed"]
+        self.failures += list(report["failures"])[: MAX_FAILURES - len(self.failures)]
+        for id_, item in report.get("instances", {}).items():
+            self.rows.append(PastRow(id=id_, status=item["status"], isLine=is_bad_row(id_, item["errors"])))
+
+    def stop(self, code: str, message: str) -> None:
+        """No further Batch starts, for this reason; the first one counts."""
+        self.stopped = self.stopped or {"code": code, "message": message}
+
+    @property
+    def status(self) -> str:
+        """How the run ends, or would end now."""
+        if self.stopped is not None:
+            return "partial" if self.stopped["code"] == wire.BUDGET_SPENT and self.completed else "failed"
+        if not self.failed:
+            return "completed"
+        return "partial" if self.completed else "failed"
+
+    def text(self) -> str:
+        """How far it came, in words."""
+        total = self.total or 0
+        rest = f", {total - self.ended:,} did not run to their end" if self.ended < total else ""
+        return (
+            f"{self.ended:,} of {total:,} rows have ended ({self.completed:,} completed, {self.failed:,} failed){rest}"
+        )
+
+    def errors(self) -> list[dict[str, Any]]:
+        """The errors of the run: why it stopped, and those of the failures that it lists."""
+        out: list[dict[str, Any]] = []
+        if self.stopped is not None:
+            text = self.stopped["message"]
+            text = f"the run stopped: {text}; {self.text()}" if self.next_page else text
+            out.append({"call": None, "code": self.stopped["code"], "message": text})
+        for failure in self.failures:
+            out += [{**error, "instance": failure["id"]} for error in failure["errors"]]
+        return out
 
 
 class SetRun(RunMachine):
@@ -79,14 +212,13 @@ class SetRun(RunMachine):
         self.price = setup.capabilities.price
         self.progress = SetProgress()
         self.is_approved = not asks_for_plan(setup.prepared)
-        self.failure: CallError | None = None
         self.running: dict[str, SetPage] = {}
-        self._lost: dict[str, LostBatch] = {}
+        self._lost_reports: dict[str, Mapping[str, Any]] = {}  # what lost Batches reported whose pages are being closed
         self.provided, self.has_results = list(setup.provided), False
         self._activity: str | None = None
         self._is_paused = self._is_held = False
-        self._started, self._most = 0, batches_per_run(self.config.results, is_cron=is_cron)
-        self._waits = FileWaits()
+        per_run = BATCHES_WITH_RESULTS if self.config.results is None else BATCHES_PER_RUN
+        self._started, self._most = 0, BATCHES_OF_CRON if is_cron else per_run
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
 
     # -- the run ------------------------------------------------------------------------------
@@ -118,7 +250,7 @@ class SetRun(RunMachine):
 
     @property
     def phase(self) -> str:
-        """``awaiting`` while the plan waits for a person, or all that runs does."""
+        """``awaiting`` while the plan waits for a person."""
         if self.finished is not None:
             return self.finished
         if self.is_cancelling:
@@ -132,242 +264,350 @@ class SetRun(RunMachine):
         """The task queues of the plan's Tools."""
         return foreign_queues(node.tool for node in self.setup.prepared.nodes)
 
-    @property
-    def all_notes(self) -> list[str]:
-        """Remarks, and which file is waited for."""
-        return [*super().all_notes, *self._waits.notes()]
-
-    def react(self, event: Event, now: str) -> list[Any]:
+    def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
         """The effects of an event."""
-        handler = _HANDLERS.get(type(event))
-        return [] if handler is None else handler(self, event, now)
+        match event:
+            case events.Begin() if not self.is_approved:
+                return list(self.approvals.open("plan", 1, self.config.approve, now))
+            case events.Begin():
+                return self._survey() if self.progress.survey is None else self._fill()
+            case events.SetActivityEnded():
+                return self._activity_ended(event)
+            case events.ChildEnded() if event.key in self.running:
+                return self._batch_ended(event)
+            case events.Provided():
+                return self._provide(event)
+            case events.PauseRequested():
+                self._is_paused = True
+                return [commands.SignalChildren(wire.PAUSE)]
+            case events.ResumeRequested():
+                self._is_paused = False
+                return [commands.SignalChildren(wire.RESUME), *self._fill()]
+            case events.StartsHeld():
+                self._is_held = True
+            case events.StartsReleased():  # where the state did not fit another run, this one goes on
+                self._is_held = False
+                self._started = 0 if self.wants_new_run else self._started
+                return self._fill()
+            case events.CancelRequested():
+                return self._cancel()
+        return []
 
-    def _begin(self, _event: Begin, now: str) -> list[Any]:
-        if not self.is_approved:
-            return list(self.approvals.open("plan", 1, self.config.approve, now))
-        return self._open() if self.progress.survey is None else self._fill()
+    # -- activities -----------------------------------------------------------------------------
 
-    def _open(self) -> list[Any]:
+    def _survey(self) -> list[Any]:
         """Survey the set; Batches follow."""
-        self._activity = SURVEY
-        return [survey_set(self)]
+        message, resumed = self.setup.message, self.setup.resumed
+        argument: dict[str, Any] = {"source": message.source, "id": message.id_field}
+        if resumed is not None:
+            results = [item.to_json() for item in resumed.results]
+            argument["past"] = {
+                "run": resumed.source["workflowId"], "results": results, "only": resumed.source.get("only")
+            }  # fmt: skip
+        self._activity = _SURVEY
+        return [
+            commands.StartSetActivity(_SURVEY, wire.SURVEY_SET, argument, f"survey {truncate(message.source, 150)}")
+        ]
 
-    def address(self) -> dict[str, Any]:
-        """Whom an activity tells that it waits for a file."""
-        return {"root": self.position.ancestors[0] if self.position.ancestors else self.own,
-                "token": self.position.token}  # fmt: skip
-
-    def _activity_ended(self, event: SetActivityEnded, _now: str) -> list[Any]:
-        self._waits.forget(self.own)
-        if event.key.startswith(CLOSE):
-            return self._page_closed(event)
+    def _activity_ended(self, event: events.SetActivityEnded) -> list[Any]:
+        if event.key.startswith(_CLOSE):
+            return self._page_closed(event.key.removeprefix(_CLOSE), event)
         self._activity = None
         if event.error is not None:
-            return self._end_early(event.error)
-        self.has_results = event.key == RESULTS
-        if event.key == SURVEY:
-            self.progress.begin(event.value)
-            if self.config.results is not None:
-                self._activity = RESULTS
-                return [create_results(self, self.config.results)]
+            self.progress.stop(event.error.code, event.error.message)
+            return self._finish("cancelled" if self.is_cancelling else "failed")
+        self.has_results = event.key == _RESULTS
+        if event.key == _SURVEY:
+            self.progress.begin(Survey.from_json(event.value))
+            file = self.config.results
+            if file is not None:  # it belongs to this run from then on
+                self._activity = _RESULTS
+                argument = {"file": file, "run": self.position.identity}
+                return [
+                    commands.StartSetActivity(_RESULTS, wire.CREATE_RESULTS, argument, f"create {truncate(file, 150)}")
+                ]
         return self._fill()
 
     # -- Batches --------------------------------------------------------------------------------
 
     @property
-    def _batches(self) -> int:
+    def _most_batches(self) -> int:
         """How many Batches may be in flight."""
-        return batches_at_once(self.permits.limit)
+        limit = self.permits.limit
+        return min(limit, MAX_BATCHES, max(MIN_BATCHES, -(-limit // CALLS_OF_BATCH)))
 
     def _fill(self) -> list[Any]:
         """Start as many Batches as may run now; the end when there are no more."""
         out: list[Any] = []
-        while self._may_start():
-            command = self._next_batch()
-            if command is None:
-                break
+        while self._may_start() and (command := self._next_batch()) is not None:
             out.append(command)
-        return out + self._finish_if_done()
+        progress = self.progress
+        if self.in_flight or progress.survey is None or (progress.has_pages and not self.is_cancelling):
+            return out
+        return out + self._finish("cancelled" if self.is_cancelling else progress.status)
+
+    def _finish(self, status: str) -> list[Any]:
+        self.finished = status
+        return [commands.Finish(status)]
 
     def _may_start(self) -> bool:
         is_idle = self._is_paused or self._is_held or self.is_cancelling or self._activity is not None
         if is_idle or not self.progress.has_pages or self._started >= self._most:
             return False
-        return len(self.running) < self._batches
+        return len(self.running) < self._most_batches
 
-    def _next_batch(self) -> StartBatch | None:
+    def _next_batch(self) -> commands.StartChild | None:
+        """Start the Batch of the next page; None where the budget of Calls, or the permits, do not allow it."""
         page = self.progress.page
-        if self._stops_for_calls(page):
+        calls = self.progress.rows_to_run(page) * len(self.setup.prepared.nodes)
+        refusal = self.budget.calls_refusal(calls)
+        if refusal is not None:
+            self.progress.stop(wire.BUDGET_SPENT, refusal)
             return None
-        name, share = f"batch-{self.progress.cursor.page + 1}", max(1, self.permits.limit // self._batches)
+        name, share = f"batch-{self.progress.next_page + 1}", max(1, self.permits.limit // self._most_batches)
         if not self.permits.reserve(name, share):
             return None
+        self.budget.count_calls(calls)
         self.running[name] = page
-        self.progress.take_page()
+        self.progress.next_page += 1
         self._started += 1
         label = f"rows {page.row:,} to {page.row + page.rows - 1:,}"
-        return StartBatch(name, label, page_input(self, name, page, share))
+        return commands.StartChild(wire.BATCH, name, label, self._batch_input(name, page, share))
 
-    def _stops_for_calls(self, page: SetPage) -> bool:
-        """Count the Calls of a page; True where the budget does not allow so many."""
-        calls = self.progress.rows_to_run(page) * len(self.setup.prepared.nodes)
-        refusal = self.budget.calls_refusal(calls) if self.budget.limits_calls else None
-        if refusal is None:
-            self.budget.count_calls(calls)
-            return False
-        self.progress.stop(CallError(BUDGET_SPENT, refusal))
-        return True
+    def _batch_input(self, name: str, page: SetPage, share: int) -> BatchInput:
+        """The input of the Batch that walks this page with ``share`` Calls in flight. It holds a lease of that name."""
+        setup, message = self.setup, self.setup.message
+        keeper = self.own if self.permits.is_keeper else self.permits.keeper
+        identity = None if setup.resumed is None else setup.resumed.identity
+        position = self.position.child(self.own, identity=identity)
+        position = position.model_copy(update={"permitKeeper": keeper, "keepsPermits": True, "maxParallel": share})
+        return BatchInput(
+            request=self._batch_request(share), position=position, capabilities=setup.capabilities,
+            approve=(setup.raw.get("config") or {}).get("approve"), lease=self.permits.lease(name),
+            index=message.index, type=message.type, kind=message.kind, reading=self._reading(page),
+            results=self.config.results, run=self.position.identity,
+        )  # fmt: skip
 
-    def _batch_ended(self, event: ChildEnded, _now: str) -> list[Any]:
-        page, report = self.running.get(event.key), event.report or {}
-        if page is None:
-            return []
-        self._waits.forget_batch(event.key)
+    def _reading(self, page: SetPage) -> PageReading:
+        """How this page is read."""
+        message, progress = self.setup.message, self.progress
+        if progress.survey is None:
+            raise EngineError("a page without a survey")
+        return PageReading(
+            source=message.source, id=message.id_field, dialect=progress.survey.dialect, page=page,
+            repeated=progress.repeated_on(page), skipped=progress.skipped_on(page),
+        )  # fmt: skip
+
+    def _batch_request(self, share: int) -> dict[str, Any]:
+        """The Request of a Batch without rows; ``share`` is how many Calls it may have in flight."""
+        raw, at = self.setup.raw, self.setup.message.index
+        config = {k: v for k, v in (raw.get("config") or {}).items() if k not in _OF_THE_ROOT}
+        approve = config.get("approve")
+        config["approve"] = {**approve, "plan": False} if isinstance(approve, dict) else {"plan": False}
+        config["maxParallel"] = share
+        config["instancesPerChild"] = config.get("instancesPerChild") or INSTANCES_PER_CHILD
+        return {"config": config, "context": [*raw["context"][:at], *self.provided, *raw["context"][at + 1 :]]}
+
+    def _batch_ended(self, event: events.ChildEnded) -> list[Any]:
+        """Count what a Batch reports. The rest of its page is closed, unless the run is about to end."""
+        name, report, error = event.key, event.report or {}, event.error
         if report.get("spent"):
-            self.progress.stop(CallError(BUDGET_SPENT, str(report["spent"])))
-        lost = find_lost(self, event, page)
-        if lost is not None:
-            self._lost[event.key] = lost
-            return [close_page(self, lost), *self._fill()]
-        del self.running[event.key]
+            self.progress.stop(wire.BUDGET_SPENT, str(report["spent"]))
+        missing = self.progress.rows_to_run(self.running[name]) - _count(report)
+        if error is not None and (event.is_unstarted or error.code in _STOPPING):
+            self.progress.stop(error.code, error.message)
+        elif missing > 0 and not self.is_cancelling:
+            return [*self._close(event, missing), *self._fill()]
+        self._end_page(name, report)
+        return self._fill()
+
+    def _end_page(self, name: str, report: Mapping[str, Any]) -> None:
+        del self.running[name]
         if "completed" in report:
             self.progress.add(report)
-        if event.error is not None and is_stopping(event):
-            self.progress.stop(event.error)
+
+    # -- lost Batches ---------------------------------------------------------------------------
+
+    def _close(self, event: events.ChildEnded, missing: int) -> list[Any]:
+        """Count the ``missing`` rows of a lost Batch; where there is a results file, each has a line before that."""
+        name, report, line = event.key, event.report or {}, self._line_of_lost(event)
+        page, file = self.running[name], self.config.results
+        text = f"those of its {self.progress.rows_to_run(page):,} rows that it had not reported"
+        self.note(f"{name} {_ending(event.error)}: {text} count as {line['status']}")
+        if file is not None:
+            self._lost_reports[name] = report
+            own = {"run": self.position.identity, "file": file, "line": line}
+            argument = {**own, "reading": self._reading(page).to_json()}
+            return [commands.StartSetActivity(f"{_CLOSE}{name}", wire.CLOSE_PAGE, argument, f"close {name}")]
+        self._end_page(name, report)
+        error = {"call": None, "code": line["code"], "message": line["message"]}
+        failure = {"id": f"rows of {name}", "status": line["status"], "errors": [error]}
+        self.progress.add({"completed": 0, "failed": missing, "failures": [failure]})
+        return []
+
+    def _page_closed(self, name: str, event: events.SetActivityEnded) -> list[Any]:
+        """The file has the lines of all rows of a page, also those that the Batch has reported."""
+        report = self._lost_reports.pop(name)
+        if event.error is not None and not self.is_cancelling:
+            self.progress.stop(event.error.code, event.error.message)
+        self._end_page(name, report if event.error is not None else event.value)
         return self._fill()
 
-    def _page_closed(self, event: SetActivityEnded) -> list[Any]:
-        """Count the rows of a lost Batch. What was cancelled with this run is done again: no line is written twice."""
-        name, error = event.key.removeprefix(CLOSE), event.error
-        lost = self._lost[name]
-        if error is not None and error.code == CANCELLED:
-            return [close_page(self, lost)]
-        del self._lost[name], self.running[name]
-        for report in reports_of(self, lost, None if error is not None else event.value):
-            self.progress.add(report)
-        if error is not None:
-            self.progress.stop(error)
-        elif lost.line is not None:
-            self.note(note_of(self, lost))
-        return self._fill()
-
-    def _finish_if_done(self) -> list[Any]:
-        progress = self.progress
-        if self.in_flight or progress.survey is None or (progress.has_pages and not self.is_cancelling):
-            return []
-        self.finished = "cancelled" if self.is_cancelling else progress.status
-        return [Finish(self.finished)]
-
-    def _end_early(self, error: CallError) -> list[Any]:
-        if self.is_cancelling:
-            self.finished = "cancelled"
-        else:
-            self.failure, self.finished = error, "failed"
-        return [Finish(self.finished)]
+    def _line_of_lost(self, event: events.ChildEnded) -> dict[str, str]:
+        """What the lines of its rows say. A person who cancels a Batch cancels its rows; all else is a failure."""
+        own, status, code = self.own, "failed", wire.BATCH_LOST
+        option = "" if self.config.results is None else " --only-failed"
+        if event.error is not None and event.error.code == wire.CANCELLED:
+            status, code, option = "cancelled", wire.CANCELLED, ""
+        ending = f"{own}/{event.key} {_ending(event.error)} before it reported this row"
+        text = f"{ending}, so what of the row has run is not known"
+        hint = f"when {own} has ended, this runs such rows again, with the _ids that they had: acts retry {own}{option}"
+        return {"status": status, "code": code, "message": f"{text}; {hint}"}
 
     # -- what comes from outside -----------------------------------------------------------------
 
-    def _pause(self, _event: PauseRequested, _now: str) -> list[Any]:
-        self._is_paused = True
-        return [SignalChildren(PAUSE)]
-
-    def _resume(self, _event: ResumeRequested, _now: str) -> list[Any]:
-        self._is_paused = False
-        return [SignalChildren(RESUME), *(self._fill() if self.progress.survey is not None else [])]
-
-    def _hold(self, _event: StartsHeld, _now: str) -> list[Any]:
-        self._is_held = True
-        return []
-
-    def _release(self, _event: StartsReleased, _now: str) -> list[Any]:
-        """Go on; where the state did not fit another run, in this one."""
-        self._is_held = False
-        if self.wants_new_run:
-            self._started = 0
-        return self._fill() if self.progress.survey is not None else []
-
-    def _cancel(self, _event: CancelRequested, _now: str) -> list[Any]:
+    def _cancel(self) -> list[Any]:
         self.is_cancelling = True
         if self.progress.survey is not None:
             self.note(f"cancelled: {self.progress.text()}")
-        if self.in_flight:
-            return list(self.approvals.close_all())
-        self.finished = "cancelled"
-        return [*self.approvals.close_all(), Finish(self.finished)]
+        return [*self.approvals.close_all(), *([] if self.in_flight else self._finish("cancelled"))]
 
-    def _provide(self, event: Provided, _now: str) -> list[Any]:
+    def _provide(self, event: events.Provided) -> list[Any]:
         """A Message joins the global data of the Batches: of those that run, and of those to come."""
         message = event.message
         if message.instance is not None:
             text = "a message for one row of a set is sent to the run that walks it"
-            return [Note(f"a message was refused: {text}, {self.own}/batch-…/…")]
+            return [commands.Note(f"a message was refused: {text}, {self.own}/batch-…/…")]
         self.provided.append(message.raw)
-        return [SignalChildren(PROVIDE, message.raw, has_payload=True)]
-
-    def on_record(self, record: TreeSignal, now: str) -> list[Any]:
-        """A file is waited for, or is so no more."""
-        if isinstance(record, FileWait):
-            self._waits.record(record)
-        return super().on_record(record, now)
+        return [commands.SignalChildren(wire.PROVIDE, message.raw, has_payload=True)]
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         """No more Batches; those that run end."""
-        self.progress.stop(error)
-        return [*self.approvals.close_all(), *self._finish_if_done()]
-
-    # -- decisions ---------------------------------------------------------------------------------
+        self.progress.stop(error.code, error.message)
+        return [*self.approvals.close_all(), *self._fill()]
 
     def check_decision(self, decision: Decision) -> None:
         """Raise DecisionRefused for an edit: the rows that ran would have had another plan."""
-        if decision.decision == EDIT:
+        if decision.decision == wire.EDIT:
             raise DecisionRefused("the plan of a set cannot be edited: reject it, and start another run")
 
-    def on_decided(self, effect: Decided, _now: str) -> list[Any]:
+    def on_decided(self, effect: commands.Decided, _now: str) -> list[Any]:
         """The plan begins, or ends without having begun."""
-        if effect.decision.decision == APPROVE:
+        if effect.decision.decision == wire.APPROVE:
             self.is_approved = True
-            return self._open()
-        self.finished = "rejected" if effect.decision.decision == REJECT else "failed"
-        return [Finish(self.finished)]
+            return self._survey()
+        return self._finish("rejected" if effect.decision.decision == wire.REJECT else "failed")
 
-    def on_granted(self, effect: Granted, _now: str) -> list[Any]:
-        """It makes no requests itself."""
-        return list(self.budget.settle(effect.key, None))
-
-    def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
+    def on_granted(self, effect: commands.Granted, _now: str) -> list[Any]:
         """It makes no requests itself."""
         return []
+
+    def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
+        """It makes no requests itself."""
+        return []
+
+    # -- for a run that resumes this one ---------------------------------------------------------
+
+    def read_facts(self, run_id: str) -> PastRun:
+        """What such a run has to know. ``run_id`` is that of this run."""
+        resumed, progress, identity = self.setup.resumed, self.progress, self.position.identity
+        results = () if resumed is None else resumed.results
+        if self.config.results is None and progress.survey is not None:
+            results = (*results, PastHistory(workflowId=self.own, runId=run_id))
+        elif self.config.results is not None and self.has_results:
+            results = (*results, PastResults(file=self.config.results, run=identity))
+        of_rows = identity if resumed is None else resumed.identity or identity
+        facts = PastSet(
+            identity=of_rows, id=self.setup.message.id_field, results=results, rows=tuple(progress.rows)
+        )  # fmt: skip
+        return PastRun(workflowId=self.own, runId=run_id, provided=tuple(self.provided), set=facts)
+
+    def report_resumed(self) -> dict[str, Any]:
+        """``{workflowId, runId, keep, ids, only?, instances?}`` of the run that this one resumes.
+
+        ``instances`` says how many rows were taken over, or left out by ``only``.
+        """
+        if self.setup.resumed is None:
+            return {}
+        survey, out = self.progress.survey, dict(self.setup.resumed.source)
+        if survey is not None:
+            left_out = {"leftOut": survey.leftOut} if "only" in out else {}
+            out["instances"] = {"takenOver": survey.takenOver, **left_out}
+        return {"resumedFrom": out}
 
     # -- carrying over ---------------------------------------------------------------------------
 
     def snapshot_fields(self) -> dict[str, Any]:
         """The fields of ``SetState`` that a set fills."""
+        progress = self.progress
         return {
             "request": self.setup.raw, "position": self.position, "capabilities": self.setup.capabilities,
-            **self.progress.snapshot(), "provided": tuple(self.provided), "usage": self.usage.to_json(),
-            "notes": tuple(self.notes), "isApproved": self.is_approved, "isPaused": self._is_paused,
-            "resumed": self.setup.resumed,
+            "survey": progress.survey, "nextPage": progress.next_page, "completed": progress.completed,
+            "failed": progress.failed, "failures": tuple(progress.failures), "stopped": progress.stopped,
+            "provided": tuple(self.provided), "usage": self.usage.to_json(), "notes": tuple(self.notes),
+            "isApproved": self.is_approved, "isPaused": self._is_paused, "resumed": self.setup.resumed,
         }  # fmt: skip
 
     def restore(self, state: SetState) -> None:
         """Take over what the run before carried over."""
         self.restore_common(state.approvals, state.budget)
-        self.progress.restore(state)
         self.usage.add(state.usage)
         self.notes[:] = state.notes
-        self.provided, self._is_paused = list(state.provided), state.isPaused
-        self.is_approved = state.isApproved
+        self.provided, self._is_paused, self.is_approved = list(state.provided), state.isPaused, state.isApproved
         self.has_results = state.survey is not None and self.config.results is not None
+        progress = self.progress
+        if state.survey is not None:
+            progress.begin(state.survey)
+        progress.next_page, progress.completed, progress.failed = state.nextPage, state.completed, state.failed
+        progress.failures, progress.stopped = list(state.failures), state.stopped
 
 
-_HANDLERS: Final[dict[type, Callable[[SetRun, Any, str], list[Any]]]] = {
-    Begin: SetRun._begin,  # noqa: SLF001 - the table of this class
-    SetActivityEnded: SetRun._activity_ended,  # noqa: SLF001
-    ChildEnded: SetRun._batch_ended,  # noqa: SLF001
-    Provided: SetRun._provide,  # noqa: SLF001
-    PauseRequested: SetRun._pause,  # noqa: SLF001
-    ResumeRequested: SetRun._resume,  # noqa: SLF001
-    StartsHeld: SetRun._hold,  # noqa: SLF001
-    StartsReleased: SetRun._release,  # noqa: SLF001
-    CancelRequested: SetRun._cancel,  # noqa: SLF001
-}
+def _count(report: Mapping[str, Any]) -> int:
+    """How many rows a Batch has reported."""
+    return int(report.get("completed", 0) + report.get("failed", 0))
+
+
+def _ending(error: CallError | None) -> str:
+    """How a Batch ended, as a verb."""
+    if error is None:
+        return "ended"
+    return _ENDINGS.get(error.code) or f"failed ([{error.code}] {truncate(error.message, _MAX_REASON)})"
+
+
+# -- the run that is resumed ---------------------------------------------------------------------
+
+
+def resumed_set(resume: Resume, past: PastRun, message: SetData) -> ResumedSet:
+    """What a run over a set takes over from an earlier one.
+
+    Raises:
+        InvalidRequest: that one is over no set, or its rows have other ids.
+    """
+    earlier, name = past.set, past.workflowId
+    if earlier is None:
+        text = f"{name} was not a run over a set, or ended before it began"
+        raise _refusal(text, "resume the run before it, or start the plan without config.resume")
+    if earlier.id != message.id_field:
+        own, other = (
+            f'the field "{id_}"' if id_ else "the number of the row" for id_ in (message.id_field, earlier.id)
+        )
+        raise _refusal(f"the id of a row is {own} here, and was {other} in {name}", "rows are recognised by their ids")
+    source: dict[str, Any] = {"workflowId": name, "runId": past.runId, "keep": "completed"}
+    source["ids"] = "same" if resume.keeps_ids else "new"
+    source |= {"only": resume.only} if resume.only is not None else {}
+    return ResumedSet(source=source, results=earlier.results, identity=earlier.identity if resume.keeps_ids else None)
+
+
+def refuse_set(past: PastRun) -> None:
+    """Refuse a run over a set for a plan that is over none.
+
+    Raises:
+        InvalidRequest: it is one.
+    """
+    if past.set is not None:
+        text = f"{past.workflowId} is a run over a set, and this request names none"
+        raise _refusal(text, "name its set (_instances), as that run did")
+
+
+def _refusal(text: str, hint: str) -> InvalidRequest:
+    return InvalidRequest([Problem("invalidSetting", text, "/config/resume", hint=hint)])

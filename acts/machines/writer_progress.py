@@ -1,4 +1,4 @@
-"""How far the writers of a plan have settled, and which Calls wait for them.
+"""How far the writers of a plan have settled, which Calls wait for them, and which wait for data.
 
 Laws of this file: it keeps counts and indexes over the plan's writer chains (see ``graph``), and it
 decides nothing. It reads the stage of a Call and never changes one. Every method costs time in
@@ -8,6 +8,7 @@ proportion to the chains of one Call, not to the number of their writers.
 from __future__ import annotations
 
 import bisect
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ from acts.machines.call_state import SETTLED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from acts.language.messages import Data
     from acts.language.references import Path
-    from acts.language.values import Names
     from acts.machines.call_state import CallState
     from acts.plan.graph import Graph, WriterChain
 
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 class _ChainProgress:
     """How many of a chain's first entries have settled, and which ranks wait for more of them.
 
-    ``incomplete`` is the position of the first settled entry that did not complete.
+    The first ``completed`` of them all completed; ``first_unwritten`` is the rank of the first one that completed and
+    did not write here. ``holds_below``: the chain has the writers of what is below its path.
     """
 
     chain: WriterChain
+    holds_below: bool
     settled: int = 0
-    incomplete: int | None = None
+    completed: int = 0
+    first_unwritten: float = math.inf
     waiters: dict[int, list[int]] | None = None
 
 
@@ -44,19 +48,15 @@ class WriterProgress:
         self._open_waits = [0] * len(calls)
         self._chains: dict[int, _ChainProgress] = {}
         self._chains_of: list[list[_ChainProgress]] = [[] for _ in calls]
-        self._unwritten = _UnwrittenPaths()
-        self._not_indexed: list[int] = []
         for table in (graph.writers.exact, graph.writers.below):
             for chain in table.values():
-                progress = self._chains[id(chain)] = _ChainProgress(chain)
+                progress = self._chains[id(chain)] = _ChainProgress(chain, table is graph.writers.below)
                 for rank in chain.entries:
                     self._chains_of[rank].append(progress)
         for _ in self._advance(self._chains.values()):
             pass  # no Call waits yet
         for rank, call in enumerate(calls):
-            if call.stage == "completed":
-                self.record_writes(rank)
-            elif call.stage == "pending":
+            if call.stage == "pending":
                 for chain, count in graph.waits[rank]:
                     self._wait(rank, chain, count)
 
@@ -88,62 +88,62 @@ class WriterProgress:
         for progress in chains:
             entries = progress.chain.entries
             while progress.settled < len(entries):
-                stage = self._calls[entries[progress.settled]].stage
-                if stage not in SETTLED:
+                call = self._calls[entries[progress.settled]]
+                if call.stage not in SETTLED:
                     break
-                if stage != "completed" and progress.incomplete is None:
-                    progress.incomplete = progress.settled
+                if (
+                    call.stage == "completed"
+                    and progress.first_unwritten > call.rank
+                    and _leaves_unwritten(call, progress)
+                ):
+                    progress.first_unwritten = call.rank
+                progress.completed += call.stage == "completed" and progress.completed == progress.settled
                 progress.settled += 1
                 for waiter in progress.waiters.pop(progress.settled, ()) if progress.waiters else ():
                     self._open_waits[waiter] -= 1
                     if not self._open_waits[waiter]:
                         yield waiter
 
-    def record_writes(self, rank: int) -> None:
-        """Note that a Call completed: it may not have written every path that it could have."""
-        if len(self._graph.order[rank].outcomes) > 1 or not self._calls[rank].written:
-            self._not_indexed.append(rank)
-
-    def _index_unwritten(self) -> None:
-        for rank in self._not_indexed:
-            node = self._graph.order[rank]
-            paths = [path for path, _, _ in self._calls[rank].written]
-            for path in node.writes:
-                if path not in paths:
-                    self._unwritten.add(path, node.instance, rank)
-        self._not_indexed.clear()
-
     def dependency_did_not_write(self, rank: int, paths: Iterable[Path]) -> bool:
         """True when a dependency of a Call did not complete, or took another outcome than one with these paths."""
-        for chain, count in self._graph.waits[rank]:
-            incomplete = self._chains[id(chain)].incomplete
-            if incomplete is not None and incomplete < count:
-                return True
-        self._index_unwritten()
+        if any(count > self._chains[id(chain)].completed for chain, count in self._graph.waits[rank]):
+            return True
         instance = self._graph.order[rank].instance
-        return any(self._unwritten.overlap(path, instance, rank) for path in paths)
+        chains = (chain for path in paths for chain in self._graph.writers.overlapping(path, instance))
+        return any(self._chains[id(chain)].first_unwritten < rank for chain in chains)
 
 
-class _UnwrittenPaths:
-    """Paths of outcomes that were not taken, each with the lowest rank that could have written it."""
-
-    def __init__(self) -> None:
-        self._exact: dict[tuple[str | None, str, Names], int] = {}
-        self._below: dict[tuple[str | None, str, Names], int] = {}
-
-    def add(self, path: Path, instance: str | None, rank: int) -> None:
-        exact = (instance, path.kind, path.names)
-        self._exact[exact] = min(rank, self._exact.get(exact, rank))
-        for depth in range(len(path.names) + 1):
-            key = (instance, path.kind, path.names[:depth])
-            self._below[key] = min(rank, self._below.get(key, rank))
-
-    def overlap(self, path: Path, instance: str | None, rank: int) -> bool:
-        """True when a Call before ``rank`` could have written above, at or below ``path``, as ``instance`` sees it."""
-        for space in (None,) if instance is None else (None, instance):
-            if self._below.get((space, path.kind, path.names), rank) < rank:
-                return True
-            for depth in range(len(path.names)):
-                if self._exact.get((space, path.kind, path.names[:depth]), rank) < rank:
-                    return True
+def _leaves_unwritten(call: CallState, progress: _ChainProgress) -> bool:
+    """True for a Call that completed without writing a path of a chain that it could have written."""
+    if len(call.values) == len(call.node.writes):
         return False
+    written = {path for path, _ in call.writes}
+    at = progress.chain.path
+    could = (path for path in call.node.writes if path not in written)
+    return any(path == at or (progress.holds_below and at.holds(path)) for path in could)
+
+
+class WaitingCalls:
+    """The ranks of Calls that wait for data, by kind and first name of the paths that they read.
+
+    A message concerns only those that read what it changes.
+    """
+
+    def __init__(self, waiting: Iterable[CallState]) -> None:
+        self._readers: dict[tuple[str, str | None], list[int]] = {}
+        for call in waiting:
+            self.add(call)
+
+    def add(self, call: CallState) -> None:
+        """A Call waits."""
+        for path in (path for use in call.node.reads for path in use.paths):
+            self._readers.setdefault((path.kind, path.names[0] if path.names else None), []).append(call.rank)
+
+    def take_readers(self, message: Data) -> list[int]:
+        """The Calls that read what a message changes, in plan order; those that wait on are added again."""
+        names: Iterable[str | None] = [name for kind, name in self._readers if kind == message.kind]
+        if message.path is not None and message.path.names:
+            names = (None, *message.path.names[:1])
+        elif message.path is None and isinstance(message.payload, dict):
+            names = (None, *message.payload)
+        return sorted({rank for name in names for rank in self._readers.pop((message.kind, name), ())})

@@ -2,62 +2,202 @@
 
 Theory of operation
 -------------------
-Each write carries the rank of its Call. Writes arrive in any order. A read *as of rank r* is the
-fold of the initial messages and of all writes below rank r, in rank order. It looks only at what
-overlaps its path:
+Each write carries the rank of its Call. Writes arrive in any order. A read *as of rank r* is the fold of the initial
+messages and of all writes below rank r, in rank order. It looks only at what overlaps its path:
 
-* Every written path keeps its effects sorted by rank, and every prefix of the path keeps them too. The
-  paths of a kind are a tree, so each operation costs time linear in the names of its path.
-  ``merge`` and ``assign`` are stored as a ``set`` of each leaf, so that a reader of one leaf never
-  looks at the others.
+* A write is one effect or several: ``set``, ``ensure`` (make it an object), ``push``, ``concat``.
+* Every written path keeps its effects sorted by rank, and every prefix of the path keeps them too. The paths of a
+  kind are a tree, so each operation costs time linear in the names of its path. ``merge`` and ``assign`` are stored
+  as a ``set`` of each leaf, so that a reader of one leaf never looks at the others.
 * A fold starts at the latest ``set`` at or above the path, not at the beginning.
-* A fold is cached. A Call reads only when every overlapping writer before it has settled, so no
-  later write can change what was cached. A fold of more than the Call reads (a list, for one item
-  of it) may still change: a write below its rank drops it from the cache.
+* A fold is cached. A Call reads only when every overlapping writer before it has settled, so no later write can
+  change what was cached. A fold of more than the Call reads (a list, for one item of it) may still change: a write
+  below its rank drops it from the cache.
+* No write leads through a list (``find_conflict``), and an ``ensure`` that replaces one is a ``set`` to ``{}``. So what
+  is below a path belongs to an object.
 
-Each instance has a view of its own: its effects are folded onto the global view as of the same
-rank. Its own always win, and nothing of another instance is reachable.
+Each instance has a view of its own: its effects are folded onto the global view as of the same rank. Its own always
+win, and nothing of another instance is reachable.
 
 Who may read or write, and when, is not decided here.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+import bisect
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import CallError, Problem
 from acts.language.output_methods import GROWING_METHODS, OUTPUT_METHODS
 from acts.language.references import Path
-from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, shape, type_name, with_article
+from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, pointer, type_name, with_article
 from acts.language.wire import WRONG_KIND
-from acts.plan.effects import apply_effect, split_write
-from acts.plan.path_effects import (
-    FIRST,
-    MESSAGE_RANK,
-    Effect,
-    PathEffects,
-    Point,
-    Trail,
-    find_growth,
-    find_hiding_point,
-    find_latest_set,
-    fold,
-    last_before,
-    later,
-    point_after,
-    type_after,
-)  # fmt: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from acts.language.messages import Data
 
+
+def split_write(names: Names, method: str, value: Json) -> Iterator[tuple[Names, str, Json]]:
+    """A write as single effects: ``set``, ``ensure`` (make it an object), ``push``, ``concat``."""
+    if method in ("merge", "root", "assign") and isinstance(value, dict):
+        if not value or method == "root":
+            yield names, "ensure", None
+        for key, part in value.items():
+            yield from split_write((*names, key), "set" if method == "assign" else "root", part)
+        return
+    yield names, method if method in GROWING_METHODS else "set", value
+
+
+def apply_effect(root: Json, names: Names, operation: str, value: Json, owned: dict[int, Json]) -> Json:
+    """``root`` with one effect applied. The containers in ``owned``, by id, may be changed in place."""
+    if not names:
+        return _combine(root, operation, value, owned)
+    root = node = _own_object(root, owned)
+    if node is UNKNOWN:
+        return UNKNOWN
+    for name in names[:-1]:
+        child = _own_object(node.get(name, ABSENT), owned)
+        node[name] = child
+        if child is UNKNOWN:
+            return root
+        node = child
+    node[names[-1]] = _combine(node.get(names[-1], ABSENT), operation, value, owned)
+    return root
+
+
+def _own_object(value: Json, owned: dict[int, Json]) -> Json:
+    """A copy of an object that may be changed in place; empty for anything but an object."""
+    if value is UNKNOWN or (isinstance(value, dict) and id(value) in owned):
+        return value
+    copy = dict(value) if isinstance(value, dict) else {}
+    owned[id(copy)] = copy
+    return copy
+
+
+def _combine(old: Json, operation: str, value: Json, owned: dict[int, Json]) -> Json:
+    if operation == "set":
+        return value
+    if old is UNKNOWN:
+        return UNKNOWN
+    if operation == "ensure":
+        return old if isinstance(old, dict) else {}
+    if operation == "push":
+        old, value = old if isinstance(old, list) else [], [value]
+    if value is UNKNOWN:
+        return UNKNOWN
+    if isinstance(old, list) and isinstance(value, list):
+        if id(old) not in owned:
+            old = old.copy()
+            owned[id(old)] = old
+        old.extend(value)
+        return old
+    same_type = isinstance(old, str) and isinstance(value, str)
+    return old + value if same_type else value
+
+
+Effect = tuple[int, int, Names, str, Json]
+"""What one write does at one path: rank, sequence number, names, operation, value.
+
+The first two order the effects of a view, and no two effects have the same: bisection compares whole tuples.
+"""
+
+Point = tuple[int, int]
+"""A point in the order of effects: those at or after it are not applied yet."""
+
+MESSAGE_RANK: Final = -1
+"""The rank of the messages before the plan."""
+FIRST: Final[Point] = (-2, 0)
+"""Before the initial messages."""
 END: Final = 1 << 60
 """A rank after every Call."""
 START: Final = 0
 """A read as of this rank sees the context before the plan."""
+
+
+@dataclass(slots=True)
+class PathEffects:
+    """The effects of one path: each ``set`` of it, and all ``others``, those strictly below it included; both sorted.
+
+    ``children`` are the paths one name longer. ``cached`` is a fold: its rank, its value and the base that it is of.
+    """
+
+    depth: int
+    sets: list[Effect] = field(default_factory=list)
+    others: list[Effect] = field(default_factory=list)
+    children: dict[str, PathEffects] | None = None
+    cached: tuple[int, Json, Json] | None = None
+
+    def child(self, name: str) -> PathEffects:
+        """The path one name longer, made if there is none yet."""
+        if self.children is None:
+            self.children = {}
+        if name not in self.children:
+            self.children[name] = PathEffects(self.depth + 1)
+        return self.children[name]
+
+    def growth(self, point: Point, rank: int) -> Effect | None:
+        """The last effect by which the value here grew, from ``point`` on and below ``rank``."""
+        last = last_before(self.others, rank)
+        is_growth = last is not None and last >= point and last[3] in GROWING_METHODS and len(last[2]) == self.depth
+        return last if is_growth else None
+
+    def makes_object(self, rank: int) -> bool:
+        """True when an effect below ``rank`` makes the value here an object."""
+        return last_before(self.others, rank) is not None and self.growth(FIRST, rank) is None
+
+    def forget_folds(self) -> None:
+        """Drop what is cached here and below."""
+        self.cached = None
+        for child in (self.children or {}).values():
+            child.forget_folds()
+
+
+Trail = list[PathEffects]
+"""The effects at a path and at all above it, the kind first: as many as there are."""
+
+
+def find_latest_set(trail: Trail, point: Point, rank: int) -> Effect | None:
+    """The latest ``set`` of a trail, not before ``point`` and below ``rank``."""
+    latest: Effect | None = None
+    for effects in trail:
+        last = last_before(effects.sets, rank)
+        if last is not None and last >= (latest or point):
+            latest = last
+    return latest
+
+
+def find_growing(above: Trail, point: Point, rank: int) -> int | None:
+    """The depth of the first list or string that grew since ``point``: it must be read as a whole."""
+    return next((effects.depth for effects in above if effects.growth(point, rank) is not None), None)
+
+
+def point_after(effect: Effect) -> Point:
+    """The point right after an effect."""
+    return (effect[0], effect[1] + 1)
+
+
+def last_before(effects: Sequence[Effect], rank: int) -> Effect | None:
+    """The last effect below ``rank``."""
+    at = bisect.bisect_left(effects, (rank, 0)) if effects else 0
+    return effects[at - 1] if at else None
+
+
+def effects_between(effects: Sequence[Effect], point: Point, rank: int) -> Sequence[Effect]:
+    """The effects from ``point`` on, below ``rank``."""
+    return effects[bisect.bisect_left(effects, point) : bisect.bisect_left(effects, (rank, 0))]
+
+
+def write_of(message: Data) -> tuple[Path, str, Json] | None:
+    """What a message writes: path, method, value; None when it has nothing at its path."""
+    if message.payload is ABSENT:
+        return None
+    if message.path is None:
+        return Path(message.kind), "root", message.payload
+    value = get(message.payload, message.path.names)
+    return None if value is ABSENT else (message.path, message.method, value)
 
 
 class View:
@@ -66,12 +206,14 @@ class View:
     def __init__(self, shared: View | None = None) -> None:
         self._shared = shared
         self._base: dict[str, Json] = {}
+        # The containers of the base, by id, that messages created and nobody has read
+        self._owned: dict[int, Json] = {}
         self._effects: dict[str, PathEffects] = {}
         self.effect_count = 0  # folded into the base, or kept
         self._kinds: dict[str, None] = {}
         self._has_folds = False
-        # Of the global view: Calls of instances have written; somebody has read the base
-        self.instances_have_written = self.was_read = False
+        # Of the global view: each kind, and its first name, to which a Call has written, in any instance
+        self.written: set[tuple[str, ...]] = set()
 
     # -- writing ---------------------------------------------------------------
 
@@ -88,90 +230,52 @@ class View:
             return "set", [value] if OUTPUT_METHODS[method].adds_element else value
         return method, value
 
-    def fold_message(self, message: Data, owned: dict[int, Json]) -> CallError | None:
-        """Add a message to the context before the plan, or return why it cannot be applied.
-
-        ``owned`` holds the containers, by id, that earlier messages created and nobody has read.
-        """
-        if message.payload is ABSENT:
-            return None
-        path, method, value = Path(message.kind), "root", message.payload
-        if message.path is not None:
-            path, method, value = message.path, message.method, get(message.payload, message.path.names)
-            conflict = self.find_conflict(path, method, value, START)
-            if value is ABSENT or conflict:
+    def fold_message(self, message: Data) -> CallError | None:
+        """Add a message to the context before the plan, or return why it cannot be applied."""
+        write = write_of(message)
+        if message.path is not None and message.payload is not ABSENT:
+            value = ABSENT if write is None else write[2]
+            conflict = self.find_conflict(message.path, message.method, value, START)
+            if conflict:
                 return conflict
-        self._forget_folds()
-        if self._shared is not None:
-            self.write(path, method, value, MESSAGE_RANK)
+        if write is None:
             return None
+        if self._shared is not None:
+            for effects in self._effects.values() if self._has_folds else ():
+                effects.forget_folds()
+            self._has_folds = False
+            self.write(*write, MESSAGE_RANK)
+            return None
+        path, method, value = write
         self._kinds[path.kind] = None
         method, value = self._without_growth(path, method, value, START)
         for names, operation, part in split_write(path.names, method, value):
             self.effect_count += 1
-            self._base[path.kind] = apply_effect(self._base.get(path.kind, ABSENT), names, operation, part, owned)
+            base = self._base.get(path.kind, ABSENT)
+            self._base[path.kind] = apply_effect(base, names, operation, part, self._owned)
         return None
-
-    def fold_checked(self, message: Data) -> None:
-        """Add a message of an instance for which ``fold_message`` returned None, whatever was written since."""
-        if message.payload is ABSENT:
-            return
-        if message.path is None:
-            self.write(Path(message.kind), "root", message.payload, MESSAGE_RANK)
-        elif (value := get(message.payload, message.path.names)) is not ABSENT:
-            self.write(message.path, message.method, value, MESSAGE_RANK)
-
-    def has_met(self, message: Data) -> bool:
-        """True when a Call has written at a path that a message of this view changes, or above or below it."""
-        path, method, value = Path(message.kind), "root", message.payload
-        if message.path is not None:
-            path, method, value = message.path, message.method, get(message.payload, message.path.names)
-        if value is ABSENT or path.kind not in self._effects:
-            return False
-        for names, operation, _ in split_write(path.names, method, value):
-            is_object = operation == "ensure" and self.type_at(Path(path.kind, names), START) == "object"
-            if not is_object and self._has_met_at(path.kind, names):
-                return True
-        return False
-
-    def _has_met_at(self, kind: str, names: Names) -> bool:
-        effects = self._effects.get(kind)
-        for name in names:
-            if effects is None or effects.has_own_of_calls():
-                return effects is not None
-            effects = (effects.children or {}).get(name)
-        return effects is not None and effects.has_any_of_calls()
 
     def _add(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
         self._kinds[kind] = None
         self.effect_count += 1
-        if self._shared is not None and rank > MESSAGE_RANK:
-            self._shared.instances_have_written = True
+        if rank > MESSAGE_RANK:
+            (self._shared or self).written.add((kind, *names[:1]))
+        if operation == "ensure":
+            type_ = (self._own_type if self._shared else self.type_at)(Path(kind, names), max(rank, START))
+            operation, value = ("set", {}) if type_ in _HAS_NO_KEYS else (operation, value)
         effect: Effect = (rank, self.effect_count, names, operation, value)
-        effects = self._effects.get(kind)
-        if effects is None:
-            effects = self._effects[kind] = PathEffects()
+        effects = self._effects.setdefault(kind, PathEffects(0))
         for name in names:
-            effects.add_below(effect)
+            bisect.insort(effects.others, effect)
             if effects.cached is not None and effects.cached[0] > rank:
                 effects.cached = None
             effects = effects.child(name)
-        effects.add(operation, effect)
+        bisect.insort(effects.sets if operation == "set" else effects.others, effect)
 
-    def _forget_folds(self) -> None:
-        if self._has_folds:
-            for _, effects in self._all_effects():
-                effects.cached = None
-        self._has_folds = False
-
-    def _all_effects(self) -> Iterator[tuple[Path, PathEffects]]:
-        for kind, effects in self._effects.items():
-            yield from effects.changes(Path(kind))
-
-    def _trail(self, kind: str, names: Names) -> Trail:
-        effects = self._effects.get(kind)
+    def _trail(self, path: Path) -> Trail:
+        effects = self._effects.get(path.kind)
         trail: Trail = []
-        for name in names:
+        for name in path.names:
             if effects is None:
                 return trail
             trail.append(effects)
@@ -185,137 +289,111 @@ class View:
         shared = self._shared.kinds() if self._shared else ()
         return tuple(dict.fromkeys((*shared, *self._kinds)))
 
-    def own_changes(self) -> Iterator[tuple[Path, bool]]:
-        """The paths that this view's own effects change; True where that can hide the shared values below."""
-        for path, effects in self._all_effects():
-            replaces = bool(effects.sets or effects.grows)
-            yield path, replaces or (self._shared is not None and self._shared.type_at(path, START) == "list")
-
     def read(self, path: Path, rank: int, *, settled: bool = False) -> Json:
         """The value at ``path`` as of ``rank``, or ABSENT.
 
         ``settled`` promises that every overlapping write below ``rank`` has arrived: the fold is
         then cached.
         """
-        kind, names = path.kind, path.names
-        base = self._read_base(path, rank, settled=settled)
-        trail = self._trail(kind, names)
+        trail, depth = self._trail(path), len(path.names)
+        base = self._read_base(path, trail, rank, settled=settled)
         if not trail:
             return base
-        here = trail[-1] if len(trail) > len(names) else None
+        here = trail[depth] if len(trail) > depth else None
         point, value = FIRST, base
-        cached = here.cached if here is not None else None
-        if cached is not None and cached[0] <= rank and cached[2] is base:
-            point, value = (cached[0], 0), cached[1]
+        if here is not None and here.cached is not None and here.cached[0] <= rank and here.cached[2] is base:
+            point, value = (here.cached[0], 0), here.cached[1]
         latest = find_latest_set(trail, point, rank)
         if latest is not None:
-            point, value = point_after(latest), get(latest[4], names[len(latest[2]) :])
-        growing = find_growth(trail[: len(names)], point, rank)
+            point, value = point_after(latest), get(latest[4], path.names[len(latest[2]) :])
+        growing = find_growing(trail[:depth], point, rank)
         if growing is not None:
             # Writes beside the path may still arrive: ``_add`` then drops what is cached here
-            value = get(self.read(Path(kind, names[:growing]), rank, settled=settled), names[growing:])
-        else:
-            hidden = self._hidden_at(kind, names, trail, rank)
-            if hidden is not None and hidden >= point:
-                point, value = hidden, ABSENT
-            value = fold(here, len(names), value, point, rank)
+            value = get(self.read(Path(path.kind, path.names[:growing]), rank, settled=settled), path.names[growing:])
+        elif here is not None:
+            owned: dict[int, Json] = {}
+            for effect in effects_between(here.others, point, rank):
+                value = apply_effect(value, effect[2][depth:], effect[3], effect[4], owned)
         if settled and here is not None:
             self._has_folds = True
             here.cached = (rank, value, base)
         return value
 
-    def _read_base(self, path: Path, rank: int, *, settled: bool = False) -> Json:
+    def writers_of(self, path: Path, rank: int) -> list[int]:
+        """The ranks whose writes make up the value at ``path`` as of ``rank``, in the order in which they apply."""
+        trail, depth = self._trail(path), len(path.names)
+        latest = find_latest_set(trail, FIRST, rank)
+        point = point_after(latest) if latest is not None else FIRST
+        growing = find_growing(trail[:depth], point, rank)
+        if growing is not None:
+            return self.writers_of(Path(path.kind, path.names[:growing]), rank)
+        ranks: dict[int, None] = {}
+        if latest is not None:
+            ranks[latest[0]] = None
+        elif self._shared is not None and not self._hides_base(path, trail, rank):
+            ranks.update(dict.fromkeys(self._shared.writers_of(path, rank)))
+        if len(trail) > depth:
+            ranks.update(dict.fromkeys(effect[0] for effect in effects_between(trail[depth].others, point, rank)))
+        return list(ranks)
+
+    def _read_base(self, path: Path, trail: Trail, rank: int, *, settled: bool) -> Json:
+        """The value without this view's effects."""
         if self._shared is not None:
-            return self._shared.read(path, rank, settled=settled)
-        self.was_read = True
+            return ABSENT if self._hides_base(path, trail, rank) else self._shared.read(path, rank, settled=settled)
+        self._owned = {}
         return get(self._base.get(path.kind, ABSENT), path.names)
 
-    def _types_of_base(self, kind: str, names: Names, rank: int) -> list[str]:
-        """The type name of the value without this view's effects, at the kind and after each of the names."""
-        if self._shared is not None:
-            return list(self._shared._types(kind, names, rank))  # noqa: SLF001 - a view like this one
-        value = self._base.get(kind, ABSENT)
-        types = [type_name(value)]
-        for name in names:
-            value = get(value, (name,))
-            types.append(type_name(value))
-        return types
+    def _hides_base(self, path: Path, trail: Trail, rank: int) -> bool:
+        """True when an own object above the path replaces a global list or scalar, and so what is in it."""
+        shared = self._shared
+        return shared is not None and any(
+            effects.makes_object(rank)
+            and shared.type_at(Path(path.kind, path.names[: effects.depth]), rank) in _HAS_NO_KEYS
+            for effects in trail[: len(path.names)]
+        )
 
-    def _levels(self, kind: str, names: Names, trail: Trail, rank: int) -> Iterator[tuple[Effect | None, str]]:
-        """The latest ``set`` at or above the kind and each of the names, and the type of what it put there.
-
-        Without one, the type is that of the base.
-        """
-        base: list[str] = []
-        latest, value = None, ABSENT
-        for depth in range(len(names) + 1):
-            last = last_before(trail[depth].sets, rank) if depth < len(trail) else None
-            if last is not None and (latest is None or last >= latest):
-                latest, value = last, last[4]
-            elif latest is not None:
-                value = get(value, names[depth - 1 : depth])
-            else:
-                base = base or self._types_of_base(kind, names, rank)
-            yield latest, type_name(value) if latest is not None else base[depth]
-
-    def _hidden_at(self, kind: str, names: Names, trail: Trail, rank: int) -> Point | None:
-        """The point at which an object last replaced a list or scalar above ``names``, and hid its parts."""
-        above = trail[: len(names)]
-        if not any(effects.ensures or effects.below for effects in above) or self._has_only_parts(kind, names):
-            return None
-        hidden: Point | None = None
-        for effects, (latest, type_) in zip(above, self._levels(kind, names, trail, rank), strict=False):
-            hidden = later(hidden, find_hiding_point(effects, latest, type_, rank))
-        return hidden
-
-    def _has_only_parts(self, kind: str, names: Names) -> bool:
-        """True when all above ``names`` has been written in parts only, at any rank: there are objects, or nothing."""
-        if kind in self._base or (self._shared is not None and not self._shared._has_only_parts(kind, names)):  # noqa: SLF001 - a view like this one
-            return False
-        return not any(effects.sets or effects.grows for effects in self._trail(kind, names)[: len(names)])
-
-    # -- conflicts -------------------------------------------------------------
+    # -- types and conflicts ---------------------------------------------------
 
     def find_conflict(self, path: Path, method: str, value: Json, rank: int) -> CallError | None:
         """Why ``method`` cannot be applied at ``path`` as of ``rank``, or None."""
-        if not self._has_only_parts(path.kind, path.names):
-            for depth, type_ in enumerate(islice(self._types(path.kind, path.names, rank), len(path.names))):
-                if type_ == "list":
-                    above = Path(path.kind, path.names[:depth])
-                    return CallError(WRONG_KIND, f"{path} leads through {above}, which is a list")
-        if method == "set":
+        for above in path.prefixes():
+            if self.type_at(above, rank) == "list":
+                return CallError(WRONG_KIND, f"{path} leads through {above}, which is a list")
+        if method == "set" or value is UNKNOWN:
             return None
-        old = self.type_at(path, rank)
-        if old in ("nothing", "null", "unknown") or value is UNKNOWN:
-            return None
-        new = type_name(value)
-        if OUTPUT_METHODS[method].fits(old, new):
+        old, new = self.type_at(path, rank), type_name(value)
+        if old in ("nothing", "null", "unknown") or OUTPUT_METHODS[method].fits(old, new):
             return None
         return CallError(WRONG_KIND, f"{method} of {with_article(new)} at {path}, which holds {with_article(old)}")
 
     def type_at(self, path: Path, rank: int) -> str:
         """The type name of the value at ``path`` as of ``rank``, mostly without a fold: that of its latest effect."""
-        *_, type_ = self._types(path.kind, path.names, rank)
-        return type_
+        own = self._own_type(path, rank)
+        if own is not None:
+            return own
+        if self._shared is None:
+            return type_name(get(self._base.get(path.kind, ABSENT), path.names))
+        is_hidden = self._hides_base(path, self._trail(path), rank)
+        return "nothing" if is_hidden else self._shared.type_at(path, rank)
 
-    def _types(self, kind: str, names: Names, rank: int) -> Iterator[str]:
-        """The type names of the kind and after each of the names; each costs the same, unless something grew above."""
-        trail = self._trail(kind, names)
-        grown: Point | None = None
-        hidden: Point | None = None
-        for depth, (latest, type_) in enumerate(self._levels(kind, names, trail, rank)):
-            effects = trail[depth] if depth < len(trail) else None
-            point = point_after(latest) if latest else FIRST
-            if grown is not None and grown >= point:
-                yield type_name(self.read(Path(kind, names[:depth]), rank))
-            elif hidden is not None and hidden >= point:
-                yield type_after(effects, "nothing", hidden, rank)
-            else:
-                yield type_after(effects, type_, point, rank)
-            if effects is not None:
-                growth = last_before(effects.grows, rank)
-                grown = later(grown, growth[:2] if growth is not None else None)
-                hidden = later(hidden, find_hiding_point(effects, latest, type_, rank))
+    def _own_type(self, path: Path, rank: int) -> str | None:
+        """The type name that the effects of this view give to the value; None when none of them decides it."""
+        trail, depth = self._trail(path), len(path.names)
+        latest = find_latest_set(trail, FIRST, rank)
+        point = point_after(latest) if latest is not None else FIRST
+        if find_growing(trail[:depth], point, rank) is not None:
+            return type_name(self.read(path, rank))
+        last = last_before(trail[depth].others, rank) if len(trail) > depth else None
+        if last is not None and last >= point:
+            growth = trail[depth].growth(point, rank)
+            if growth is None:
+                return "object"
+            return "list" if OUTPUT_METHODS[growth[3]].adds_element else type_name(growth[4])
+        return None if latest is None else type_name(get(latest[4], path.names[len(latest[2]) :]))
+
+
+# Types of values that an object below them replaces
+_HAS_NO_KEYS: Final = ("list", "string", "number", "boolean")
 
 
 class Log:
@@ -332,7 +410,6 @@ class Log:
         self.problems: list[Problem] = []
         self._not_folded: dict[str, list[Data]] = {}
         self._postponed: dict[str, Callable[[str], None]] = {}
-        self._owned: dict[int, Json] = {}
         for message in messages:
             instance = message.instance
             is_first = instance in self._not_folded or instance not in self.own
@@ -340,42 +417,36 @@ class Log:
                 self.own.setdefault(instance, View(self.shared))
                 self._not_folded.setdefault(instance, []).append(message)
                 continue
-            conflict = self.view_of(instance, create=True).fold_message(message, self._owned)
+            conflict = self.fold(message)
             if conflict:
                 place = pointer("context", message.index, "_outputMethod")
                 self.problems.append(Problem("invalidMessage", conflict.message, place))
 
-    def fold_late(self, message: Data) -> tuple[bool, CallError | None]:
-        """Add a message that nothing that Calls wrote meets: whether that is so, and why it cannot be applied."""
-        view = self.view_of(message.instance)
-        in_the_way = view.has_met(message) or (message.instance is None and view.instances_have_written)
-        return (False, None) if in_the_way else (True, self.fold(message))
-
     def fold(self, message: Data) -> CallError | None:
         """Add a message to the context before the plan, or return why it cannot be applied."""
-        if self.shared.was_read:
-            self._owned, self.shared.was_read = {}, False
-        return self.view_of(message.instance, create=True).fold_message(message, self._owned)
+        if message.instance is not None:
+            self.own.setdefault(message.instance, View(self.shared))
+        return self.view_of(message.instance).fold_message(message)
 
-    def unfolded_shape(self, instance: str) -> Hashable:
-        """Equal for instances that have values at the same paths before the plan; None once the view was asked for."""
-        if instance not in self._not_folded:
-            return None
-        return tuple([(m.kind, m.path, m.method, shape(m.payload)) for m in self._not_folded[instance]])
+    def meets_writes(self, message: Data) -> bool:
+        """True when a Call may have written at a path that the message changes, or above or below it."""
+        written, kind = self.shared.written, message.kind
+        if (kind,) in written or not isinstance(message.payload, dict) or not message.payload:
+            return any(root[0] == kind for root in written)
+        return any((kind, name) in written for name in message.payload)
 
-    def view_of(self, instance: str | None, *, create: bool = False) -> View:
+    def view_of(self, instance: str | None) -> View:
         """The view that the Calls of an instance (None: global Calls) read and write.
 
         Raises:
-            KeyError: the instance has no view, and ``create`` is False.
+            KeyError: the instance has no view.
         """
         if instance is None:
             return self.shared
-        if create and instance not in self.own:
-            self.own[instance] = View(self.shared)
         view = self.own[instance]
         for message in self._not_folded.pop(instance, ()):
-            view.fold_checked(message)
+            if (folded := write_of(message)) is not None:
+                view.write(*folded, MESSAGE_RANK)
         if (write := self._postponed.pop(instance, None)) is not None:
             write(instance)
         return view

@@ -19,7 +19,8 @@ import bisect
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from acts.language.errors import Problem
 from acts.language.references import Expression, Path, is_provided, paths
@@ -27,7 +28,7 @@ from acts.language.values import Names
 
 if TYPE_CHECKING:
     from acts.language.reference_uses import ReferenceUse
-    from acts.plan.planned_call import PlannedCall
+    from acts.plan.calls import PlannedCall
 
 Key = tuple[str | None, str, Names]
 
@@ -47,6 +48,25 @@ class WriterChain:
 
 Wait = tuple[WriterChain, int]
 """The first ``int`` entries of a chain must have settled."""
+
+T = TypeVar("T")
+
+
+class ChainFold(Generic[T]):
+    """A fold over the first entries of chains. Each chain is read once, as long as the counts asked for only grow."""
+
+    def __init__(self, start: T, step: Callable[[T, int], T]) -> None:
+        self._start, self._step = start, step
+        self._progress: dict[int, tuple[int, T]] = {}  # by chain: entries read, and what they fold to
+
+    def at(self, chain: WriterChain, count: int) -> T:
+        """The fold of at least the first ``count`` entries."""
+        position, value = self._progress.get(id(chain), (0, self._start))
+        if position < count:
+            for entry in chain.entries[position:count]:
+                value = self._step(value, entry)
+            self._progress[id(chain)] = count, value
+        return value
 
 
 class WriterIndex:
@@ -168,6 +188,10 @@ class PlanListing:
                 self.open_reads += (read for read in reads if not read.is_satisfied(_is_nothing))
             self.writers.add(call, position)
 
+    def instance_of(self, read: OpenRead) -> str | None:
+        """The instance of the Call that reads."""
+        return self.calls[read.position].instance
+
     def is_written_by_another(self, path: Path, position: int) -> bool:
         """True when a Call other than the one at ``position`` may write what it reads at ``path``."""
         chains = self.writers.overlapping(path, self.calls[position].instance)
@@ -185,7 +209,7 @@ Has = Callable[[Path, str | None], bool]
 
 
 def build_graph(calls: Sequence[PlannedCall], has: Has) -> tuple[Graph, list[Problem]]:
-    """The graph of a plan, and its cycles as problems: the graph then lacks the Calls of the cycle."""
+    """The graph of a plan, and a cycle as a problem: the graph then lacks the Calls of the cycle."""
     listing = PlanListing(calls)
     return order_calls(listing, unsatisfied_reads(listing, has))
 
@@ -193,11 +217,10 @@ def build_graph(calls: Sequence[PlannedCall], has: Has) -> tuple[Graph, list[Pro
 def unsatisfied_reads(listing: PlanListing, has: Has) -> list[OpenRead]:
     """The open reads that the context does not satisfy: the forward rule applies to them."""
 
-    def is_unsatisfied(read: OpenRead) -> bool:
-        instance = listing.calls[read.position].instance
-        return not read.is_satisfied(lambda path: has(path, instance))
+    def is_satisfied(read: OpenRead) -> bool:
+        return read.is_satisfied(lambda path: has(path, listing.instance_of(read)))
 
-    return [read for read in listing.open_reads if is_unsatisfied(read)]
+    return [read for read in listing.open_reads if not is_satisfied(read)]
 
 
 def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[Graph, list[Problem]]:
@@ -224,122 +247,67 @@ def paths_read(call: PlannedCall) -> tuple[Path, ...]:
 
 
 def _plan_order(listing: PlanListing, forward: Mapping[int, Sequence[Wait]]) -> tuple[list[PlannedCall], list[Problem]]:
-    """Plan order: always the first-listed Call whose waits are over. Cycles are reported as problems."""
-    sorter = _KahnOverChains(len(listing.calls))
-    for position, waits in enumerate(listing.waits):
-        for chain, count in (*waits, *forward.get(position, ())):
-            sorter.wait(position, chain, count)
-    positions = sorter.sort()
-    problems = _cycles(listing.calls, sorter) if len(positions) < len(listing.calls) else []
-    return [listing.calls[i] for i in positions], problems
+    """Plan order: always the first-listed Call whose waits are over; and a cycle, as a problem.
 
-
-class _KahnOverChains:
-    """Kahn's topological sort, with waits for prefixes of chains in place of edges.
-
-    Ready Calls are ordered by position. Chains are identified by ``id``.
+    What is sorted are positions and prefixes of chains: a prefix of n entries follows the one of n - 1.
     """
-
-    def __init__(self, count: int) -> None:
-        self.waits: list[list[Wait]] = [[] for _ in range(count)]
-        self.is_ordered = [False] * count
-        self._open_waits = [0] * count  # by position: how many waits are not over
-        self._chains_of: dict[int, list[WriterChain]] = {}  # by position: the chains that the Call is in
-        self._reversed: dict[int, WriterChain] = {}
-        self._ordered_prefix: dict[int, int] = {}  # by chain: how many of its first entries are ordered
-        self._waiters: dict[int, dict[int, list[int]]] = {}  # by chain and prefix length: who waits for it
-
-    def wait(self, position: int, chain: WriterChain, count: int) -> None:
-        """Make ``position`` wait for the first ``count`` entries of ``chain``, itself left out."""
-        at = bisect.bisect_left(chain.entries, position, 0, count)
-        if at < count and chain.entries[at] == position:  # the entries after it are a prefix of the reversed chain
-            self._wait(position, chain, at)
-            self._wait(position, self._reverse(chain), len(chain.entries) - at - 1)
-        else:
-            self._wait(position, chain, count)
-
-    def _wait(self, position: int, chain: WriterChain, count: int) -> None:
-        if count:
-            self._register(chain)
-            self._open_waits[position] += 1
-            self.waits[position].append((chain, count))
-            self._waiters[id(chain)].setdefault(count, []).append(position)
-
-    def _reverse(self, chain: WriterChain) -> WriterChain:
-        if id(chain) not in self._reversed:
-            self._reversed[id(chain)] = WriterChain(chain.path, chain.entries[::-1])
-        return self._reversed[id(chain)]
-
-    def _register(self, chain: WriterChain) -> None:
-        if id(chain) not in self._waiters:
-            self._waiters[id(chain)] = {}
-            self._ordered_prefix[id(chain)] = 0
-            for entry in chain.entries:
-                self._chains_of.setdefault(entry, []).append(chain)
-
-    def sort(self) -> list[int]:
-        """The positions in plan order; those in a cycle, or behind one, are left out."""
-        ready = [position for position, waits in enumerate(self._open_waits) if waits == 0]
-        order = []
-        while ready:
-            position = heapq.heappop(ready)
-            order.append(position)
-            self.is_ordered[position] = True
-            for chain in self._chains_of.get(position, ()):
-                for waiter in self._advance(chain):
-                    heapq.heappush(ready, waiter)
-        return order
-
-    def _advance(self, chain: WriterChain) -> Iterator[int]:
-        """Extend the ordered prefix of a chain; yields the positions that become ready."""
-        count = self._ordered_prefix[id(chain)]
-        while count < len(chain.entries) and self.is_ordered[chain.entries[count]]:
-            count += 1
-            for position in self._waiters[id(chain)].pop(count, ()):
-                self._open_waits[position] -= 1
-                if self._open_waits[position] == 0:
-                    yield position
-        self._ordered_prefix[id(chain)] = count
-
-    def find_blocker(self, position: int) -> tuple[int, Path] | None:
-        """A Call that ``position`` still waits for, and the path that it writes."""
-        for chain, count in self.waits[position]:
-            for entry in chain.entries[self._ordered_prefix[id(chain)] : count]:
-                if not self.is_ordered[entry]:
-                    return entry, chain.path
-        return None
-
-
-def _cycles(calls: Sequence[PlannedCall], sorter: _KahnOverChains) -> list[Problem]:
-    """The cycles among the Calls without an order. One edge out of each Call is enough to find them."""
-    edges: dict[int, tuple[int, Path]] = {}
-    for position, is_ordered in enumerate(sorter.is_ordered):
-        blocker = None if is_ordered else sorter.find_blocker(position)
-        if blocker is not None:
-            edges[position] = blocker
+    calls = listing.calls
+    sorter: TopologicalSorter[int | _Prefix] = TopologicalSorter()
+    chains: dict[int, WriterChain] = {}
+    reversed_chains: dict[int, WriterChain] = {}
+    for position, waits in enumerate(listing.waits):
+        sorter.add(position)
+        for chain, count in (*waits, *forward.get(position, ())):
+            at = bisect.bisect_left(chain.entries, position, 0, count)
+            parts = [(chain, count)]
+            if at < count and chain.entries[at] == position:  # all but itself: the rest begins the reversed chain
+                backwards = reversed_chains.setdefault(id(chain), WriterChain(chain.path, chain.entries[::-1]))
+                parts = [(chain, at), (backwards, len(chain.entries) - at - 1)]
+            for part, length in parts:
+                if length:
+                    chains[id(part)] = part
+                    sorter.add(position, (id(part), length))
+    for id_, chain in chains.items():
+        for count, entry in enumerate(chain.entries):
+            sorter.add((id_, count + 1), entry, *([(id_, count)] if count else []))
     problems = []
+    try:
+        sorter.prepare()
+    except CycleError as error:  # what is in no cycle, nor behind one, can be sorted all the same
+        problems.append(_cycle_problem(calls, error.args[1][1:], {id_: chain.path for id_, chain in chains.items()}))
+    return [calls[position] for position in _sorted_positions(sorter)], problems
+
+
+def _sorted_positions(sorter: TopologicalSorter[int | _Prefix]) -> Iterator[int]:
+    """The positions that can be sorted, always the lowest of those that are ready."""
+    ready: list[int] = []
+    while (nodes := sorter.get_ready()) or ready:
+        for node in nodes:
+            if isinstance(node, int):
+                heapq.heappush(ready, node)
+            else:
+                sorter.done(node)
+        if not nodes:
+            position = heapq.heappop(ready)
+            yield position
+            sorter.done(position)
+
+
+_Prefix = tuple[int, int]
+"""The id of a chain, and how many of its first entries."""
+
+
+def _cycle_problem(calls: Sequence[PlannedCall], cycle: list[int | _Prefix], chains: Mapping[int, Path]) -> Problem:
+    """The problem of a cycle, in which each node precedes the next one, and the last the first."""
+    first = cycle.index(min(node for node in cycle if isinstance(node, int)))
+    steps: list[str] = []
+    reader, path = calls[cast("int", cycle[first])], Path("")
+    for node in reversed([*cycle[first:], *cycle[:first]]):  # from the reader to what it waits for
+        if isinstance(node, int):
+            steps.append(f"{reader.id} reads {path}, written by {calls[node].id}")
+            reader = calls[node]
+        else:
+            path = chains[node[0]]
+    text = f"calls wait for each other: {'; '.join(steps[:10])}"
     hint = "one of them must read something that is there before, or be listed after its writer"
-    for cycle in _find_cycles(edges):
-        steps = [(a, *edges[a]) for a in cycle[:10]]
-        text = "; ".join(f"{calls[a].id} reads {path}, written by {calls[b].id}" for a, b, path in steps)
-        first = calls[cycle[0]]
-        problems.append(Problem("cycle", f"calls wait for each other: {text}", first.pointer, first.id, hint))
-    return problems
-
-
-def _find_cycles(edges: Mapping[int, tuple[int, Path]]) -> list[list[int]]:
-    """The cycles of a graph with at most one edge out of each node, each from its first node on."""
-    cycles = []
-    walks: dict[int, int] = {}  # by node: the start of the walk that met it first
-    for start in edges:
-        node: int | None = start
-        while node is not None and node not in walks:
-            walks[node] = start
-            node = edges[node][0] if node in edges else None
-        if node is not None and walks[node] == start:
-            cycle = [node]
-            while (following := edges[cycle[-1]][0]) != node:
-                cycle.append(following)
-            at = cycle.index(min(cycle))
-            cycles.append(cycle[at:] + cycle[:at])
-    return sorted(cycles)
+    return Problem("cycle", text, reader.pointer, reader.id, hint)

@@ -14,12 +14,9 @@ from acts.language.values import pointer
 from acts.plan.graph import Graph, WriterIndex, paths_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from acts.language.reference_uses import ReferenceUse
-    from acts.language.references import Expression
     from acts.plan.context_log import Log
-    from acts.plan.planned_call import PlannedCall
 
 Needs = dict[int, frozenset[int]] | None
 """What a Call needs to run: by rank of a branching Call, the outcomes of which it must take one. None: impossible."""
@@ -54,17 +51,14 @@ def _lost_writes(graph: Graph, needs: Sequence[Needs]) -> list[Problem]:
                 continue
             if not _implies(needs[earlier], needs[later]):
                 continue
-            overlapping = readers.overlapping(chain.path, call.instance)
-            if not any(_has_entry_between(reading.entries, earlier, later) for reading in overlapping):
+            positions = (
+                (bisect.bisect_right(reading.entries, earlier), bisect.bisect_right(reading.entries, later))
+                for reading in readers.overlapping(chain.path, call.instance)
+            )
+            if all(first == last for first, last in positions):  # nobody reads between the two, nor the later one
                 text = f"{chain.path} is set again by {next_call.id} before anything can read it"
                 problems.append(Problem("lostWrite", text, call.pointer, call.id, severity="warning"))
     return problems
-
-
-def _has_entry_between(entries: list[int], low: int, high: int) -> bool:
-    """True when an entry is above ``low`` and not above ``high``."""
-    at = bisect.bisect_right(entries, low)
-    return at < len(entries) and entries[at] <= high
 
 
 def _implies(earlier: Needs, later: Needs) -> bool:
@@ -80,7 +74,7 @@ def _needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
     problems = []
     for rank, call in enumerate(graph.order):
         need: Needs = {}
-        for use, tree in _needed_reads(call):
+        for use, tree in [(read, term) for read in call.reads for term in read.needed_expressions]:
             own = dict.fromkeys(path for path in paths(tree) if use.is_of_context(path))
             of_path = {path: _path_needs(graph, log, needs, rank, path) for path in own}
             options = [
@@ -98,13 +92,6 @@ def _needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
                 break
         needs.append(need)
     return needs, problems
-
-
-def _needed_reads(call: PlannedCall) -> Iterator[tuple[ReferenceUse, Expression]]:
-    """The expressions that must yield something for a Call to run, each with its use."""
-    for use in call.reads:
-        for tree in use.needed_expressions:
-            yield use, tree
 
 
 # What a Call needs through its writers is followed over this many branching Calls; with more,

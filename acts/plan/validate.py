@@ -1,37 +1,208 @@
 """Every problem of a Request at once, before anything runs.
 
-``validate_request`` turns a Request into a ``ValidatedPlan`` (Tools, Calls, graph, context), the
-only thing that is ever walked. ``validate`` returns the problems alone. Nothing here runs a plan,
-and nothing here looks up Tools or definitions: callers pass what they loaded.
+``validate_request`` turns a Request into a ``ValidatedPlan`` (Tools, Calls, graph, context), the only thing that is
+ever walked. ``validate`` returns the problems alone. Nothing here runs a plan, and nothing here looks up Tools or
+definitions: callers pass what they loaded.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from acts.language.admission import SUBSCHEMAS, Meter
 from acts.language.config import MAX_PARALLEL
-from acts.language.errors import InvalidRequest, Problem, TooComplex, format_choices
-from acts.language.messages import INSTANCES, Request
-from acts.language.references import Path
-from acts.language.request_reader import read_request
-from acts.language.schemas import CheckMemo, find_schema_problem
-from acts.language.tools import MAX_SCHEMAS_STEPS, Tool, read_tools
-from acts.language.values import ABSENT, Json, Place, pointer
+from acts.language.errors import (
+    MAX_PROBLEMS_REPORTED,
+    InvalidRequest,
+    Problem,
+    TooComplex,
+    find_similar,
+    format_choices,
+)
+from acts.language.messages import INSTANCES, Request, read_request
+from acts.language.reference_uses import ELEMENT_KINDS, find_embedded
+from acts.language.references import Literal, Path, TextTemplate
+from acts.language.schemas import Checker, find_schema_problem, judge_schema, part_of
+from acts.language.tools import Tool, read_tools
+from acts.language.values import ABSENT, Json, Names, Place, get, pointer, shape, type_name, with_article
 from acts.language.wire import TOO_COMPLEX
-from acts.language.work_meter import WorkMeter
-from acts.plan.call_reader import CallReader
-from acts.plan.context_log import Log
-from acts.plan.dangling_references import ReferenceCheck
-from acts.plan.graph import Graph, PlanListing, WriterChain, order_calls, unsatisfied_reads
-from acts.plan.instance_classes import classify_instances
-from acts.plan.kind_schemas import KindSchemas
+from acts.plan.calls import PlannedCall
+from acts.plan.context_log import START, Log
+from acts.plan.graph import ChainFold, Graph, PlanListing, order_calls, unsatisfied_reads
 from acts.plan.lint import lint
-from acts.plan.planned_call import PlannedCall
+from acts.plan.read_calls import CallReader
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from acts.language.messages import Data
+    from acts.language.reference_uses import ReferenceUse
+    from acts.language.values import Place
+    from acts.plan.calls import PlannedCall
+    from acts.plan.graph import Has, OpenRead
+
+
+# Keywords that say more of a property than ``properties`` does
+_UNFOLLOWED: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"})
+
+
+# Subschemas that may be compiled once more for one path
+MAX_COPIED_PARTS: Final = 500
+
+
+class KindSchemas:
+    """The schemas of a context by kind; those that are no valid schemas are left out."""
+
+    def __init__(self, data: Iterable[Data]) -> None:
+        schemas = {message.kind: message.schema for message in data if message.schema is not None}
+        self._by_kind = {kind: schema for kind, schema in schemas.items() if judge_schema(schema).reason is None}
+        self._checks: dict[Path, Checker | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_kind)
+
+    def forbids(self, path: Path) -> bool:
+        """True when the kind's schema allows nothing at the path."""
+        return _schema_at(self._by_kind.get(path.kind), path.names) is False
+
+    def check_at(self, path: Path) -> Checker | None:
+        """The check of the values at a path; None where no schema says anything."""
+        if path not in self._checks:
+            schema = self._by_kind.get(path.kind)
+            part = _schema_at(schema, path.names)
+            own = part_of(part, schema) if isinstance(part, dict) and isinstance(schema, dict) else None
+            is_small = own is part or judge_schema(schema).parts <= MAX_COPIED_PARTS
+            self._checks[path] = Checker(own) if own is not None and is_small else None
+        return self._checks[path]
+
+
+def _schema_at(schema: Json, names: Names) -> Json:
+    """The part of a schema for a path: False where it allows nothing, None where it says nothing."""
+    for name in names:
+        if not isinstance(schema, dict):
+            return schema if schema is False else None
+        if not _UNFOLLOWED.isdisjoint(schema):
+            return None
+        kind = schema.get("type", "object")
+        if kind not in ("object", ["object"]) and "object" not in kind:
+            return False
+        inner = get(schema, ("properties", name))
+        schema = schema.get("additionalProperties", None) if inner is ABSENT else inner
+        if schema is True:
+            return None
+    return schema
+
+
+# Groups of instances for which a template is checked; the others are checked when they run
+MAX_GROUPS: Final = 100
+
+
+def group_instances(data: Iterable[Data]) -> list[list[str]]:
+    """The instances in groups with values at the same paths before the plan, in the order of their first ones."""
+    shapes: dict[str, list[Hashable]] = {}
+    for message in data:
+        if message.instance is not None:
+            own = (message.kind, message.path, message.method, shape(message.payload))
+            shapes.setdefault(message.instance, []).append(own)
+    groups: dict[Hashable, list[str]] = {}
+    for instance, own_shapes in shapes.items():
+        groups.setdefault(tuple(own_shapes), []).append(instance)
+    return list(groups.values())
+
+
+# Names, and Calls, that a hint compares with a reference, and paths that it lists
+_COMPARED: Final = 50
+_WRITES_LISTED: Final = 6
+# Expressions of one string, and paths of one of them, that a problem names
+_PATHS_LISTED: Final = 20
+# Strings that read nothing: of more, the check says no more, as of Calls with errors
+MAX_LACKING: Final = 1_000
+
+
+class ReferenceCheck:
+    """Checks the references of one plan; ``log`` is its context, for the hints."""
+
+    def __init__(self, listing: PlanListing, log: Log, severity: str) -> None:
+        self._listing = listing
+        self._log = log
+        self._severity = severity
+        self._hints_left = MAX_PROBLEMS_REPORTED  # no report shows more of them
+
+    def problems(self, unsatisfied: Iterable[OpenRead], has: Has, instance: str | None) -> list[Problem]:
+        """One ``unknownReference`` for each of these reads that no other Call satisfies either.
+
+        ``instance`` is the one whose context the hints describe; without it, that of each Call.
+        """
+        lacking: dict[tuple[int, Place], tuple[ReferenceUse, list[tuple[Path, ...]]]] = {}
+        for read in unsatisfied:
+            if len(lacking) >= MAX_LACKING:
+                break
+
+            def is_available(path: Path, read: OpenRead = read) -> bool:
+                listing = self._listing
+                return listing.is_written_by_another(path, read.position) or has(path, listing.instance_of(read))
+
+            if not read.is_satisfied(is_available):
+                missing = tuple(path for path in read.paths if not is_available(path))
+                lacking.setdefault((read.position, read.use.at), (read.use, []))[1].append(missing)
+        return [self._problem(at, use, missing, instance) for (at, _), (use, missing) in lacking.items()]
+
+    def _problem(
+        self, position: int, use: ReferenceUse, missing: Sequence[tuple[Path, ...]], instance: str | None
+    ) -> Problem:
+        """The problem of one string; ``missing`` are the paths of each of its expressions that lacks some."""
+        call = self._listing.calls[position]
+        texts = [" or ".join(map(str, paths[:_PATHS_LISTED])) for paths in missing[:_PATHS_LISTED]]
+        text = f"nothing in the context or the plan provides {', nor '.join(texts)}"
+        self._hints_left -= 1
+        hint = self._hint(missing[0][0], position, instance or call.instance) if self._hints_left >= 0 else None
+        # A condition that reads nothing is false: its Call is skipped
+        severity = "warning" if use is call.condition else self._severity
+        return Problem("unknownReference", text, call.pointer + pointer(*use.at), call.id, hint, severity)
+
+    def _hint(self, path: Path, position: int, instance: str | None) -> str:
+        """What the context has on the way to the path, and what other Calls write."""
+        if path.kind in ELEMENT_KINDS:
+            return f"{path} is an element of a list in the parameters of a call with _each, and nowhere else"
+        near, text = self._context_near(path, instance)
+        others = (call for i, call in enumerate(self._listing.calls[:_COMPARED]) if i != position)
+        writes = list(dict.fromkeys(w for call in others for w in call.writes))
+        if writes:
+            text += f"; the plan writes: {', '.join(map(str, writes[:_WRITES_LISTED]))}"
+        similar = _find_similar_path(path, [*near, *writes])
+        return text if similar is None else f'did you mean "{similar}"? {text}'
+
+    def _context_near(self, path: Path, instance: str | None) -> tuple[list[Path], str]:
+        """What the context has at the deepest place on the way to ``path``, as paths and in words."""
+        for place in reversed([*path.prefixes()]):
+            value = self._log.read(place, START, instance)
+            if isinstance(value, dict):
+                near = [Path(place.kind, (*place.names, name)) for name in islice(value, _COMPARED)]
+                return near, f"{place} has: {format_choices(value)}"
+            if value is not ABSENT:
+                size = f" of {len(value)}" if isinstance(value, list) else ""
+                return [], f"{place} is {with_article(type_name(value))}{size}"
+        kinds = self._log.view_of(instance).kinds()
+        return list(map(Path, kinds)), f"kinds in the context: {format_choices(kinds)}"
+
+
+def _find_similar_path(wrong: Path, paths: Iterable[Path]) -> Path | None:
+    """The path that has a similar name where it first differs from the wrong one."""
+    tokens = (wrong.kind, *wrong.names)
+    by_depth: dict[int, dict[str, Path]] = {}
+    for path in paths:
+        pairs = enumerate(zip(tokens, (path.kind, *path.names), strict=False))
+        depth, name = next(((depth, other) for depth, (token, other) in pairs if token != other), (0, ""))
+        by_depth.setdefault(depth, {})[name] = path
+    for depth, named in sorted(by_depth.items(), reverse=True):
+        similar = find_similar(tokens[depth], named)
+        if similar is not None:
+            return named[similar]
+    return None
+
 
 # A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the
 # smallest size. More belong into instances or several plans.
@@ -65,11 +236,6 @@ class ValidatedPlan:
     def kind_schemas(self) -> KindSchemas:
         """What the schemas of the context say of the paths that Calls write."""
         return KindSchemas(self.request.data())
-
-    @cached_property
-    def check_memo(self) -> CheckMemo:
-        """What checks of large values found while this plan is walked."""
-        return CheckMemo()
 
     def create_log(self) -> Log:
         """A new log of the context before the plan, for a walk to write to."""
@@ -158,7 +324,7 @@ def validate_plan(
         consequences = (*consequences, "unknownInstance")
     problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
     kinds = {message.kind for message in request.data()} | {path.kind for call in calls for path in call.writes}
-    problems.extend(reader.embedded_problems(kinds))
+    problems.extend(_find_embedded(calls, kinds))
     writes_unknown = reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS or not is_complete
     graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
     problems.extend(graph_problems)
@@ -172,11 +338,20 @@ def validate_plan(
     return ValidatedPlan(request, tools, graph, literal_ranks, tuple(problems), undecided=undecided)
 
 
+def _find_embedded(calls: Iterable[PlannedCall], kinds: Container[str]) -> Iterator[Problem]:
+    """One problem for each text with a reference inside, of a kind that the context or the plan has."""
+    for call in calls:
+        for use in call.reads:
+            if isinstance(use.tree, (TextTemplate, Literal)):
+                place = call.pointer + pointer(*use.at)
+                problem = find_embedded(use.text, use.tree, kinds, place, each=call.is_each)
+                if problem is not None:
+                    yield replace(problem, call=call.id)
+
+
 def _undecided_ranks(graph: Graph, calls: Sequence[PlannedCall], log: Log) -> frozenset[int]:
     """The ranks of the Calls that the forward rule applies to, or would: a Call listed later may change them."""
-    listing = PlanListing(calls)
-    positions = {read.position for read in unsatisfied_reads(listing, log.has_initially)}
-    indexes = {calls[position].index for position in positions}
+    indexes = {calls[read.position].index for read in unsatisfied_reads(PlanListing(calls), log.has_initially)}
     return frozenset(rank for rank, call in enumerate(graph.order) if call.index in indexes)
 
 
@@ -188,56 +363,43 @@ def is_template(request: Request, calls: Iterable[PlannedCall]) -> bool:
 def _check_graph(
     request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
 ) -> tuple[Graph, list[Problem]]:
-    """The graph, its cycles, and the references that nothing satisfies.
+    """The graph, its cycles, and the references that nothing satisfies, each reported once.
 
-    With ``writes_unknown`` a Call that could not be read may write anything, so no reference is reported.
+    A template is checked once for each group of its instances; the graph is that of the first. With
+    ``writes_unknown`` a Call that could not be read may write anything, so no reference is reported.
     """
-    if is_template(request, calls):
-        return _check_template(request, calls, log, writes_unknown=writes_unknown)
+    groups: Sequence[Sequence[str | None]] = [[None]]
     listing = PlanListing(calls)
-    unsatisfied = unsatisfied_reads(listing, log.has_initially)
-    graph, problems = order_calls(listing, unsatisfied)
-    if not writes_unknown:
-        problems += ReferenceCheck(listing, log, _reference_severity(request)).problems(unsatisfied, log.has_initially)
-    return graph, problems
-
-
-def _check_template(
-    request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
-) -> tuple[Graph, list[Problem]]:
-    """The graph of the first instance, and the problems of all of them, each reported once."""
-    instances = request.instances()
-    listing = PlanListing([replace(call, instance=instances[0]) for call in calls])
-    check = ReferenceCheck(listing, log, _reference_severity(request))
-    paths = (path for read in listing.open_reads for path in read.paths if path in read.unwritten)
+    if is_template(request, calls):
+        groups = group_instances(request.data())
+        listing = PlanListing([replace(call, instance=groups[0][0]) for call in calls])
+    check = ReferenceCheck(listing, log, "warning" if request.config.missing == "wait" else "error")
     graphs: dict[frozenset[int], tuple[Graph, list[Problem]]] = {}
-    reports: dict[tuple[str, str], tuple[Problem, list[str]]] = {}
-    for alike in classify_instances(instances, paths, log):
-
-        def has(path: Path, _: str | None, present: frozenset[Path] = alike.present) -> bool:
-            return path in present
-
+    reports: dict[tuple[str, str], tuple[Problem, list[str | None]]] = {}
+    for members in groups[:MAX_GROUPS]:
+        has: Has = partial(_has, log, members[0])
         unsatisfied = unsatisfied_reads(listing, has)
         forward = frozenset(id(read) for read in unsatisfied if listing.later_waits(read))
         if forward not in graphs:
             graphs[forward] = order_calls(listing, unsatisfied)
-        first = alike.instances[0]
-        for problem in graphs[forward][1] + ([] if writes_unknown else check.problems(unsatisfied, has, first)):
-            report = reports.setdefault((problem.code, problem.pointer), (replace(problem, instance=first), []))
-            report[1].extend(alike.instances)
+        dangling = [] if writes_unknown else check.problems(unsatisfied, has, members[0])
+        for problem in graphs[forward][1] + dangling:
+            report = reports.setdefault((problem.code, problem.pointer), (replace(problem, instance=members[0]), []))
+            report[1].extend(members)
     graph, _ = next(iter(graphs.values()))
-    return graph, [_of_some(problem, affected, len(instances)) for problem, affected in reports.values()]
+    return graph, [_of_some(problem, affected, sum(map(len, groups))) for problem, affected in reports.values()]
 
 
-def _reference_severity(request: Request) -> str:
-    return "warning" if request.config.missing == "wait" else "error"
+def _has(log: Log, instance: str | None, path: Path, own: str | None) -> bool:
+    """True when a path has a value before the plan, for an instance of a template, or that of a Call."""
+    return log.has_initially(path, instance or own)
 
 
-def _of_some(problem: Problem, affected: Sequence[str], instances: int) -> Problem:
+def _of_some(problem: Problem, affected: Sequence[str | None], instances: int) -> Problem:
     """A template's problem: one that only some instances have is theirs, and keeps no other from running."""
     if len(affected) == instances or problem.code != "unknownReference":
         return problem
-    text = f"{problem.message}, in {len(affected)} of {instances} instances: {format_choices(affected)}"
+    text = f"{problem.message}, in {len(affected)} of {instances} instances: {format_choices(map(str, affected))}"
     return replace(problem, message=text, severity="warning")
 
 
@@ -246,7 +408,7 @@ def settings_problems_of(request: Request) -> list[Problem]:
     schemas: list[tuple[Json, Place]] = [(request.schema, ("schema",))]
     schemas += [(message.schema, ("context", message.index, "schema")) for message in request.data()]
     problems: list[Problem] = []
-    meter = WorkMeter("reading the schemas of the context", MAX_SCHEMAS_STEPS)
+    meter = Meter(SUBSCHEMAS)
     for schema, place in schemas:
         try:
             problem = None if schema is None else find_schema_problem(schema, place, "invalidSchema", meter=meter)
@@ -306,7 +468,7 @@ def _check_set(request: Request, at: Place) -> list[Problem]:
 
 def _check_state_writes(schemas: KindSchemas, graph: Graph) -> list[Problem]:
     problems = []
-    for call in graph.order if schemas else ():
+    for call in graph.order:
         for path in call.writes:
             if schemas.forbids(path):
                 key = "_outputPath" if path in [p for o in call.result_outcomes for p in o] else "_errorPath"
@@ -322,22 +484,14 @@ def find_literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[
     An ``_output`` that depends on a result of a Call that has not run was a guess.
     """
     literal: set[int] = set()
-    prefixes: dict[int, int] = {}  # by chain: how many of its first entries are literal
-
-    def is_literal(chain: WriterChain, count: int) -> bool:
-        prefix = prefixes.get(id(chain), 0)
-        while prefix < count and chain.entries[prefix] in literal:
-            prefix += 1
-        prefixes[id(chain)] = prefix
-        return prefix >= count
-
+    fold = ChainFold(True, lambda all_literal, rank: all_literal and rank in literal)
     problems = []
     for rank, call in enumerate(graph.order):
         if call.literal_output is ABSENT:
             continue
         if mode == "lazy":
             reason = "a lazy plan only plans"
-        elif all(is_literal(chain, count) for chain, count in graph.waits[rank]):
+        elif all(fold.at(*wait) for wait in graph.waits[rank]):
             literal.add(rank)
             continue
         else:

@@ -5,7 +5,7 @@
 * A *latent Call* is answered with its ``_output``, or with ``{output, path}`` where the model also picks the outcome.
 
 Each Tool is one definition under ``$defs``, in the order of their names: the same Tools give the same bytes, which
-providers cache. This file knows no provider: ``activities/providers/schema_bridge.py`` translates to their dialects.
+providers cache. This file knows no provider: ``activities/models/schema.py`` lowers it for them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import re
 from copy import deepcopy
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.schemas import subschemas, with_null
-from acts.language.secret_references import without_secrets
+from acts.language.secrets import without_secrets
 from acts.language.tools import META, OPTIONAL, TOOL_ONLY
 from acts.language.values import Json
 
@@ -25,20 +26,20 @@ if TYPE_CHECKING:
 
     from acts.language.tools import Tool
 
-# Names of definitions of our own. Each appears once, however many Tools there are
+# Definitions of our own, by name. Each appears once, however many Tools refer to it
 REFERENCE: Final = "reference"
 TEXT: Final = "text"
 CONDITION: Final = "condition"
 INSTANCE: Final = "instance"
-_REFERENCE_SCHEMA: Final = {
-    "type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name",
-}  # fmt: skip
-_TEXT_SCHEMA: Final = {
-    "type": "string", "pattern": "†",
-    "description": "a reference to a text, like †state.name, or a text with references, like Dear †{state.name}",
-}  # fmt: skip
-_CONDITION_SCHEMA: Final = {
-    "type": "string", "pattern": "†", "description": "a condition, like †state.score >= 0.8 && !†state.blocked",
+_SHARED: Final = {
+    TEXT: {
+        "type": "string", "pattern": "†",
+        "description": "a reference to a text, like †state.name, or a text with references, like Dear †{state.name}",
+    },
+    CONDITION: {
+        "type": "string", "pattern": "†", "description": "a condition, like †state.score >= 0.8 && !†state.blocked",
+    },
+    REFERENCE: {"type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name"},
 }  # fmt: skip
 # Properties that every Call may have, unless its Tool declares them itself, or false
 _CONTROL: Final = {"_when": CONDITION, "_each": REFERENCE}
@@ -58,11 +59,13 @@ def compose_solution_schema(
 ) -> dict[str, Any]:
     """The schema of a Solution. ``output`` is the schema of its output (None: any JSON); ``mode`` is eager or lazy."""
     definitions = _Definitions()
-    calls = [definitions.add_tool(tools[name], mode, instances) for name in sorted(tools)]
+    calls = [definitions.add_tool(tools[name], mode, has_instances=bool(instances)) for name in sorted(tools)]
     items: Json = {"anyOf": calls} if calls else {"type": "object", "properties": {}, "additionalProperties": False}
     array = {"type": "array", "items": items} if calls else {"type": "array", "maxItems": 0, "items": items}
     value = definitions.hoist_defs(with_null(output), "output") if output is not None else {}
     nullable = {"anyOf": [allow_references(value), {"type": "null"}]} if isinstance(value, dict) and value else {}
+    shared = {INSTANCE: _instance_schema(instances), **_SHARED}
+    used = {part.get("$ref") for part in subschemas({"$defs": definitions.by_name, "anyOf": [nullable]})}
     return {
         "type": "object",
         "properties": {"calls": array, "output": nullable},
@@ -70,8 +73,7 @@ def compose_solution_schema(
         "additionalProperties": False,
         "$defs": {
             **definitions.by_name,
-            **_text_definition({"$defs": definitions.by_name, "anyOf": [nullable]}),
-            REFERENCE: _REFERENCE_SCHEMA,
+            **{name: schema for name, schema in shared.items() if name == REFERENCE or _LOCAL + name in used},
         },
     }
 
@@ -95,12 +97,6 @@ def compose_latent_schema(tool: Tool, paths: Sequence[str]) -> tuple[Json, bool]
         "additionalProperties": False,
         **definitions,
     }, True
-
-
-def _text_definition(schema: Json) -> dict[str, Json]:
-    """The definition of a text, if the schema refers to it."""
-    is_used = any(part.get("$ref") == _LOCAL + TEXT for part in subschemas(schema))
-    return {TEXT: _TEXT_SCHEMA} if is_used else {}
 
 
 def _without(schema: Json, *keywords: str) -> Json:
@@ -133,7 +129,7 @@ class _Definitions:
     def __init__(self) -> None:
         self.by_name: dict[str, Json] = {}
 
-    def add_tool(self, tool: Tool, mode: str, instances: Sequence[str]) -> dict[str, str]:
+    def add_tool(self, tool: Tool, mode: str, *, has_instances: bool) -> dict[str, str]:
         """Add a definition of the Tool's Calls; returns a ``$ref`` to it."""
         name = self._reserve_name(f"tool_{tool.name}")
         own = without_secrets(tool.schema)
@@ -142,9 +138,9 @@ class _Definitions:
         properties, required = properties_of(schema), required_of(schema)
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
         call.update({k: allow_references(v) for k, v in properties.items() if k not in META})
-        call.update({k: properties.get(k, self._meta_schema(tool, k)) for k in author_choices(tool, mode)})
-        if instances:
-            self.by_name.setdefault(INSTANCE, _instance_schema(instances))
+        for key in author_choices(tool, mode):
+            call[key] = properties[key] if key in tool.meta else {"$ref": _LOCAL + _CONTROL[key]}
+        if has_instances:
             call["_instance"] = {"$ref": _LOCAL + INSTANCE}
         call.update({k: {} for k in required if k not in META and k not in call})
         description = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
@@ -157,14 +153,6 @@ class _Definitions:
             "additionalProperties": allow_references(other),
         }
         return {"$ref": _LOCAL + name}
-
-    def _meta_schema(self, tool: Tool, key: str) -> Json:
-        """What a Tool says of a meta-property, or a reference to the definition that Tools share."""
-        if key in tool.meta:
-            return tool.meta[key]
-        if _CONTROL[key] == CONDITION:
-            self.by_name.setdefault(CONDITION, _CONDITION_SCHEMA)
-        return {"$ref": _LOCAL + _CONTROL[key]}
 
     def hoist_defs(self, schema: Json, prefix: str) -> Json:
         """The schema with its own ``$defs`` moved here, under names that begin with ``prefix``.
@@ -183,10 +171,10 @@ class _Definitions:
     def _reserve_name(self, text: str) -> str:
         """A free name of safe characters, held by an empty definition until the real one is stored."""
         name = _UNSAFE.sub("_", text)[:MAX_DEFINITION_NAME]
-        if name in self.by_name or name in (REFERENCE, TEXT, CONDITION, INSTANCE):
-            suffixes = (f"_{i}" for i in range(2, len(self.by_name) + 3))
-            candidates = (name[: MAX_DEFINITION_NAME - len(suffix)] + suffix for suffix in suffixes)
-            name = next(c for c in candidates if c not in self.by_name)
+        taken = {*self.by_name, *_SHARED, INSTANCE}
+        if name in taken:
+            start = name[: MAX_DEFINITION_NAME - len(str(len(taken))) - 1]
+            name = next(c for c in (f"{start}_{i}" for i in count(2)) if c not in taken)
         self.by_name[name] = {}
         return name
 
@@ -235,19 +223,15 @@ def allow_references(schema: Json, *, at_root: bool = True) -> Json:
     if not isinstance(schema, dict) or not schema:
         return schema
     out = dict(schema)
-    for key in ("properties", "patternProperties"):
-        if isinstance(out.get(key), dict):
-            out[key] = {k: allow_references(v) for k, v in out[key].items()}
-    for key in ("items", "additionalProperties", "contains"):
-        if isinstance(out.get(key), dict):
-            out[key] = allow_references(out[key])
-    if isinstance(out.get("prefixItems"), list):
-        out["prefixItems"] = [allow_references(v) for v in out["prefixItems"]]
     if isinstance(out.get("oneOf"), list) and "anyOf" not in out:
         out["anyOf"] = out.pop("oneOf")  # a reference may fit several alternatives
-    for key in ("anyOf", "oneOf", "allOf"):
-        if isinstance(out.get(key), list):
-            out[key] = [allow_references(v, at_root=False) for v in out[key]]
+    for key, part in out.items():
+        if key in ("properties", "patternProperties") and isinstance(part, dict):
+            out[key] = {name: allow_references(inner) for name, inner in part.items()}
+        elif key in ("items", "additionalProperties", "contains") and isinstance(part, dict):
+            out[key] = allow_references(part)
+        elif key in ("prefixItems", "anyOf", "oneOf", "allOf") and isinstance(part, list):
+            out[key] = [allow_references(inner, at_root=key == "prefixItems") for inner in part]
     out.pop("uniqueItems", None)  # two equal references may lead to different values
     if not at_root or _admits_any_string(out):
         return out

@@ -9,7 +9,7 @@ Laws of this file:
 - both lists only grow, and what is shown of a message or a turn depends on nothing after it: each conversation begins
   with all of the one before, byte by byte, and a provider's prompt cache hits;
 - the user's words, data and outcomes stand between tags of their own, and none of them can hold a tag of ours
-  (``shown_values.py``);
+  (``notation.py``);
 - provenance (which Call wrote a message, and when) is not shown; the outcome of the Call says it.
 """
 
@@ -19,18 +19,14 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.expression_parser import parse
-from acts.language.messages import (
-    Data,
-    ErrorMessage,
-    Instruction,
-    PlanMessage,
-)
-from acts.language.references import Path, paths
+from acts.language.messages import Data, ErrorMessage, Instruction, PlanMessage
+from acts.language.references import Path, parse, paths
 from acts.language.strict_json import json_size
 from acts.language.values import ABSENT, Json, get
-from acts.planner.shown_values import LARGE_VALUE_BYTES, data_json, escape_text, in_part
-from acts.planner.turns import FAILED, Turn
+from acts.plan.context_log import START, Log
+from acts.planner.notation import LARGE_VALUE_BYTES, data_json, escape_text, find_limit, in_part
+from acts.planner.turns import FAILED
+from acts.tree.records import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,8 +38,6 @@ if TYPE_CHECKING:
 MAX_INSTANCE_DATA_BYTES: Final = 32 * 1024
 # How a value was added, in the past tense
 _VERBS: Final = {"set": "wrote", "merge": "merged", "assign": "assigned", "push": "pushed", "concat": "concatenated"}
-# What of a message takes as many bytes as its tags and notes
-_FRAME: Final = ("type", "kind", "description", "_instance", "_outputPath", "_outputMethod", "_call", "_date")
 # These add to a list or a text: what they wrote has no reference of its own
 _GROWING: Final = ("push", "concat")
 
@@ -123,7 +117,7 @@ def read_exchanges(messages: Sequence[Message], turns: Sequence[Turn], room: Dis
 
 def answered_calls(turn: Turn, after: Iterable[Message]) -> list[Json]:
     """The Calls that outcomes of a turn are about: as answered, or as a person changed them."""
-    if turn.has_plan:
+    if turn.hasPlan:
         plan = next((m for m in after if isinstance(m, PlanMessage)), None)
         return list(plan.calls) if plan is not None else []
     calls = turn.changed or (turn.answer.get("calls") if isinstance(turn.answer, dict) else None)
@@ -134,7 +128,7 @@ def answer_text(turn: Turn, after: Iterable[Message]) -> str:
     """An answer as the planner wrote it."""
     if turn.text is not None:
         return turn.text or "(nothing)"
-    answer = {"calls": answered_calls(turn, after), **turn.answer} if turn.has_plan else turn.answer
+    answer = {"calls": answered_calls(turn, after), **turn.answer} if turn.hasPlan else turn.answer
     return data_json(answer)
 
 
@@ -195,6 +189,33 @@ def render_data(message: Data, limit: int) -> str:
     return "\n".join([*lines, "</data>"])
 
 
+def current_values(
+    data: Sequence[Data], room: float, instance: str | None = None, *, for_planner: bool = False
+) -> list[PromptPart]:
+    """The present value of each kind of data, global or of an instance; large ones in part, so that all fit the room.
+
+    ``for_planner``: with the references by which a Call gets what is shown in part, and the schemas of what is written.
+    """
+    log = Log(data)
+    view = log.view_of(instance if instance in log.own else None)
+    values = [(path, view.read(path, START)) for path in map(Path, view.kinds())]
+    schemas = {m.kind: m.schema for m in data if m.schema is not None} if for_planner else {}
+    limit = find_limit((json_size(value) for _, value in values if value is not ABSENT), room)
+    return [
+        value_part(path, in_part(value, path if for_planner else None, limit), schemas.get(path.kind), limit)
+        for path, value in values
+        if value is not ABSENT
+    ]
+
+
+def value_part(path: Path, value: Json, schema: Json = None, limit: float = LARGE_VALUE_BYTES) -> PromptPart:
+    """A value at its path, and the schema that it is kept to."""
+    lines = [f"<data path={data_json(str(path))}>"]
+    if schema is not None:
+        lines.append(f"what is written here must fit: {data_json(in_part(schema, None, max(limit, 1024)))}")
+    return PromptPart("data", "\n".join([*lines, data_json(value), "</data>"]))
+
+
 # -- outcomes ------------------------------------------------------------------
 
 
@@ -240,7 +261,7 @@ class _WrittenValues:
         if "instances" in outcome:
             values = {id_: self._take(text, id_, None) for id_ in outcome.get("examples", ())}
             return {**out, "examples": {id_: self._values(taken) for id_, taken in values.items() if taken}}
-        messages = self._take(text, outcome.get("_instance"), _call_of(outcome, calls))
+        messages = self._take(text, outcome.get("_instance"), call_of_outcome(outcome.get("call"), calls))
         if outcome["outcome"] == FAILED:
             return {**out, "errorPath": text}
         return {**out, **self._values(messages)} if messages else {**out, "wrote": text}
@@ -269,21 +290,13 @@ class _WrittenValues:
         return out
 
 
-def _call_of(outcome: Mapping[str, Any], calls: Sequence[Json]) -> Json:
-    number = str(outcome.get("call")).partition(":")[0]
-    index = int(number) - 1 if number.isdecimal() else len(calls)
+def call_of_outcome(id_: Any, calls: Sequence[Json]) -> Json:
+    """The Call of an answer that an outcome is about, by its id; None where there is none."""
+    number = str(id_).partition(":")[0]
+    index = int(number) - 1 if number.isdecimal() else -1
     return calls[index] if 0 <= index < len(calls) else None
 
 
 def with_note(turn: PromptTurn, note: str) -> PromptTurn:
     """The turn with a last line."""
     return replace(turn, parts=(*turn.parts, PromptPart("rules", note)))
-
-
-def data_bytes(message: Message) -> int:
-    """The bytes that a message takes in a prompt, at most: provenance, which is not shown, covers the tags."""
-    if not isinstance(message, Data):
-        return json_size(message.raw)
-    frame = {k: v for k, v in message.raw.items() if k in _FRAME}
-    parts = [in_part(v, Path(message.kind)) for v in (message.payload, message.schema) if v not in (ABSENT, None)]
-    return json_size(frame) + sum(map(json_size, parts))

@@ -10,37 +10,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from acts.language.messages import Data, Instruction
 from acts.language.references import Path
-from acts.language.scopes import wrap_message
-from acts.language.secret_references import without_secrets
+from acts.language.secrets import without_secrets
 from acts.language.strict_json import json_size
 from acts.language.tools import META
-from acts.language.values import ABSENT, Json
-from acts.plan.context_log import START, Log
+from acts.language.values import Json
 from acts.planner.answer_schema import author_choices, is_author_choice, properties_of
 from acts.planner.compaction import build_conversation
-from acts.planner.conversation import PromptPart, PromptTurn, developer_texts, text_parts, with_note
+from acts.planner.conversation import (
+    PromptPart,
+    PromptTurn,
+    current_values,
+    developer_texts,
+    text_parts,
+    value_part,
+    with_note,
+)
+from acts.planner.notation import data_json, describe_type, find_limit, in_part
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
-from acts.planner.schema_notation import describe_type
-from acts.planner.shown_values import LARGE_VALUE_BYTES, data_json, in_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from acts.language.messages import Message
     from acts.language.tools import Tool
-    from acts.planner.turns import Turn
+    from acts.tree.records import Turn
 
 # Of the room, the part that the present values may take for a latent Call without scopes: it may need any of them
 _AMBIENT_SHARE: Final = 0.5
 # … and the part that the values may take which the Call names: nine tenths of the model's window, of which the room is
 # six tenths. A summary needs all of its document, and a larger prompt would be refused
 _NAMED_SHARE: Final = 1.5
-# Sizes above which a value is shown in part, the largest at which all has room
-_LIMITS: Final = (LARGE_VALUE_BYTES, 16_384, 4096, 1024, 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +116,13 @@ def render_latent_prompt(
     stable = [part for m in messages if isinstance(m, Instruction) for part in text_parts(m)]
     if scoped is None:
         data = [m for m in messages if isinstance(m, Data)]
-        stable += _present_values(data, call.get("_instance"), math.inf if room is None else room * _AMBIENT_SHARE)
+        stable += current_values(data, math.inf if room is None else room * _AMBIENT_SHARE, call.get("_instance"))
     parameters = {k: v for k, v in call.items() if k not in META and k != "_id"}
-    messages_in_scope = [message for message in scoped or () if isinstance(message, dict)]
-    own, shown = _named_values(messages_in_scope, parameters, math.inf if room is None else room * _NAMED_SHARE)
+    named = [(str(m.get("kind", m["type"])), m.get(str(m["type"]))) for m in scoped or () if isinstance(m, dict)]
+    sizes = map(json_size, [*parameters.values(), *(value for _, value in named)])
+    limit = find_limit(sizes, math.inf if room is None else room * _NAMED_SHARE, whole=True)
+    own = [value_part(Path(kind), in_part(value, None, limit)) for kind, value in named]
+    shown = {name: in_part(value, None, limit) for name, value in parameters.items()}
     lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **shown})}\n</call>"]
     if isinstance(call.get("_reasoningForCall"), str):
         lines.append(f"Why it is made: {data_json(call['_reasoningForCall'])}")
@@ -183,36 +189,3 @@ def _describe_tool(tool: Tool) -> str:
     schema = {"type": "object", "properties": parameters, "required": list(parameters)}
     types = describe_type(schema, _definitions(tool))
     return f"{head}\nIts parameters: {types}"
-
-
-def _present_values(data: Sequence[Data], instance: Json, room: float) -> list[PromptPart]:
-    """The current value of each kind of data; how it came about is of no use to one latent Call."""
-    log = Log(data)
-    layer = log.view_of(instance if isinstance(instance, str) and instance in log.own else None)
-    values = [(kind, layer.read(Path(kind), START)) for kind in layer.kinds()]
-    parts: list[PromptPart] = []
-    for limit in _LIMITS:
-        parts = [_scope_part(wrap_message(kind, in_part(v, None, limit))) for kind, v in values if v is not ABSENT]
-        if sum(len(part.text.encode()) for part in parts) <= room:
-            break
-    return parts
-
-
-def _named_values(
-    scoped: Sequence[Mapping[str, Any]], parameters: dict[str, Json], room: float
-) -> tuple[list[PromptPart], dict[str, Json]]:
-    """What the scopes and the parameters of a latent Call name: whole where it fits, else the large values in part."""
-    own, shown = [_scope_part(message) for message in scoped], parameters
-    for limit in _LIMITS:
-        if sum(len(part.text.encode()) for part in own) + json_size(shown) <= room:
-            break
-        own = [_scope_part({**m, str(m.get("type")): in_part(m.get(str(m.get("type"))), None, limit)}) for m in scoped]
-        shown = {name: in_part(value, None, limit) for name, value in parameters.items()}
-    return own, shown
-
-
-def _scope_part(message: Mapping[str, Any]) -> PromptPart:
-    """One merged message, whole."""
-    path = Path(str(message.get("kind", message.get("type"))))
-    value = message.get(str(message.get("type")))
-    return PromptPart("data", f"<data path={data_json(str(path))}>\n{data_json(value)}\n</data>")

@@ -79,23 +79,14 @@ def conversation_room(model: str, window_tokens: int | None) -> float:
 
 
 def estimate_request(
-    model: str,
-    prompt_bytes: int,
-    max_output_tokens: int | None,
-    price: tuple[float, float] | None,
-    *,
-    may_repair: bool = False,
+    model: str, prompt_bytes: int, max_output_tokens: int | None, price: tuple[float, float] | None
 ) -> Reservation:
     """What one request to ``provider:name`` may use; ``price`` is in US dollars per token of input and of output.
 
-    ``max_output_tokens`` is ``config.maxOutputTokens``. With ``may_repair`` the reservation also covers a repair turn:
-    the same prompt followed by the first answer, and a second answer.
+    ``max_output_tokens`` is ``config.maxOutputTokens``.
     """
-    per_token = bytes_per_token(model)
-    cap = DEFAULT_MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
-    input_tokens, output_tokens = math.ceil(prompt_bytes / per_token), cap
-    if may_repair:
-        input_tokens, output_tokens = 2 * input_tokens + cap, 2 * cap
+    output_tokens = DEFAULT_MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
+    input_tokens = math.ceil(prompt_bytes / bytes_per_token(model))
     cost = None if price is None else input_tokens * price[0] + output_tokens * price[1]
     return Reservation(input_tokens + output_tokens, cost)
 

@@ -7,21 +7,24 @@ form of the schema by the activity; here it is checked as a Solution. Its Calls 
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from acts.language.errors import ExpressionError, Problem
-from acts.language.reference_uses import find_embedded, parse_marked, resolve
+from acts.language.errors import ExpressionError, Problem, TooComplex
+from acts.language.reference_uses import ReferenceUse, find_embedded, parse_marked, resolve_references
 from acts.language.references import MARK
-from acts.language.values import MAX_DEPTH, Json, defect, pointer, type_name
+from acts.language.schemas import Checker
+from acts.language.values import MAX_DEPTH, Json, Place, defect, pointer, type_name
+from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container, Iterator, Sequence
 
     from acts.language.references import Path
 
 # Levels of nesting that a plan's Request adds around a Call or a provided Message
 DEPTH_RESERVE: Final = 4
+
+_EMPTY: Final = "emptySolution"
 
 
 def shape_problems(solution: Json) -> Iterator[Problem]:
@@ -41,25 +44,21 @@ def shape_problems(solution: Json) -> Iterator[Problem]:
         yield Problem("invalidSolution", f"calls is a list of Calls, not {type_name(calls)}", "/calls")
 
 
-def output_problems(value: Json, *at: str | int) -> Iterator[Problem]:
-    """The malformed expressions and templates in an output; ``at`` is the path to ``value`` inside it."""
-    if isinstance(value, str) and MARK in value:
+def output_problems(value: Json) -> Iterator[Problem]:
+    """The malformed expressions and templates in an output."""
+    for at, text in _marked_texts(value):
         try:
-            parse_marked(value)
+            parse_marked(text)
         except ExpressionError as error:
-            yield Problem("invalidExpression", f"{error} in {value!r}", pointer("output", *at))
-    for key, child in _children(value):
-        yield from output_problems(child, *at, key)
+            yield Problem("invalidExpression", f"{error} in {text!r}", pointer("output", *at))
 
 
-def embedded_problems(value: Json, kinds: Container[str], *at: str | int) -> Iterator[Problem]:
-    """The texts of an output, without malformed expressions, that hold a path of one of these kinds unreplaced."""
+def _marked_texts(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
+    """Each string of an output with a ``†``, and its place."""
     if isinstance(value, str) and MARK in value:
-        found = (e for e in find_embedded(at, value, parse_marked(value)) if e.is_mistaken(kinds, each=False))
-        for embedded in islice(found, 1):
-            yield embedded.to_problem(pointer("output", *at))
+        yield at, value
     for key, child in _children(value):
-        yield from embedded_problems(child, kinds, *at, key)
+        yield from _marked_texts(child, *at, key)
 
 
 def _children(value: Json) -> Iterator[tuple[str | int, Json]]:
@@ -70,21 +69,34 @@ def _children(value: Json) -> Iterator[tuple[str | int, Json]]:
         yield from enumerate(value)
 
 
-def resolve_output(value: Json, read: Callable[[Path], Json], missing: list[str]) -> Json:
-    """The output with its references resolved at any depth; an object with ``_tool`` is returned unchanged.
+def check_output(
+    wanted: Json, schema: Json, read: Callable[[Path], Json], kinds: Container[str]
+) -> tuple[Json, list[Problem]]:
+    """The output that a model wants to give with its references resolved, or why it does not hold.
 
-    ``missing`` receives the references that lead to no value.
+    ``read`` is the context now, ``kinds`` are those in it.
     """
-    if isinstance(value, dict):
-        if "_tool" in value:
-            return value
-        return {key: resolve_output(child, read, missing) for key, child in value.items()}
-    if isinstance(value, list):
-        return [resolve_output(child, read, missing) for child in value]
-    return resolve(value, read, missing)
+    if wanted is None:
+        return None, [Problem(_EMPTY, "the answer has neither calls nor an output: give one of them")]
+    uses = [ReferenceUse.of(at, text, parse_marked(text)) for at, text in _marked_texts(wanted)]
+    parsed = (find_embedded(use.text, use.tree, kinds, pointer("output", *use.at)) for use in uses)
+    if embedded := [problem for problem in parsed if problem is not None]:
+        return None, embedded
+    try:
+        output, absent = resolve_references(wanted, uses, read)
+        if absent:
+            listed = ", ".join(dict.fromkeys(text for use in absent for text in use.absent_texts(read)))
+            return None, [Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")]
+        if output is None:
+            return None, [Problem(_EMPTY, "the output refers to null: that is no output", "/output")]
+        defects = [] if schema is None else Checker(schema).defects(output)
+    except TooComplex as error:
+        return None, [Problem(TOO_COMPLEX, f"the output: {error}", "/output")]
+    problems = [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects]
+    return None if problems else output, problems
 
 
-def call_at(location: str, calls: list[Json]) -> Json:
+def call_at(location: str, calls: Sequence[Json]) -> Json:
     """The Call that a JSON pointer like ``/calls/2/x`` leads into, or None."""
     tokens = location.split("/")
     is_inside = len(tokens) > 2 and tokens[1] == "calls" and tokens[2].isdigit()  # noqa: PLR2004 - "", "calls", index

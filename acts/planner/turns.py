@@ -1,8 +1,8 @@
 """The turns of a planner: each answer as it was written, and what came of it.
 
-Laws of this file: plain records. The loop makes one ``Turn`` per tick; a run carries them into the next as JSON, and
-the activity that asks the model reads them by query. Values that Calls wrote are not kept here: they are messages of
-the context, and ``conversation.py`` finds them there.
+Laws of this file: it words what a ``Turn`` (``tree/records.py``) says. An agent makes one per tick, carries them into
+its next run, and the activity that asks the model reads them by query. Values that Calls wrote are not kept there:
+they are messages of the context, and ``conversation.py`` finds them.
 
 An outcome is ``{call, outcome, _instance?, path?, error?, reason?}``: ``call`` is the Call's id in the answer,
 ``outcome`` one word, ``path`` where something was written. Equal outcomes of several Calls are one, with ``calls``;
@@ -11,13 +11,12 @@ those of one Call in many instances are one, with ``instances``, a number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import Problem, truncate
 from acts.language.values import Json
-from acts.planner.shown_values import in_part
+from acts.planner.notation import in_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,52 +30,17 @@ NOT_RUN: Final = "not run"
 # States of Calls in a result whose outcome has another name
 _OUTCOME: Final = {"detached": STARTED}
 
-# Of a tick's problems a model is shown these; more of them say nothing new
+MORE_PROBLEMS: Final = "moreProblems"
+# Of a tick's problems, and of the failures of instances, a model is shown these; more of them say nothing new
 MAX_PROBLEMS_SHOWN: Final = 20
-# Outcomes of instances are listed one by one up to this many, some 2,000 tokens; more are counted
+# Outcomes of instances are listed one by one up to this many, some 2,000 tokens; more are counted, with examples
 MAX_INSTANCE_OUTCOMES: Final = 60
-# Of outcomes that are counted: how many failures are named, and how many instances are an example
-_NAMED_FAILURES: Final = 20
 _EXAMPLES: Final = 3
 # Characters of an error's message, and bytes of its details
 _MAX_MESSAGE: Final = 2_000
 _MAX_DETAILS_BYTES: Final = 1_024
 # Characters of an answer that is no JSON: its beginning shows what went wrong
 MAX_TEXT: Final = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One answer, and what came of it. ``at`` is the number of messages in the context when it was requested.
-
-    ``answer`` is the Solution as the planner wrote it. With ``has_plan`` its calls are left out: they are those of the
-    first plan message from ``at`` on. ``text`` is an answer that was no JSON. ``changed`` are the Calls that a person
-    put in place of the answer's before anything ran.
-    """
-
-    at: int
-    answer: Json = None
-    has_plan: bool = False
-    text: str | None = None
-    outcomes: tuple[dict[str, Any], ...] = ()
-    problems: tuple[dict[str, Any], ...] = ()
-    changed: tuple[Json, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The turn as JSON, without what is empty."""
-        fields = {
-            "at": self.at, "answer": self.answer, "plan": self.has_plan, "text": self.text,
-            "outcomes": list(self.outcomes), "problems": list(self.problems), "changed": list(self.changed),
-        }  # fmt: skip
-        return {k: v for k, v in fields.items() if k == "at" or v not in (None, False, [])}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Turn:
-        """The turn that ``to_json`` gave."""
-        return cls(
-            data["at"], data.get("answer"), bool(data.get("plan")), data.get("text"),
-            tuple(data.get("outcomes", ())), tuple(data.get("problems", ())), tuple(data.get("changed", ())),
-        )  # fmt: skip
 
 
 def problem_items(problems: Sequence[Problem]) -> tuple[dict[str, Any], ...]:
@@ -87,7 +51,7 @@ def problem_items(problems: Sequence[Problem]) -> tuple[dict[str, Any], ...]:
         fields |= {k: v for k, v in (("pointer", problem.pointer), ("hint", problem.hint)) if v}
         out.append(fields if problem.call is None else {"call": problem.call, **fields})
     more = len(problems) - MAX_PROBLEMS_SHOWN
-    return (*out, {"code": "moreProblems", "message": f"… and {more} more problems"}) if more > 0 else tuple(out)
+    return (*out, {"code": MORE_PROBLEMS, "message": f"… and {more} more problems"}) if more > 0 else tuple(out)
 
 
 def answer_ids(calls: Sequence[Json]) -> list[str]:
@@ -162,7 +126,7 @@ def _count_instances(outcomes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]
         fields: dict[str, Any] = {"call": call, "outcome": outcome, "instances": len(same)}
         if outcome in (FAILED, REJECTED):
             named = [{k: item[k] for k in ("_instance", "error", "reason") if k in item} for item in same]
-            fields["of"] = named[:_NAMED_FAILURES]
+            fields["of"] = named[:MAX_PROBLEMS_SHOWN]
         else:
             fields["examples"] = [item["_instance"] for item in same[:_EXAMPLES]]
         path = same[0].get("path")

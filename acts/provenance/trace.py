@@ -2,30 +2,50 @@
 
 Every Message that a Call wrote carries the Call, so the context of a run is enough.
 
-* A Call read what precedes its own first Message: outputs are in plan order. A Message that was
-  provided while the Call ran precedes it too; the context does not show that it came later.
+* A Call read what precedes its own first Message: outputs are in plan order. A Message that was provided while the
+  Call ran precedes it too; the context does not show that it came later.
 * A global Call read global data; a Call of an instance, the view of that instance.
-* A value is ``outside`` when any part of it is text that no author of the Request wrote, but an
-  Activity, a model, a delegate or a person; in doubt, too.
+* A Call is read as a Message carries it: what cannot be parsed is left out.
+* A value is ``outside`` when any part of it is text that no author of the Request wrote, but an Activity, a model, a
+  delegate or a person; in doubt, too.
 * The answer is bounded in depth and in number, nearest first. What a Call read is reported once.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import find_similar
-from acts.language.expression_parser import parse
-from acts.language.references import Path
-from acts.language.values import ABSENT, Json
-from acts.provenance.call_references import EACH, CallReference, ElementPaths, all_paths, find_references, paths_used
-from acts.provenance.message_authors import DECISION, Author, Authors, RunRecord
-from acts.provenance.value_writers import ValueWriters, WrittenValue, build_value, encode_beginning, find_writers
+from acts.language.errors import ExpressionError
+from acts.language.reference_uses import ELEMENT_KINDS, INDEX, ITEM, parse_marked, scan
+from acts.language.references import (
+    MARK,
+    AnyOf,
+    Expression,
+    Literal,
+    Path,
+    TextTemplate,
+    evaluate,
+    operands,
+    parse,
+    parse_condition,
+    paths,
+)
+from acts.language.strict_json import begin_json
+from acts.language.tools import META, Tool
+from acts.language.values import ABSENT, Json, Names, list_index
+from acts.plan.context_log import View, split_write, write_of
+from acts.provenance.authors import DECISION, Author, Authors, RunRecord
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+SCOPES: Final = "_scopes"
+EACH: Final = "_each"
+WHEN: Final = "_when"
+# Paths of one Message within one value that are reported: nobody reads more
+MAX_PATHS: Final = 4
 # Characters of JSON of one value; the context itself has the rest
 MAX_SHOWN: Final = 1000
 
@@ -39,17 +59,18 @@ class Limits:
     all: int = 200
 
 
+# -- the answer --------------------------------------------------------------------------------
+
+
 @dataclass(slots=True)
 class ValueTrace:
-    """The value at a path as of the first ``upto`` Messages, and its sources.
+    """The value at a path as of some Message, and its sources.
 
     ``text`` is its JSON, or, if not ``whole``, the beginning of it; None is no value. ``more`` counts the
     sources left out. An alternative of ``||`` that was not needed is not ``used``.
     """
 
     path: Path
-    instance: str | None
-    upto: int
     text: str | None = None
     whole: bool = True
     outside: bool = False
@@ -69,12 +90,15 @@ class ValueTrace:
 
 @dataclass(slots=True)
 class ReferenceTrace:
-    """One reference of a Call: ``at`` is its place in the ``parameter``, like ``order.items[0]``, or ``_scopes``."""
+    """One expression of a Call, and what it yielded. ``at`` is its place in the ``parameter``, like ``order.items[0]``;
+    ``parameter`` may be ``_scopes``.
+    """
 
     parameter: str
     at: str
     text: str
-    values: list[ValueTrace]
+    tree: Expression
+    values: list[ValueTrace] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """``{at, expression, values}``."""
@@ -112,27 +136,191 @@ class Source:
             "date": raw.get("_date"), "outputPath": raw.get("_outputPath"), "method": raw.get("_outputMethod"),
             "instance": raw.get("_instance"), "plannedBy": origin.planned, "error": origin.error,
             "call": origin.call, "decision": raw.get(str(raw["type"])) if origin.word == DECISION else None,
+            "given": origin.is_literal or None, "allShown": origin.saw_all or None, "again": self.again or None,
+            "cut": self.cut or None, "reads": [r.to_json() for r in self.reads] or None,
         }  # fmt: skip
-        marks = {"given": origin.is_literal, "allShown": origin.saw_all, "again": self.again, "cut": self.cut}
         return {
             "message": self.message, "origin": origin.word, "outside": origin.outside,
-            "wrote": list(map(str, self.wrote)),
-            **{k: v for k, v in facts.items() if v is not None}, **{k: True for k, on in marks.items() if on},
-            **({"reads": [r.to_json() for r in self.reads]} if self.reads else {}),
+            "wrote": list(map(str, self.wrote)), **{k: v for k, v in facts.items() if v is not None},
         }  # fmt: skip
+
+
+# -- what a Call reads -------------------------------------------------------------------------
+
+
+def find_references(call: Mapping[str, Json], tool: Tool | None) -> Iterator[ReferenceTrace]:
+    """The expressions of a Call: those of its parameters, of ``_each`` and ``_when``, then its scopes."""
+    each, when, scopes = (_meta(call, tool, key) for key in (EACH, WHEN, SCOPES))
+    values = {key: value for key, value in call.items() if key not in META}
+    for key, value in [*values.items(), *([] if isinstance(each, str) else [(EACH, each)])]:
+        for at, text in scan(value, key):
+            place = "".join(f"[{t}]" if isinstance(t, int) else f".{t}" for t in at).removeprefix(".")
+            yield from _reference(key, place, text, parse_marked)
+    if isinstance(each, str):
+        yield from _reference(EACH, EACH, each, parse)
+    if isinstance(when, str):
+        yield from _reference(WHEN, WHEN, when, parse_condition)
+    for scope in scopes if isinstance(scopes, list) else ():
+        if isinstance(scope, str):
+            yield from _reference(SCOPES, SCOPES, scope if scope.startswith(MARK) else MARK + scope, parse)
+
+
+def _meta(call: Mapping[str, Json], tool: Tool | None, key: str) -> Json:
+    return call.get(key, tool.consts.get(key) if tool is not None else None)
+
+
+def _reference(key: str, at: str, text: str, parser: Callable[[str], Any]) -> Iterator[ReferenceTrace]:
+    try:
+        tree = parser(text)
+    except ExpressionError:
+        return
+    if not isinstance(tree, Literal):
+        yield ReferenceTrace(key, at, text, tree)
+
+
+class ElementPaths:
+    """Where the elements of a Call came from: one of them, or where ``index`` is None, all.
+
+    ``read`` reads the context as the Call did. What an element of a literal list is made of, the references in the
+    list tell.
+    """
+
+    def __init__(
+        self, call: Mapping[str, Json], tool: Tool | None, index: int | None, read: Callable[[Path], Json]
+    ) -> None:
+        self._read = read
+        self._own = () if index is None else (str(index),)
+        each = _meta(call, tool, EACH)
+        trees = _reference(EACH, EACH, each, parse) if isinstance(each, str) else ()
+        lists = [path for reference in trees for path in _paths_used(reference.tree, read)]
+        self._lists = None if each is None else [path for path in lists if read(path) not in (ABSENT, None)]
+
+    def locate(self, path: Path) -> tuple[Path, ...]:
+        """The paths of the context that a path of the Call leads to: itself, or where its element was."""
+        if self._lists is None or path.kind not in ELEMENT_KINDS:
+            return (path,)
+        if path.kind == INDEX:
+            return ()
+        names = (*self._own, *path.names) if self._own else ()
+        return tuple(Path(each.kind, (*each.names, *names)) for each in self._lists)
+
+    def value(self, path: Path) -> Json:
+        """What a path of the Call yields, as far as the context shows it."""
+        return next((self._read(located) for located in self.locate(path)), ABSENT)
+
+
+def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path]:
+    """The paths that decide the value of an expression: none after the alternative that was taken."""
+    if isinstance(tree, Path):
+        yield tree
+        return
+    for term in operands(tree):
+        yield from _paths_used(term, read)
+        if isinstance(tree, AnyOf) and evaluate(term, read) not in (ABSENT, None):
+            return
+
+
+def _all_paths(tree: Expression) -> tuple[Path, ...]:
+    parts = operands(tree) if isinstance(tree, TextTemplate) else (tree,)
+    return tuple(dict.fromkeys(path for part in parts for path in paths(part)))
+
+
+# -- the parts of a value by writer ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A value that one Message (``by``) wrote. ``item`` is its index in the list that the Message wrote."""
+
+    value: Json
+    by: int
+    item: int | None = None
+
+
+Written = tuple[Part, ...] | dict[str, "Written"]
+"""A value by its writers: one part, or several of a list or a text; an object by property, where it has several."""
+
+
+def apply_write(node: Written | None, names: Names, operation: str, value: Json, by: int) -> Written:
+    """A value after one more effect (see ``split_write``); what does not fit it replaces it, as in ``apply_effect``."""
+    if names:
+        node = _properties(node)
+        node[names[0]] = apply_write(node.get(names[0]), names[1:], operation, value, by)
+        return node
+    if operation == "ensure":
+        is_object = isinstance(node, dict) or (node is not None and isinstance(node[0].value, dict))
+        return node if node is not None and is_object else (Part({}, by),)
+    value = [value] if operation == "push" else value
+    grows = operation != "set" and isinstance(value, (list, str)) and isinstance(node, tuple)
+    if grows and isinstance(node, tuple) and type(node[0].value) is type(value):
+        return (*node, Part(value, by))
+    return (Part(value, by),)
+
+
+def _properties(node: Written | None) -> dict[str, Written]:
+    if isinstance(node, dict):
+        return node
+    is_object = node is not None and isinstance(node[0].value, dict)
+    return {name: (Part(part, node[0].by),) for name, part in node[0].value.items()} if node and is_object else {}
+
+
+def part_of(node: Written | None, name: str) -> Written | None:
+    """The value of a property, or of an item of a list."""
+    if node is None or isinstance(node, dict) or isinstance(node[0].value, dict):
+        return _properties(node).get(name)
+    index = list_index(name) if isinstance(node[0].value, list) else None
+    for piece in node:
+        if index is None:
+            break
+        if index < len(piece.value):
+            return (Part(piece.value[index], piece.by, item=index),)
+        index -= len(piece.value)
+    return None
+
+
+def build_value(node: Written) -> Json:
+    """The value itself."""
+    if isinstance(node, dict):
+        return {name: build_value(part) for name, part in node.items()}
+    if len(node) == 1:
+        return node[0].value
+    values = [piece.value for piece in node]
+    return "".join(values) if isinstance(values[0], str) else [item for value in values for item in value]
+
+
+def writers_of(node: Written) -> dict[int, list[Names]]:
+    """The Messages that wrote the value, oldest first, each with the paths inside the value that only it wrote.
+
+    What was appended to a list is at the path of its first item.
+    """
+    places: dict[int, list[Names]] = {}
+    if isinstance(node, dict):
+        for name, part in node.items():
+            for by, inner in writers_of(part).items():
+                places.setdefault(by, []).extend((name, *names) for names in inner)
+    elif len(node) == 1:
+        places[node[0].by] = [()]
+    else:
+        at = 0
+        for piece in [piece for piece in node if piece.value] or node[:1]:
+            places.setdefault(piece.by, []).append((str(at),) if isinstance(piece.value, list) else ())
+            at += len(piece.value)
+    return dict(sorted(places.items())) if len(places) > 1 else {by: [()] for by in places}
 
 
 class ProvenanceIndex:
-    """The context of one run, by writer."""
+    """The context of one run as a log in which the rank of a write is the index of its Message."""
 
     def __init__(self, record: RunRecord) -> None:
         self._authors = Authors(record)
-        self._shared: list[int] = []
-        self._own: dict[str, list[int]] = {}
+        self._shared = View()
+        self._own: dict[str, View] = {}
         for index, message in self._authors.by_index.items():
-            (self._shared if message.instance is None else self._own.setdefault(message.instance, [])).append(index)
-        self._views: dict[tuple[str, int], ValueWriters] = {}
-        self._global: ValueWriters | None = None
+            if message.instance is not None:
+                self._own.setdefault(message.instance, View(self._shared))
+            write = write_of(message)
+            if write is not None:
+                self._view(message.instance).write(*write, index)
         self.end = len(record.messages)
 
     @property
@@ -140,48 +328,41 @@ class ProvenanceIndex:
         """The ids of the instances."""
         return list(self._own)
 
+    def _view(self, instance: str | None) -> View:
+        return self._shared if instance is None else self._own.get(instance, self._shared)
+
     def why(
         self, path: Path, instance: str | None = None, upto: int | None = None, limits: Limits | None = None
     ) -> ValueTrace:
         """The trace of the value at a path, as of the first ``upto`` Messages (None: of all)."""
         return _Tracer(self, limits or Limits()).trace(path, instance, self.end if upto is None else upto)
 
-    def value(self, path: Path, instance: str | None = None) -> Json:
+    def value(self, path: Path, instance: str | None = None, upto: int | None = None) -> Json:
         """The whole value at a path, or ABSENT."""
-        node = self.find(path, instance, self.end)
-        return ABSENT if node is None else build_value(node, self.end)
+        return self._view(instance).read(path, self.end if upto is None else upto)
 
-    def near(self, path: Path, instance: str | None = None) -> tuple[Path | None, list[Path], Path | None]:
-        """For a path without a value: its longest prefix with one, the paths below that, and the most similar one."""
-        view = self.view(instance, self.end)
-        prefix: Path | None = None
-        wrong, names = path.kind, {kind: Path(kind) for kind in view.kinds(self.end)}
-        for depth, name in enumerate(path.names):
+    def near(self, path: Path, instance: str | None = None) -> list[Path]:
+        """For a path without a value: the paths below its longest prefix with one."""
+        names = [Path(kind) for kind in self._view(instance).kinds()]
+        for depth in range(len(path.names)):
             here = Path(path.kind, path.names[:depth])
-            node = view.find(here, self.end)
-            if node is None:
+            value = self.value(here, instance)
+            if value is ABSENT:
                 break
-            value = build_value(node, self.end)
             keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-            prefix, wrong, names = here, name, {str(k): Path(here.kind, (*here.names, str(k))) for k in keys}
-        similar = find_similar(wrong, names)
-        return prefix, list(names.values()), None if similar is None else names[similar]
+            names = [Path(here.kind, (*here.names, str(key))) for key in keys] or [here]
+        return names
 
-    def view(self, instance: str | None, upto: int) -> ValueWriters:
-        """The view to read in as of a point: for an instance, over the global Messages before it."""
-        by_index = self._authors.by_index
-        if instance is None:
-            self._global = self._global or ValueWriters(by_index[i] for i in self._shared)
-            return self._global
-        below = bisect_left(self._shared, upto)
-        if (instance, below) not in self._views:
-            shared, own = self._shared[:below], self._own.get(instance, ())
-            self._views[instance, below] = ValueWriters((by_index[i] for i in shared), [by_index[i] for i in own])
-        return self._views[instance, below]
-
-    def find(self, path: Path, instance: str | None, upto: int) -> WrittenValue | None:
-        """The value at a path as of a point, with its writers, or None."""
-        return self.view(instance, upto).find(path, upto)
+    def find(self, path: Path, instance: str | None, upto: int) -> Written | None:
+        """The value at a path as of a point, by its writers, or None."""
+        node: Written | None = None
+        for index in self._view(instance).writers_of(path, upto):
+            write = write_of(self._authors.by_index[index])
+            for effect in split_write(write[0].names, write[1], write[2]) if write is not None else ():
+                node = apply_write(node, *effect, index)
+        for name in path.names:
+            node = part_of(node, name)
+        return node
 
     def author(self, index: int) -> Author:
         """The author of a Message."""
@@ -199,7 +380,7 @@ class _Tracer:
         self._index = index
         self._limits = limits
         self._left = limits.all
-        self._expanded: dict[tuple[int, int | None], None] = {}
+        self._expanded: set[tuple[int, int | None]] = set()
 
     def trace(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
         root = self._trace_value(path, instance, upto)
@@ -212,17 +393,15 @@ class _Tracer:
 
     def _trace_value(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
         node = self._index.find(path, instance, upto)
-        trace = ValueTrace(path, instance, upto)
         if node is None:
-            return trace
-        trace.text, trace.whole = encode_beginning(node, upto, MAX_SHOWN)
-        writers = find_writers(node, upto)
+            return ValueTrace(path)
+        text, writers = begin_json(build_value(node), MAX_SHOWN), writers_of(node)
+        trace = ValueTrace(path, text[:MAX_SHOWN], len(text) <= MAX_SHOWN)
         trace.outside = any(self._index.author(index).outside for index in writers)
         for index, parts in list(writers.items())[: min(self._limits.each, self._left)]:
-            wrote = [Path(path.kind, (*path.names, *names)) for names in parts]
-            author, raw = self._index.author(index), self._index.raw(index)
+            wrote = [Path(path.kind, (*path.names, *names)) for names in parts[:MAX_PATHS]]
             element = self._element(path, index, instance, upto)
-            trace.sources.append(Source(index, raw, author, wrote, element))
+            trace.sources.append(Source(index, self._index.raw(index), self._index.author(index), wrote, element))
         self._left -= len(trace.sources)
         trace.more = len(writers) - len(trace.sources)
         return trace
@@ -230,8 +409,7 @@ class _Tracer:
     def _element(self, path: Path, message: int, instance: str | None, upto: int) -> int | None:
         """Which element of its Call a Message has the value at a path from; None: from several, or it is a failure."""
         author, raw = self._index.author(message), self._index.raw(message)
-        call, tool = author.call or {}, author.tool
-        if author.error is not None or not (EACH in call or (tool is not None and EACH in tool.consts)):
+        if author.error is not None or _meta(author.call or {}, author.tool, EACH) is None:
             return None
         written = parse(str(raw.get("_outputPath")))
         depth = len(written.names) if isinstance(written, Path) else len(path.names)
@@ -239,7 +417,7 @@ class _Tracer:
         if len(path.names) <= depth:
             return None
         node = self._index.find(Path(path.kind, path.names[: depth + 1]), instance, upto)
-        return None if node is None or node.by != message else node.item
+        return node[0].item if isinstance(node, tuple) and node[0].by == message else None
 
     def _expand(self, source: Source, *, deep: bool) -> list[ReferenceTrace]:
         """What the Call of a source read, unless that is reported already or beyond the limits."""
@@ -252,30 +430,26 @@ class _Tracer:
         elif deep or not self._left:
             source.cut = True
         else:
-            self._expanded[key] = None
-            references = find_references(author.call, author.tool)
-            source.reads = [self._trace_reference(reference, source) for reference in references]
+            self._expanded.add(key)
+            source.reads = list(find_references(author.call, author.tool))
+            for reference in source.reads:
+                self._trace_reference(reference, source)
         return source.reads
 
-    def _trace_reference(self, reference: CallReference, source: Source) -> ReferenceTrace:
+    def _trace_reference(self, reference: ReferenceTrace, source: Source) -> None:
         author = source.origin
         upto, name = author.start, self._index.raw(author.start).get("_instance")
         instance = name if isinstance(name, str) else None
         elements = ElementPaths(
-            author.call or {}, author.tool, source.element, lambda path: self._read(path, instance, upto)
+            author.call or {}, author.tool, source.element, lambda path: self._index.value(path, instance, upto)
         )
-        used = dict.fromkeys(paths_used(reference.tree, elements.value))
+        used = set(_paths_used(reference.tree, elements.value))
         is_list = reference.at == EACH  # of one element, that part of the list is of interest
         located: dict[Path, bool] = {}
-        for path in all_paths(reference.tree):
-            places = elements.locate_list() if is_list and path in used else elements.locate(path)
+        for path in _all_paths(reference.tree):
+            places = elements.locate(Path(ITEM)) if is_list and path in used else elements.locate(path)
             located |= {place: path in used or located.get(place, False) for place in places}
-        values = [
-            self._trace_value(place, instance, upto) if is_used else ValueTrace(place, instance, upto, used=False)
+        reference.values = [
+            self._trace_value(place, instance, upto) if is_used else ValueTrace(place, used=False)
             for place, is_used in located.items()
         ]
-        return ReferenceTrace(reference.parameter, reference.at, reference.text, values)
-
-    def _read(self, path: Path, instance: str | None, upto: int) -> Json:
-        node = self._index.find(path, instance, upto)
-        return ABSENT if node is None else node.value

@@ -1,11 +1,8 @@
 """The dry run of a plan: waves, outcomes, type problems, a forecast. Runs nothing.
 
-Laws
-----
-* ``outcome_exploration`` decides what happens, ``type_flow`` what fits; this file reports both. Nothing
-  is guessed: an error is a proof, a warning a possibility.
-* The work is bounded. The forecast also holds for the combinations of outcomes that were left out
-  (``truncated``).
+* ``outcomes`` decides what happens, ``type_flow`` what fits; this file reports both. Nothing is guessed: an error is
+  a proof, a warning a possibility.
+* The work is bounded. The forecast also holds for the combinations of outcomes that were left out (``truncated``).
 * The forecast covers the run and the children that walk its instances, not what delegates do.
 """
 
@@ -13,39 +10,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from acts.language.admission import DRY_RUN, Meter
 from acts.language.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, TooComplex
 from acts.language.references import conjunction
-from acts.language.sampling import sample
-from acts.language.tool_hints import hint_words
+from acts.language.tools import hint_words
 from acts.language.values import UNKNOWN, Json, pointer
 from acts.language.wire import TOO_COMPLEX
-from acts.language.work_meter import WorkMeter
+from acts.plan.calls import MAX_ELEMENTS, approval_needed
 from acts.plan.lint import lint
-from acts.plan.planned_call import approval_needed
 from acts.plan.validate import ValidatedPlan, is_template, validate_request
-from acts.simulation.critical_path import Depths
-from acts.simulation.estimate import Price, estimate_plan
-from acts.simulation.list_lengths import merge_lengths
-from acts.simulation.outcome_exploration import (
-    MAX_STEPS,
-    OutcomeRun,
-    count_steps,
-    explore_outcomes,
-)
-from acts.simulation.possible_outcomes import PossibleOutcomes
-from acts.simulation.time_forecast import Durations
-from acts.simulation.type_flow import TypeProblem, find_list_lengths, find_type_problems
+from acts.simulation.forecast import Price, estimate_plan, find_critical_path, find_waves
+from acts.simulation.outcomes import OutcomeRun, PossibleOutcomes, count_steps, explore_outcomes
+from acts.simulation.sampling import sample
+from acts.simulation.type_flow import TypeProblem, find_type_problems
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
-    from acts.plan.planned_call import PlannedCall
+    from acts.plan.calls import PlannedCall
 
 
 def simulate(
-    raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (), price: Price | None = None,
-    durations: Durations | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (), price: Price | None = None
+) -> dict[str, Any]:
     """What a Request's plan would do, as JSON; see ``simulate_prepared``.
 
     Raises:
@@ -53,7 +40,7 @@ def simulate(
     """
     prepared = validate_request(raw, registry, served)
     try:
-        return simulate_prepared(prepared, price, durations=durations)
+        return simulate_prepared(prepared, price)
     except TooComplex as error:
         plan = prepared.request.plan
         place = pointer("context", plan.index, "plan") if plan is not None else ""
@@ -62,9 +49,8 @@ def simulate(
 
 
 def simulate_prepared(
-    prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False, max_steps: int | None = None,
-    durations: Durations | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False, max_steps: int | None = None
+) -> dict[str, Any]:
     """What a plan would do::
 
         {waves: [[call id]], criticalPath: [call id],
@@ -74,7 +60,7 @@ def simulate_prepared(
                                     skipped: [call id], failed?: [call id], waiting?: [call id]}], truncated},
          samples: {tool: example of its _output, null where it says nothing},
          outside: [call id],
-         requests: {min, max}, delegates: {min, max}, cost: {min, max} | null, tokens: {min, max},
+         requests: {min, max}, delegates: {min, max}, cost: {min, max} | null,
          actions: {min, max}, runs?, seconds?: {min, max}, withoutDuration?: [tool], unforeseen: [figure],
          problems: [{code, message, pointer, severity?, call?, hint?, …}],
          instances?, set?}
@@ -82,53 +68,44 @@ def simulate_prepared(
     ``outside`` are the Calls that may change something outside of the run: those with an Activity and
     delegates; a latent Call only reads. ``elements`` is how often a Call with ``_each`` is made, ``conditions`` what a
     combination takes those to be that cannot be known. ``waiting`` are Calls that need what only ``provide`` can bring.
-    ``actions`` are Temporal's billable actions without retries (see ``action_forecast``), ``tokens`` an
-    estimate (see ``token_estimate``). ``price`` returns the estimated US dollars of one request to a model,
-    or None. ``child`` says that an agent starts the run as one of its own, ``max_steps`` how much work the
-    combinations of outcomes may take (see ``explore_outcomes``). A template is walked for its first
-    instance; its figures are those of all ``instances``, or of one row of a ``set``. ``runs`` is the number of child
-    workflows that walk instances, ``unforeseen`` the figures to which other runs add what cannot be foreseen.
-    ``seconds`` is there where the duration of a Tool is known, declared or from ``durations`` (see ``time_forecast``);
-    the critical path is then the slowest, else the one with most Calls.
+    ``actions`` are Temporal's billable actions without retries (see ``forecast``). ``price`` returns the estimated US
+    dollars of one request to a model, or None. ``child`` says that an agent starts the run as one of its own,
+    ``max_steps`` how much work the combinations of outcomes may take (see ``explore_outcomes``). A template is walked
+    for its first instance; its figures are those of all ``instances``, or of one row of a ``set``. ``runs`` is the
+    number of child workflows that walk instances, ``unforeseen`` the figures to which other runs add what cannot be
+    foreseen. ``seconds`` is there where a Tool declares a duration; the critical path is then the slowest, else the
+    one with most Calls.
 
     Raises:
-        TooComplex: one walk of the plan takes more than MAX_STEPS.
+        TooComplex: one walk of the plan takes more steps than its limit.
     """
-    WorkMeter("a dry run of the plan", MAX_STEPS).spend(count_steps(prepared))
-    depths = Depths(prepared.graph)
+    Meter(DRY_RUN).spend(count_steps(prepared))
     type_problems = find_type_problems(prepared)
     outcomes, doomed = PossibleOutcomes(), {p.rank for p in type_problems if p.certain}
     runs, truncated = explore_outcomes(prepared, outcomes, doomed, max_steps)
     ids = [n.id for n in prepared.nodes]
     approvals = [_waits_for_approval(prepared, rank) for rank in range(len(ids))]
-    template = is_template(prepared.request, prepared.nodes)
-    lengths = merge_lengths(find_list_lengths(prepared), runs)
+    template, own = is_template(prepared.request, prepared.nodes), prepared.request.set
+    lengths = _list_lengths(prepared, runs)
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
-    outside = [
-        rank for rank in listed if rank not in prepared.literal_outputs and prepared.nodes[rank].kind != "latent"
-    ]
-    figures = estimate_plan(
-        prepared, depths, runs, price, approvals=approvals, truncated=truncated, child=child, durations=durations
-    )
+    outside = [r for r in listed if r not in prepared.literal_outputs and prepared.nodes[r].kind != "latent"]
+    figures = estimate_plan(prepared, runs, price, lengths, approvals=approvals, truncated=truncated, child=child)
     return {
-        "waves": [[ids[rank] for rank in wave] for wave in depths.waves()],
-        "criticalPath": [ids[rank] for rank in figures.pop("slowest", None) or depths.critical_path()],
+        "waves": [[ids[rank] for rank in wave] for wave in find_waves(prepared.graph)],
+        "criticalPath": [ids[rank] for rank in figures.pop("slowest", None) or find_critical_path(prepared.graph)],
         "calls": [_call_item(prepared, rank, lengths, approval=approvals[rank], template=template) for rank in listed],
         "outside": [ids[rank] for rank in outside],
         "outcomes": {"combinations": [run.to_json(ids) for run in runs], "truncated": truncated},
-        "samples": _samples(prepared),
+        "samples": {
+            name: _sample_json(sample(tool.output))
+            for name, tool in {n.tool.name: n.tool for n in prepared.nodes}.items()
+            if tool.output is not None
+        },
         **figures,
         "problems": _problem_items(prepared, outcomes, type_problems, runs, truncated=truncated),
-        **_instances_item(prepared, template=template),
+        **({"set": {"source": own.source}} if own is not None else {}),
+        **({"instances": len(prepared.request.instances())} if template and own is None else {}),
     }
-
-
-def _instances_item(prepared: ValidatedPlan, *, template: bool) -> dict[str, Any]:
-    """How many instances a template runs for; of a set, where its rows are: how many there are is not known."""
-    own = prepared.request.set
-    if own is not None:
-        return {"set": {"source": own.source}}
-    return {"instances": len(prepared.request.instances())} if template else {}
 
 
 # -- calls ---------------------------------------------------------------------
@@ -220,12 +197,6 @@ def _idle_calls(
             yield Problem("unreachable", text, node.pointer, node.id, severity="warning")
 
 
-def _samples(prepared: ValidatedPlan) -> dict[str, Json]:
-    """By Tool, an example of its ``_output``."""
-    tools = {n.tool.name: n.tool for n in prepared.nodes}
-    return {name: _sample_json(sample(tool.output)) for name, tool in tools.items() if tool.output is not None}
-
-
 def _sample_json(value: Json) -> Json:
     """A sample as JSON: null for what is not known."""
     if isinstance(value, dict):
@@ -233,3 +204,14 @@ def _sample_json(value: Json) -> Json:
     if isinstance(value, list):
         return [_sample_json(v) for v in value]
     return None if value is UNKNOWN else value
+
+
+def _list_lengths(prepared: ValidatedPlan, runs: Sequence[OutcomeRun]) -> dict[int, tuple[int, int]]:
+    """The least and the greatest length of the list of each Call with ``_each``, by rank: what all dry runs know."""
+    out = {}
+    for rank in (rank for rank, node in enumerate(prepared.nodes) if node.is_each):
+        lengths = [run.elements.get(rank) for run in runs if rank in run.started or rank in run.elements]
+        certain = [length for length in lengths if length is not None]
+        is_known = certain and len(certain) == len(lengths)
+        out[rank] = (min(certain), max(certain)) if is_known else (0, MAX_ELEMENTS)
+    return out

@@ -1,90 +1,198 @@
 """Whether references fit the parameters that read them: who writes a path, and values of which types.
 
-A problem is *certain* when no writer of the path, nor the context, can give a value that fits the
-parameter, or any value at all: such a Call cannot run, whatever the Tools return. Of a value that
-several writes build up only the type is known; of one with too many writers, nothing.
+Only JSON types, the shape of objects and lists, and known values (``const``, ``enum``) count. Whatever is not
+understood (a keyword, a depth, too many alternatives or writers) counts as fitting.
+
+A problem is *certain* when no writer of the path, nor the context, can give a value that fits the parameter, or any
+value at all: such a Call cannot run, whatever the Tools return.
 """
 
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+import json
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from acts.language.errors import Problem
-from acts.language.output_methods import OUTPUT_METHODS
-from acts.language.reference_uses import ELEMENT_KINDS, INDEX, contains_reference
+from acts.language.errors import Problem, truncate
+from acts.language.reference_uses import ELEMENT_KINDS
 from acts.language.references import AllOf, Expression, Path, TextTemplate, operands
-from acts.language.schemas import with_null
-from acts.language.values import ABSENT, Json, Names, pointer
-from acts.plan.call_expressions import MAX_ELEMENTS
+from acts.language.schemas import follow, with_null
+from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, list_index, pointer, type_name
 from acts.plan.context_log import START
-from acts.simulation.schema_compatibility import (
-    ANY,
-    NOTHING,
-    OPEN,
-    UNDECLARED,
-    Alternatives,
-    Incompatibility,
-    TypeAlternative,
-    alternatives_at,
-    exact_type,
-    find_incompatibility,
-    type_alternatives,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from acts.language.reference_uses import ReferenceUse
-    from acts.plan.planned_call import PlannedCall
+    from acts.plan.calls import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
-# Writers of one path that are followed, the nearest first; with more, the value may be
-# anything. Following all of them would be quadratic in a plan that fills one place.
+
+# Alternatives of one value, levels of nesting: beyond them, "fits"
+MAX_ALTERNATIVES: Final = 32
+MAX_LEVELS: Final = 16
+# Writers of one path that are followed, the nearest first: all of them would be quadratic
 MAX_WRITERS: Final = 4
 
-# The types that each method of writing can be applied to
-_TARGETS: Final = {
-    name: tuple(TypeAlternative(type_, {}) for type_ in (*method.extends, "null"))
-    for name, method in OUTPUT_METHODS.items()
-    if method.extends
-}
-_LIST: Final = (TypeAlternative("list", {}),)
-# Elements of a list in the context whose types are compared
-MAX_ITEMS: Final = 32
+_NAMES: Final = {"integer": "number", "array": "list"}  # a number may be whole
+# Keywords that may declare properties elsewhere than in ``properties``
+_ELSEWHERE: Final = (
+    "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "patternProperties",
+    "unevaluatedProperties",
+)  # fmt: skip
+
+
+# -- one value -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TypeAlternative:
+    """One way a value may be.
+
+    ``name`` is a JSON type, or ``any``, ``nothing`` (no value can be there) or
+    ``undeclared`` (an open object may hold it, and its schema does not say so).
+    """
+
+    name: str
+    schema: Json = None
+    root: Json = None
+    exact: Json = ABSENT
+
+
+Alternatives = tuple[TypeAlternative, ...]
+NOTHING: Final = "nothing"
+UNDECLARED: Final = "undeclared"
+ANY: Final = TypeAlternative("any")
+_NOTHING: Final = TypeAlternative(NOTHING)
+_LIST: Final = TypeAlternative("list", {})
+# The alternatives that say nothing of a value's type
+OPEN: Final = ("any", NOTHING, UNDECLARED)
+
+
+def exact_type(value: Json) -> TypeAlternative:
+    """The alternative of a value: that of its type, unless it cannot be known."""
+    return ANY if value is UNKNOWN else TypeAlternative(type_name(value), {}, None, value)
+
+
+def type_alternatives(schema: Json, root: Json, depth: int = 0) -> Alternatives:
+    """Every way a value of this schema may be."""
+    if not isinstance(schema, dict) or depth > MAX_LEVELS:
+        return (ANY,)
+    if "const" in schema:
+        return (exact_type(schema["const"]),)
+    if isinstance(schema.get("enum"), list):
+        return _limit(map(exact_type, schema["enum"]))
+    if "type" in schema:
+        names: list[str] = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        return tuple(TypeAlternative(n, schema, root) for n in dict.fromkeys(_NAMES.get(n, n) for n in names))
+    if isinstance(schema.get("$ref"), str):
+        return type_alternatives(follow(root, schema["$ref"]), root, depth + 1)
+    for key in ("anyOf", "oneOf"):
+        if schema.get(key):
+            return _limit(one for part in schema[key] for one in type_alternatives(part, root, depth + 1))
+    every = (type_alternatives(part, root, depth + 1) for part in schema.get("allOf") or ())
+    return next((types for types in every if ANY not in types), (ANY,))
+
+
+def alternatives_at(types: Alternatives, names: Names) -> Alternatives:
+    """Every way the value at ``names`` inside a value may be."""
+    for name in names:
+        types = _limit(inner for one in types for inner in _at_name(one, name))
+    return types
+
+
+def _limit(types: Iterable[TypeAlternative]) -> Alternatives:
+    listed = tuple(islice(types, MAX_ALTERNATIVES + 1))
+    return listed if 0 < len(listed) <= MAX_ALTERNATIVES else (ANY,)
+
+
+def _at_name(one: TypeAlternative, name: str) -> Alternatives:
+    if one.name in OPEN:
+        return (one,)
+    if one.exact is not ABSENT:
+        value = get(one.exact, (name,))
+        return (_NOTHING,) if value is ABSENT else (exact_type(value),)
+    if one.name == "list" and list_index(name) is not None:
+        return (ANY,) if "prefixItems" in one.schema else type_alternatives(one.schema.get("items", True), one.root)
+    if one.name != "object":
+        return (_NOTHING,)
+    declared, extra = one.schema.get("properties") or {}, one.schema.get("additionalProperties", True)
+    if name in declared:
+        return type_alternatives(declared[name], one.root)
+    if isinstance(extra, dict) and "patternProperties" not in one.schema:
+        return type_alternatives(extra, one.root)
+    if extra is False and "patternProperties" not in one.schema:
+        return (_NOTHING,)
+    return (TypeAlternative(UNDECLARED),) if declared and not any(k in one.schema for k in _ELSEWHERE) else (ANY,)
+
+
+# -- two values ----------------------------------------------------------------
+
+
+class Incompatibility(NamedTuple):
+    """Why a value may not fit, or (``certain``) never does: the types that it may have, and those that are accepted."""
+
+    certain: bool
+    produced: str
+    accepted: str
+
+
+def find_incompatibility(produced: Alternatives, accepted: Alternatives) -> Incompatibility | None:
+    """Why a value that is one of ``produced`` may be none of ``accepted``, or None. What is inside is not compared."""
+    if any(other.name in OPEN for other in accepted):
+        return None
+    misfits = [one for one in produced if one.name != "any" and not any(_fits(one, other) for other in accepted)]
+    if not misfits:
+        return None
+    clear = [one for one in misfits if one.name != UNDECLARED]
+    if len(clear) == len(produced):
+        return Incompatibility(True, _describe(produced), _describe(accepted))
+    return Incompatibility(False, _describe((clear or misfits)[:1]), _describe(accepted))
+
+
+def _fits(one: TypeAlternative, other: TypeAlternative) -> bool:
+    return one.name == other.name and (ABSENT in (other.exact, one.exact) or other.exact == one.exact)
+
+
+def _describe(types: Sequence[TypeAlternative]) -> str:
+    """``string or null``; known values as JSON."""
+    words = (
+        truncate(json.dumps(one.exact, ensure_ascii=False), 40)
+        if one.exact is not ABSENT and one.name in ("string", "number", "boolean")
+        else one.name
+        for one in types
+    )
+    return truncate(" or ".join(dict.fromkeys(words)), 200)
+
+
+# -- who writes what -------------------------------------------------------------
+
 # What a failure writes to an error path
 _FAILURE: Final[dict[str, Any]] = {
     "type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": True},
-    "required": ["code", "message"],
 }  # fmt: skip
-_ANYTHING: Final = (ANY,)
-_OBJECT: Final = (TypeAlternative("object", {}),)
 _HINT: Final = "read another path, or change the _output of the one tool or the parameter of the other"
 
 
 @dataclass(frozen=True, slots=True)
 class TypeProblem:
-    """A producer and a consumer that do not go together; ``rank`` is the consumer's."""
+    """A producer and a consumer that do not go together; ``rank`` is the consumer's. ``certain``: it cannot run."""
 
     rank: int
     producer: str
-    incompatibility: Incompatibility
+    misfit: Incompatibility
     problem: Problem
-
-    @property
-    def certain(self) -> bool:
-        """True when the consumer cannot run."""
-        return self.incompatibility.certain
+    certain: bool
 
     def to_json(self) -> dict[str, Any]:
         """The problem, with the producer and both types."""
-        types = {"found": self.incompatibility.produced, "expected": self.incompatibility.accepted}
+        types = {"found": self.misfit.produced, "expected": self.misfit.accepted}
         return {**self.problem.to_json(), "producer": self.producer, **types}
 
 
-@dataclass(frozen=True, slots=True)
-class _Producer:
+class _Producer(NamedTuple):
     """A Call, or the context, and what it may put at the path that is read."""
 
     name: str
@@ -92,68 +200,35 @@ class _Producer:
 
 
 def find_type_problems(prepared: ValidatedPlan) -> list[TypeProblem]:
-    """Each parameter, and each path to add to, that a producer cannot or may not fit; in plan order."""
+    """Each parameter that a producer cannot or may not fit; in plan order."""
     flow = _TypeFlow(prepared)
-    out: list[TypeProblem | None] = []
-    for rank, node in enumerate(prepared.nodes):
-        out += [flow.check_read(rank, read) for read in node.reads]
-        out += [flow.check_target(rank, path) for path in node.writes] if node.method in _TARGETS else []
-    return [problem for problem in out if problem is not None]
+    problems = (flow.check_read(rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads)
+    return [problem for problem in problems if problem is not None]
 
 
 class _TypeFlow:
-    """Follows references to the Calls that write their paths. Remembers types by Tool."""
+    """Follows references to the Calls that write their paths."""
 
     def __init__(self, prepared: ValidatedPlan) -> None:
         self.prepared = prepared
-        self.log = prepared.initial_log
-        self._parameter_types: dict[tuple[str, tuple[str | int, ...]], Alternatives] = {}
-        self._output_types: dict[tuple[str, Names, str, bool, bool, bool], Alternatives] = {}
-        # With the compared types: as long as they live, their ids are theirs
-        self._derived: dict[tuple[Hashable, int], tuple[Json, Alternatives]] = {}
-        self._results: dict[tuple[int, int], tuple[Alternatives, Alternatives, Incompatibility | None]] = {}
 
     def check_read(self, rank: int, read: ReferenceUse) -> TypeProblem | None:
         """Why the value of a reference may not fit its parameter, or cannot exist."""
         node = self.prepared.nodes[rank]
         if read is node.condition:
             return None  # of what is absent or of another type, it is false
-        accepted = self._types_of_parameter(node, read.at)
         is_text = isinstance(read.tree, TextTemplate)  # whether a text fits is checked by the validation
+        accepted = (ANY,) if is_text else _types_of_parameter(node, read.at)
         for tree in read.expressions:
             producers = self._producers(rank, tree)
-            if accepted == (ANY,) or is_text:
-                misfits = _absences(producers)
-            else:
-                misfits = [(p, m) for p in producers if (m := self._compare(p.types, accepted)) is not None]
+            misfits = [(p.name, m) for p in producers if (m := find_incompatibility(p.types, accepted)) is not None]
+            if accepted == (ANY,) and all(one.name == NOTHING for p in producers for one in p.types):
+                misfits = [(p.name, Incompatibility(True, NOTHING, "a value")) for p in producers]
             if misfits:
-                return self._type_problem(rank, read, producers, misfits)
-        return None
-
-    def _type_problem(
-        self, rank: int, read: ReferenceUse, producers: Sequence[_Producer],
-        misfits: Sequence[tuple[_Producer, Incompatibility]],
-    ) -> TypeProblem:  # fmt: skip
-        node = self.prepared.nodes[rank]
-        is_proof = len(misfits) == len(producers) and all(m.certain for _, m in misfits)
-        # A list may be empty, and then nothing has to fit
-        certain = is_proof and not read.is_of_element and not self._may_wait(producers)
-        producer, misfit = next(((p, m) for p, m in misfits if m.certain), misfits[0])
-        problem = Problem(
-            "cannotFit" if certain else "mayNotFit", _message(read, producer.name, misfit, certain=certain),
-            node.pointer + pointer(*read.at), node.id, _HINT, "error" if certain else "warning",
-        )  # fmt: skip
-        return TypeProblem(rank, producer.name, replace(misfit, certain=certain), problem)
-
-    def check_target(self, rank: int, path: Path) -> TypeProblem | None:
-        """Why a method may not be applied at a path. Never certain: the path may hold nothing yet."""
-        node = self.prepared.nodes[rank]
-        for producer in self._producers_of_path(rank, path):
-            misfit = self._compare(producer.types, _TARGETS[node.method])
-            if misfit is not None and misfit.certain:
-                text = f"{node.method} at {path} needs {misfit.accepted}; {producer.name} may write {misfit.produced}"
-                problem = Problem("mayNotFit", text, f"{node.pointer}/_outputMethod", node.id, severity="warning")
-                return TypeProblem(rank, producer.name, replace(misfit, certain=False), problem)
+                is_proof = len(misfits) == len(producers) and all(m.certain for _, m in misfits)
+                certain = is_proof and not self._may_wait(producers)
+                first = next((pair for pair in misfits if pair[1].certain), misfits[0])
+                return _type_problem(rank, node, read, *first, certain=certain)
         return None
 
     def _may_wait(self, producers: Sequence[_Producer]) -> bool:
@@ -161,190 +236,81 @@ class _TypeFlow:
         waits = self.prepared.request.config.missing == "wait"
         return waits and any(one.name == NOTHING for p in producers for one in p.types)
 
-    def _derive(self, rule: Hashable, source: Any, derive: Callable[[Any], Alternatives]) -> Alternatives:
-        """What a rule makes of types, or of a value: the same tuple each time, so that it is compared once."""
-        key = (rule, id(source))
-        if key not in self._derived:
-            self._derived[key] = source, derive(source)
-        return self._derived[key][1]
-
-    def _without(self, producers: list[_Producer], names: tuple[str, ...]) -> list[_Producer]:
-        """The producers without the types of these names; all as they are when nothing else is left."""
-        useful: list[_Producer] = []
-        for producer in producers:
-            rest = producer.types
-            if any(one.name in names for one in rest):
-                rest = self._derive(("without", names), rest, lambda types: _leave_out(types, names))
-            if rest:
-                useful.append(producer if rest is producer.types else replace(producer, types=rest))
-        return useful or producers
-
-    def _compare(self, produced: Alternatives, accepted: Alternatives) -> Incompatibility | None:
-        key = (id(produced), id(accepted))
-        if key not in self._results:
-            self._results[key] = (produced, accepted, find_incompatibility(produced, accepted))
-        return self._results[key][2]
-
-    def _types_of_parameter(self, node: PlannedCall, at: tuple[str | int, ...]) -> Alternatives:
-        if at[0] == "_each":
-            return _LIST if at == ("_each",) else (ANY,)
-        key = (node.tool.name, at)
-        if key not in self._parameter_types:
-            schema = node.tool.parameters.schema
-            types = alternatives_at(type_alternatives(schema, schema), tuple(str(t) for t in at))
-            is_typed = bool(types) and not any(one.name in OPEN for one in types)
-            self._parameter_types[key] = types if is_typed else (ANY,)
-        return self._parameter_types[key]
-
     def _producers(self, rank: int, tree: Expression) -> list[_Producer]:
         """The producers of an expression's value."""
         if isinstance(tree, AllOf):
             return self._producers(rank, tree.terms[-1])
-        if isinstance(tree, Path) and self.prepared.nodes[rank].is_each and tree.kind in ELEMENT_KINDS:
-            return self._producers_of_element(rank, tree)
-        if isinstance(tree, Path):
-            return self._without(self._producers_of_path(rank, tree), (NOTHING, UNDECLARED))
-        producers = [p for term in operands(tree) for p in self._producers(rank, term)]
-        return self._without(producers, (NOTHING, UNDECLARED, "null"))
-
-    def _producers_of_element(self, rank: int, path: Path) -> list[_Producer]:
-        """The producers of what a path of an element yields: those of the list."""
-        if path.kind == INDEX:
-            return [_Producer("_each", alternatives_at((TypeAlternative("number", {}),), path.names))]
-        return [
-            replace(
-                p, types=self._derive(("item", path.names), p.types, lambda types: _types_in_lists(types, path.names))
-            )
-            for p in self._producers_of_list(rank)
-        ]
-
-    def _producers_of_list(self, rank: int) -> list[_Producer]:
-        """The producers of the list of a Call with ``_each``."""
-        node = self.prepared.nodes[rank]
-        each = node.call["_each"]
-        if isinstance(each, list):
-            return [_Producer("_each", (ANY if contains_reference(each) else exact_type(each),))]
-        (use,) = (use for use in node.reads if use.at == ("_each",))
-        return self._producers(rank, use.tree)
-
-    def length_of_list(self, rank: int) -> tuple[int, int]:
-        """The least and the greatest length of the list of a Call with ``_each``, as far as schemas say."""
-        types = [one for producer in self._producers_of_list(rank) for one in producer.types]
-        lengths = [length for one in types if (length := _length(one)) is not None] or [(0, MAX_ELEMENTS)]
-        return min(low for low, _ in lengths), min(MAX_ELEMENTS, max(high for _, high in lengths))
+        if not isinstance(tree, Path):
+            producers = [p for term in operands(tree) for p in self._producers(rank, term)]
+            return _without(producers, (NOTHING, UNDECLARED, "null"))
+        if self.prepared.nodes[rank].is_each and tree.kind in ELEMENT_KINDS:
+            return [_Producer("_each", (ANY,))]
+        return _without(self._producers_of_path(rank, tree), (NOTHING, UNDECLARED))
 
     def _producers_of_path(self, rank: int, path: Path) -> list[_Producer]:
-        node, chains = self.prepared.nodes[rank], self.prepared.graph.writers
-        below = self._producer_below(rank, path, node.instance)
-        out, one_write = [], below is None
-        for chain in chains.above(path, node.instance, itself=True):
+        """The producers of the value at a path; of one that several writes build up, nothing is known."""
+        nodes, instance = self.prepared.nodes, self.prepared.nodes[rank].instance
+        writers = self.prepared.graph.writers
+        out: list[_Producer] = []
+        for chain in writers.above(path, instance, itself=True):
             count = bisect.bisect_left(chain.entries, rank)
-            tail = path.names[len(chain.path.names) :]
+            for writer in chain.entries[max(0, count - MAX_WRITERS) : count][::-1]:
+                tail = path.names[len(chain.path.names) :]
+                out.append(_Producer(nodes[writer].id, self._types_written(writer, chain.path, tail)))
             if count > MAX_WRITERS:
-                out.append(_Producer("other calls", _ANYTHING))
-            for writer in reversed(chain.entries[max(0, count - MAX_WRITERS) : count]):
-                out.append(_Producer(self.prepared.nodes[writer].id, self._types_written(writer, chain.path, tail)))
-                one_write = one_write and self.prepared.nodes[writer].method == "set"
-        value = self.log.read(path, START, node.instance)
+                out.append(_Producer("other calls", (ANY,)))
+        for chain in writers.at_or_below(path, instance):
+            before = chain.entries[: min(bisect.bisect_left(chain.entries, rank), MAX_WRITERS + 1)]
+            written = [p for writer in before for p in nodes[writer].writes if path.holds(p) and p != path]
+            if written or len(before) > MAX_WRITERS:
+                out.append(_Producer("calls that write below it", (ANY,)))
+        value = self.prepared.initial_log.read(path, START, instance)
         if value is not ABSENT:
-            types = self._derive("value", value, lambda value: (exact_type(value),)) if node.instance is None else None
-            out.append(_Producer("the context", types or (exact_type(value),)))
-        if not one_write:
-            out = [_Producer(p.name, self._derive("contents", p.types, _without_contents)) for p in out]
-        return out if below is None else [*out, below]
-
-    def _producer_below(self, rank: int, path: Path, instance: str | None) -> _Producer | None:
-        """A Call that writes strictly below a path, and so makes it an object."""
-        for chain in self.prepared.graph.writers.at_or_below(path, instance):
-            count = bisect.bisect_left(chain.entries, rank)
-            for writer in reversed(chain.entries[max(0, count - MAX_WRITERS) : count]):
-                if any(path.holds(w) and w != path for w in self.prepared.nodes[writer].writes):
-                    return _Producer(self.prepared.nodes[writer].id, _OBJECT)
-        return None
+            out.append(_Producer("the context", (exact_type(value),)))
+        return out
 
     def _types_written(self, writer: int, path: Path, tail: Names) -> Alternatives:
         """What a Call may put at ``tail`` below the ``path`` that it writes."""
         node = self.prepared.nodes[writer]
-        outcomes = [i for i, outcome in enumerate(node.outcomes) if path in outcome]
-        result, failure = any(i < node.result_outcome_count for i in outcomes), node.error in outcomes
+        if node.method != "set":
+            return (ANY,)
         if writer in self.prepared.literal_outputs:
-            return _after_method(alternatives_at((exact_type(node.call["_output"]),), tail), node.method, tail)
-        key = (node.tool.name, tail, node.method, result, failure, node.is_each)
-        if key not in self._output_types:
-            schema = with_null(node.tool.output)
-            results = type_alternatives(schema, schema)
-            if node.is_each:
-                results = (TypeAlternative("list", {"items": schema}, schema),)
-            types = alternatives_at(results, tail) if result else ()
-            types += alternatives_at(type_alternatives(_FAILURE, _FAILURE), tail) if failure else ()
-            self._output_types[key] = _after_method(types, node.method, tail)
-        return self._output_types[key]
-
-
-def find_list_lengths(prepared: ValidatedPlan) -> dict[int, tuple[int, int]]:
-    """The least and the greatest length of the list of each Call with ``_each``, by rank, as far as schemas say."""
-    flow = _TypeFlow(prepared)
-    return {rank: flow.length_of_list(rank) for rank, node in enumerate(prepared.nodes) if node.is_each}
-
-
-def _types_in_lists(types: Alternatives, names: Names) -> Alternatives:
-    return _bounded(inner for one in types for inner in _types_in_list(one, names))
-
-
-def _types_in_list(one: TypeAlternative, names: Names) -> Iterator[TypeAlternative]:
-    """The types at ``names`` inside the elements of a list."""
-    if isinstance(one.exact, list):
-        for item in one.exact[:MAX_ITEMS]:
-            yield from alternatives_at((exact_type(item),), names)
-    else:
-        yield from alternatives_at((one,), ("0", *names))
-
-
-def _bounded(types: Iterable[TypeAlternative]) -> Alternatives:
-    listed = tuple(types)
-    return listed if 0 < len(listed) <= MAX_ITEMS else (ANY,)
-
-
-def _length(one: TypeAlternative) -> tuple[int, int] | None:
-    """The least and the greatest length of a list; None of what is none."""
-    if isinstance(one.exact, list):
-        return len(one.exact), len(one.exact)
-    if one.name not in ("list", ANY.name):
-        return None
-    schema = one.schema if isinstance(one.schema, dict) else {}
-    low, high = schema.get("minItems", 0), schema.get("maxItems", MAX_ELEMENTS)
-    return int(low), int(high)
-
-
-def _after_method(types: Alternatives, method: str, tail: Names) -> Alternatives:
-    """The types at a path after a write whose method may add to an earlier value."""
-    if method == "set":
+            return alternatives_at((exact_type(node.call["_output"]),), tail)
+        outcomes = [i for i, outcome in enumerate(node.outcomes) if path in outcome]
+        types = _types_of_result(node, tail) if any(i < node.result_outcome_count for i in outcomes) else ()
+        if node.error in outcomes:
+            types += alternatives_at(type_alternatives(_FAILURE, _FAILURE), tail)
         return types
-    if tail:
-        return (ANY,)
-    return (TypeAlternative("list", {}),) if OUTPUT_METHODS[method].adds_element else _without_contents(types)
 
 
-def _without_contents(types: Alternatives) -> Alternatives:
-    """The same types, with nothing known of what is inside."""
-    return tuple(ANY if one.name in (NOTHING, UNDECLARED) else TypeAlternative(one.name, {}) for one in types)
+def _types_of_parameter(node: PlannedCall, at: tuple[str | int, ...]) -> Alternatives:
+    if at[0] == "_each":
+        return (_LIST,) if at == ("_each",) else (ANY,)
+    schema = node.tool.parameters.schema
+    types = alternatives_at(type_alternatives(schema, schema), tuple(map(str, at)))
+    return (ANY,) if any(one.name in OPEN for one in types) else types
 
 
-def _leave_out(types: Alternatives, names: tuple[str, ...]) -> Alternatives:
-    return tuple(one for one in types if one.name not in names)
+def _types_of_result(node: PlannedCall, tail: Names) -> Alternatives:
+    schema = with_null(node.tool.output)
+    of_list = (TypeAlternative("list", {"items": schema}, schema),)
+    return alternatives_at(of_list if node.is_each else type_alternatives(schema, schema), tail)
 
 
-def _absences(producers: Sequence[_Producer]) -> list[tuple[_Producer, Incompatibility]]:
-    """The incompatibilities of an untyped parameter: all producers leave nothing at its path, or none is reported."""
-    if not all(p.types and all(one.name == NOTHING for one in p.types) for p in producers):
-        return []
-    return [(p, Incompatibility(True, (), NOTHING, "a value")) for p in producers]
+def _without(producers: list[_Producer], names: tuple[str, ...]) -> list[_Producer]:
+    """The producers without the types of these names; all as they are when nothing else is left."""
+    rest = [_Producer(p.name, tuple(one for one in p.types if one.name not in names)) for p in producers]
+    return [p for p in rest if p.types] or producers
 
 
-def _message(read: ReferenceUse, producer: str, misfit: Incompatibility, *, certain: bool) -> str:
-    inner = f' at "{".".join(misfit.at)}"' if misfit.at else ""
+def _type_problem(
+    rank: int, node: PlannedCall, read: ReferenceUse, producer: str, misfit: Incompatibility, *, certain: bool
+) -> TypeProblem:
     gives = f"{'gives' if certain else 'may give'} {misfit.produced}"
     if misfit.produced == UNDECLARED:
         gives = "does not declare it"
     name = ".".join(str(t) for t in read.at)
-    return f'"{name}" takes {misfit.accepted}{inner}; {producer} {gives} at {read.text}'
+    text = f'"{name}" takes {misfit.accepted}; {producer} {gives} at {read.text}'
+    code, severity = ("cannotFit", "error") if certain else ("mayNotFit", "warning")
+    problem = Problem(code, text, node.pointer + pointer(*read.at), node.id, _HINT, severity)
+    return TypeProblem(rank, producer, misfit, problem, certain)

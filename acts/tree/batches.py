@@ -12,8 +12,6 @@ A child receives the messages of its own instances and the global ones, never an
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,17 +20,10 @@ from acts.language.errors import DecisionRefused
 from acts.language.messages import Data
 from acts.language.tools import Tool
 from acts.language.values import Json
+from acts.plan.calls import UNIT, PlannedCall, approval_needed
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
-from acts.plan.planned_call import UNIT, PlannedCall, approval_needed
 from acts.plan.validate import ValidatedPlan, find_literal_outputs, is_template
-from acts.tree.plan_request import (
-    TouchedPaths,
-    all_tools,
-    needed_messages,
-    own_messages,
-    schema_messages,
-    tool_messages,
-)
+from acts.tree.plan_request import PartRequests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,22 +101,18 @@ class Batch:
     """The Requests of the children of one plan."""
 
     def __init__(self, prepared: ValidatedPlan, config: Mapping[str, Json]) -> None:
-        self._prepared = prepared
-        self._log = prepared.initial_log
-        self._template = is_template(prepared.request, prepared.nodes)
-        approve, local = prepared.request.config.approve, [n for n in prepared.nodes if n.instance is not None]
-        self._is_editable = any(approval_needed(n, approve) for n in local)  # an edit may need any Tool and any data
-        self._config = _child_config(config)
-        self._messages: dict[str, list[Data]] = {}
+        approve, listed = prepared.request.config.approve, _listed(prepared)
+        local = [n for n in listed if n.instance is not None]
+        is_editable = any(approval_needed(n, approve) for n in local)
+        self._requests = PartRequests(
+            prepared, prepared.initial_log, _child_config(config), is_editable=is_editable,
+            unfiltered_bytes=MAX_UNFILTERED_DATA,
+        )  # fmt: skip
+        self._template = listed if is_template(prepared.request, prepared.nodes) else None
+        self._template_calls = list(prepared.request.plan.calls) if prepared.request.plan is not None else []
         self._nodes: dict[str, list[PlannedCall]] = {}
-        for message in prepared.request.data():
-            if message.instance is not None:
-                self._messages.setdefault(message.instance, []).append(message)
-        for node in _listed(prepared):
-            if node.instance is not None:
-                self._nodes.setdefault(node.instance, []).append(node)
-        self._shared: list[Json] | None = None
-        self._template_paths: TouchedPaths | None = None
+        for node in local:
+            self._nodes.setdefault(str(node.instance), []).append(node)
 
     def request_for(
         self, instances: Sequence[str], provided: Sequence[Data] = ()
@@ -134,57 +121,11 @@ class Batch:
 
         The indices are None for a template: every instance runs all of it.
         """
-        request = self._prepared.request
-        plan = request.plan
-        mode = plan.mode if plan is not None else "eager"
-        if self._template:
-            nodes = list(self._prepared.nodes)
-            calls = list(plan.calls) if plan is not None else []
-        else:
-            nodes = sorted((n for i in instances for n in self._nodes.get(i, ())), key=lambda n: n.index)
-            calls = [n.planned for n in nodes]
-        touched = [self._touched_paths(nodes)]
-        context = [*self._common_messages(nodes), *(m for i in instances for m in self._instance_messages(i, touched))]
-        context += [m.raw for m in provided if m.instance is None or m.instance in instances]
-        context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
-        indices = None if self._template else tuple(n.index for n in nodes)
-        return {"config": self._config, "context": context}, indices
-
-    def _touched_paths(self, nodes: Sequence[PlannedCall]) -> TouchedPaths:
-        """Those of the Calls of one child; every child of a template has the same."""
-        if self._is_editable:
-            return TouchedPaths()
-        if not self._template:
-            return TouchedPaths(nodes)
-        if self._template_paths is None:
-            self._template_paths = TouchedPaths(nodes)
-        return self._template_paths
-
-    def _common_messages(self, nodes: Sequence[PlannedCall]) -> list[Json]:
-        """The Tools and the global data; every child of a template has the same."""
-        if self._template and self._shared is not None:
-            return self._shared
-        data = [m for m in self._prepared.request.data() if m.instance is None]
-        out: list[Json] = [*(all_tools(self._prepared) if self._is_editable else tool_messages(nodes))]
-        messages = [_without_author(m) for m in data]
-        if self._is_editable or len(json.dumps(messages, ensure_ascii=False)) <= MAX_UNFILTERED_DATA:
-            out += messages
-        else:
-            local = [m for i in {n.instance: None for n in nodes} if i is not None for m in self._messages.get(i, ())]
-            out += schema_messages(self._prepared.request, nodes)
-            out += needed_messages(self._log, nodes, local)
-        if self._template:
-            self._shared = out
-        return out
-
-    def _instance_messages(self, id_: str, touched: Sequence[TouchedPaths]) -> list[Json]:
-        messages = self._messages.get(id_, [])
-        out = [_without_author(m) for m in messages] if self._is_editable else own_messages(messages, touched)
-        return out or [{"type": "state", "state": {}, "_instance": id_}]
-
-
-def _without_author(message: Data) -> dict[str, Any]:
-    return {k: v for k, v in message.raw.items() if k not in ("_call", "_date")}
+        if self._template is not None:
+            return self._requests.build(self._template, self._template_calls, instances, provided), None
+        nodes = sorted((n for i in instances for n in self._nodes.get(i, ())), key=lambda n: n.index)
+        request = self._requests.build(nodes, [n.planned for n in nodes], instances, provided)
+        return request, tuple(n.index for n in nodes)
 
 
 def keep_instance(planned: Mapping[str, Any], changed: Json, instance: str | None) -> Json:
@@ -217,27 +158,6 @@ def count_calls(prepared: ValidatedPlan) -> int:
     """The number of Calls of a plan, over all of its instances."""
     times = len(prepared.request.instances()) if is_template(prepared.request, prepared.nodes) else 1
     return len(prepared.nodes) * max(1, times)
-
-
-def widest_instance(prepared: ValidatedPlan) -> int:
-    """How many Calls and elements of one instance may run at once, at most: 1 where each waits for the one before."""
-    starts = [_most_starts(node, prepared.max_parallel) for node in prepared.nodes]
-    if not is_template(prepared.request, prepared.nodes):
-        by_instance: Counter[str] = Counter()
-        for node, count in zip(prepared.nodes, starts, strict=True):
-            by_instance.update({} if node.instance is None else {node.instance: count})
-        return max(1, *by_instance.values())
-    graph = prepared.graph
-    is_chain = all(rank - 1 in graph.dependencies(rank) for rank in range(1, len(prepared.nodes)))
-    return max(starts, default=1) if is_chain else sum(starts)
-
-
-def _most_starts(node: PlannedCall, max_parallel: int) -> int:
-    """How often a Call may run at once. A list is as long as it turns out: permits too many are returned soon."""
-    if not node.is_each:
-        return 1
-    each = node.call["_each"]
-    return max(1, min(len(each), max_parallel)) if isinstance(each, list) else max_parallel
 
 
 def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> ValidatedPlan:

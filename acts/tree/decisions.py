@@ -1,93 +1,103 @@
-"""Pending approvals, people's decisions, and the rule that matches one with the other. Pure.
+"""Pending approvals, people's decisions, the rule that matches one with the other, and who may decide. Pure.
 
 An approval concerns a whole plan, one Call, or the scopes that a Call requests. A decision applies
 to exactly one pending approval; ``workflowId``, ``instance`` and ``call`` select it. A decision that
 matches none or several, or names another version of the plan, is refused with the reason, so that
 nobody approves what they have not seen.
+
+A tree may have *approvers*, each with public keys (Ed25519; ``docs/approvers.md`` has the forms). A worker reads them
+when a root starts; from then on they belong to the tree, and every decision is signed. What is signed names the digest
+of the *subject* (the Calls of the plan, or the Call with its parameters) and a *challenge*, which the run that waits
+makes of its identity, the place and the time: so a signature fits one wait of one run, and cannot be sent again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Annotated, Any, Final, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
 
 from acts.language.errors import DecisionRefused, format_choices, truncate
 from acts.language.values import Json, type_name
 from acts.language.wire import APPROVE, EDIT, REJECT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
+from acts.tree.wire_format import Record, RecordError, canonical_json, digest, first_error
 
 WORDS: Final = (APPROVE, REJECT, EDIT)
-_TEXTS: Final = ("call", "instance", "workflowId", "by", "reason", "note")
-_KEYS: Final = (
-    "decision", "call", "plan", "with", "version", "workflowId", "instance", "by", "reason", "note", "signature",
-)  # fmt: skip
-# A signature: when it was made, and its 64 bytes in base64
-_SIGNATURE_KEYS: Final = ("time", "value")
-_MAX_SIGNATURE_TEXT: Final = 100
 # The keys of a decision's record that an agent's context contains
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
 # Characters of each text of a decision: results and the Web UI show them
 MAX_TEXT_LENGTH: Final = 2_000
-# Waits of which an error lists a few. More are not looked for: ten thousand decisions may be refused in one task
+_MAX_SIGNATURE_TEXT: Final = 100
+# Waits that an error looks for: ten thousand decisions may be refused in one task
 MAX_MATCHES: Final = 100
-LISTED_WAITS: Final = 12
-# In a pending approval or a record from a run inside an instance: the instance within that run, if it differs
-INNER: Final = "inner"
+# In a pending approval that has to be signed: {"challenge", "subject"}
+SIGN: Final = "sign"
+FORMAT: Final = "decision/1"
+# Hex digits: 128 bits tell all waits apart
+_CHALLENGE_CHARACTERS: Final = 32
+_FINGERPRINT_CHARACTERS: Final = 16
+# Approvers travel with the start of every run of the tree: some 100 bytes each
+MAX_APPROVERS: Final = 100
+MAX_KEYS: Final = 10
+KEY_BYTES: Final = 32
+
+# What tells a wait from all others: workflow id, what, call, instance, inner instance
+WaitKey = tuple[str, str, str | None, str | None, str | None]
+_Text = Annotated[str, Field(max_length=MAX_TEXT_LENGTH)]
+_SignatureText = Annotated[str, Field(max_length=_MAX_SIGNATURE_TEXT)]
 
 
-@dataclass(frozen=True, slots=True)
-class PendingApproval:
-    """One approval that awaits a decision. ``since`` and ``deadline`` are ISO dates in UTC."""
+class PendingApproval(BaseModel):
+    """One approval that awaits a decision. ``since`` and ``deadline`` are ISO dates in UTC.
 
-    workflow_id: str
+    ``inner`` is the instance within the run, where the run itself works for an ``instance`` of its parent. Further keys
+    are ``about`` what is decided: ``elements``, ``hints``, ``parameters``, ``sign``.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow", populate_by_name=True)
+
+    workflow_id: str = Field(alias="workflowId")
     what: str
-    version: int
-    since: str
     call: str | None = None
     instance: str | None = None
+    inner: str | None = None
+    version: int
+    since: str
     deadline: str | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The further keys."""
+        return self.model_extra or {}
+
+    @property
+    def key(self) -> WaitKey:
+        """What tells it from all others."""
+        return (self.workflow_id, self.what, self.call, self.instance, self.inner)
 
     def to_json(self) -> dict[str, Any]:
         """``{workflowId, what, call?, instance?, version, since, deadline?, …}``."""
-        out = {
-            "workflowId": self.workflow_id, "what": self.what, "call": self.call, "instance": self.instance,
-            "version": self.version, "since": self.since, "deadline": self.deadline,
-        }  # fmt: skip
-        return {k: v for k, v in out.items() if v is not None} | dict(self.about)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PendingApproval:
-        """The inverse of ``to_json``.
-
-        Raises:
-            KeyError, TypeError: ``data`` has another form.
-        """
-        texts = [data["workflowId"], data["what"], data["since"]]
-        optional = [data.get("call"), data.get("instance"), data.get("deadline"), data.get(INNER)]
-        texts += [text for text in optional if text is not None]
-        if type(data["version"]) is not int or not all(isinstance(text, str) for text in texts):
-            raise TypeError("a pending approval has texts, and a number as its version")
-        own_keys = ("workflowId", "what", "call", "instance", "version", "since", "deadline")
-        about = {k: v for k, v in data.items() if k not in own_keys}
-        return cls(
-            data["workflowId"], data["what"], data["version"], data["since"], data.get("call"), data.get("instance"),
-            data.get("deadline"), about,
-        )  # fmt: skip
+        return self.model_dump(by_alias=True, exclude_none=True)
 
     def inside(self, instance: str | None) -> PendingApproval:
-        """This approval as the parent reports it, when its run belongs to ``instance`` of the parent.
-
-        An instance within that run is kept as ``inner``.
-        """
+        """This approval as the parent reports it, when its run belongs to ``instance`` of the parent."""
         if instance is None or self.instance == instance:
             return self
-        inner = self.about.get(INNER, self.instance)
-        return replace(self, instance=instance, about=self.about if inner is None else {**self.about, INNER: inner})
+        return self.model_copy(update={"instance": instance, "inner": self.inner or self.instance})
 
     def __str__(self) -> str:
         """The subject and the run, for messages."""
@@ -95,21 +105,57 @@ class PendingApproval:
         return f"{name} of {self.workflow_id}" + (f" [{self.instance}]" if self.instance else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+def _plan_calls(value: Json) -> Json:
+    """The Calls of a plan message, as in the query's answer or in a file."""
+    return value["plan"] if isinstance(value, dict) and isinstance(value.get("plan"), list) else value
+
+
+class Signature(BaseModel):
+    """When a decision was signed, and the 64 bytes of the signature in base64."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    time: _SignatureText
+    value: _SignatureText
+
+
+class Decision(BaseModel):
     """A decision. ``calls`` is a whole new plan, ``call_with`` the new form of one Call."""
 
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", populate_by_name=True)
+
     decision: str
-    call: str | None = None
-    instance: str | None = None
-    workflow_id: str | None = None
+    call: _Text | None = None
+    instance: _Text | None = None
+    workflow_id: _Text | None = Field(None, alias="workflowId")
     version: int | None = None
-    by: str | None = None
-    reason: str | None = None
-    calls: tuple[Json, ...] | None = None
-    call_with: Json = None
-    raw: Mapping[str, Any] = field(default_factory=dict)
-    signature: Mapping[str, str] | None = None
+    by: _Text | None = None
+    reason: _Text | None = None
+    calls: Annotated[list[Any], BeforeValidator(_plan_calls)] | None = Field(None, alias="plan")
+    call_with: dict[str, Any] | None = Field(None, alias="with")
+    signature: Signature | None = None
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        is_edit = self.decision == EDIT
+        if self.decision == REJECT and not self.reason:
+            raise ValueError('a rejection has a "reason": the planner, or the author of the plan, needs it')
+        if not is_edit and (self.calls is not None or self.call_with is not None):
+            raise ValueError(f'"plan" and "with" belong to the decision edit, not to {self.decision}')
+        if is_edit and (self.calls is None) == (self.call_with is None):
+            raise ValueError('an edit has either "plan", a list of Calls, or "call" and "with", the new form of one')
+        if self.call_with is not None and not self.call:
+            raise ValueError('an edit of one Call names it: {"call": "2:refund", "with": {…}}')
+        return self
+
+    @property
+    def closes(self) -> bool:
+        """True where nothing waits after it."""
+        return self.decision in (APPROVE, REJECT)
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision as a signal or an update has it."""
+        return self.model_dump(by_alias=True, exclude_none=True)
 
     def record(self, wait: PendingApproval, date: str) -> dict[str, Any]:
         """The decision as recorded: ``{what, call?, decision, version, by?, reason?, date}``."""
@@ -126,89 +172,36 @@ def read_decision(raw: Json, word: str | None = None) -> Decision:
     Raises:
         DecisionRefused: it is malformed.
     """
-    if raw is None and word == APPROVE:
-        raw = {}
-    if not isinstance(raw, dict):
+    fields = {} if raw is None and word == APPROVE else raw
+    if not isinstance(fields, dict):
         raise DecisionRefused(f"a decision is an object, not {type_name(raw)}")
-    unknown = [k for k in raw if k not in _KEYS]
-    if unknown:
-        raise DecisionRefused(f"unknown key {format_choices(unknown)}; a decision has: {', '.join(_KEYS)}")
-    decision = word or raw.get("decision")
-    if raw.get("decision") not in (None, decision):
-        raise DecisionRefused(
-            f"the signal {word} says {truncate(repr(raw['decision']), 60)}: send the signal of that name"
-        )
-    if decision not in WORDS:
-        raise DecisionRefused(f"decision is {truncate(repr(decision), 60)}; allowed: {', '.join(WORDS)}")
-    for key in _TEXTS:
-        if raw.get(key) is not None and (not isinstance(raw[key], str) or len(raw[key]) > MAX_TEXT_LENGTH):
-            raise DecisionRefused(
-                f'"{key}" is a string of at most {MAX_TEXT_LENGTH} characters, not {type_name(raw[key])}'
-            )
-    version = raw.get("version")
-    if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-        raise DecisionRefused(f'"version" is a number, not {type_name(version)}')
-    reason = raw.get("reason") or raw.get("note")
-    if decision == REJECT and not reason:
-        raise DecisionRefused('a rejection has a "reason": the planner, or the author of the plan, needs it')
-    calls, with_ = _edited(raw, decision)
-    return Decision(
-        str(decision), raw.get("call"), raw.get("instance"), raw.get("workflowId"), version, raw.get("by"), reason,
-        calls, with_, raw, _signature(raw.get("signature")),
-    )  # fmt: skip
-
-
-def _signature(value: Json) -> Mapping[str, str] | None:
-    if value is None:
-        return None
-    texts = [value.get(key) for key in _SIGNATURE_KEYS] if isinstance(value, dict) else []
-    if not texts or not all(isinstance(text, str) and len(text) <= _MAX_SIGNATURE_TEXT for text in texts):
-        raise DecisionRefused('"signature" is {"time": ISO date, "value": base64 of the signature}')
-    return {key: str(value[key]) for key in _SIGNATURE_KEYS}
-
-
-def _edited(raw: Mapping[str, Any], decision: str) -> tuple[tuple[Json, ...] | None, Json]:
-    plan, with_ = raw.get("plan"), raw.get("with")
-    if decision != EDIT:
-        if plan is not None or with_ is not None:
-            raise DecisionRefused(f'"plan" and "with" belong to the decision edit, not to {decision}')
-        return None, None
-    if isinstance(plan, dict) and isinstance(plan.get("plan"), list):
-        plan = plan["plan"]  # a plan message, as in the query's answer or in a file
-    if (plan is None) == (with_ is None):
-        raise DecisionRefused(
-            'an edit has either "plan", a list of Calls, or "call" and "with", the new form of one Call'
-        )
-    if plan is not None:
-        if not isinstance(plan, list):
-            raise DecisionRefused(f'"plan" is a list of Calls, not {type_name(plan)}')
-        return tuple(plan), None
-    if not isinstance(with_, dict):
-        raise DecisionRefused(f'"with" is a Call, not {type_name(with_)}')
-    if not raw.get("call"):
-        raise DecisionRefused('an edit of one Call names it: {"call": "2:refund", "with": {…}}')
-    return None, with_
+    decision = word or fields.get("decision")
+    if decision not in WORDS or fields.get("decision") not in (None, decision):
+        text = truncate(repr(fields.get("decision")), 60)
+        raise DecisionRefused(f"decision is {text}; allowed: {', '.join(WORDS) if word is None else word}")
+    reason = fields.get("reason") or fields.get("note")
+    own = {key: value for key, value in fields.items() if key != "note"}
+    try:
+        return Decision.model_validate({**own, "decision": decision, "reason": reason})
+    except ValidationError as error:
+        raise DecisionRefused(f"a decision: {truncate(first_error(error), 300)}") from None
 
 
 def match_decision(
-    waits: Iterable[PendingApproval], decision: Decision, listed: Callable[[], str] | None = None
+    waits: Iterable[PendingApproval], decision: Decision, listed: Iterable[PendingApproval] | None = None
 ) -> PendingApproval:
-    """The one pending approval that a decision applies to.
-
-    ``listed`` gives the text that lists what waits, where ``waits`` are only those that may match (see ``list_waits``).
+    """The one pending approval that a decision applies to; an error lists some of ``listed``, else of ``waits``.
 
     Raises:
         DecisionRefused: none matches, or several do, or the version differs.
     """
     waits = waits if listed is not None else list(waits)
-    matches = list(islice((w for w in waits if is_for(w, decision)), MAX_MATCHES + 1))
+    matches = list(islice((w for w in waits if is_for(w, decision)), MAX_MATCHES))
     if not matches:
-        text = list_waits(waits) if listed is None else listed()
-        raise DecisionRefused(f"nothing that waits is matched by {_describe(decision)}; waiting: {text}")
+        names = format_choices(map(str, islice(waits if listed is None else listed, MAX_MATCHES)))
+        raise DecisionRefused(f"nothing that waits is matched by {_describe(decision)}; waiting: {names}")
     if len(matches) > 1:
         text = f"{len(matches)} waits are matched: {format_choices(map(str, matches))}"
-        if len(matches) > MAX_MATCHES:
-            text = f"more than {MAX_MATCHES} waits are matched: {format_choices(map(str, matches[:LISTED_WAITS]))}, …"
         raise DecisionRefused(f"{text}; name one with call, instance, workflowId")
     check_version(matches[0], decision)
     return matches[0]
@@ -218,14 +211,6 @@ def check_version(wait: PendingApproval, decision: Decision) -> None:
     """Raise DecisionRefused for a decision about another version than the pending one."""
     if decision.version is not None and decision.version != wait.version:
         raise DecisionRefused(f"version {decision.version} is not what waits: {wait} is at version {wait.version}")
-
-
-def list_waits(waits: Iterable[PendingApproval], count: int | None = None) -> str:
-    """What waits, as a list of a few names; ``count`` is how many wait, where ``waits`` are not all."""
-    names = [str(wait) for wait in islice(waits, MAX_MATCHES)]
-    if count is None or count <= len(names):
-        return format_choices(names)
-    return f"{', '.join(sorted(names)[:LISTED_WAITS])}, … ({count} in all)"
 
 
 def is_for(wait: PendingApproval, decision: Decision) -> bool:
@@ -246,3 +231,150 @@ def is_for(wait: PendingApproval, decision: Decision) -> bool:
 def _describe(decision: Decision) -> str:
     parts = (("call", decision.call), ("instance", decision.instance), ("workflowId", decision.workflow_id))
     return ", ".join(f"{key} {value!r}" for key, value in parts if value is not None) or "this decision"
+
+
+# -- who may decide -----------------------------------------------------------------------------------------------
+
+
+class ApproversError(ValueError):
+    """The approvers cannot be used: names the approver and what is wrong."""
+
+
+def _read_public_key(text: str) -> str:
+    """A public key as 32 bytes in base64; it may be given as PEM."""
+    data = _bytes_of_pem(text) if "BEGIN" in text else _from_base64(text.strip())
+    if len(data) != KEY_BYTES:
+        raise ValueError(f"a public key is Ed25519, as {KEY_BYTES} bytes in base64 or as PEM (`acts keygen`)")
+    return base64.b64encode(data).decode()
+
+
+def _bytes_of_pem(text: str) -> bytes:
+    """The 32 bytes of an Ed25519 public key in PEM; nothing for another one."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(text.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        return b""
+    return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else b""
+
+
+def _from_base64(text: str) -> bytes:
+    """The bytes of a text in base64; nothing for another one."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+_Keys = tuple[Annotated[str, AfterValidator(_read_public_key)], ...]
+
+
+class Approver(Record):
+    """One approver. ``keys`` are public keys of 32 bytes in base64; ``tools`` None: all."""
+
+    name: str
+    keys: Annotated[
+        _Keys,
+        BeforeValidator(lambda keys: [keys] if isinstance(keys, str) else keys),
+        Field(min_length=1, max_length=MAX_KEYS),
+    ]
+    tools: tuple[str, ...] | None = None
+    plans: StrictBool = True
+
+    def may_decide(self, tool: str | None) -> bool:
+        """True for an approver who may decide about a Call of this Tool (None: about a plan)."""
+        return self.plans if tool is None else self.tools is None or tool in self.tools
+
+
+def read_approvers(content: Json) -> tuple[Approver, ...]:
+    """The approvers of a file's content.
+
+    Raises:
+        ApproversError: it has another form.
+    """
+    if not isinstance(content, dict) or not content or len(content) > MAX_APPROVERS:
+        raise ApproversError(f"approvers are an object of name to public key, with 1 to {MAX_APPROVERS} names")
+    approvers = []
+    for name, entry in content.items():
+        try:
+            fields = entry if isinstance(entry, dict) else {"keys": entry}
+            approvers.append(Approver.from_json({**fields, "name": name}))
+        except RecordError as error:
+            raise ApproversError(f'the approver "{truncate(name, 80)}": {error}') from None
+    return tuple(approvers)
+
+
+# -- signatures ----------------------------------------------------------------------------------------------------
+
+
+def call_subject(call: Mapping[str, Json]) -> dict[str, Json]:
+    """What an approver of a Call sees of it: all but its ``_id``."""
+    return {key: value for key, value in call.items() if key != "_id"}
+
+
+def make_challenge(identity: str, wait: PendingApproval) -> str:
+    """The text that makes a signature fit this wait alone. ``identity`` is that of the run that waits."""
+    place = [identity, wait.workflow_id, wait.what, wait.call, wait.instance, wait.since]
+    return digest(place, _CHALLENGE_CHARACTERS)
+
+
+def make_statement(wait: PendingApproval, decision: Decision, time: str) -> bytes:
+    """What is signed. Raises KeyError for a wait that takes no signature."""
+    sign = wait.about[SIGN]
+    edit: Json = {"plan": decision.calls}
+    if decision.call_with is not None:
+        edit = {"call": decision.call, "with": decision.call_with}
+    statement: dict[str, Any] = {
+        "acts": FORMAT, "challenge": sign["challenge"], "subject": sign["subject"], "workflowId": wait.workflow_id,
+        "what": wait.what, "call": wait.call, "version": wait.version, "decision": decision.decision,
+        "by": decision.by, "reason": decision.reason, "time": time,
+        "edit": digest(edit) if decision.decision == EDIT else None,
+    }  # fmt: skip
+    return canonical_json({key: value for key, value in statement.items() if value is not None})
+
+
+def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decision: Decision) -> dict[str, Any]:
+    """Who signed, for the record of a decision: ``{key, time, signature, challenge, subject}``.
+
+    Raises:
+        DecisionRefused: nobody who may decide has signed this decision about this wait.
+    """
+    names = f"approvers: {format_choices(approver.name for approver in approvers)}"
+    if decision.signature is None:
+        raise DecisionRefused(f"a decision about {wait} has to be signed; {names}; sign with: acts approve --key FILE")
+    approver = next((a for a in approvers if a.name == decision.by), None)
+    if approver is None:
+        raise DecisionRefused(f'"by" is {decision.by!r}, who is no approver of this run; {names}')
+    tool = None if wait.call is None else wait.call.partition(":")[2]
+    if not approver.may_decide(tool):
+        text = "whole plans" if tool is None else f'calls of the tool "{tool}"'
+        raise DecisionRefused(f'the approver "{approver.name}" may not decide about {text}')
+    time, value = decision.signature.time, decision.signature.value
+    message, signature = make_statement(wait, decision, time), _from_base64(value)
+    key = next((key for key in map(base64.b64decode, approver.keys) if _holds(key, signature, message)), None)
+    if key is None:
+        raise DecisionRefused(
+            f'the signature does not hold: no key of "{approver.name}" has signed this decision about version '
+            f"{wait.version} of {wait}, as it waits since {wait.since}"
+        )
+    sign = {name: wait.about[SIGN][name] for name in ("challenge", "subject")}
+    return {"key": fingerprint(key), "time": time, "signature": value, **sign}
+
+
+def _holds(key: bytes, signature: bytes, message: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def fingerprint(key: bytes) -> str:
+    """A short name of a public key: the beginning of its SHA-256."""
+    return hashlib.sha256(key).hexdigest()[:_FINGERPRINT_CHARACTERS]

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.config import MODEL_SETTINGS
 from acts.language.errors import EngineError
-from acts.language.messages import Data, output_schema
+from acts.language.messages import Data, output_schema, parse_message
 from acts.language.references import Path
-from acts.language.request_reader import parse_message
 from acts.language.schemas import subschemas
 from acts.language.tools import CONTROL, META
 from acts.language.values import ABSENT, Json
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from acts.language.messages import Request
     from acts.language.tools import Tool
-    from acts.plan.planned_call import PlannedCall
+    from acts.plan.calls import PlannedCall
     from acts.tree.records import TreePosition
 
 # Settings that a definition inherits from the calling run, unless it sets them itself
@@ -96,7 +95,8 @@ def delegate_request(delegate_input: DelegateInput, definition: Mapping[str, Any
     config = {**inherited, **own}
     share, limits = inherited.get("budget"), own.get("budget")
     if isinstance(share, dict) and isinstance(limits, dict):  # a definition cannot raise its share
-        config["budget"] = {**limits, **{k: _min_limit(v, limits.get(k)) for k, v in share.items()}}
+        own_limits = {k: v for k, v in limits.items() if isinstance(v, (int, float))}
+        config["budget"] = {**limits, **{k: min(v, own_limits.get(k, v)) for k, v in share.items()}}
     approve = _merge_approval(inherited.get("approve"), own.get("approve"))
     if approve is not None:
         config["approve"] = approve
@@ -109,10 +109,6 @@ def delegate_request(delegate_input: DelegateInput, definition: Mapping[str, Any
     if definition.get("schema") is not None:
         out["schema"] = definition["schema"]
     return out
-
-
-def _min_limit(share: Json, limit: Json) -> Json:
-    return min(share, limit) if isinstance(limit, (int, float)) else share
 
 
 def _merge_approval(inherited: Json, own: Json) -> Json:
@@ -233,8 +229,3 @@ def _hoist_defs(schema: dict[str, Any], defs: dict[str, Json], prefix: str) -> d
     for key, new in names.items():
         defs[new] = copy["$defs"][key]
     return {k: v for k, v in copy.items() if k not in ("$defs", "$schema", "$id")}
-
-
-def upfront_context(tools: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tool messages that replace the earlier ones of the same names."""
-    return [{"type": "tool", "tool": tools[name]} for name in sorted(tools)]

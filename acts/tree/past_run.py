@@ -1,41 +1,26 @@
 """What a run takes over from an earlier one: each Call of that one as a record, and the digests that say "unchanged".
 
-Laws of this file: it says what is compared, ``machines/past_calls.py`` what follows from it. A digest is of JSON whose
-keys are sorted, so it does not depend on how a file was written. The records are on the wire: an activity returns them
-in pages, a run carries those that it has not used into the next.
+Laws of this file: it says what is compared, ``machines/past.py`` what follows from it. A digest is of JSON whose
+keys are sorted, so it does not depend on how a file was written. The records are on the wire: an activity returns them,
+a run carries those that it has not used into the next.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.tree.wire_format import Record, VersionedRecord
+from acts.tree.wire_format import Record, VersionedRecord, digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from acts.language.values import Json
-    from acts.plan.planned_call import PlannedCall
+    from acts.plan.calls import PlannedCall
 
-# 128 bits: two values never meet by chance
-_DIGEST_CHARACTERS: Final = 32
+# Of a digest: 128 bits, two values never meet by chance
+_CHARACTERS: Final = 32
 # For people, and no part of what a Call does
 _COMMENTS: Final = ("_reasoningForCall",)
-
-
-class PastElement(Record):
-    """One element of a Call with ``_each`` of which not all had completed. ``index`` counts from 0.
-
-    ``state`` is that of a ``PastCall``, ``value`` its result.
-    """
-
-    index: int
-    state: str
-    id: str
-    reads: str = ""
-    value: Any = None
 
 
 class PastCall(Record):
@@ -44,7 +29,8 @@ class PastCall(Record):
     ``state``: it had ``completed`` (or is ``detached``: started, and nobody waits for it), or is ``open``: it may have
     been started, and has no result. ``planned`` is the digest of the Call as planned, ``reads`` that of what it was
     started with (empty where that cannot be read any more), ``id`` its ``_id``. ``outcome``, ``written`` and ``error``
-    are those of its ``CallState``; ``written`` has the values in the order of the outcome's paths.
+    are those of its ``CallState``; ``written`` has the values in the order of the outcome's paths. Of an open one with
+    ``_each``, ``results`` has those of its elements, by index, and ``open`` the ``_id``s of those that have none.
     """
 
     call: str
@@ -56,7 +42,8 @@ class PastCall(Record):
     outcome: int = 0
     written: tuple[Any, ...] = ()
     error: dict[str, Any] | None = None
-    elements: tuple[PastElement, ...] = ()
+    results: tuple[Any, ...] = ()
+    open: dict[int, str] = {}  # noqa: RUF012 - pydantic copies defaults
 
 
 class PastInstance(Record):
@@ -113,20 +100,17 @@ class PastSet(Record):
 class PastRun(VersionedRecord):
     """What an earlier run had done.
 
-    ``events`` is how much of its history was read: a run that is still there goes on. ``plan`` are the ids of its
-    Calls, ``prompt`` is the digest of what its latent Calls were shown, ``provided`` are the messages that it was sent.
-    ``next``: there is another page of calls and instances, from this entry on. ``set``: it was a run over a set.
+    ``plan`` are the ids of its Calls, ``prompt`` is the digest of what its latent Calls were shown, ``provided`` are
+    the messages that it was sent. ``set``: it was a run over a set.
     """
 
     workflowId: str
     runId: str
-    events: int
     plan: tuple[str, ...] = ()
     prompt: str = ""
     provided: tuple[Any, ...] = ()
     calls: tuple[PastCall, ...] = ()
     instances: tuple[PastInstance, ...] = ()
-    next: int | None = None
     set: PastSet | None = None
 
 
@@ -144,33 +128,23 @@ class PastSource(Record):
     hasSamePrompt: bool = True
 
 
-class TakenCall(Record):
-    """A Call, or an element of one, that was taken over: its key and its ``_id``."""
-
-    key: str
-    id: str
-
-
 class PastState(Record):
-    """What a run that continues as new still needs of an earlier one, and what it has taken over."""
+    """What a run that continues as new still needs of an earlier one.
+
+    ``taken`` are the Calls and elements that it has taken over: their ``_id`` by key.
+    """
 
     source: dict[str, Any]
     past: tuple[PastRun, ...]
     calls: tuple[str, ...] | None = None
     keepsIds: bool = True
     hasSamePrompt: bool = True
-    taken: tuple[TakenCall, ...] = ()
-
-
-def digest(value: Json) -> str:
-    """The digest of a JSON value, whatever the order of its keys."""
-    data = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARACTERS]
+    taken: dict[str, str] = {}  # noqa: RUF012 - pydantic copies defaults
 
 
 def planned_digest(node: PlannedCall) -> str:
     """The digest of a Call as it is planned, whatever its place in the list."""
-    return digest({k: v for k, v in node.planned.items() if k not in _COMMENTS})
+    return digest({k: v for k, v in node.planned.items() if k not in _COMMENTS}, _CHARACTERS)
 
 
 def reads_digest(node: PlannedCall, call: Mapping[str, Any], context: Iterable[Any], prompt: str, more: Json) -> str:
@@ -182,8 +156,8 @@ def reads_digest(node: PlannedCall, call: Mapping[str, Any], context: Iterable[A
     """
     own = {k: v for k, v in call.items() if k != "_id" and k not in _COMMENTS}
     answers = [node.kind, node.delegate, node.tool.activity]
-    shown = [dict(node.tool.schema), prompt] if node.kind == "latent" else []
-    return digest([own, list(context), answers, shown, more])
+    prompted = [dict(node.tool.schema), prompt] if node.kind == "latent" else []
+    return digest([own, list(context), answers, prompted, more], _CHARACTERS)
 
 
 def prompt_digest(messages: Iterable[Mapping[str, Any]], *, instances: bool) -> str:
@@ -191,8 +165,8 @@ def prompt_digest(messages: Iterable[Mapping[str, Any]], *, instances: bool) -> 
 
     ``instances``: with the data of instances; without them it is what all instances are shown.
     """
-    shown = [m for m in messages if m.get("type") not in ("tool", "plan") and (instances or "_instance" not in m)]
-    return digest(shown)
+    parts = [m for m in messages if m.get("type") not in ("tool", "plan") and (instances or "_instance" not in m)]
+    return digest(parts, _CHARACTERS)
 
 
 def request_digest(request: Mapping[str, Any]) -> str:
@@ -205,7 +179,7 @@ def request_digest(request: Mapping[str, Any]) -> str:
             parts.append([{k: v for k, v in c.items() if k not in _COMMENTS} for c in message["plan"]])
         else:
             parts.append(message)
-    return digest(parts)
+    return digest(parts, _CHARACTERS)
 
 
 def _answering_part(tool: Json) -> Json:

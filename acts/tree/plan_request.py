@@ -1,9 +1,10 @@
-"""Builds the Requests that run an agent's plan, and the context page for a model. Pure.
+"""Builds the Requests of runs that walk a part of a plan, and the context page for a model. Pure.
 
-An agent's context grows with every tick, but the plan of one tick reads little of it. The minimal
-Request of a plan has only the Tools that its Calls use, the values that they read, the schemas of
-what they write, and an empty value of the right type at each path that they write (an empty list
-for a list), which decides whether ``push`` or ``merge`` applies. It runs as the full Request would.
+An agent's context grows with every tick, but the plan of one tick reads little of it; a batch has thousands of children
+with the same global data. So the Request of a part has only the Tools that its Calls use, the values that they read,
+the schemas of what they write, and an empty value of the right type at each path that they write (an empty list for a
+list), which decides whether ``push`` or ``merge`` applies. It runs as the full Request would. Where a person may edit
+the plan into any other, it has all Tools and data.
 """
 
 from __future__ import annotations
@@ -12,124 +13,113 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.output_methods import GROWING_METHODS
+from acts.language.reference_uses import scoped_context, wrap_message
 from acts.language.references import Path
-from acts.language.scopes import scoped_context, wrap_message
 from acts.language.strict_json import json_size
 from acts.language.values import ABSENT, Json, Names, deep_merge, nest
 from acts.language.wire import MAX_PAYLOAD_BYTES
 from acts.plan.graph import paths_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from acts.language.messages import Data, Request
     from acts.language.tools import Tool
+    from acts.plan.calls import PlannedCall
     from acts.plan.context_log import Log
-    from acts.plan.planned_call import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
 _EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int: 0, float: 0}
 
 
-def minimal_request(
-    prepared: ValidatedPlan, log: Log, nodes: Sequence[PlannedCall], config: dict[str, Any]
+def part_request(
+    prepared: ValidatedPlan,
+    log: Log,
+    nodes: Sequence[PlannedCall],
+    config: dict[str, Any],
+    *,
+    is_editable: bool = False,
 ) -> dict[str, Any]:
-    """The Request of some Calls of a plan (all, or the first), with only the context that they need."""
-    request = prepared.request
-    plan = request.plan
-    mode = plan.mode if plan is not None else "eager"
-    local = [m for m in request.data() if m.instance is not None]
-    context: list[Json] = [*tool_messages(nodes), *schema_messages(request, nodes), *needed_messages(log, nodes, local)]
-    by_instance: dict[str, list[Data]] = {}
-    for message in local:
-        by_instance.setdefault(str(message.instance), []).append(message)
-    by_call: dict[str | None, TouchedPaths] = {None: TouchedPaths()}
-    for node in nodes:
-        by_call.setdefault(node.call.get("_instance"), TouchedPaths()).add(node)
-    for instance, messages in by_instance.items():
-        touched = [by_call[None], *([by_call[instance]] if instance in by_call else [])]
-        context += own_messages(messages, touched) or [{**wrap_message("state", {}), "_instance": instance}]
+    """The Request of some Calls of a plan (all, or the first), over all of its instances."""
     listed = sorted(nodes, key=lambda n: n.index)
-    context.append({"type": "plan", "plan": [n.planned for n in listed], "mode": mode})
-    return {"config": config, "context": context}
+    requests = PartRequests(prepared, log, config, is_editable=is_editable)
+    return requests.build(listed, [n.planned for n in listed], list(prepared.request.instances()))
+
+
+class PartRequests:
+    """The Requests of the parts of one plan. ``log`` has the values that its Calls may read.
+
+    Global data up to ``unfiltered_bytes`` is in all of them.
+    """
+
+    def __init__(
+        self, prepared: ValidatedPlan, log: Log, config: dict[str, Any], *, is_editable: bool, unfiltered_bytes: int = 0
+    ) -> None:
+        self._prepared, self._log, self._config = prepared, log, config
+        self._is_editable, self._unfiltered_bytes = is_editable, unfiltered_bytes
+        self._local: dict[str, list[Data]] = {}
+        for message in prepared.request.data():
+            if message.instance is not None:
+                self._local.setdefault(message.instance, []).append(message)
+        self._nodes: Sequence[PlannedCall] = ()
+        self._common: list[Json] | None = None
+
+    def build(
+        self, nodes: Sequence[PlannedCall], calls: list[Json], instances: Sequence[str], provided: Iterable[Data] = ()
+    ) -> dict[str, Any]:
+        """The Request of these Calls (``nodes`` as planned, ``calls`` as they are listed) over these instances."""
+        if self._common is None or nodes is not self._nodes:  # every child of a template has the same
+            self._nodes, self._common = nodes, self._common_messages(nodes)
+        context = [*self._common, *(m for id_ in instances for m in self._instance_messages(id_))]
+        context += [m.raw for m in provided if m.instance is None or m.instance in instances]
+        mode = self._prepared.request.plan.mode if self._prepared.request.plan is not None else "eager"
+        context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
+        return {"config": self._config, "context": context}
+
+    def _common_messages(self, nodes: Sequence[PlannedCall]) -> list[Json]:
+        """The Tools and the global data."""
+        data = self._prepared.request.data()
+        messages = [_without_author(m) for m in data if m.instance is None]
+        if self._is_editable:
+            return [*_tool_messages({name: tool.schema for name, tool in self._prepared.tools.items()}), *messages]
+        if json_size(messages) <= self._unfiltered_bytes:
+            return [*tool_messages(nodes), *messages]
+        local = [m for own in self._local.values() for m in own]
+        needed = needed_messages(self._log, nodes, local)
+        return [*tool_messages(nodes), *_schema_messages(data, nodes), *needed]
+
+    def _instance_messages(self, id_: str) -> list[Json]:
+        own = [_without_author(m) for m in self._local.get(id_, ())]
+        return own or [{"type": "state", "state": {}, "_instance": id_}]
 
 
 def tool_messages(nodes: Iterable[PlannedCall]) -> list[Json]:
     """One message for each Tool that the Calls use."""
-    tools = {n.tool.name: n.tool.schema for n in nodes}
-    return [{"type": "tool", "tool": _with_name(name, tools[name])} for name in sorted(tools)]
+    return _tool_messages({n.tool.name: n.tool.schema for n in nodes})
 
 
-def schema_messages(request: Request, nodes: Sequence[PlannedCall]) -> list[Json]:
-    """The global messages' schemas for the kinds that the Calls write."""
-    kinds = {p.kind for n in nodes for p in n.writes}
-    return [
-        {k: v for k, v in m.raw.items() if k in ("type", "kind", "schema", "_instance")}
-        for m in request.data()
-        if m.schema is not None and m.kind in kinds and m.instance is None
-    ]
-
-
-class TouchedPaths:
-    """The paths that some Calls read or write; built once for the messages of all instances."""
-
-    def __init__(self, nodes: Iterable[PlannedCall] = ()) -> None:
-        self._at: set[tuple[str, Names]] = set()
-        self._above: set[tuple[str, Names]] = set()
-        for node in nodes:
-            self.add(node)
-
-    def add(self, node: PlannedCall) -> None:
-        """Add those of a Call."""
-        for path in (*paths_read(node), *node.writes):
-            if (path.kind, path.names) not in self._at:
-                self._at.add((path.kind, path.names))
-                self._above.update((path.kind, path.names[:depth]) for depth in range(len(path.names) + 1))
-
-    def overlap(self, kind: str, names: Names) -> bool:
-        """True when one of the paths leads to this one, below it or above it."""
-        return (kind, names) in self._above or any((kind, names[:depth]) in self._at for depth in range(len(names)))
-
-
-def own_messages(messages: Sequence[Data], touched: Sequence[TouchedPaths]) -> list[Json]:
-    """The messages of one instance that its Calls read or write, without those that a later one replaces."""
-    replaced: set[tuple[str, Names]] = set()
-    out: list[Json] = []
-    for message in reversed(messages):
-        at = (message.kind, message.path.names if message.path is not None else ())
-        hidden = any((at[0], at[1][:depth]) in replaced for depth in range(len(at[1]) + 1))
-        hidden = hidden and message.schema is None
-        needed = message.schema is not None or any(paths.overlap(*at) for paths in touched)
-        if needed and not hidden:
-            out.append({k: v for k, v in message.raw.items() if k not in ("_call", "_date")})
-        if message.path is not None and message.method == "set":
-            replaced.add(at)
-    return out[::-1]
-
-
-def full_request(
-    prepared: ValidatedPlan, _: Log, nodes: Sequence[PlannedCall], config: dict[str, Any]
-) -> dict[str, Any]:
-    """The Request with all Tools and data, for a plan that a person may edit into any that the agent could make."""
-    request = prepared.request
-    mode = request.plan.mode if request.plan is not None else "eager"
-    context = [*all_tools(prepared), *(m.raw for m in request.data())]
-    listed = sorted(nodes, key=lambda n: n.index)
-    return {
-        "config": config,
-        "context": [*context, {"type": "plan", "plan": [n.planned for n in listed], "mode": mode}],
-    }
-
-
-def all_tools(prepared: ValidatedPlan) -> list[dict[str, Any]]:
-    """One message for each Tool of a Request."""
-    return [{"type": "tool", "tool": _with_name(name, prepared.tools[name].schema)} for name in sorted(prepared.tools)]
+def _tool_messages(schemas: Mapping[str, dict[str, Any]]) -> list[Json]:
+    return [{"type": "tool", "tool": _with_name(name, schemas[name])} for name in sorted(schemas)]
 
 
 def _with_name(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """The Tool's schema with its name inside: in a map by name, some names would read as keywords of a schema."""
     properties = schema.get("properties")
     return {**schema, "properties": {**(properties if isinstance(properties, dict) else {}), "_tool": {"const": name}}}
+
+
+def _schema_messages(data: Iterable[Data], nodes: Sequence[PlannedCall]) -> list[Json]:
+    """The global messages' schemas for the kinds that the Calls write."""
+    kinds = {p.kind for n in nodes for p in n.writes}
+    return [
+        {k: v for k, v in m.raw.items() if k in ("type", "kind", "schema", "_instance")}
+        for m in data
+        if m.schema is not None and m.kind in kinds and m.instance is None
+    ]
+
+
+def _without_author(message: Data) -> dict[str, Any]:
+    return {k: v for k, v in message.raw.items() if k not in ("_call", "_date")}
 
 
 def needed_messages(log: Log, nodes: Iterable[PlannedCall], local: Iterable[Data] = ()) -> list[dict[str, Any]]:
@@ -142,8 +132,8 @@ def needed_messages(log: Log, nodes: Iterable[PlannedCall], local: Iterable[Data
     grown = [p for n in nodes if n.method in GROWING_METHODS for p in n.writes]
     grown += [m.path for m in local if m.path is not None and m.method in GROWING_METHODS]
     needed = dict.fromkeys(read)
-    above = {(p.kind, p.names[:depth]) for p in needed for depth in range(len(p.names) + 1)}
-    needed.update({g: None for g in grown if (g.kind, g.names) in above})
+    above = {prefix for path in needed for prefix in path.prefixes(itself=True)}
+    needed.update({g: None for g in grown if g in above})
     context = scoped_context(needed, lambda path: log.read(path, 0))
     values = {str(m.get("kind", m["type"])): m[m["type"]] for m in context}
     for path in dict.fromkeys(p for n in nodes for p in n.writes):

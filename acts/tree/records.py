@@ -5,15 +5,16 @@
 * what a run carries into the next one: ``PlanState``, ``AgentState``.
 
 The signals between runs are in ``signal_records.py``; ``wire_format.py`` says what all have in common. This file knows
-no Temporal: ``workflows/runtime/payloads.py`` puts records into payloads.
+no Temporal: ``workflows/payloads.py`` puts records into payloads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from acts.language.config import DEFAULT_PARALLEL, MAX_PARALLEL, Budget
-from acts.tree.approvers import Approver
+from acts.tree.decisions import Approver
 from acts.tree.past_run import PastSource, PastState
 from acts.tree.wire_format import Record, VersionedRecord
 
@@ -180,7 +181,6 @@ class PlanInput(VersionedRecord):
     context: ContextRef | None = None
     approve: Any = None
     part: bool = False
-    forecast: dict[str, Any] | None = None
     settled: tuple[SettledRequest, ...] = ()
     isGrowing: bool = False
     lease: PermitLease | None = None
@@ -210,7 +210,6 @@ class AnonymousCall(Record):
 class DelegateInput(VersionedRecord):
     """What the child that does a delegated Call is started with, and nothing else of its parent.
 
-    ``grant`` is the request to a model that it begins with; ``refusal`` says why the budget has none for it.
     ``price`` is that of the model, where ``anonymous`` takes it over from its parent. ``lease`` is the permit of
     the Call.
     """
@@ -222,8 +221,6 @@ class DelegateInput(VersionedRecord):
     position: TreePosition
     sha256: str | None = None
     call: AnonymousCall | None = None
-    grant: GrantedRequest | None = None
-    refusal: str | None = None
     price: tuple[float, float] | None = None
     lease: PermitLease | None = None
 
@@ -251,17 +248,55 @@ class BackgroundInput(VersionedRecord):
 class Accounting(Record):
     """What a child's work adds to the run above, beside its result.
 
-    ``settled`` are granted requests whose usage the root has not heard of; ``actions`` are the billable
-    actions of the child and of all below it, by kind. ``permits`` are what is left of its lease and of what it was
-    granted besides; None: it had no lease.
+    ``settled`` are granted requests whose usage the root has not heard of. ``permits`` are what is left of its lease
+    and of what it was granted besides; None: it had no lease.
     """
 
     settled: tuple[SettledRequest, ...] = ()
-    actions: dict[str, int] = {}
     permits: int | None = None
 
 
 # -- what a run carries into the next ------------------------------------------------------
+
+
+class ElementsRecord(Record):
+    """The elements of a Call with ``_each`` at a moment when none runs; see ``machines/call_state.py``."""
+
+    total: int
+    provided: int = 0
+    started: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    results: tuple[Any, ...] = ()
+    errors: dict[int, dict[str, Any]] = {}
+    postponed: tuple[int, ...] = ()
+
+
+class CallRecord(Record):
+    """One Call of a walk at a moment when none runs; the fields are those of ``CallState``."""
+
+    stage: str = "pending"
+    outcome: int | None = None
+    values: tuple[Any, ...] = ()
+    date: str = ""
+    error: dict[str, Any] | None = None
+    approved: bool = False
+    edited: bool = False
+    value: Any = None
+    reason: str | None = None
+    elements: ElementsRecord | None = None
+
+
+class WalkState(Record):
+    """A walk that continues in the next run of its workflow. ``calls`` are by rank, those to which something happened.
+
+    ``provided`` are the messages that came from outside.
+    """
+
+    calls: dict[int, CallRecord] = {}
+    provided: tuple[Any, ...] = ()
+    isPaused: bool = False
+    isGrowing: bool = False
 
 
 class PlanState(VersionedRecord):
@@ -272,7 +307,7 @@ class PlanState(VersionedRecord):
 
     request: dict[str, Any]
     capabilities: Capabilities
-    walk: dict[str, Any]
+    walk: WalkState
     approvals: dict[str, Any]
     budget: dict[str, Any]
     input: dict[str, Any] | None = None
@@ -280,10 +315,63 @@ class PlanState(VersionedRecord):
     usage: dict[str, Any] = {}
     version: int = 1
     isApproved: bool = True
-    forecast: dict[str, Any] | None = None
-    actions: dict[str, int] = {}
     lease: PermitLease | None = None
     past: PastState | None = None
+
+
+class UnusableAnswers(Record):
+    """Answers of a model in a row that could not be used.
+
+    ``cap`` is that of the request after a cut answer, in tokens: no later one is lower.
+    """
+
+    count: int = 0
+    cap: int | None = None
+
+    def added(self, unusable: Mapping[str, Any]) -> UnusableAnswers:
+        """One more, as the model activity returns it."""
+        cap = unusable.get("cap")
+        count = self.count + unusable.get("answers", 1)
+        return UnusableAnswers(count=count, cap=cap if isinstance(cap, int) else self.cap)
+
+
+class Turn(Record):
+    """One answer of a planner, and what came of it. ``at`` is the number of messages when it was requested.
+
+    ``answer`` is the Solution as the planner wrote it. With ``hasPlan`` its calls are left out: they are those of the
+    first plan message from ``at`` on. ``text`` is an answer that was no JSON. ``changed`` are the Calls that a person
+    put in place of the answer's before anything ran.
+    """
+
+    at: int
+    answer: Any = None
+    hasPlan: bool = False
+    text: str | None = None
+    outcomes: tuple[dict[str, Any], ...] = ()
+    problems: tuple[dict[str, Any], ...] = ()
+    changed: tuple[Any, ...] = ()
+
+
+class AgentProgress(Record):
+    """What an agent has done: ``context`` are the messages that joined the Request's.
+
+    ``turnAt`` and ``answer`` belong to the turn under way. ``proposal`` are the Calls that wait for a person, and
+    ``wantedOutput`` is the output that came with them.
+    """
+
+    context: tuple[Any, ...] = ()
+    tick: int = 0
+    planTick: int = 0
+    usage: dict[str, Any] = {}
+    calls: tuple[dict[str, Any], ...] = ()
+    errors: tuple[dict[str, Any], ...] = ()
+    instances: dict[str, dict[str, Any]] = {}
+    turns: tuple[Turn, ...] = ()
+    turnAt: int = 0
+    answer: Any = None
+    unusable: UnusableAnswers = UnusableAnswers()
+    proposal: tuple[Any, ...] | None = None
+    wantedOutput: Any = None
 
 
 class AgentState(VersionedRecord):
@@ -295,14 +383,12 @@ class AgentState(VersionedRecord):
     request: dict[str, Any]
     capabilities: Capabilities
     position: TreePosition
-    loop: dict[str, Any]
+    progress: AgentProgress
     approvals: dict[str, Any]
     budget: dict[str, Any]
     isPaused: bool = False
     version: int = 0
-    forecasts: tuple[dict[str, Any], ...] = ()
     provided: tuple[Any, ...] = ()
     definition: dict[str, str] = {}
     delegate: dict[str, Any] | None = None
-    actions: dict[str, int] = {}
     lease: PermitLease | None = None

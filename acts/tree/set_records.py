@@ -1,26 +1,63 @@
-"""The records of a set: what a ``Batch`` is started with, and what a run over a set carries into the next.
+"""The records of a set: its survey, what a ``Batch`` is started with, what a run over a set carries into the next.
 
-The rows are in none of them: a Batch reads its page by an activity.
+The rows are in none of them: a Batch reads its page by an activity. Below are the two forms that a set's rows have in
+records: a *line*, ``{id, status, state, errors}``, is the result of one row; a *bitmap* names rows by their numbers.
+A row that cannot be used is named by its line in the file, since its id is unknown or that of another row.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import base64
+import re
+import zlib
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.errors import truncate
+from acts.language.wire import BAD_ROW, DUPLICATE_ID
 from acts.tree.past_run import PastHistory, PastResults
 from acts.tree.records import Capabilities, PermitLease, PlanInput, TreePosition
-from acts.tree.signal_records import TreeSignal
 from acts.tree.wire_format import Record, VersionedRecord
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
-class SetSource(Record):
-    """The Message of a Request that names a set: ``index`` is its place there, ``kind`` that of its rows."""
+# Failures that a run over a set lists, and the errors of each
+MAX_FAILURES: Final = 100
+MAX_ERRORS: Final = 3
+# Characters of the message of each: 100 failures are at most 300 kB in the state that the run carries over
+MAX_ERROR: Final = 1_000
+# Digits of a line number in an id: files have fewer than 1e15 lines
+_BAD_ROW_ID: Final = re.compile(r"line [1-9][0-9]{0,14}")
 
-    source: str
-    index: int
-    type: str
-    kind: str
-    id: str | None = None
+
+class Dialect(Record):
+    """How a file is read: its format, and of CSV the columns and the delimiter.
+
+    ``start`` is the byte where its rows begin, after ``lines`` lines.
+    """
+
+    format: str
+    columns: tuple[str, ...] = ()
+    delimiter: str = ","
+    start: int = 0
+    lines: int = 0
+
+
+class Survey(Record):
+    """What a set holds. A page is ``(bytes, rows, lines, hash)``; the rows that repeat an earlier id are a bitmap.
+
+    Of a run that resumes another one: which rows do not run, how many of those had completed, and how many others
+    ``only`` leaves out.
+    """
+
+    total: int
+    dialect: Dialect
+    pages: tuple[tuple[int, int, int, str], ...]
+    repeated: str = ""
+    skipped: str = ""
+    takenOver: int = 0
+    leftOut: int = 0
 
 
 class SetPage(Record):
@@ -34,19 +71,31 @@ class SetPage(Record):
     hash: str
 
 
-class BatchInput(PlanInput):
-    """A ``PlanInput`` whose instances are the rows of a page. Its ``request`` has none of them.
+class PageReading(Record):
+    """How a page is read: the set, the field with the ids of its rows, and the rows whose id an earlier row has.
 
-    ``dialect`` says how the file is read, ``repeated`` are the rows whose id an earlier row has, ``skipped`` those
-    that do not run, since the run resumes another one. ``results`` is the file that takes their results, if any, and
-    ``run`` the identity of the root, to which that file belongs.
+    The ``skipped`` rows do not run, since the run resumes another one.
     """
 
-    set: SetSource
-    dialect: dict[str, Any]
+    source: str
+    id: str | None
+    dialect: Dialect
     page: SetPage
     repeated: tuple[int, ...] = ()
     skipped: tuple[int, ...] = ()
+
+
+class BatchInput(PlanInput):
+    """A ``PlanInput`` whose instances are the rows of a page. Its ``request`` has none of them.
+
+    ``index`` is their place in its context, ``type`` and ``kind`` are those of their Messages. ``results`` is the file
+    that takes their results, if any, and ``run`` the identity of the root, to which that file belongs.
+    """
+
+    index: int
+    type: str
+    kind: str
+    reading: PageReading
     results: str | None = None
     run: str = ""
 
@@ -63,15 +112,6 @@ class ResumedSet(Record):
     identity: str | None = None
 
 
-class SetCursor(Record):
-    """What of a set comes next: the index of the page, and where it begins."""
-
-    page: int = 0
-    offset: int = 0
-    line: int = 1
-    row: int = 1
-
-
 class SetState(VersionedRecord):
     """A run over a set that continues as new, between two Batches. ``survey`` None: it has not begun to read."""
 
@@ -80,25 +120,99 @@ class SetState(VersionedRecord):
     position: TreePosition
     approvals: dict[str, Any]
     budget: dict[str, Any]
-    survey: dict[str, Any] | None = None
-    cursor: SetCursor = SetCursor()
+    survey: Survey | None = None
+    nextPage: int = 0
     completed: int = 0
     failed: int = 0
     failures: tuple[dict[str, Any], ...] = ()
-    stopped: dict[str, Any] | None = None
+    stopped: dict[str, str] | None = None
     provided: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
     usage: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
     isApproved: bool = True
     isPaused: bool = False
-    actions: dict[str, int] = {}  # noqa: RUF012
     lease: PermitLease | None = None
     resumed: ResumedSet | None = None
 
 
-class FileWait(TreeSignal):
-    """From an activity of a set, to the root: a file cannot be read or written now. ``reason`` empty: it can again."""
+# -- lines ---------------------------------------------------------------------------
 
-    workflowId: str
-    reason: str = ""
-    nextTry: str = ""
+
+def line_of(id_: str, report: Mapping[str, Any]) -> dict[str, Any]:
+    """The line of an instance."""
+    return {
+        "id": id_, "status": report.get("status", "failed"), "state": report.get("state", {}),
+        "errors": list(report.get("errors") or ()),
+    }  # fmt: skip
+
+
+def failed_line(id_: str, code: str, message: str, status: str = "failed") -> dict[str, Any]:
+    """The line of a row that did not run, or of which nothing is known."""
+    return line_of(id_, {"status": status, "errors": [{"call": None, "code": code, "message": message}]})
+
+
+def bad_row_line(source: str, bad: Sequence[Any]) -> dict[str, Any]:
+    """The line of a row that cannot be used: ``[number, line, code, message]``."""
+    _, line, code, message = bad
+    return failed_line(f"line {line}", code, f"line {line:,} of {source}: {message}")
+
+
+def is_bad_row(id_: str, errors: Any) -> bool:
+    """True for the line of a row that could not be used: its id is ``line`` and its line in the set.
+
+    A row may have an id like ``line 3``, too.
+    """
+    if not isinstance(errors, list) or not errors or _BAD_ROW_ID.fullmatch(id_) is None:
+        return False
+    error = errors[0]
+    return isinstance(error, dict) and error.get("call") is None and error.get("code") in (BAD_ROW, DUPLICATE_ID)
+
+
+@dataclass(slots=True)
+class RowCounts:
+    """What the run over a set adds of some lines; ``failures`` are the first ``{id, status, errors}``."""
+
+    completed: int = 0
+    failed: int = 0
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Count a line."""
+        if line["status"] == "completed":
+            self.completed += 1
+            return
+        self.failed += 1
+        if len(self.failures) < MAX_FAILURES:
+            errors = [
+                {"call": e.get("call"), "code": e.get("code"), "message": truncate(str(e.get("message")), MAX_ERROR)}
+                for e in line["errors"][:MAX_ERRORS]
+            ]
+            self.failures.append({"id": line["id"], "status": line["status"], "errors": errors})
+
+    def to_json(self) -> dict[str, Any]:
+        """``{completed, failed, failures}``."""
+        return asdict(self)
+
+
+# -- bitmaps: any choice of 10,000,000 rows takes at most 1.6 MB -----------------------
+
+
+def pack_bits(bits: bytes) -> str:
+    """A bitmap as text; nothing for one without numbers."""
+    return base64.b85encode(zlib.compress(bits, 6)).decode() if any(bits) else ""
+
+
+def unpack_bits(text: str) -> bytes:
+    """The bitmap that ``pack_bits`` packed."""
+    return zlib.decompress(base64.b85decode(text)) if text else b""
+
+
+def numbers_between(bits: bytes, first: int, last: int) -> tuple[int, ...]:
+    """The numbers of a bitmap from ``first`` to ``last``."""
+    return tuple(n for n in range(first, last + 1) if n >> 3 < len(bits) and bits[n >> 3] >> (n & 7) & 1)
+
+
+def count_between(bits: bytes, first: int, last: int) -> int:
+    """How many numbers of a bitmap are from ``first`` to ``last``; of 250 numbers in about a microsecond."""
+    part = int.from_bytes(bits[first >> 3 : (last >> 3) + 1], "little") >> (first & 7)
+    return (part & ((1 << (last - first + 1)) - 1)).bit_count()

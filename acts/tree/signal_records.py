@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from acts.tree.decisions import Decision, PendingApproval, WaitKey
 from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest
 from acts.tree.wire_format import VersionedRecord
 
@@ -20,13 +21,14 @@ class TreeSignal(VersionedRecord):
 class PendingChanged(TreeSignal):
     """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender.
 
-    ``isComplete``: nothing waits there but what opened.
+    ``isComplete``: nothing waits there but what opened. ``edited`` is what was edited since it opened.
     """
 
     workflowId: str
     ancestors: tuple[str, ...]
-    opened: tuple[dict[str, Any], ...] = ()
-    closed: tuple[dict[str, Any], ...] = ()
+    opened: tuple[PendingApproval, ...] = ()
+    closed: tuple[WaitKey, ...] = ()
+    edited: tuple[WaitKey, ...] = ()
     isComplete: bool = False
 
 
@@ -39,9 +41,9 @@ class ForwardedDecision(TreeSignal):
 
     id: str
     replyTo: str
-    decision: dict[str, Any]
+    decision: Decision
     scope: str | None = None
-    target: dict[str, Any] | None = None
+    target: PendingApproval | None = None
 
 
 class DecisionAnswer(TreeSignal):
@@ -57,8 +59,8 @@ class BudgetRequest(TreeSignal):
     """To the root: may I make so many requests of this size, or so many more Calls?
 
     ``tokens`` and ``cost`` are what each may take at most, ``leastTokens`` and ``leastCost`` what it needs.
-    ``others`` are requests that may follow; ``parts`` asks for one part of what is left, for a run that
-    outlives the tree. ``settled`` is a report that travels along.
+    ``parts`` asks for one part of what is left, for a run that outlives the tree. ``settled`` is a report that
+    travels along.
     """
 
     workflowId: str
@@ -72,7 +74,6 @@ class BudgetRequest(TreeSignal):
     leastCost: float = 0.0
     calls: int = 0
     parts: int = 0
-    others: int = 0
     settled: tuple[SettledRequest, ...] = ()
 
 
@@ -92,6 +93,38 @@ class BudgetReport(TreeSignal):
     accounts: tuple[BudgetAccount, ...] = ()
     settled: tuple[SettledRequest, ...] = ()
     calls: int = 0
+
+
+class PermitRequest(TreeSignal):
+    """To the keeper of permits (see ``machines/permits.py``).
+
+    ``missing`` permits are lacking here, beside the ``held`` ones, for Calls that could start.
+    """
+
+    workflowId: str
+    ancestors: tuple[str, ...]
+    missing: int
+    held: int
+
+
+class PermitGrant(TreeSignal):
+    """From the keeper, or from the parent: permits to use, or to return."""
+
+    permits: int
+
+
+class PermitReturn(TreeSignal):
+    """To the keeper: ``permits`` that the sender does not use, or that it had lent to ``goneRun``.
+
+    ``goneRun`` is a child of the sender that ended without a word: what it and the runs below it had is free.
+    ``startsAgain``: another run takes its place, under the same id.
+    """
+
+    workflowId: str
+    ancestors: tuple[str, ...]
+    permits: int
+    goneRun: str | None = None
+    startsAgain: bool = False
 
 
 class StreamedCalls(TreeSignal):

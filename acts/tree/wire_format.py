@@ -1,4 +1,4 @@
-"""What all records have in common on the wire: names, defaults that are left out, a version.
+"""What all records have in common on the wire: names, defaults that are left out, a version, digests.
 
 Laws: a field is added with a default, so that records of an earlier version are read; a change of meaning raises
 ``WIRE_VERSION``, and a run that meets a later version than its own refuses it by name. Which records there are,
@@ -7,17 +7,30 @@ Laws: a field is added with a default, so that records of an earlier version are
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from acts.language.errors import ActsError
+from acts.language.values import Json
 
 WIRE_VERSION: Final = 2
+# Key of a payload's metadata: the type of the record
+TYPE_KEY: Final = "acts"
 
 
 class RecordError(ActsError):
     """A payload that is not the record it should be; the message names the record and the field."""
+
+
+def first_error(error: ValidationError) -> str:
+    """The first thing that is wrong, as ``place: message``."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    text = str(first["msg"]).removeprefix("Value error, ")
+    return f"{place}: {text}" if place else text
 
 
 class Record(BaseModel):
@@ -27,12 +40,7 @@ class Record(BaseModel):
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON; a field that has its default is left out."""
-        out: dict[str, Any] = {}
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if field.is_required() or value != field.get_default(call_default_factory=True):
-                out[name] = _to_json(value)
-        return out
+        return self.model_dump(exclude_defaults=True, by_alias=True)
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
@@ -44,9 +52,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in first["loc"]) or "the record"
-            raise RecordError(f"not a {cls.__name__}: {place}: {first['msg']}") from None
+            raise RecordError(f"not a {cls.__name__}: {first_error(error)}") from None
 
 
 class VersionedRecord(Record):
@@ -68,11 +74,11 @@ class VersionedRecord(Record):
         return data
 
 
-def _to_json(value: Any) -> Any:
-    if isinstance(value, Record):
-        return value.to_json()
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_none=True)
-    if isinstance(value, tuple):
-        return [_to_json(item) for item in value]
-    return value
+def canonical_json(value: Json) -> bytes:
+    """The one form of a value that is hashed and signed: sorted keys, no spaces, UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
+
+
+def digest(value: Json, characters: int = 64) -> str:
+    """SHA-256 of a value, as hex, or its first characters: 32 of them, 128 bits, never meet by chance."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()[:characters]

@@ -1,106 +1,94 @@
-"""The result of a plan as JSON, and the message of a workflow that failed. Pure.
+"""The result of a plan or an agent as JSON, as much of it as may be recorded, and the text of a failure.
 
-How a person sees a run is for ``web_page``; the state of a single Call is for ``call_report``.
+Of a result that is too large the largest entries go, whatever part they are in; ``calls``, ``errors`` and ``instances``
+lose entries only where that is not enough. ``omitted`` says what was cut, how large it was, and which query has it::
+
+    {"bytes": {"state": 900002}, "how": …,
+     "cut": [{"at": "/state/report", "bytes": 900002, "query": "context", "argument": {"path": "†state.report"}}]}
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import truncate
-from acts.language.shared_sizes import SharedSizes
-from acts.language.strict_json import json_size
+from acts.language.references import Path
+from acts.language.strict_json import SharedSizes, json_size
+from acts.language.values import pointer
+from acts.language.wire import CONTEXT, STATUS
 from acts.machines.call_report import calls, errors
-from acts.machines.instance_results import instance_messages, instance_summaries
-from acts.plan.result_placement import appended_message
+from acts.machines.instances import instance_summaries
+from acts.plan.placement import appended_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from acts.language.usage import Usage
-    from acts.machines.loop import Loop
+    from acts.machines.agent_run import AgentRun
     from acts.machines.walk import Walk
+
 
 # Failures that the message of a failed workflow names, and the characters of each
 MAX_FAILURES: Final = 50
 MAX_FAILURE: Final = 300
 
 
-def build_result(walk: Walk, usage: Usage, status: str | None = None) -> dict[str, Any]:
-    """The result of a Plan: ``{status, state, instances?, calls, context, errors, usage}``."""
-    items = calls(walk)
-    out: dict[str, Any] = {"status": status or walk.status, "state": walk.state()}
-    if walk.prepared.request.instances():
-        out["instances"] = instance_items(walk)
-        items = [item for item in items if "instance" not in item]
-    return {
-        **out, "calls": items, "context": appended_messages(walk), "errors": errors(walk), "usage": usage.to_json(),
-    }  # fmt: skip
+def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limit: int | None = None) -> dict[str, Any]:
+    """The result of a Plan: ``{status, state, instances?, calls, context, errors, usage}``.
 
-
-def build_batch_result(
-    walk: Walk, usage: Usage, status: str | None, limit: int
-) -> tuple[dict[str, Any], dict[str, int]]:
-    """The result of a Plan, and the bytes that were left out of its parts; of messages about so many.
-
-    Of a batch whose children have reported more than ``limit`` bytes, ``cut_result`` keeps the statuses alone. So its
-    states are not folded, and the messages of its instances are not written, only to be left out: 20,000 instances
-    would take a workflow task of ten seconds, and some hundred megabytes.
+    When the children of its instances have reported more than ``batch_limit`` bytes, only their statuses are in it:
+    to build 20,000 states and messages that ``cut_result`` drops would take a workflow task of ten seconds.
     """
-    reports = {id_: item for call in walk.calls for id_, item in (call.value or {}).items()}
-    sizes = SharedSizes()
-    state_bytes = json_size([item["state"] for item in reports.values()])
-    others = sum(sizes.size(item["calls"]) + sizes.size(item["errors"]) for item in reports.values())
-    if not reports or state_bytes + others <= limit:
-        return build_result(walk, usage, status), {}
-    idle = _idle_summary(walk)
-    items = {
-        id_: {key: item[key] for key in ("status", "calls", "errors")}
-        for id_ in walk.prepared.request.instances()
-        for item in (reports.get(id_, idle),)
-    }
-    first = next(iter(reports))
-    messages = instance_messages(walk.context.calls_by_instance, first, reports[first])
-    out = {
-        "status": status or walk.status, "state": walk.state(), "instances": items,
-        "calls": [item for item in calls(walk) if "instance" not in item], "context": walk.appended(),
+    items = calls(walk)
+    out: dict[str, Any] = {"status": status or walk.status, "state": walk.context.state()}
+    reported = 0 if batch_limit is None else json_size([call.value for call in walk.calls if call.value])
+    is_large = batch_limit is not None and reported > batch_limit
+    if walk.prepared.request.instances():
+        out["instances"] = _statuses(_instance_reports(walk)) if is_large else _instance_items(walk)
+        items = [item for item in items if "instance" not in item]
+    out |= {
+        "calls": items, "context": walk.context.appended() if is_large else appended_messages(walk),
         "errors": errors(walk), "usage": usage.to_json(),
     }  # fmt: skip
-    return out, {"instances": state_bytes, "context": (json_size([m for _, m in messages]) - 2) * len(reports)}
+    return {**out, "omitted": {"bytes": {"instances": reported}}} if is_large else out
 
 
-def _idle_summary(walk: Walk) -> dict[str, Any]:
-    """The report on an instance without Calls, or one that was not reached."""
-    status = walk.status if walk.status in ("cancelled", "rejected") else "completed"
-    return {"status": status, "calls": [], "errors": []}
-
-
-def instance_items(walk: Walk) -> dict[str, dict[str, Any]]:
+def _instance_items(walk: Walk) -> dict[str, dict[str, Any]]:
     """``{id: {status, state, calls, errors}}``, in the order in which the context has the instances."""
+    return {id_: _instance_item(report, walk.context.state(id_)) for id_, report in _instance_reports(walk).items()}
+
+
+def _instance_reports(walk: Walk) -> dict[str, Mapping[str, Any]]:
     summaries = instance_summaries(walk)
     for run in walk.calls:
         summaries |= run.value or {}
-    idle = _idle_summary(walk)
-    return {id_: _instance_item(walk, id_, summaries.get(id_, idle)) for id_ in walk.prepared.request.instances()}
+    # An instance without Calls, or one that was not reached
+    status = walk.status if walk.status in ("cancelled", "rejected") else "completed"
+    idle = {"status": status, "calls": [], "errors": []}
+    return {id_: summaries.get(id_, idle) for id_ in walk.prepared.request.instances()}
 
 
-def _instance_item(walk: Walk, id_: str, summary: Mapping[str, Any]) -> dict[str, Any]:
-    shared = {key: summary[key] for key in ("calls", "errors")}
-    return {"status": summary["status"], "state": walk.state(id_), **shared}
+def _instance_item(report: Mapping[str, Any], state: Any) -> dict[str, Any]:
+    return {"status": report["status"], "state": state, "calls": report["calls"], "errors": report["errors"]}
+
+
+def _statuses(instances: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {id_: {"status": item["status"]} for id_, item in instances.items()}
 
 
 def appended_messages(walk: Walk) -> list[dict[str, Any]]:
     """The messages after those of the Request: provided ones, then outputs in plan order, of children too."""
     by_rank = [pair for run in walk.calls for id_, item in (run.value or {}).items()
-               for pair in instance_messages(walk.context.calls_by_instance, id_, item)]  # fmt: skip
+               for pair in walk.context.instance_messages(id_, item)]  # fmt: skip
     if not by_rank:
-        return walk.appended()
+        return walk.context.appended()
     if list(walk.context.calls_by_instance) != [None]:  # no template: the run itself walks the global Calls
         ranks = {n.key: rank for rank, n in enumerate(walk.prepared.unsplit.nodes)} if walk.prepared.unsplit else {}
         for node, run in zip(walk.nodes, walk.calls, strict=True):
             by_rank += [(ranks[node.key], appended_message(node, *write)) for write in run.written]
         by_rank.sort(key=lambda pair: pair[0])
-    return [*walk.provided, *(message for _, message in by_rank)]
+    return [*(m.raw for m in walk.context.provided), *(message for _, message in by_rank)]
 
 
 def failure_text(walk: Walk) -> str:
@@ -110,7 +98,7 @@ def failure_text(walk: Walk) -> str:
     if len(lines) > MAX_FAILURES:
         lines[MAX_FAILURES:] = [f"- … and {len(lines) - MAX_FAILURES} more"]
     if walk.prepared.unsplit is not None:
-        head = f"{len(failures)} calls failed in {len(dict.fromkeys(e.get('instance') for e in failures))} instances"
+        head = f"{len(failures)} calls failed in {len({e.get('instance') for e in failures})} instances"
     else:
         skipped = walk.counts.get("skipped", 0)
         head = f"{len(failures)} of {len(walk.nodes)} calls failed" + (f", {skipped} skipped" if skipped else "")
@@ -121,20 +109,121 @@ def _call_of(error: Mapping[str, Any]) -> str:
     return f"{error['call']} [{error['instance']}]" if "instance" in error else str(error["call"])
 
 
-def build_agent_result(loop: Loop, status: str) -> dict[str, Any]:
+def build_agent_result(run: AgentRun, status: str) -> dict[str, Any]:
     """The result of an Agent: ``{status, output, ticks, state, instances?, calls, context, errors, usage}``."""
-    ids = loop.request.instances()
-    more = {"instances": {id_: _agent_instance(loop, id_, status) for id_ in ids}} if ids else {}
+    idle: dict[str, Any] = {"status": status, "calls": [], "errors": []}
+    instances = {
+        id_: _instance_item(run.results.instances.get(id_, idle), run.context.state(id_))
+        for id_ in run.request.instances()
+    }
     return {
-        "status": status, "output": loop.output, "ticks": loop.tick, "state": loop.context.state(), **more,
-        "calls": loop.results.calls, "context": loop.context.appended(), "errors": loop.results.errors,
-        "usage": loop.usage.to_json(),
+        "status": status, "output": run.output, "ticks": run.tick, "state": run.context.state(),
+        **({"instances": instances} if instances else {}),
+        "calls": run.results.calls, "context": run.context.appended(), "errors": run.results.errors,
+        "usage": run.usage.to_json(),
     }  # fmt: skip
 
 
-def _agent_instance(loop: Loop, id_: str, status: str) -> dict[str, Any]:
-    """One instance of an agent: ``{status, state, calls, errors}``; ``status`` is that of the run."""
-    item = loop.results.instances.get(id_, {"status": status, "calls": [], "errors": []})
-    return {
-        "status": item["status"], "state": loop.context.state(id_), "calls": item["calls"], "errors": item["errors"],
-    }  # fmt: skip
+# -- what may be recorded ----------------------------------------------------------------------
+
+# A payload has 2 MiB; the rest is for the envelope, and for the list of what was cut
+MAX_RESULT: Final = 1536 * 1024
+# Of a batch: above this, each instance's own run has its result
+MAX_BATCH_RESULT: Final = 1024 * 1024
+# Cuts that are listed, the largest; and errors that a list keeps at all
+MAX_CUTS: Final = 100
+MAX_ERRORS: Final = 500
+# What can be asked for elsewhere is cut first, of parts of one size the last; how the run went is cut last
+_DATA: Final = ("decisions", "output", "state", "context")
+_REPORTS: Final = ("errors", "calls", "instances")
+HOW: Final = "ask the named query, or the instance's own run; `acts show` prints the commands"
+
+Entry = tuple[int, str, str | int | None]
+"""What can be cut: its bytes, its part, and its key or index there; None for a part that is one value."""
+
+
+def cut_result(
+    result: dict[str, Any], first_message: int = 0, limit: int = MAX_RESULT, batch_limit: int = MAX_BATCH_RESULT
+) -> dict[str, Any]:
+    """The result with at most ``limit`` bytes of JSON, ``omitted`` apart; with ``instances``, ``batch_limit``.
+
+    ``first_message`` is the position in the whole context of the first appended message.
+    """
+    out, cuts, measure = dict(result), list[dict[str, Any]](), SharedSizes()
+    omitted: Counter[str] = Counter(out.pop("omitted", {}).get("bytes"))
+
+    def shorten(key: str, short: Any) -> None:
+        if missing := measure.size(out[key]) - measure.size(short):
+            omitted[key] += missing
+            out[key] = short
+
+    if "instances" in out and measure.size(dict(out)) > batch_limit:
+        shorten("instances", _statuses(out["instances"]))
+        shorten("context", [m for m in out["context"] if "_instance" not in m])
+    excess = measure.size(dict(out)) - limit
+    if excess > 0:
+        shorten("errors", without_details(out["errors"]))
+        shorten("calls", [_without_details(item) for item in out["calls"]])
+        # The last entry of a part has no comma
+        excess = measure.size(dict(out)) - limit + len(_DATA) + len(_REPORTS)
+    dropped: dict[str, set[str | int | None]] = {}
+    for size, key, name in _largest_first(out, measure) if excess > 0 else ():
+        if excess <= 0:
+            break
+        excess -= size
+        omitted[key] += size
+        dropped.setdefault(key, set()).add(name)
+        cuts.append(_cut_item(size, first_message, key, *([] if name is None else [name])))
+    out |= {key: _without(out[key], names) for key, names in dropped.items()}
+    if not omitted:
+        return out
+    cuts.sort(key=lambda item: -item["bytes"])
+    more = {"more": len(cuts) - MAX_CUTS} if len(cuts) > MAX_CUTS else {}
+    return {**out, "omitted": {"bytes": dict(omitted), "how": HOW, "cut": cuts[:MAX_CUTS], **more}}
+
+
+def _largest_first(result: Mapping[str, Any], measure: SharedSizes) -> Iterator[Entry]:
+    """What can be cut, in this order: data by size, then the last of the reports."""
+    data = [entry for key in _DATA for entry in _entries(result.get(key), key, measure)]
+    by_size = sorted(enumerate(data), key=lambda pair: (pair[1][0], pair[0]), reverse=True)
+    yield from (entry for _, entry in by_size)
+    reports = [(at, entry) for key in _REPORTS for at, entry in enumerate(_entries(result.get(key), key, measure))]
+    yield from (entry for _, entry in sorted(reports, key=lambda pair: -pair[0]))
+
+
+def _entries(value: Any, key: str, measure: SharedSizes) -> Iterator[Entry]:
+    if isinstance(value, list):
+        yield from ((measure.size(item) + 1, key, index) for index, item in enumerate(value))
+    elif isinstance(value, dict):
+        yield from ((measure.size(item) + json_size(name) + 2, key, name) for name, item in value.items())
+    elif value is not None:
+        yield measure.size(value), key, None
+
+
+def _without(value: Any, names: set[str | int | None]) -> Any:
+    if isinstance(value, list):
+        return [item for index, item in enumerate(value) if index not in names]
+    return {name: item for name, item in value.items() if name not in names} if isinstance(value, dict) else None
+
+
+def _cut_item(size: int, first_message: int, key: str, *names: str | int) -> dict[str, Any]:
+    """``{at, bytes, query?, argument?}``: what was cut, and the query that has it."""
+    item: dict[str, Any] = {"at": pointer(key, *names), "bytes": size}
+    if key == "context":
+        return {**item, "query": CONTEXT, "argument": {"offset": first_message + int(names[0]), "limit": 1}}
+    if key == "state":
+        return {**item, "query": CONTEXT, "argument": {"path": str(Path("state", (str(names[0]),)))}}
+    return item if key == "output" else {**item, "query": STATUS}
+
+
+def _without_details(item: dict[str, Any]) -> dict[str, Any]:
+    """A Call, or an error, without the details of its failure."""
+    if "error" in item:
+        return {**item, "error": _without_details(item["error"])}
+    short = {key: part for key, part in item.items() if key != "details"}
+    return {**short, "message": truncate(str(short["message"]))} if "message" in short else short
+
+
+def without_details(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Errors without their details, the first of very many."""
+    return [_without_details(error) for error in errors[:MAX_ERRORS]]

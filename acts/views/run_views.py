@@ -1,172 +1,302 @@
 """What people and programs see of a run: status, page, drawing, context, result. One view per kind of run.
 
-Views read a run machine and change nothing; the runtime sizes and sends what they return.
+Views read a run machine and change nothing; the runtime sizes and sends what they return. A kind of run overrides what
+it has of its own (``_own_status``, ``_head``, ``_context``, …); the defaults are for a run that has nothing of it.
+
+The page in the Web UI is Markdown. Text from outside (tool names, messages) is shown as text, see ``text``. A plan too
+large to simulate within the time of a page is only counted; ``acts simulate`` has more patience.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import ActsError
-from acts.language.expression_parser import parse
-from acts.language.references import Expression
-from acts.language.shared_sizes import SharedSizes
-from acts.language.strict_json import json_size
+from acts.language.references import conjunction, parse
+from acts.language.strict_json import SharedSizes, begin_json, json_size
+from acts.language.values import ABSENT
 from acts.machines import call_report
-from acts.machines.instance_results import child_progress, instance_report, statuses
-from acts.simulation.forecast_vs_actual import (
-    FIGURES,
-    actual_figures,
-    compare_known,
-    expected_ranges,
-    seconds_since_approval,
-    sum_tables,
-)
+from acts.machines.call_state import SETTLED
+from acts.machines.instances import child_progress, instance_report, statuses
+from acts.plan.calls import UNIT
+from acts.simulation.outcomes import count_steps
+from acts.simulation.simulate import simulate_prepared
+from acts.tree.decisions import SIGN
 from acts.tree.plan_request import prompt_context
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
-from acts.views import approval_page, results
-from acts.views.markdown import code_span
-from acts.views.mermaid import render_graph
-from acts.views.result_cuts import MAX_BATCH_RESULT, MAX_RESULT, cut_result
-from acts.views.web_page import agent_page, approvals_section, plan_page
+from acts.views import results
+from acts.views.drawing import render_graph
+from acts.views.results import MAX_RESULT
+from acts.views.text import (
+    CALL_STATES,
+    MAX_ROWS,
+    MAX_SECTION,
+    STATE_MARKS,
+    code_span,
+    describe_call,
+    element_counts_text,
+    fence,
+    fit_lines,
+    forecast_text,
+    how_text,
+    row,
+    table,
+    usage_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
+    from acts.language.messages import Request
+    from acts.language.references import Expression
+    from acts.language.tools import Tool
     from acts.machines.agent_run import AgentRun
     from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine
     from acts.machines.plan_run import PlanRun
     from acts.machines.run_machine import RunMachine
+    from acts.machines.set_run import SetRun
     from acts.plan.validate import ValidatedPlan
+    from acts.tree.decisions import PendingApproval
+
 
 # Decisions that ``status`` lists, the latest
 MAX_DECISIONS: Final = 100
 # The answer to a query travels in one message; the default page of ``context``
 PAGE: Final = 1000
-# Errors of a delegate that its parent is given
-MAX_ERRORS: Final = 20
+# Failures of a set that the page names, and the message of a failed workflow
+_MAX_FAILURES: Final = 20
 
 
-class RunView(Protocol):
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The context of a run: its Request, what came after that, and the Tools that a model of it is shown, if any."""
+
+    request: Request
+    tools: Iterable[Tool] | None = None
+    mode: str = "lazy"
+    appended: Sequence[dict[str, Any]] = ()
+    value: Callable[[Expression, str | None], Any] = lambda _tree, _instance: ABSENT
+
+
+class RunView:
     """What the queries of a run answer."""
 
-    def status(self) -> dict[str, Any]: ...
-    def page(self) -> str: ...
-    def plan(self) -> list[Any]: ...
-    def context(self, page: Any, limit: int) -> Any: ...
-    def prompt_context(self, page: Any, limit: int) -> dict[str, Any]: ...
-    def graph(self, options: Any) -> Any: ...
-    def pending_parameters(self, limit: int) -> dict[str, Any]: ...
-    def search_values(self) -> dict[str, Any]: ...
+    def __init__(self, run: RunMachine) -> None:
+        self._machine = run
+        self._proposal: tuple[int, str] | None = None
+
+    @property
+    def _prepared(self) -> ValidatedPlan | None:
+        """The whole plan."""
+        return None
+
+    def _own_status(self) -> dict[str, Any]:
+        return {"tick": 0, "calls": []}
+
+    def _head(self) -> list[str]:
+        """The lines of the page before the Calls; the first one is behind the phase."""
+        return []
+
+    def _calls_section(self) -> str:
+        return ""
+
+    def _proposed_version(self) -> int | None:
+        """The version of the plan that waits; None where none does."""
+        return None
+
+    def _context(self) -> Context | None:
+        return None
+
+    def _drawn_states(self) -> dict[str, Any]:
+        """The states of the Calls, as a drawing shows them."""
+        return {}
+
+    def _tools(self) -> Iterable[str]:
+        """The names of the Tools that the run uses."""
+        return () if self._prepared is None else (node.tool.name for node in self._prepared.nodes)
+
+    def pending_parameters(self, limit: int) -> dict[str, Any]:
+        """What the Calls that wait here would be called with, as many as fit."""
+        return {"editable": True, "calls": []}
+
+    # -- queries ------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?`` and ``decisions?``."""
+        run = self._machine
+        out = {"phase": run.phase, **self._own_status(), "usage": run.usage.to_json()}
+        more = {
+            "waits": len(run.approvals.pending), "notes": run.all_notes,
+            "decisions": run.approvals.records[-MAX_DECISIONS:],
+        }  # fmt: skip
+        return out | {key: value for key, value in more.items() if value}
+
+    def page(self) -> str:
+        """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
+        run, version = self._machine, self._proposed_version()
+        parameters = {(c["call"], c.get("instance")): c["with"] for c in self.pending_parameters(MAX_RESULT)["calls"]}
+        first, *head = self._head() or [""]
+        return join_sections(
+            " — ".join(filter(None, [f"**{run.phase}**", first])),
+            *head,
+            usage_text(run.usage.to_json()) if run.usage.requests else "",
+            note_lines(run.all_notes),
+            self._calls_section(),
+            approvals_section(run.approvals.pending, run.approvals.records, parameters, run.own),
+            "" if version is None else self._proposed(version),
+        )
+
+    def _proposed(self, version: int) -> str:
+        """The plan that waits, with its forecast: drawn once for each version."""
+        if self._proposal is None or self._proposal[0] != version:
+            self._proposal = version, "" if self._prepared is None else proposal_section(self._prepared)
+        return self._proposal[1]
+
+    def graph(self, options: Any) -> str:
+        """The latest plan as a drawing."""
+        return "" if self._prepared is None else render_graph(self._prepared, self._drawn_states(), options)
+
+    def search_values(self) -> dict[str, Any]:
+        """The search attributes of a root, by name; None for one that is unknown."""
+        run = self._machine
+        return {
+            PHASE: run.phase, WAITING: len(run.approvals.pending), TOOLS: tool_keywords(self._tools()) or None,
+            MODEL: None if run.config.model is None else run.config.model[:MAX_KEYWORD],
+            COST: run.usage.cost if run.usage.requests else None,
+        }  # fmt: skip
+
+    def plan(self) -> list[Any]:
+        """The latest plan's Calls as they were written."""
+        context = self._context()
+        plan = None if context is None else context.request.plan
+        return [] if plan is None else list(plan.calls)
+
+    def context(self, page: Any, limit: int) -> Any:
+        """All messages, a page of at most ``limit`` bytes, or the value of an expression."""
+        context = self._context()
+        if isinstance(page, dict) and isinstance(page.get("path"), str):
+            return _value_at(context, page["path"], page.get("instance"))
+        every = [] if context is None else [*(m.raw for m in context.request.context), *context.appended]
+        sizes = SharedSizes()
+        if not isinstance(page, dict):
+            if sizes.size_of_list(every) <= limit:
+                return every
+            page = {}
+        offset, count = int(page.get("offset", 0)), int(page.get("limit", PAGE))
+        fitting: list[Any] = []
+        size = 0
+        for message in every[offset : offset + count]:
+            size += sizes.size(message)
+            if fitting and size > limit:
+                break
+            fitting.append(message)
+        return {"messages": fitting, "offset": offset, "total": len(every)}
+
+    def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
+        """What a model is shown; nothing, where requests to models are made below."""
+        context = self._context()
+        if context is None or context.tools is None:
+            return {"messages": []}
+        return prompt_context(context.request, context.tools, context.mode, page, limit, self._turns(page))
+
+    def _turns(self, page: Any) -> list[dict[str, Any]]:
+        return []
+
+    def _with_decisions(self, result: dict[str, Any]) -> dict[str, Any]:
+        records = self._machine.approvals.records
+        return {**result, "decisions": records} if records else result
 
 
-def forecast_plan(prepared: ValidatedPlan, *, child: bool = False) -> dict[str, Any] | None:
-    """What a plan will cost, as the ranges that a person approves; None where it cannot be simulated.
-
-    ``child``: an agent starts the run.
-    """
-    report = approval_page.simulate_for_page(prepared, child=child)
-    return None if report is None else expected_ranges(report)
-
-
-def add_common(run: RunMachine, status: dict[str, Any]) -> dict[str, Any]:
-    """A status with what all runs have: how much waits for people, remarks, decisions."""
-    if waits := len(run.approvals.pending):
-        status["waits"] = waits
-    if notes := run.all_notes:
-        status["notes"] = notes
-    if run.approvals.records:
-        status["decisions"] = run.approvals.records[-MAX_DECISIONS:]
-    return status
+def _value_at(context: Context | None, path: str, instance: Any) -> dict[str, Any]:
+    try:
+        result = ABSENT if context is None else context.value(parse(path), instance)
+    except ActsError as error:
+        return {"error": str(error)}
+    except KeyError:
+        return {"error": f"unknown instance {instance!r}"}
+    is_json = result is None or isinstance(result, (str, int, float, bool, list, dict))
+    return {"path": path, "value": result} if is_json else {"path": path, "absent": True}
 
 
-def search_values(run: RunMachine, tools: Iterable[str]) -> dict[str, Any]:
-    """The search attributes of a root, by name; None for one that is unknown."""
-    return {
-        PHASE: run.phase, WAITING: len(run.approvals.pending), TOOLS: tool_keywords(tools) or None,
-        MODEL: None if run.config.model is None else run.config.model[:MAX_KEYWORD],
-        COST: run.usage.cost if run.usage.requests else None,
-    }  # fmt: skip
-
-
-class PlanView:
+class PlanView(RunView):
     """The view of a run that walks a plan."""
 
     def __init__(self, run: PlanRun) -> None:
+        super().__init__(run)
         self._run = run
-        self._proposal: tuple[int, str] | None = None
-        self._in_queue = run.queue_watch.waiting_calls
 
-    def status(self) -> dict[str, Any]:
-        """``{phase, calls, usage, instances?, waits?, notes?, decisions?}``."""
+    @property
+    def _in_queue(self) -> set[str]:
+        return self._run.queue_watch.waiting_calls
+
+    @property
+    def _prepared(self) -> ValidatedPlan:
+        return self._run.whole_plan
+
+    def _own_status(self) -> dict[str, Any]:
         walk = self._run.walk
-        out: dict[str, Any] = {
-            "phase": self._run.phase, "calls": call_report.calls(walk, self._in_queue),
-            "usage": self._run.usage.to_json()
-        }  # fmt: skip
-        if walk.prepared.request.instances():
-            out["instances"] = statuses(walk)
-        if walk.past is not None and self._run.setup.input is None:
-            out["resumedFrom"] = walk.past.report(walk)
-        return add_common(self._run, out)
+        instances = {"instances": statuses(walk)} if walk.prepared.request.instances() else {}
+        return {"calls": call_report.calls(walk, self._in_queue), **instances, **self._resumed()}
 
-    def page(self) -> str:
-        """The Markdown page in the Web UI."""
-        run = self._run
-        page = plan_page(
-            run.walk, run.phase, run.all_notes, run.approvals.pending, run.approvals.records, self._in_queue
-        )
-        return page if run.decisions.is_approved or run.finished is not None else page + self._proposed()
-
-    def _proposed(self) -> str:
-        """The plan that waits, with its forecast: drawn once for each version."""
-        run = self._run
-        version, prepared = run.decisions.version, run.walk.prepared
-        if self._proposal is None or self._proposal[0] != version:
-            self._proposal = (version, approval_page.page(prepared, approval_page.simulate_for_page(prepared)))
-        return self._proposal[1]
-
-    def plan(self) -> list[Any]:
-        """The plan's Calls as they were written."""
-        plan = self._run.walk.prepared.request.plan
-        return list(plan.calls) if plan is not None else []
-
-    def context(self, page: Any, limit: int) -> Any:
-        """All messages, a page of them, or the value of an expression."""
+    def _resumed(self) -> dict[str, Any]:
         walk = self._run.walk
-        messages = [m.raw for m in walk.prepared.request.context]
-        return context_page(lambda: messages + results.appended_messages(walk), walk.value, page, limit)
+        if walk.past is None or self._run.setup.input is not None:
+            return {}
+        return {"resumedFrom": walk.past.report(walk.calls, walk.prepared.request.instances())}
 
-    def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        """What a model is shown: the context as it was when the plan began, and the Tools."""
-        prepared = self._run.walk.prepared
-        mode = prepared.request.plan.mode if prepared.request.plan is not None else "eager"
-        return prompt_context(prepared.request, prepared.tools.values(), mode, page, limit)
-
-    def graph(self, options: Any) -> Any:
-        """The plan as a Mermaid flowchart."""
+    def _head(self) -> list[str]:
         walk = self._run.walk
-        states = {"calls": call_report.calls(walk, self._in_queue), "instances": child_progress(walk)}
-        return render_graph(self._run.whole_plan, states, options)
+        counts = Counter(walk.counts)
+        queued = sum(key in walk.by_key and walk.by_key[key].parent is None for key in self._in_queue)  # not elements
+        counts.update({"ready": queued, "running": -queued})
+        return [", ".join(f"{counts[s]} {s}" for s in CALL_STATES if counts[s]) or "no calls"]
 
-    def search_values(self) -> dict[str, Any]:
-        """The search attributes, with the Tools of the plan's Calls."""
-        return search_values(self._run, (node.tool.name for node in self._run.whole_plan.nodes))
+    def _calls_section(self) -> str:
+        """Each Call with the paths that it may still write, and what was written; of many, those that failed."""
+        walk = self._run.walk
+        ranks = sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index)
+        if len(ranks) > MAX_ROWS:
+            ranks = [rank for rank in ranks if walk.calls[rank].state in ("failed", "rejected")]
+        items, written = [], []
+        for rank in ranks[:MAX_ROWS]:
+            items.append(item := call_report.call_item(walk, rank, self._in_queue))
+            if walk.calls[rank].state not in SETTLED:
+                item.setdefault("outputPath", " || ".join(map(conjunction, walk.nodes[rank].outcomes)))
+            for path, value, _ in walk.calls[rank].written:
+                text = code_span(begin_json(value, MAX_TEXT), MAX_TEXT)
+                written.append(f"- {STATE_MARKS['completed']} {call_name(item)}: {code_span(path)} = {text}")
+        return calls_section(items, len(ranks), written)
+
+    def _proposed_version(self) -> int | None:
+        return None if self._run.is_approved or self._run.finished is not None else self._run.version
+
+    def _context(self) -> Context:
+        walk = self._run.walk
+        request, tools = walk.prepared.request, walk.prepared.tools.values()
+        mode = request.plan.mode if request.plan is not None else "eager"
+        return Context(request, tools, mode, results.appended_messages(walk), walk.context.value)
+
+    def _drawn_states(self) -> dict[str, Any]:
+        return {**self._own_status(), "instances": child_progress(self._run.walk)}
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """What the Calls that wait here would be called with, as many as fit."""
         walk, calls = self._run.walk, list[dict[str, Any]]()
         for wait in self._run.approvals.own_pending:
-            rank = walk.find(wait.call, wait.instance) if wait.call is not None else None
-            resolved = walk.calls[rank].resolved if rank is not None else None
-            if resolved is None:
+            call = walk.find(wait.call, wait.instance) if wait.call is not None else None
+            if call is None or call.resolved is None:
                 continue
-            item = {"call": wait.call, "with": {k: v for k, v in resolved.items() if k != "_id"}}
-            calls.append(item if wait.instance is None else {**item, "instance": wait.instance})
-            limit -= json_size(calls[-1])
+            item = {"call": wait.call, "with": {k: v for k, v in call.resolved.items() if k != "_id"}}
+            item |= {} if wait.instance is None else {"instance": wait.instance}
+            limit -= json_size(item)
             if limit < 0:
-                calls.pop()
                 break
+            calls.append(item)
         return {"editable": self._run.setup.takes_edits, "calls": calls}
 
     # -- the end --------------------------------------------------------------------------------
@@ -176,34 +306,19 @@ class PlanView:
         """The position of the first appended message in the whole context."""
         return len(self._run.walk.prepared.request.context)
 
-    def cut_result(self, actions: int, limit: int = MAX_RESULT, batch_limit: int = MAX_BATCH_RESULT) -> dict[str, Any]:
-        """The result of a Plan, as much of it as fits into ``limit`` bytes; that of a batch into ``batch_limit``."""
+    def result(self, batch_limit: int | None = None) -> dict[str, Any]:
+        """The result of a Plan; ``batch_limit`` as in ``build_result``."""
         run = self._run
-        out, left_out = results.build_batch_result(run.walk, run.usage, run.finished, batch_limit)
-        return cut_result(self._with_records(out, actions), self.first_message, limit, batch_limit, left_out)
+        out = results.build_result(run.walk, run.usage, run.finished, batch_limit)
+        return {**self._with_decisions(out), **self._resumed()}
 
-    def result(self, actions: int) -> dict[str, Any]:
-        """The whole result of a Plan."""
-        return self._with_records(results.build_result(self._run.walk, self._run.usage, self._run.finished), actions)
-
-    def _with_records(self, out: dict[str, Any], actions: int) -> dict[str, Any]:
-        run = self._run
-        if run.approvals.records:
-            out["decisions"] = run.approvals.records
-        if run.walk.past is not None and run.setup.input is None:
-            out["resumedFrom"] = run.walk.past.report(run.walk)
-        if run.decisions.forecast is not None:
-            seconds = seconds_since_approval(run.approvals.records, run.last_event_at)
-            out["forecast"] = compare_known(run.decisions.forecast, actual_figures(out, actions, seconds))
-        return out
-
-    def part_result(self, actions: int) -> dict[str, Any]:
+    def part_result(self) -> dict[str, Any]:
         """The result for an agent, or a delegate, whose plan this is: what was written, without the views."""
         run = self._run
-        out = self.result(actions)
+        out = self.result()
         del out["state"]
         if run.setup.input is not None and run.setup.input.part:
-            del out["context"][: len(run.walk.provided)]  # the agent has them itself
+            del out["context"][: len(run.walk.context.provided)]  # the agent has them itself
         for item in out.get("instances", {}).values():
             del item["state"]
         return out
@@ -211,184 +326,375 @@ class PlanView:
     def instance_result(self) -> dict[str, Any]:
         """What a child says of the instances that it walked: of one, or by id."""
         run = self._run
-        report = instance_report(run.walk, edited=run.decisions.version > 1)
+        report = instance_report(run.walk, edited=run.version > 1)
         members = run.setup.instances
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:
             out["usage"] = run.usage.to_json()
-        if len(members) == 1:
-            out |= report.get(members[0], {})
-        else:
-            out["instances"] = report
-        if run.approvals.records:
-            out["decisions"] = run.approvals.records
-        return out
-
-    @property
-    def failure_text(self) -> str:
-        """Every failure, for the message of a failed workflow."""
-        return results.failure_text(self._run.walk)
+        out |= report.get(members[0], {}) if len(members) == 1 else {"instances": report}
+        return self._with_decisions(out)
 
 
-class AgentView:
+class AgentView(RunView):
     """The view of an agent."""
 
     def __init__(self, run: AgentRun) -> None:
+        super().__init__(run)
         self._run = run
-        self._proposal: tuple[int, str] | None = None
 
-    def status(self) -> dict[str, Any]:
-        """``{phase, tick, calls, usage, waits?, notes?, decisions?}``."""
-        run = self._run
-        out = {
-            "phase": run.phase, "tick": run.loop.tick, "calls": run.loop.current_calls(),
-            "usage": run.usage.to_json(),
-        }  # fmt: skip
-        return add_common(run, out)
+    @property
+    def _prepared(self) -> ValidatedPlan | None:
+        return self._run.prepared or (self._run.proposed_part if self._run.is_proposing else None)
 
-    def page(self) -> str:
-        """The Markdown page in the Web UI."""
-        run = self._run
-        page = agent_page(run.loop, run.phase, run.all_notes, run.approvals.pending, run.approvals.records)
-        return page + self._proposed() if run.loop.is_proposing and run.finished is None else page
+    def _own_status(self) -> dict[str, Any]:
+        return {"tick": self._run.tick, "calls": self._run.current_calls}
 
-    def _proposed(self) -> str:
-        """The plan that waits: all of it, and the forecast of the part that would be walked now."""
-        run = self._run
-        if self._proposal is None or self._proposal[0] != run.version:
-            part, _ = run.loop.pending_plan_request()
-            prepared = run.loop.prepared or part
-            report = approval_page.simulate_for_page(part, child=True)
-            if part is not prepared and (whole := approval_page.simulate_for_page(prepared)) is not None:
-                report = {**whole, **{k: v for k, v in (report or {}).items() if k in FIGURES[1:]}}
-            self._proposal = (run.version, approval_page.page(prepared, report))
-        return self._proposal[1]
+    def _head(self) -> list[str]:
+        return [f"tick {self._run.tick} of at most {self._run.request.config.maxTicks}"]
+
+    def _calls_section(self) -> str:
+        items = sorted(self._run.current_calls, key=lambda item: -item.get("tick", 0))
+        return calls_section(items, len(items))
+
+    def _proposed_version(self) -> int | None:
+        return self._run.version if self._run.is_proposing and self._run.finished is None else None
+
+    def _context(self) -> Context:
+        context = self._run.context
+        return Context(self._run.request, context.tools.values(), context.mode, (), context.value)
+
+    def _drawn_states(self) -> dict[str, Any]:
+        return {"calls": [call for call in self._run.current_calls if call["tick"] == self._run.plan_tick]}
+
+    def _tools(self) -> Iterable[str]:
+        return self._run.context.tools
 
     def plan(self) -> list[Any]:
-        """The latest plan's Calls as they were written."""
-        plan = self._run.loop.request.plan
-        return self._run.loop.proposed_calls or (list(plan.calls) if plan is not None else [])
-
-    def context(self, page: Any, limit: int) -> Any:
-        """All messages, a page of them, or the value of an expression."""
-        loop = self._run.loop
-        return context_page(lambda: [m.raw for m in loop.request.context], loop.context.value, page, limit)
+        """The plan that waits, or the latest one."""
+        return self._run.proposed_calls or super().plan()
 
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        """What a model is shown: the context so far, the Tools, and the turns."""
-        loop = self._run.loop
+        """What the planner is shown: the context so far, the Tools, and the turns."""
+        out = super().prompt_context(page, limit)
+        return {**out, "model": self._run.config.model, "at": self._run.turn_at} if "tools" in out else out
+
+    def _turns(self, page: Any) -> list[dict[str, Any]]:
         start, stop = (page.get("turns") if isinstance(page, dict) else None) or (0, 0)
-        turns = [turn.to_json() for turn in loop.turn_log.turns[start:stop]]
-        out = prompt_context(loop.request, loop.tools.values(), loop.mode, page, limit, turns)
-        return {**out, "model": self._run.config.model, "at": loop.turn_log.at} if "tools" in out else out
-
-    def graph(self, options: Any) -> Any:
-        """The latest plan as a Mermaid flowchart."""
-        loop = self._run.loop
-        return "" if loop.prepared is None else render_graph(loop.prepared, {"calls": loop.latest_calls()}, options)
-
-    def search_values(self) -> dict[str, Any]:
-        """The search attributes, with the Tools that the model may plan with."""
-        return search_values(self._run, self._run.loop.tools)
-
-    def pending_parameters(self, limit: int) -> dict[str, Any]:
-        """Nothing: the Calls of a plan wait in the run that walks it."""
-        return {"editable": True, "calls": []}
+        return [turn.to_json() for turn in self._run.turns[start:stop]]
 
     @property
     def first_message(self) -> int:
         """The position of the first appended message in the whole context."""
-        loop = self._run.loop
-        return len(loop.request.context) - len(loop.context.appended())
+        return len(self._run.request.context) - len(self._run.context.appended())
 
     def result(self) -> dict[str, Any]:
         """The result of an Agent."""
         run = self._run
-        status = run.finished or "cancelled"
-        out = results.build_agent_result(run.loop, status)
-        if run.approvals.records:
-            out["decisions"] = run.approvals.records
-        if run.proposals.forecasts:
-            total = run.proposals.forecasts[0]
-            for forecast in run.proposals.forecasts[1:]:
-                total = sum_tables(total, forecast)
-            out["forecast"] = total
+        out = self._with_decisions(results.build_agent_result(run, run.finished or "cancelled"))
         if run.failure is not None:
             item = {"call": None, "code": run.failure.code, "message": run.failure.message}
             out["errors"] = [*out["errors"], item]
         return out
 
 
-class DelegateView:
-    """The view of a delegate without a planner."""
+class DelegateView(RunView):
+    """The view of a delegate without a planner: of one Call (``single``), or of a plan that a child walks."""
 
     def __init__(self, run: DelegateMachine, single: AnonymousDelegate | None = None) -> None:
-        self._run, self._single = run, single
+        super().__init__(run)
+        self._single = single
 
-    def status(self) -> dict[str, Any]:
-        """``{phase, tick, calls, usage}``."""
-        return add_common(self._run, {
-            "phase": self._run.phase, "tick": 0, "calls": [], "usage": self._run.usage.to_json()
-        })  # fmt: skip
+    def _head(self) -> list[str]:
+        return [] if self._single is None else [code_span(self._single.node.id)]
 
-    def page(self) -> str:
-        """The Markdown page in the Web UI."""
-        name = f" {code_span(self._single.node.id)}" if self._single is not None else ""
-        page = f"**{self._run.phase}**{name}"
-        return page + approvals_section(self._run.approvals.pending, self._run.approvals.records)
+    def _context(self) -> Context | None:
+        return None if self._single is None else Context(self._single.request, self._single.prepared.tools.values())
 
-    def plan(self) -> list[Any]:
-        """Nothing: the plan is that of the child."""
-        return []
+    def _tools(self) -> Iterable[str]:
+        return () if self._single is None else (self._single.node.tool.name,)
 
-    def context(self, page: Any, limit: int) -> Any:
-        """The messages that it was started with."""
-        messages = [m.raw for m in self._run.request.context] if self._single is not None else []
-        return context_page(lambda: messages, lambda _tree, _instance: None, page, limit)
 
-    def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        """What a model is shown for the one Call."""
-        if self._single is None:
-            return {"messages": []}
-        return prompt_context(self._run.request, self._single.prepared.tools.values(), "lazy", page, limit)
+class SetView(RunView):
+    """The view of a run over a set: how far it has come. Its rows are seen in the runs below it."""
 
-    def graph(self, options: Any) -> Any:
-        """Nothing to draw."""
-        return ""
+    def __init__(self, run: SetRun) -> None:
+        super().__init__(run)
+        self._run = run
 
-    def search_values(self) -> dict[str, Any]:
-        """The search attributes, with the Tool of its Call."""
-        return search_values(self._run, [] if self._single is None else [self._single.node.tool.name])
+    @property
+    def _prepared(self) -> ValidatedPlan:
+        return self._run.setup.prepared
+
+    def counts(self) -> dict[str, Any]:
+        """``{total, completed, failed, running}``; ``total`` None until the rows are counted."""
+        progress = self._run.progress
+        return {
+            "total": progress.total, "completed": progress.completed, "failed": progress.failed,
+            "running": sum(map(progress.rows_to_run, self._run.running.values())),
+        }  # fmt: skip
+
+    def _own_status(self) -> dict[str, Any]:
+        run, progress = self._run, self._run.progress
+        batches = {"batches": list(run.children.values())} if run.children else {}
+        errors = {} if progress.stopped is None else {"errors": progress.errors()[:1]}
+        return {"calls": [], **self._outcome(), **batches, **errors}
+
+    def _outcome(self) -> dict[str, Any]:
+        failures = [failure["id"] for failure in self._run.progress.failures]
+        return {"instances": self.counts(), "failures": failures, **self._run.report_resumed()}
+
+    def _head(self) -> list[str]:
+        run, progress, counts = self._run, self._run.progress, self.counts()
+        rows = f"{progress.ended:,} of {counts['total'] or 0:,} rows have ended" if counts["total"] is not None else ""
+        return [
+            f"{code_span(run.setup.message.source)}: {rows or 'counting the rows'}",
+            f"{counts['completed']:,} completed, {counts['failed']:,} failed, {counts['running']:,} running",
+            f"results: {code_span(run.config.results)}" if run.config.results is not None else "",
+            *(f"failed: {code_span(_failure_line(failure))}" for failure in progress.failures[:_MAX_FAILURES]),
+            "" if progress.stopped is None else f"stopped: {code_span(progress.errors()[0]['message'], MAX_TEXT)}",
+        ]
+
+    def _proposed_version(self) -> int | None:
+        return None if self._run.is_approved or self._run.finished is not None else 1
+
+    def _context(self) -> Context:
+        return Context(self._run.setup.prepared.request)
 
     def pending_parameters(self, limit: int) -> dict[str, Any]:
-        """Nothing waits here."""
-        return {"editable": True, "calls": []}
+        """Nothing: Calls wait in the runs below, and the plan takes no edits."""
+        return {"editable": False, "calls": []}
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def result(self) -> dict[str, Any]:
+        """The result of a Plan over a set."""
+        run = self._run
+        errors = run.progress.errors()
+        out: dict[str, Any] = {
+            "status": run.finished, "state": {}, **self._outcome(), "calls": [], "context": [], "errors": errors,
+            "usage": run.usage.to_json(),
+        }  # fmt: skip
+        if run.config.results is not None:
+            out["results"] = run.config.results
+        return self._with_decisions(out)
+
+    @property
+    def failure_text(self) -> str:
+        """What the message of a failed workflow says."""
+        progress = self._run.progress
+        if progress.stopped is not None:
+            return str(progress.errors()[0]["message"])
+        lines = [f"- {_failure_line(failure)}" for failure in progress.failures[:_MAX_FAILURES]]
+        if progress.failed > len(lines):
+            lines.append(f"- … and {progress.failed - len(lines):,} more")
+        return "\n".join([f"{progress.text()}:", *lines])
 
 
-def context_page(
-    messages: Callable[[], list[Any]], value: Callable[[Expression, str | None], Any], page: Any, limit: int
-) -> Any:
-    """What the query ``context`` answers: all messages, a page of at most ``limit`` bytes, or a value."""
-    if isinstance(page, dict) and isinstance(page.get("path"), str):
-        try:
-            result = value(parse(page["path"]), page.get("instance"))
-        except ActsError as error:
-            return {"error": str(error)}
-        except KeyError:
-            return {"error": f"unknown instance {page.get('instance')!r}"}
-        is_json = result is None or isinstance(result, (str, int, float, bool, list, dict))
-        return {"path": page["path"], "value": result} if is_json else {"path": page["path"], "absent": True}
-    every, sizes = messages(), SharedSizes()
-    if not isinstance(page, dict):
-        if sizes.size_of_list(every) <= limit:
-            return every
-        page = {}
-    offset, count = int(page.get("offset", 0)), int(page.get("limit", PAGE))
-    fitting: list[Any] = []
-    size = 0
-    for message in every[offset : offset + count]:
-        size += sizes.size(message)
-        if fitting and size > limit:
-            break
-        fitting.append(message)
-    return {"messages": fitting, "offset": offset, "total": len(every)}
+def _failure_line(failure: dict[str, Any]) -> str:
+    errors = failure["errors"]
+    why = f"[{errors[0]['code']}] {errors[0]['message']}" if errors else failure["status"]
+    return f"{failure['id']}: {why}"
+
+
+# -- the page in the Web UI ------------------------------------------------------------------------------------
+
+# A person reads no more than so many Calls, and a run with more is seldom approved on a page
+MAX_CALLS: Final = 150
+# Looks at Calls, paths and names in all combinations together, 5 to 8 µs each: half a second of a workflow task
+MAX_STEPS: Final = 60_000
+# … and a context of so many messages, mostly that of a batch, takes about as long
+MAX_MESSAGES: Final = 5_000
+# Paths of one cell; a Call may read hundreds
+MAX_PATHS: Final = 8
+# Pending approvals with their JSON, and decisions
+MAX_APPROVALS: Final = 20
+# Notes, the latest ones
+MAX_NOTES: Final = 5
+# Characters of a note, of an error, of a reason, of a problem
+MAX_TEXT: Final = 300
+# Characters of the parameters of a Call that waits, and of one of them
+MAX_PARAMETERS: Final = 3_000
+MAX_PARAMETER: Final = 1_000
+ASK_STATUS: Final = "ask the query `status`"
+_ASK_PENDING: Final = "ask the query `pending`"
+_HOW_TO_DECIDE: Final = (
+    "To decide: *More Actions*, *Send an Update*, `decide`, and one of these as *Data*. "
+    'You may add `"by"` and `"reason"`.'
+)
+_HOW_TO_SIGN: Final = "Only an approver decides, by a signature: `acts pending` lists the commands (`--key FILE`)."
+_ADDRESS: Final = ("workflowId", "call", "instance", "version")
+
+Parameters = dict[tuple[str | None, str | None], dict[str, Any]]
+"""By call and instance: what the Calls that wait in this very run would be called with."""
+
+
+def join_sections(*sections: str) -> str:
+    """The sections that have any text, with empty lines between them."""
+    return "\n\n".join(section for section in sections if section)
+
+
+# -- Calls and notes -------------------------------------------------------------------
+
+
+def note_lines(notes: Sequence[str]) -> str:
+    """The latest notes."""
+    return "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in notes[-MAX_NOTES:])
+
+
+def calls_section(items: Sequence[Mapping[str, Any]], count: int, results: Sequence[str] = ()) -> str:
+    """The first of ``count`` Calls as a table, then why they failed or wait, and ``results``, a line for each."""
+    heads, ticks = ("", "call", "writes"), any(item.get("tick") for item in items)
+    rows = (row(*([str(item.get("tick", ""))] if ticks else []), *_cells(item)) for item in items[:MAX_ROWS])
+    remarks = [
+        f"- {STATE_MARKS[item['state']]} {call_name(item)}: {code_span(text, MAX_TEXT)}"
+        for item in items[:MAX_ROWS]
+        if (text := describe_call({k: v for k, v in item.items() if k != "elements"}))
+    ]
+    lines = [*remarks, *results]
+    return join_sections(
+        table(("tick", *heads) if ticks else heads, fit_lines(rows, count, ASK_STATUS)),
+        "\n".join(fit_lines(lines, len(lines), ASK_STATUS)),
+    )
+
+
+def _cells(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """State, Call and where it writes. All else is too long for a table in half the width of a window."""
+    state = item["state"]
+    return f"{STATE_MARKS[state]}\u00a0{state}", call_name(item), code_span(item.get("outputPath", ""))
+
+
+def call_name(item: Mapping[str, Any]) -> str:
+    """A Call of a report, as Markdown."""
+    unit = f"{UNIT} " if item["tool"] == UNIT else ""
+    name = f"{unit}{code_span(item['id'])}" + (f" [{code_span(item['instance'])}]" if "instance" in item else "")
+    counts = element_counts_text(item.get("elements"))
+    return f"{name} ({counts})" if counts else name
+
+
+# -- approvals ---------------------------------------------------------------------------
+
+
+def approvals_section(
+    pending: Sequence[PendingApproval], decisions: Sequence[Mapping[str, Any]], parameters: Parameters | None = None,
+    own: str = "",
+) -> str:  # fmt: skip
+    """The pending approvals, each with the JSON that decides it, and the records of decisions, the latest first.
+
+    ``parameters`` are those of the run with the id ``own``.
+    """
+    parts = []
+    if pending:
+        lines = (_approval_lines(wait, (parameters if wait.workflow_id == own else None) or {}) for wait in pending)
+        parts.append("### Waits for a decision\n\n" + _HOW_TO_DECIDE)
+        parts += fit_lines(lines, len(pending), _ASK_PENDING, MAX_APPROVALS)
+    if decisions:
+        parts.append("### Decisions\n")
+        parts += fit_lines(map(_decision_line, reversed(decisions)), len(decisions), ASK_STATUS, MAX_APPROVALS)
+    return "\n".join(parts)
+
+
+def _approval_lines(approval: PendingApproval, own_parameters: Parameters) -> str:
+    """One pending approval, its parameters where they are known, and the JSON that approves or rejects it.
+
+    A run below may have reported anything: nothing of it is trusted.
+    """
+    report = approval.to_json()
+    address = {k: v for k, v in report.items() if k in _ADDRESS}
+    call = "**the plan**" if approval.call is None else code_span(approval.call)
+    subject = f"the scopes of {call}" if approval.what == "scopes" else call
+    run = code_span(approval.workflow_id) + (f" [{code_span(approval.instance)}]" if approval.instance else "")
+    until = f", until {_utc(approval.deadline)}" if approval.deadline else ""
+    count, hints = report.get("elements"), report.get("hints")
+    subject += f" for each of {count:,} elements" if isinstance(count, int) else ""
+    subject += f" ({', '.join(map(code_span, hints[:4]))})" if isinstance(hints, list) and hints else ""
+    parts = [f"\n{subject} of {run}, version {approval.version}, since {_utc(approval.since)}{until}"]
+    parameters = own_parameters.get((approval.call, approval.instance), report.get("parameters"))
+    if isinstance(parameters, dict):
+        parts.append(_parameters_section(call, parameters))
+    if SIGN in report:  # nobody can sign here
+        return "\n\n".join([*parts, _HOW_TO_SIGN]) + "\n"
+    parts.append(fence({"decision": "approve", **address}))
+    parts.append(fence({"decision": "reject", "reason": "…", **address}))
+    return "\n\n".join(parts) + "\n"
+
+
+def _parameters_section(name: str, call: Mapping[str, Any]) -> str:
+    """What a Call that waits would be called with: the person who decides has to know."""
+    sizes = {key: len(json.dumps(value)) for key, value in call.items()}
+    short = {k: call[k] if n <= MAX_PARAMETER else f"… ({n:,} characters of JSON)" for k, n in sizes.items()}
+    text = fence(short)
+    if len(text) > MAX_PARAMETERS:
+        return f"{name} would be called with {len(call):,} parameters: {_ASK_PENDING}"
+    return f"{name} would be called with\n\n{text}"
+
+
+def _decision_line(record: Mapping[str, Any]) -> str:
+    subject = code_span(record["call"]) if "call" in record else "the plan"
+    subject += f" [{code_span(record['instance'])}]" if "instance" in record else ""
+    why = f": {code_span(record['reason'], MAX_TEXT)}" if record.get("reason") else ""
+    who = code_span(record.get("by", "")) or "somebody"
+    signed = ", signed" if record.get("signed") else ""
+    return f"- {_utc(record['date'])} {who}: {record['decision']} {subject} (version {record['version']}{signed}){why}"
+
+
+def _utc(date: str) -> str:
+    """An ISO date in UTC, for people."""
+    try:
+        return f"{datetime.fromisoformat(date):%Y-%m-%d %H:%M:%S} UTC"
+    except ValueError:
+        return code_span(date)
+
+
+# -- a plan that waits -------------------------------------------------------------------
+
+
+def simulate_for_page(prepared: ValidatedPlan) -> dict[str, Any] | None:
+    """The simulation of a plan, or None when it is too large."""
+    prepared = prepared.unsplit or prepared  # the Calls, not the children that walk them
+    if len(prepared.nodes) > MAX_CALLS or len(prepared.request.context) > MAX_MESSAGES:
+        return None
+    if count_steps(prepared) > MAX_STEPS:
+        return None
+    return simulate_prepared(prepared, max_steps=MAX_STEPS)
+
+
+def proposal_section(prepared: ValidatedPlan) -> str:
+    """The plan as a table, its forecast, and the JSON that edits it."""
+    simulation = simulate_for_page(prepared)
+    if simulation is None:
+        calls = len((prepared.unsplit or prepared).nodes)
+        return f"### The plan\n\n{calls} calls: `acts simulate` shows what they would do"
+    calls, problems, outcomes = simulation["calls"], simulation["problems"], simulation["outcomes"]
+    more = " or more" if outcomes["truncated"] else ""
+    return join_sections(
+        "### The plan",
+        f"{len(calls)} calls in {len(simulation['waves'])} waves, {len(outcomes['combinations'])}{more} combinations "
+        f"of outcomes — {code_span(forecast_text(simulation), MAX_TEXT)}",
+        table(("call", "how", "reads", "writes"), fit_lines(map(_call_row, calls), len(calls), "ask the query `plan`")),
+        "\n".join(fit_lines(map(_problem_line, problems), len(problems), "see `acts simulate`")),
+        _edit_section(prepared),
+    )
+
+
+def _call_row(call: Mapping[str, Any]) -> str:
+    name = code_span(call["id"]) + (f" [{code_span(call['instance'])}]" if "instance" in call else "")
+    reads = [*call["reads"], *(f"{scope} (scope)" for scope in call["scopes"])]
+    return row(name, code_span(how_text(call)), _first_paths(reads), _first_paths(call["writes"]))
+
+
+def _first_paths(paths: Sequence[str]) -> str:
+    return ", ".join(map(code_span, paths[:MAX_PATHS])) + (f", … ({len(paths)})" if len(paths) > MAX_PATHS else "")
+
+
+def _problem_line(problem: Mapping[str, Any]) -> str:
+    call = f"{code_span(problem['call'])}: " if "call" in problem else ""
+    return f"- {call}{code_span(problem['message'], MAX_TEXT)}"
+
+
+def _edit_section(prepared: ValidatedPlan) -> str:
+    """The plan as it was written, ready to be changed and sent."""
+    plan = prepared.request.plan
+    text = fence({"decision": "edit", "plan": list(plan.calls) if plan is not None else []})
+    if len(text) > MAX_SECTION:
+        return "The calls as they were written: ask the query `plan`"
+    return f"To change it, send this with your changes; the new version then waits for a decision:\n\n{text}"

@@ -18,20 +18,20 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from activities.context_reader import PromptContext
-from activities.model_tasks import build_model_request
-from activities.planner_request import build_planner_request, room_of, sent_schema
-from activities.providers import select
-from activities.providers.interface import ModelError, RepairTurn
-from activities.providers.schema_bridge import to_wire
+from acts.activities.ask_model import build_model_request
+from acts.activities.model_context import PromptContext, build_planner_request, room_of, sent_schema
+from acts.activities.models import select
+from acts.activities.models.interface import ModelError
+from acts.activities.models.schema import drop_nulls
 from acts.language.strict_json import read_json
 from acts.planner.prompt import render_repair_turn
+from acts.tree.questions import ModelQuestion, QuestionSource
 from benchmarks.planning.held_out import HELD_OUT
-from benchmarks.planning.judge import Verdict, build_loop, judge
+from benchmarks.planning.judge import Verdict, build_agent, judge
 from benchmarks.planning.task import Json, Task
 from benchmarks.planning.tasks import TASKS
 from benchmarks.tables import Table
@@ -64,11 +64,11 @@ def all_tasks() -> Iterator[tuple[Task, bool]]:
 
 def context_of(task: Task) -> PromptContext:
     """The context that the planner of a task is shown."""
-    loop = build_loop(task)
-    request = loop.request
+    agent = build_agent(task)
+    request = agent.request
     return PromptContext(
-        dict(loop.tools), request.schema, loop.mode, request.config.step, request.instances(), request.config.maxTicks,
-        list(request.context), list(loop.turn_log.turns),
+        dict(agent.context.tools), request.schema, agent.context.mode, request.config.step,
+        request.instances(), request.config.maxTicks, list(request.context), list(agent.turns),
     )  # fmt: skip
 
 
@@ -108,13 +108,13 @@ def score_recorded(folder: Path) -> list[Score]:
 
 
 def _judge_text(task: Task, text: str) -> Verdict:
-    """The verdict on a recorded answer, brought back from the form of the schema that the prompt has."""
+    """The verdict on a recorded answer, nulls that stand for absent properties left out."""
     try:
         answer = read_json(text)
     except ValueError as error:
         return Verdict((f"not JSON: {error}",))
     _, schema = build_planner_request(context_of(task), len(task.earlier) + 1, room_of(_ANY_MODEL))
-    return judge(task, to_wire(schema, "anthropic").from_wire(answer))
+    return judge(task, drop_nulls(answer, schema))
 
 
 async def score_live(model: str) -> list[Score]:
@@ -125,8 +125,8 @@ async def score_live(model: str) -> list[Score]:
 async def _score_one(model: str, task: Task, is_held_out: bool) -> Score:  # noqa: FBT001 - a fact of the task
     tick = len(task.earlier) + 1
     prompt, schema = build_planner_request(context_of(task), tick, room_of(model))
-    source = {"model": model, "source": {"workflowId": f"planning-{task.id}"}}
-    request = build_model_request(source, prompt, schema, "solution", f"tick {tick}")
+    question = ModelQuestion(ask="solution", model=model, source=QuestionSource(workflowId=f"planning-{task.id}"))
+    request = build_model_request(question, prompt, schema, "solution", f"tick {tick}")
     first: Verdict | None = None
     requests, tokens = None, 0
     for number in range(1, MAX_REPAIRS + 2):
@@ -140,8 +140,7 @@ async def _score_one(model: str, task: Task, is_held_out: bool) -> Score:  # noq
         if verdict.is_valid:
             requests = number
             break
-        turn = RepairTurn(text, render_repair_turn(verdict.problems))
-        request = replace(request, repairs=(*request.repairs, turn))
+        request = request.with_repair(text, render_repair_turn(verdict.problems))
     return Score(task, first or Verdict(("no answer",)), is_held_out, requests, tokens)
 
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from acts.language.errors import ActsError, CallError
-from acts.language.request_reader import read_request
+from acts.language.messages import read_request
 from acts.language.usage import Usage
-from acts.machines.commands import StartCall
-from acts.machines.loop import Loop
-from acts.machines.loop_steps import AskModel, Finished, StartPlan
+from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.commands import AskSolution, Finish, StartCall, StartChild
+from acts.machines.events import Begin, ChildEnded, Event, ModelAnswered
 from acts.machines.walk import Walk
 from acts.plan.validate import validate_request
+from acts.tree.records import Capabilities, TreePosition
 from acts.views.results import build_result
 from benchmarks.planning.task import Effect, Fails, Has, Json, Task, World
 
@@ -42,28 +43,38 @@ class Verdict:
         return not self.problems and not self.wrong
 
 
-def build_loop(task: Task) -> Loop:
+def build_agent(task: Task) -> AgentRun:
     """The agent of a task, before the answer that is asked for."""
-    loop = Loop(read_request(task.request), {}, [])
-    loop.next_tick()
+    request = read_request(task.request)
+    agent = AgentRun("judged", AgentSetup(dict(request.raw), request, Capabilities(), TreePosition(), ""))
+    _handle(agent, Begin())
     for earlier in task.earlier:
-        step = loop.answered(json.loads(json.dumps(earlier.solution)))
-        if not isinstance(step, StartPlan):
-            raise TypeError(f"{task.id}: an earlier answer does not fit: {loop.results.errors}")
-        _Play(task, World(earlier.results)).finish(loop, step)
-    return loop
+        step = _answer(agent, earlier.solution)
+        if not isinstance(step, StartChild):
+            raise TypeError(f"{task.id}: an earlier answer does not fit: {agent.results.errors}")
+        _Play(task, World(earlier.results)).finish(agent, step)
+    return agent
+
+
+def _handle(agent: AgentRun, event: Event) -> Any:
+    """What the agent wants done next."""
+    return next(c for c in agent.handle(event, "") if isinstance(c, (AskSolution, StartChild, Finish)))
+
+
+def _answer(agent: AgentRun, solution: Json) -> Any:
+    return _handle(agent, ModelAnswered({"solution": json.loads(json.dumps(solution)), "usage": {}}))
 
 
 def judge(task: Task, answer: Json) -> Verdict:
     """The verdict on an answer: a Solution."""
-    first = build_loop(task)
+    first = build_agent(task)
     before = len(first.results.errors)
     try:
-        step = first.answered(json.loads(json.dumps(answer)))
+        step = _answer(first, answer)
     except ActsError as error:
         return Verdict((str(error),))
     errors = [f"{e['code']}: {e['message']}" for e in first.results.errors[before:]]
-    if isinstance(step, AskModel) and errors:
+    if isinstance(step, AskSolution) and errors:
         return Verdict(tuple(errors))
     wrong = [text for world in task.worlds for text in _judge_world(task, world, answer)]
     return Verdict(wrong=tuple(dict.fromkeys(wrong)))
@@ -75,21 +86,21 @@ def _judge_world(task: Task, world: World, answer: Json) -> Iterable[str]:
         for own in task.instances.values():
             play.walk_alone(own, answer)
     else:
-        loop = build_loop(task)
-        step = loop.answered(json.loads(json.dumps(answer)))
-        if isinstance(step, StartPlan):
-            step = play.finish(loop, step)
-        yield from _judge_output(world, loop, step)
+        agent = build_agent(task)
+        step = _answer(agent, answer)
+        if isinstance(step, StartChild):
+            step = play.finish(agent, step)
+        yield from _judge_output(world, agent, step)
     yield from play.wrong
     yield from _compare(task, world, play.effects)
     if task.rounds is not None and play.rounds > task.rounds:
         yield f"it takes {play.rounds} rounds of calls, not {task.rounds}"
 
 
-def _judge_output(world: World, loop: Loop, step: Any) -> Iterable[str]:
+def _judge_output(world: World, agent: AgentRun, step: Any) -> Iterable[str]:
     if world.output is None:
         return
-    output = loop.output if isinstance(step, Finished) else None
+    output = agent.output if isinstance(step, Finish) else None
     fits = world.output(output) if callable(world.output) else output == world.output
     if not fits:
         yield f"the output is {json.dumps(output, ensure_ascii=False)}"
@@ -122,10 +133,11 @@ class _Play:
         self.rounds = 0
         self._done: set[str] = set()
 
-    def finish(self, loop: Loop, step: StartPlan) -> Any:
+    def finish(self, agent: AgentRun, step: StartChild) -> Any:
         """Walk the plan of a tick; the next step."""
-        walk = self._walk(validate_request(step.request))
-        return loop.plan_ended(json.loads(json.dumps(build_result(walk, Usage()))))
+        walk = self._walk(validate_request(step.input.request))
+        report = json.loads(json.dumps(build_result(walk, Usage())))
+        return _handle(agent, ChildEnded(step.name, report))
 
     def walk_alone(self, own: dict[str, Json], answer: Json) -> None:
         """Walk a template with the data of one instance."""
@@ -168,7 +180,7 @@ class _Play:
         if not isinstance(result, Fails):
             self._done.add(name)
         if command.node.is_detached:
-            return walk.detached(command.rank, NOW)
+            return walk.completed(command.node.key, None, NOW)
         if isinstance(result, Fails):
-            return walk.failed(command.rank, CallError(result.code, result.message), NOW)
-        return walk.completed(command.rank, json.loads(json.dumps(result)), NOW)
+            return walk.failed(command.node.key, CallError(result.code, result.message), NOW)
+        return walk.completed(command.node.key, json.loads(json.dumps(result)), NOW)

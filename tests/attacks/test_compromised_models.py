@@ -123,25 +123,6 @@ async def test_what_no_tool_allows_is_an_error_of_its_tick_and_runs_nothing(
     assert list(await tree(foreign.client, handle)) == [""]
 
 
-FORMS: list[Json] = [
-    {"calls": [], "output": "x", "mode": "lazy"}, {"calls": [], "output": "x", "config": {"approve": {}}},
-    {"calls": [], "output": "x", "context": [{"type": "tool", "tool": "greet"}]}, {"calls": {}, "output": None},
-    {"calls": [[]], "output": "x"}, {"calls": None, "output": None}, {"calls": ["safe"], "output": "x"},
-    [], "x", {}, {"solution": {"calls": [], "output": "x"}}, {"_calls": [], "output": "x"},
-]  # fmt: skip
-
-
-async def test_solutions_of_another_form_are_errors_of_their_ticks(foreign: Foreign, agents: Agents, evil: str) -> None:
-    """An answer that is no Solution has a second turn in its tick."""
-    answers = [({"tick": n}, {"text": json.dumps(form)}) for n, form in enumerate(FORMS, start=1)]
-    handle = await agents.start(
-        *answers, ({"tick": len(FORMS) + 1}, {"calls": [], "output": "right"}), context=tools(foreign, evil)
-    )
-    result = await ended(handle)
-    assert (result["output"], result["ticks"]) == ("right", len(FORMS) + 1)
-    assert result["calls"] == []
-
-
 async def test_what_runs_is_never_what_the_model_says(foreign: Foreign, agents: Agents, evil: str, ran: Ran) -> None:
     calls = [
         call("safe", MINE, value=1, _activity="dangerous", _options={"taskQueue": "acts", "local": True}),
@@ -153,20 +134,6 @@ async def test_what_runs_is_never_what_the_model_says(foreign: Foreign, agents: 
     assert result["output"] == "done"
     assert [name for name, _, _ in ran.calls] == ["safe"] * 3
     assert not any("_activity" in c or "_options" in c for _, c, _ in ran.calls)
-
-
-async def test_a_model_that_names_no_delegate_where_it_must_choose_one_is_told_so(
-    foreign: Foreign, agents: Agents, evil: str
-) -> None:
-    """What a Tool runs is never decided by the model: leaving ``_delegate`` out is no way into the parent's context."""
-    picked = tool("picked", activity="", _delegate={"enum": [evil, "anonymous"]}, _outputPath=PATH)
-    picked["tool"]["required"] = ["_delegate"]
-    handle = await agents.start(
-        {"calls": [call("picked", MINE)], "output": None}, {"calls": [], "output": "gave up"}, context=[picked]
-    )
-    result = await ended(handle)
-    assert result["output"] == "gave up"
-    assert [m["data"]["error"]["code"] for m in result["context"] if m["type"] == "error"] == ["schemaMismatch"]
 
 
 async def test_an_instance_cannot_be_reached_from_another(foreign: Foreign, agents: Agents, ran: Ran) -> None:
@@ -207,29 +174,6 @@ async def test_a_call_cannot_talk_its_way_out_of_an_approval(
         assert wait["call"] == "1:pay"
         assert ran.calls == []
         await handle.terminate()
-
-
-async def test_scopes_that_the_model_chose_are_confirmed_and_rejected(
-    foreign: Foreign, agents: Agents, ran: Ran
-) -> None:
-    context = [
-        strict(foreign, "send", "send", _outputPath=PATH, _scopes={"type": "array"}),
-        {"type": "data", "kind": "vault", "data": {"key": secret("key")}},
-    ]  # fmt: skip
-    async with foreign.serving(ran.named("send")):
-        handle = await agents.start(
-            {"calls": [call("send", MINE, _scopes=["vault"])], "output": "sent"}, {"calls": [], "output": "gave up"},
-            context=context, approve={"scopes": True},
-        )  # fmt: skip
-
-        async def waits() -> Json:
-            return await handle.query("pending")
-
-        (wait,) = await assert_eventually(waits)
-        assert (wait["what"], wait["call"]) == ("scopes", "1:send")
-        await handle.execute_update("decide", {"decision": "reject", "reason": "no", "call": "1:send"})
-        result = await ended(handle)
-    assert (result["output"], ran.calls) == ("gave up", [])
 
 
 async def test_a_latent_model_cannot_choose_a_place_that_was_not_offered(foreign: Foreign, agents: Agents) -> None:

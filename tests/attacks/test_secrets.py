@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from tests.attacks.tree import Saved, Spy, delegating, leaks, own, secret, state
+from tests.attacks.tree import Saved, Spy, delegating, leaks, secret, state
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import Foreign, call, came_to, ended, states, tool
 from tests.workflow.tools import ONCE, echo
@@ -115,26 +114,6 @@ async def test_a_clean_room_has_what_it_was_given_and_nothing_beside_it(
     assert await leaks(foreign.client, handle, inside, spy) == {}
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "no room"])
-async def test_fire_and_forget_has_what_it_was_given_and_nothing_beside_it(
-    foreign: Foreign, agents: Agents, saved: Saved, spy: Spy, room: str
-) -> None:
-    inside = {}
-    async with foreign.serving(echo, produce, spill):
-        handle = await foreign.start(request(room, None, foreign, agents, saved))
-        assert states(await ended(handle))["4:send"] == "detached"
-        for n, (_, within) in enumerate(SCOPES.values(), start=4):
-            await asyncio.wait_for(foreign.client.get_workflow_handle(f"{handle.id}/{n}:send").result(), 60)
-            inside[f"{n}:send"] = what = {"param", *within}
-            if room == "no room":
-                what.add("why")  # an Activity gets the Call as it is
-            else:
-                inside[f"{n}:send/delegate"] = what
-            if room == "walked":
-                inside[f"{n}:send/delegate/plan"] = what
-    assert await leaks(foreign.client, handle, inside, spy) == {}
-
-
 @pytest.mark.parametrize("room", ["planner", "walked", "anonymous latent", "anonymous explicit", "not found"])
 async def test_a_clean_room_that_fails_has_no_more_than_one_that_does_not(
     foreign: Foreign, agents: Agents, saved: Saved, spy: Spy, room: str
@@ -201,62 +180,5 @@ async def test_three_deep_each_room_has_only_what_the_one_above_handed_on(
 # -- instances ------------------------------------------------------------------------
 
 
-def batch(*ids: str) -> list[Json]:
-    return [m for i in ids for m in (
-        own(i, text=secret(f"text-{i}"), hidden=secret(f"hidden-{i}")),
-        {"type": "data", "kind": "vault", "data": {"own": secret(f"vault-{i}")}, "_instance": i},
-    )]  # fmt: skip
-
-
-GLOBAL = {"common", "global-vault", "system"}
-
-
-def shared(*ids: str) -> list[Json]:
-    return [
-        {"type": "system", "message": secret("system")}, state(common=secret("common")),
-        {"type": "data", "kind": "vault", "data": {"all": secret("global-vault")}}, *batch(*ids),
-    ]  # fmt: skip
-
-
 def of(*ids: str) -> set[str]:
     return {f"{what}-{i}" for i in ids for what in ("text", "hidden", "vault")}
-
-
-@pytest.mark.parametrize("per_child", [1, 2, 3])
-@pytest.mark.parametrize("aimed", [False, True])
-async def test_a_clean_room_in_an_instance_has_nothing_of_another(
-    foreign: Foreign,
-    agents: Agents,
-    saved: Saved,
-    spy: Spy,
-    per_child: int,
-    aimed: bool,  # noqa: FBT001 - a case
-) -> None:
-    ids = ("a", "b", "c")
-    model = agents.script(
-        ({"says": ["You send."]}, {"calls": [], "output": "sent"}), ({"tool": "judge"}, {"text": '{"fine": true}'})
-    )
-    context = [
-        *shared(*ids), delegate("planner", saved, foreign), foreign.tool("echo"),
-        delegating("judge", "anonymous", _output={"type": "object"}),
-    ]  # fmt: skip
-    template = [
-        call("echo", "†state.copy", value="†state.text"),
-        call("send", "†state.sent", value="†state.copy", _scopes=["†vault.own"]),
-        call("judge", "†state.verdict", value="†state.sent", _scopes=["†state.text"]),
-    ]
-    calls = [{**c, "_instance": i} for i in ids for c in template] if aimed else template
-    async with foreign.serving(echo):
-        handle = await foreign.start(foreign.request(*calls, context=context, model=model, instancesPerChild=per_child))
-        result = await ended(handle)
-    assert result["status"] == "completed"
-    allowed: dict[str, set[str]] = {}
-    for at in range(0, 3, per_child):
-        members = ids[at : at + per_child]
-        allowed[members[0]] = of(*members)
-        for i in members:
-            place = 3 * ids.index(i) if aimed else 0
-            above = members[0] if len(members) == 1 or aimed else f"{members[0]}/{i}"
-            allowed[f"{above}/{place + 2}:send"] = {f"text-{i}", f"vault-{i}"}
-            allowed[f"{above}/{place + 3}:judge"] = {f"text-{i}"}
-    assert await leaks(foreign.client, handle, allowed, spy, may=GLOBAL) == {}

@@ -19,8 +19,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.providers.interface import CallReceiver, ModelRequest, ModelResponse
-from activities.providers.scripted import Scripted
+from acts.activities.models import scripted
+from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse
 from tests.workflow.foreign import Handle, tool
 
 Json = Any
@@ -79,18 +79,17 @@ class Spy:
     schemas: list[str] = field(default_factory=list)
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        ask = Scripted.ask
+        ask = scripted.ask
 
         async def ask_and_record(
-            adapter: Scripted, request: ModelRequest, on_call: CallReceiver | None = None
+            request: ModelRequest, on_call: CallReceiver | None = None, endpoint: object = None
         ) -> ModelResponse:
             words = [b.text for b in (*request.system, *(b for turn in request.turns for b in turn.blocks))]
-            words += [f"{t.answer}\n{t.reply}" for t in request.repairs]
             self.schemas.append(json.dumps(request.schema, ensure_ascii=False))
             self.shown.append((activity.info().workflow_id or "", request.topic, "\n".join(words)))
-            return await ask(adapter, request, on_call)
+            return await ask(request, on_call, endpoint)
 
-        monkeypatch.setattr(Scripted, "ask", ask_and_record)
+        monkeypatch.setattr(scripted, "ask", ask_and_record)
 
     def words(self, topic: str) -> list[str]:
         """The prompts about a tick or a tool."""

@@ -19,9 +19,9 @@ from temporalio.service import RPCError
 from typer.testing import CliRunner, Result
 
 import examples
+from acts.cli.dev.temporal_server import DevServer
+from acts.cli.main import app
 from acts.language.wire import PENDING, STATUS
-from cli.dev.temporal_server import DevServer
-from cli.main import app
 from tests.support import assert_eventually
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 def run_acts(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """``acts ARGUMENTS`` in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "cli", *arguments],
+        [sys.executable, "-m", "acts.cli", *arguments],
         cwd=cwd,
         env=clean_environment(**environment),
         stdin=subprocess.DEVNULL,
@@ -65,7 +65,7 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "ACTS_SHUTDOWN_SECONDS": "1",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "worker"],
+        [sys.executable, "-m", "acts.worker"],
         cwd=ROOT,
         env=clean_environment(**environment),
         stdout=subprocess.PIPE,

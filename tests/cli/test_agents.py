@@ -12,17 +12,12 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from acts.cli.text.preflight import EXAMPLES
 from acts.language.wire import STATUS
-from cli.render.tables import print_outcome
-from cli.runs.run_outcome import Outcome
-from cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts, new_name, squeeze
 from tests.support import assert_eventually
 
-REFUND = str(EXAMPLES / "refund" / "plan.yaml")
 REPLAN = str(EXAMPLES / "replan" / "plan.yaml")
-RESEARCH = str(EXAMPLES / "research" / "plan.yaml")
-TRIP = str(EXAMPLES / "trip" / "plan.yaml")
 
 GREET = {
     "type": "object",
@@ -60,53 +55,6 @@ def test_a_file_without_calls_is_run_as_an_agent_and_shown_tick_by_tick(acts: Ac
     assert "\n2 ✓ 1:reportFailure completed †state.apology" in shown
     assert 'output\n{\n "status": "Failed"\n}' in shown
     assert re.search(r"usage 2 requests, [\d,]+ tokens in, \d+ out", shown)
-
-
-def test_watch_prints_the_calls_of_each_tick(acts: Acts) -> None:
-    done = acts("run", REFUND, "--watch")
-    assert done.exit_code == 0
-    # "planning, tick 1" is shown too where the first look comes before the first answer
-    for words in ("tick 1 1:checkBillingHistory completed", "tick 2 1:issueRefund completed"):
-        assert words in squeeze(done.stderr)
-
-
-def test_a_plan_with_a_schema_is_shown_to_the_model_unless_the_option_plan_is_given(acts: Acts) -> None:
-    as_agent, as_plan = acts("run", TRIP, "--json"), acts("run", TRIP, "--json", "--plan")
-    assert "starting an Agent (it has a schema and maxTicks, so its calls are shown to" in as_agent.stderr
-    assert json.loads(as_agent.stdout)["output"]["hotel"] == "Pension Linde"
-    assert "starting a Plan (--plan)" in as_plan.stderr
-    assert json.loads(as_plan.stdout)["state"]["hotel"]["name"] == "Hotel am Kanal"
-
-
-def test_the_errors_that_the_model_received_are_printed(acts: Acts) -> None:
-    done = acts("run", REFUND, "--input", "amount=60")
-    assert done.exit_code == 0
-    _, errors = done.stdout.split("errors reported to the model")
-    assert "2 1:issueRefund more_than_paid: the last order cost 50.00; 60.00 are more than that" in squeeze(errors)
-    assert "3 ticks" in done.stdout
-
-
-def test_an_error_of_an_instance_has_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    error = {"call": "1:screen", "tick": 1, "instance": "c57", "code": "unreadable", "message": "it is damaged"}
-    print_outcome(Outcome("completed", {"status": "completed", "ticks": 2, "errors": [error]}), "run")
-    assert "1 1:screen [c57] unreadable: it is damaged" in squeeze(capsys.readouterr().out)
-
-
-def test_an_invalid_solution_is_listed_with_its_tick(acts: Acts, worker: dict[str, str], tmp_path: Path) -> None:
-    model = script(worker, {"solution": {"calls": [{"_tool": "gret"}]}}, {"solution": {"output": "sorry"}})
-    done = acts("run", task(tmp_path, model))
-    assert done.exit_code == 0
-    assert '1 1:gret unknownTool: unknown tool "gret" in call 1; known: greet' in squeeze(done.stdout)
-
-
-def test_an_agent_that_reaches_a_limit_exits_with_1_and_prints_its_result(acts: Acts, tmp_path: Path) -> None:
-    text = Path(RESEARCH).read_text("utf-8").replace("requests: 16", "requests: 3")
-    (tmp_path / "short.yaml").write_text(text, "utf-8")
-    done = acts("run", "short.yaml")
-    assert done.exit_code == 1
-    assert "✗ failed" in done.stdout
-    assert "LimitExceeded: the budget of 3 requests is spent, and there is no output" in done.stdout
-    assert '"file": "03-keeper.txt"' in done.stdout
 
 
 async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHistory
 
-from cli.commands.deploy_check import CheckOptions
-from cli.runs import replaying
+from acts.cli.commands import repair as replaying
+from acts.cli.commands.repair import open_runs_query
 from tests.cli.conftest import Acts, new_name, wait_for_approvals, wait_for_listing
 
 OTHER = "Nondeterminism error: Activity id of scheduled event"
@@ -49,8 +49,8 @@ async def test_the_open_runs_of_the_queue_are_replayed(acts: Acts, client: Clien
 async def test_a_run_that_does_not_replay_is_named_with_the_reason(
     acts: Acts, waiting_run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import worker
-    from workflows.background import BackgroundWorkflow
+    from acts.worker import plugin as worker
+    from acts.workflows.types import BackgroundWorkflow
 
     monkeypatch.setattr(worker, "WORKFLOWS", [BackgroundWorkflow])  # code that knows no ``Plan`` any more
     done = acts("deploy-check", "--query", f"WorkflowId = '{waiting_run}'")
@@ -60,12 +60,12 @@ async def test_a_run_that_does_not_replay_is_named_with_the_reason(
 
 
 def test_the_query_leaves_pinned_runs_to_their_version() -> None:
-    narrow, wide = CheckOptions("A = 1 OR B = 2", queue="q"), CheckOptions(has_pinned=True, queue="it's")
-    assert narrow.visibility_query().endswith(
+    narrow, wide = open_runs_query("A = 1 OR B = 2", "q"), open_runs_query(queue="it's", has_pinned=True)
+    assert narrow.endswith(
         "TaskQueue = 'q' AND (TemporalWorkflowVersioningBehavior IS NULL OR "
         "TemporalWorkflowVersioningBehavior != 'Pinned') AND (A = 1 OR B = 2)"
     )
-    assert wide.visibility_query().endswith("TaskQueue = 'it\\'s'")
+    assert wide.endswith("TaskQueue = 'it\\'s'")
 
 
 async def replayed(*histories: WorkflowHistory) -> list[tuple[str, str | None]]:

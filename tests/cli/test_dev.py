@@ -18,9 +18,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli.commands.dev import next_command, replaced_ports_note
-from cli.dev.temporal_server import find_dev_server
-from cli.text.preflight import EXAMPLES, default_modules
+from acts.cli.dev.temporal_server import find_dev_server
+from acts.cli.text.preflight import EXAMPLES
 from tests.cli.conftest import ROOT, clean_environment, run_acts
 from tests.support import assert_eventually
 
@@ -94,7 +93,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     def call(*arguments: str, cwd: Path = ROOT, **environment: str) -> Dev:
         state = tmp_path / "state"
         process = subprocess.Popen(
-            [sys.executable, "-m", "cli", "dev", "--state", str(state), *arguments],
+            [sys.executable, "-m", "acts.cli", "dev", "--state", str(state), *arguments],
             cwd=cwd,
             env=clean_environment(**environment),
             stdin=subprocess.DEVNULL,
@@ -139,11 +138,21 @@ async def wait_until_ended(pids: list[int]) -> None:
 
 
 async def test_a_plan_runs_on_the_dev_server_and_ctrl_c_stops_everything(start: Start, tmp_path: Path) -> None:
-    dev = start("--no-ui")
+    with socket.socket() as other:
+        with suppress(OSError):  # another program uses it, which has the same effect
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", 7233))
+            other.listen()
+        dev = start()
+    assert not dev["server"].startswith("127.0.0.1:7233,")
+    assert "port 7233 is used" in dev["note"]
     processes = dev.processes
     assert len(processes) == 3
     assert "askWeather" in dev["worker"]
-    assert "--no-ui" in dev["Web UI"]
+    address = urlsplit(dev["Web UI"])
+    with closing(http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)) as connection:
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
     done = run_acts("run", str(EXAMPLES / "weather" / "plan.yaml"), cwd=tmp_path, ACTS_STATE=str(dev.state))
     assert done.returncode == 0, done.stderr
     assert str(dev.state / "examples" / "weather") in done.stdout
@@ -157,47 +166,13 @@ async def test_a_plan_runs_on_the_dev_server_and_ctrl_c_stops_everything(start: 
     assert after.returncode in (2, 3)  # another server may run on 7233
 
 
-DELEGATING_PLAN = """
-context:
-  - type: tool
-    tool: {ask: {properties: {_delegate: {const: translator}, _outputPath: {const: †state.answer}}}}
-  - {type: plan, plan: [{_tool: ask}]}
-"""
-
-
-def test_the_examples_find_their_delegates_and_the_users_own_come_first(start: Start, tmp_path: Path) -> None:
-    own = tmp_path / "definitions"
-    own.mkdir()
-    (own / "translator.json").write_text(
-        '{"context": [{"type": "state", "output": "mine"}, {"type": "plan", "run": true, "plan": []}]}'
-    )
-    (tmp_path / "plan.yaml").write_text(DELEGATING_PLAN)
-    dev = start("--no-ui", ACTS_DELEGATES=str(own))
-    state = {"ACTS_STATE": str(dev.state)}
-    example = run_acts("run", str(EXAMPLES / "loan" / "plan.yaml"), cwd=tmp_path, **state)
-    assert example.returncode == 0, example.stderr
-    match = run_acts("run", "plan.yaml", "--json", cwd=tmp_path, **state)
-    assert match.returncode == 0, match.stderr
-    assert json.loads(match.stdout)["state"] == {"answer": "mine"}
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
 async def test_no_process_remains_however_it_is_stopped(start: Start, number: signal.Signals) -> None:
     dev = start("--no-ui")
     processes = dev.processes
     dev.process.send_signal(number)
     code, _ = dev.wait()
     assert code == (-number if number == signal.SIGKILL else 0)
-    await wait_until_ended(processes)
-
-
-async def test_a_signal_to_the_process_group_stops_everything(start: Start) -> None:
-    """As a terminal does for Ctrl-C, but only to the processes of the command."""
-    dev = start("--no-ui")
-    processes = dev.processes
-    for pid in (dev.worker, dev.process.pid):
-        os.kill(pid, signal.SIGINT)
-    assert dev.wait()[0] == 0
     await wait_until_ended(processes)
 
 
@@ -276,75 +251,12 @@ async def test_a_worker_that_dies_or_whose_tools_change_starts_again(start: Star
     await wait_until_ended(processes)
 
 
-def test_a_default_port_in_use_is_replaced_and_noted(start: Start) -> None:
-    with socket.socket() as other:
-        with suppress(OSError):  # another program uses it, which has the same effect
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            other.bind(("127.0.0.1", 7233))
-            other.listen()
-        dev = start("--no-ui")
-    assert not dev["server"].startswith("127.0.0.1:7233,")
-    assert "port 7233 is used" in dev["note"]
-
-
-def test_a_requested_port_in_use_is_an_error(tmp_path: Path) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        done = run_acts("dev", "--state", "s", "--no-ui", "--port", str(port), cwd=tmp_path)
-    assert done.returncode == 3
-    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
-
-
-def test_a_state_folder_has_one_server(start: Start, tmp_path: Path) -> None:
-    dev = start("--no-ui")
-    again = run_acts("dev", "--state", str(dev.state), "--no-ui", cwd=tmp_path)
-    assert again.returncode == 3
-    assert f"in use by process {dev.process.pid}" in again.stderr
-
-
-def test_a_module_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
-    done = run_acts("dev", "--state", "s", "--no-ui", "--activities", "no_such_module_here", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "no_such_module_here" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_the_note_about_replaced_ports_names_one_or_both() -> None:
-    assert replaced_ports_note([7233]) == "port 7233 is used by another program, so a free one was chosen"
-    both = "the ports 7233 and 8233 are used by other programs, so free ones were chosen"
-    assert replaced_ports_note([7233, 8233]) == both
-
-
-def test_an_example_is_offered_only_where_the_worker_has_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert next_command(Path(".acts"), default_modules()) == f"acts run {EXAMPLES / 'weather' / 'plan.yaml'} --watch"
-    for modules in ("my_tools", ""):
-        assert next_command(Path(".acts"), modules) == "acts run FILE --watch"
-    assert next_command(Path("other"), "my_tools") == "ACTS_STATE=other acts run FILE --watch"
-
-
-def test_the_web_ui_answers_at_the_printed_address(start: Start) -> None:
-    address = urlsplit(start()["Web UI"])
-    with closing(http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)) as connection:
-        connection.request("GET", "/")
-        assert connection.getresponse().status == 200
-
-
 def test_the_demo_runs_its_plans_and_leaves_no_files(tmp_path: Path) -> None:
     done = run_acts("demo", cwd=tmp_path, ACTS_ACTIVITIES="ignored.by.the.demo", TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("✓ completed") == 4
     agent = done.stdout[done.stdout.index("4. An agent") :]
-    for words in (
-        'request": "I\'d like a refund for my last order."',
-        "tick 1    plans  checkBillingHistory(customerId: †input.customerId)",
-        '✓ 1:checkBillingHistory → †state.billingHistory  {"',
-        "· 2:issueRefund is not run in this tick",
-        "tick 2    plans  issueRefund(",
-        'output    {"confirmationId": "refund_1"',
-    ):
+    for words in ("1:checkBillingHistory  completed", "2 ticks", '"confirmationId": "refund_1"'):
         assert words in agent
     assert "the server and the worker are stopped" in done.stdout
     assert list(tmp_path.iterdir()) == []

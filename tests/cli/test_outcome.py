@@ -8,57 +8,25 @@ import pytest
 from temporalio import exceptions
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, TimeoutType
 
-from cli.runs.run_outcome import Outcome, outcome_of_failure
+from acts.cli.runs.run_reader import Outcome, outcome_of_failure
+from acts.views.text import usage_text
 
 RESULT = {"status": "failed", "state": {"a": 1}, "calls": [], "errors": [{"call": "1:x", "code": "c", "message": "m"}]}
 PROBLEM = {"code": "unknownTool", "message": "unknown tool", "pointer": "/context/0", "call": "1:x", "hint": "h"}
 
+REJECTED, CANCELLED = {**RESULT, "status": "rejected"}, {**RESULT, "status": "cancelled"}
+LATE = exceptions.TimeoutError("late", type=TimeoutType.START_TO_CLOSE, last_heartbeat_details=[])
+INVALID = {"type": "InvalidRequest", "message": "bad", "problems": [PROBLEM]}
 CASES: list[tuple[BaseException, str, int, Any]] = [
     (ApplicationError("1 of 1 calls failed", RESULT, type="PlanFailed"), "failed", 1, RESULT),
-    (
-        ApplicationError("1 of 1 calls failed", type="PlanFailed"),
-        "failed",
-        1,
-        {"type": "PlanFailed", "message": "1 of 1 calls failed"},
-    ),
-    (
-        ApplicationError("rejected", {**RESULT, "status": "rejected"}, type="PlanRejected"),
-        "rejected",
-        1,
-        {**RESULT, "status": "rejected"},
-    ),
-    (
-        ApplicationError("too many ticks", type="MaxTicks"),
-        "failed",
-        1,
-        {"type": "MaxTicks", "message": "too many ticks"},
-    ),
-    (
-        ApplicationError("bad", [PROBLEM], type="InvalidRequest"),
-        "failed",
-        2,
-        {"type": "InvalidRequest", "message": "bad", "problems": [PROBLEM]},
-    ),
-    (
-        ApplicationError("bad", type="InvalidRequest"),
-        "failed",
-        2,
-        {"type": "InvalidRequest", "message": "bad", "problems": []},
-    ),
-    (CancelledError("Workflow cancelled"), "cancelled", 1, {"type": "Cancelled", "message": "Workflow cancelled"}),
-    (
-        CancelledError("Workflow cancelled", {**RESULT, "status": "cancelled"}),
-        "cancelled",
-        1,
-        {**RESULT, "status": "cancelled"},
-    ),
+    (ApplicationError("gone", type="PlanFailed"), "failed", 1, {"type": "PlanFailed", "message": "gone"}),
+    (ApplicationError("rejected", REJECTED, type="PlanRejected"), "rejected", 1, REJECTED),
+    (ApplicationError("bad", [PROBLEM], type="InvalidRequest"), "failed", 2, INVALID),
+    (ApplicationError("bad", type="InvalidRequest"), "failed", 2, {**INVALID, "problems": []}),
+    (CancelledError("by hand"), "cancelled", 1, {"type": "Cancelled", "message": "by hand"}),
+    (CancelledError("by hand", CANCELLED), "cancelled", 1, CANCELLED),
     (TerminatedError("by hand"), "terminated", 1, {"type": "Terminated", "message": "by hand"}),
-    (
-        exceptions.TimeoutError("late", type=TimeoutType.START_TO_CLOSE, last_heartbeat_details=[]),
-        "timedOut",
-        1,
-        {"type": "Timeout", "message": "late"},
-    ),
+    (LATE, "timedOut", 1, {"type": "Timeout", "message": "late"}),
     (ValueError("odd"), "failed", 1, {"type": "ValueError", "message": "odd"}),
 ]
 
@@ -90,11 +58,8 @@ def activity() -> exceptions.FailureError:
         (chain(child(), chain(activity(), ApplicationError("bad", type="E"))), {"type": "E", "message": "bad"}),
         (chain(child(), ApplicationError("1 failed", RESULT, type="PlanFailed")),
          {"type": "PlanFailed", "message": "1 failed"}),
-        (chain(activity(), exceptions.TimeoutError("late", type=None, last_heartbeat_details=[])),
-         {"type": "Timeout", "message": "late"}),
-        (chain(child(), CancelledError("by hand")), {"type": "Cancelled", "message": "by hand"}),
-        (chain(child(), ApplicationError("bad", [PROBLEM], type="InvalidRequest")),
-         {"type": "InvalidRequest", "message": "bad", "problems": [PROBLEM]}),
+        (chain(activity(), LATE), {"type": "Timeout", "message": "late"}),
+        (chain(child(), ApplicationError("bad", [PROBLEM], type="InvalidRequest")), INVALID),
         (child(), {"type": "ChildWorkflowError", "message": "Child Workflow execution failed"}),
     ],
 )  # fmt: skip
@@ -119,12 +84,14 @@ def test_each_failure_has_a_status_a_code_and_an_error(
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [("completed", 0), ("partial", 1), ("failed", 1), ("rejected", 1), ("cancelled", 1)]
-)
-def test_only_a_completed_run_exits_with_0(status: str, code: int) -> None:
-    assert Outcome(status, {"status": status}).code == code
-
-
-def test_problems_survive_the_failure() -> None:
-    (problem,) = outcome_of_failure(ApplicationError("bad", [PROBLEM], type="InvalidRequest")).problems
-    assert problem.to_json() == PROBLEM
+    ("usage", "text"),
+    [
+        ({"requests": 1, "inputTokens": 1200, "outputTokens": 5, "cost": 0}, "1 request, 1,200 tokens in, 5 out"),
+        ({"requests": 2, "inputTokens": 9, "outputTokens": 5, "cachedTokens": 4, "cost": 0.01},
+         "2 requests, 9 tokens in (4 cached), 5 out, 0.0100 USD"),
+        ({"requests": 2, "inputTokens": 9, "outputTokens": 5, "cost": None},
+         "2 requests, 9 tokens in, 5 out, price unknown"),
+    ],
+)  # fmt: skip
+def test_the_usage_has_requests_tokens_and_the_price_if_known(usage: dict[str, Any], text: str) -> None:
+    assert usage_text(usage) == text

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
+from acts.cli.main import app
 from tests.cli.conftest import ROOT, clean_environment
 
 PLAN = """
@@ -57,36 +55,22 @@ def test_a_failed_case_is_shown_as_a_diff(folder: Path) -> None:
     write(folder)
     result = acts_test()
     assert result.exit_code == 1
-    for part in ("1 passed, 1 failed, 2 of 2 outcomes", "orders.test.yaml:3", "-  id: r2", "+  id: r1"):
+    for part in ("1 passed, 1 failed", "orders.test.yaml:3", "-  id: r2", "+  id: r1"):
         assert part in result.stdout
 
 
-def test_cases_are_selected_by_name_and_what_they_do_not_reach_is_listed(folder: Path) -> None:
+def test_cases_are_selected_by_name(folder: Path) -> None:
     write(folder)
     result = acts_test("-k", "FAILS", "orders.test.yaml")
     assert result.exit_code == 0
-    assert "no case reaches 1:charge: †state.receipt" in result.stdout
-    result = acts_test("-k", "fails", "--min-coverage", "60")
-    assert result.exit_code == 1
-    assert "50 % of 2 outcomes, 60 % are required" in result.stdout
-
-
-def test_the_report_as_json(folder: Path) -> None:
-    write(folder)
-    (folder / "sub").mkdir()
-    write(folder / "sub", CASES.replace("id: r2", "id: r1"))
-    report: dict[str, Any] = json.loads(acts_test("--json").stdout)
-    assert (report["passed"], report["failed"], report["coverage"]) == (3, 1, 100.0)
-    first = report["files"][0]["cases"][0]
-    assert first["failures"][0]["expected"] == {"receipt": {"id": "r2"}}
-    assert first["failures"][0]["actual"] == {"receipt": {"id": "r1"}}
+    assert "1 case passed, 0 failed" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("cases", "texts"),
     [
         ("cases: [{name: a, inputs: 1}]", ["orders.test.yaml:1", "inputs", 'did you mean "input"?']),
-        ("cases: []", ["a test file has a list of cases"]),
+        ("cases: []", ["orders.test.yaml:1", "cases", "at least 1 item"]),
         ("plan: other.yaml\ncases: [{name: a}]", ["other.yaml"]),
         ("cases: [", ["orders.test.yaml"]),
     ],
@@ -98,12 +82,6 @@ def test_a_wrong_file_is_explained(folder: Path, cases: str, texts: list[str]) -
     assert all(text in result.output for text in texts), result.output
 
 
-def test_without_a_test_file_it_says_how_one_is_called() -> None:
-    result = acts_test()
-    assert result.exit_code == 2
-    assert "orders.test.yaml for orders.yaml" in result.output
-
-
 def test_pytest_collects_the_same_cases(folder: Path) -> None:
     write(folder)
     (folder / "test_own.py").write_text(
@@ -112,7 +90,7 @@ def test_pytest_collects_the_same_cases(folder: Path) -> None:
         "    assert done.result['state'] == {'receipt': 3}\n",
         "utf-8",
     )
-    words = ["-q", "-p", "cli.testing.pytest_plugin", "-p", "no:cacheprovider", "--acts-coverage"]
+    words = ["-q", "-p", "acts.cli.testing.pytest_plugin", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words], cwd=folder, env=clean_environment(PYTHONPATH=str(ROOT)),
         capture_output=True, text=True, check=False,
@@ -121,4 +99,3 @@ def test_pytest_collects_the_same_cases(folder: Path) -> None:
     assert "orders.test.yaml::it is paid" in done.stdout
     assert "+  id: r1" in done.stdout
     assert "Traceback" not in done.stdout
-    assert "2 of 2 outcomes" in done.stdout

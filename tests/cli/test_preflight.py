@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from acts.cli.console import CommandError
+from acts.cli.text.preflight import EXAMPLES, load_registry, run_preflight
 from acts.language.errors import Problem
-from cli.command_errors import CommandError
-from cli.text.preflight import EXAMPLES, load_registry, run_preflight
 
 TOOL = {
     "type": "object",
@@ -38,34 +38,6 @@ def test_a_registered_tool_that_is_not_loaded_is_a_warning() -> None:
     assert codes(run_preflight(request(CALL)).problems) == ["unseenTool:warning"]
 
 
-def test_a_tool_that_is_not_loaded_is_an_error_if_strict() -> None:
-    assert [p.code for p in run_preflight(request(CALL), strict=True).errors] == ["unknownTool", "unknownTool"]
-
-
-def test_a_reference_to_what_an_unseen_tool_may_write_is_a_warning() -> None:
-    preflight = run_preflight(request({"_tool": "add", "n": "†state.total", "_outputPath": "†state.x"}))
-    assert codes(preflight.problems) == ["unknownReference:warning", "unseenTool:warning"]
-
-
-def test_a_tool_is_unseen_if_it_may_write_what_is_read() -> None:
-    reads = {"_tool": "add", "n": "†state.nobody", "_outputPath": "†state.x"}
-    assert run_preflight(request(reads)).unseen == ("add",)
-    assert run_preflight(request(CALL)).unseen == ()
-    assert run_preflight(request(reads, tool={"add": TOOL})).unseen == ()
-    assert run_preflight(request(reads), strict=True).unseen == ()
-
-
-def test_the_expressions_of_an_unseen_tools_call_are_checked() -> None:
-    assert [p.code for p in run_preflight(request({"_tool": "add", "n": "†state."})).errors] == ["invalidExpression"]
-
-
-def test_a_tool_whose_activity_the_worker_may_serve_is_a_warning() -> None:
-    preflight = run_preflight(request(CALL, tool=TOOL))
-    assert codes(preflight.problems) == ["noModel:warning"]
-    assert "if the worker serves an Activity" in (preflight.problems[0].hint or "")
-    assert [p.code for p in run_preflight(request(CALL, tool=TOOL), strict=True).errors] == ["noModel"]
-
-
 def test_an_unknown_tool_of_a_call_is_an_error() -> None:
     assert [p.code for p in run_preflight(request({"_tool": "nope"}, tool=TOOL)).errors] == ["unknownTool"]
 
@@ -83,12 +55,6 @@ def test_an_environment_that_cannot_be_loaded_is_named(monkeypatch: pytest.Monke
     monkeypatch.setenv("ACTS_ACTIVITIES", "no_such_module_here")
     with pytest.raises(CommandError, match="no_such_module_here"):
         run_preflight(request(CALL))
-
-
-def test_nothing_is_loaded_for_a_request_that_needs_nothing_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACTS_ACTIVITIES", "no_such_module_here")
-    fixed = {"properties": {**TOOL["properties"], "_activity": {"const": "add"}}}  # type: ignore[dict-item]
-    assert run_preflight(request(CALL, tool=fixed)).problems == []
 
 
 def test_the_examples_are_checked_with_their_own_tools(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,25 +95,6 @@ def test_a_request_is_run_as_a_plan_or_an_agent(
     assert bool(preflight.why) is bool(why)
 
 
-def test_an_option_overrides_what_a_request_is_run_as() -> None:
-    task, plan = request(tool=TOOL, **MODEL), request(CALL, tool=TOOL, **MODEL)
-    assert (run_preflight(task, agent=False).agent, run_preflight(plan, agent=True).agent) == (False, True)
-    assert [p.code for p in run_preflight(request(CALL, tool=TOOL), agent=True).errors] == ["noModel"]
-
-
-def test_an_agent_needs_no_plan_message_but_a_model() -> None:
-    task = {"context": [{"type": "text", "text": "add 1 and 2"}]}
-    (problem,) = run_preflight(task).errors
-    assert problem.code == "noPlan"
-    assert "or set config.model" in (problem.hint or "")
-    assert run_preflight({**task, "config": MODEL}).problems == []
-    assert [p.code for p in run_preflight({**task, "config": MODEL}, agent=False).errors] == ["noPlan"]
-
-
-def test_a_plan_that_a_model_is_shown_is_not_validated_as_a_plan() -> None:
-    assert run_preflight(request({"_tool": "gone"}, tool=TOOL, **MODEL), agent=True).problems == []
-
-
 AGENT_PROBLEMS: list[tuple[dict[str, Any], str, str]] = [
     ({"schema": {"type": "objct"}}, "invalidSchema", "/schema"),
     ({"context": [{"type": "tool", "tool": {"x": {"properties": 5}}}]}, "invalidTool", "/context/0/tool/x"),
@@ -159,7 +106,3 @@ AGENT_PROBLEMS: list[tuple[dict[str, Any], str, str]] = [
 def test_the_problems_of_an_agents_request_are_reported(request_part: dict[str, Any], code: str, at: str) -> None:
     preflight = [(p.code, p.pointer) for p in run_preflight({"config": MODEL, **request_part}).errors]
     assert preflight == [(code, at)]
-
-
-def test_a_tool_of_an_agent_that_is_not_loaded_is_a_warning() -> None:
-    assert codes(run_preflight(request(**MODEL)).problems) == ["unseenTool:warning"]

@@ -30,7 +30,7 @@ async def test_a_message_for_an_unknown_instance_is_not_sent(
     wrong = acts("provide", name, message(**{key: "c11"}))
     assert (wrong.exit_code, "has the message" in wrong.stderr) == (2, False)
     assert f'the run {name} has no instance "c11"' in wrong.stderr
-    assert "did you mean c1? it has: c1, c2, c3, c4" in wrong.stderr
+    assert "it has: c1, c2, c3, c4" in wrong.stderr
     assert "notes" not in await client.get_workflow_handle(name).query("status")
     right = acts("provide", name, message(**{key: "c1"}))
     assert (right.exit_code, f"{name} has the message" in right.stderr) == (0, True)
@@ -54,7 +54,7 @@ def test_without_a_worker_a_message_is_sent_and_waits(
     acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
-    monkeypatch.setattr("cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("acts.cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
     name = new_name()
     acts("run", write_batch(tmp_path, SHARED), "--detach", "--id", name)
     done = acts("provide", name, message(_instance="c11"))

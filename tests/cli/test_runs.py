@@ -13,22 +13,16 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from cli.text.preflight import EXAMPLES
+from acts.cli.text.preflight import EXAMPLES
 from tests.cli.conftest import Acts, new_name, squeeze, wait_for_end, wait_for_state
 from tests.support import assert_eventually
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
-PAYMENT = str(EXAMPLES / "payment" / "plan.yaml")
 WAIT = str(EXAMPLES / "wait" / "plan.yaml")
+REPLAN = str(EXAMPLES / "replan" / "plan.yaml")
 GUEST = {"type": "input", "input": {"guest": {"name": "Ada", "people": 2}}}
 
-
-def test_run_waits_for_the_result_and_shows_it(acts: Acts) -> None:
-    done = acts("run", WEATHER, "--input", "city=Bergen")
-    assert done.exit_code == 0, done.stderr
-    assert "✓ completed" in done.stdout
-    assert "1:askWeather" in done.stdout
-    assert '"what": "the museum, with 4 tickets"' in done.stdout
+pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 
 def test_run_as_json_prints_the_result_and_nothing_else(acts: Acts) -> None:
@@ -48,14 +42,6 @@ def test_a_plan_that_fails_exits_with_1_and_prints_its_result(acts: Acts) -> Non
     shown = acts("run", WEATHER, "-i", "city=Atlantis")
     assert shown.exit_code == 1
     assert 'unknown_city: no weather for "Atlantis"' in shown.stdout
-
-
-def test_watch_prints_each_change_without_a_terminal(acts: Acts) -> None:
-    done = acts("run", PAYMENT, "--watch")
-    assert done.exit_code == 0
-    for words in ("1:processPayment completed", "2:confirmOrder skipped", "3:reportFailure completed"):
-        assert words in done.stderr
-    assert "card_declined" in done.stdout
 
 
 def test_problems_that_the_worker_reports_have_the_lines_of_the_file(acts: Acts, tmp_path: Path) -> None:
@@ -111,44 +97,14 @@ async def test_a_run_is_paused_resumed_and_cancelled(acts: Acts, client: Client,
         assert f'the run "{name}" has ended' in late.stderr
 
 
-async def test_a_paused_run_is_resumed(acts: Acts, client: Client) -> None:
-    name = new_name()
-    acts("run", WAIT, "--detach", "--id", name)
-    await wait_for_state(client, name, "2:bookRoom", "awaiting")
-    acts("pause", name)
-    acts("provide", name, json.dumps(GUEST))
-    assert acts("resume", name).exit_code == 0
-    await wait_for_end(client, name)
-
-
-async def test_an_id_in_use_is_refused(acts: Acts, client: Client) -> None:
-    name = new_name()
-    acts("run", WAIT, "--detach", "--id", name)
-    again = acts("run", WAIT, "--id", name)
-    assert again.exit_code == 2
-    assert f'the run "{name}" is still running' in again.stderr
-    await client.get_workflow_handle(name).terminate(reason="the test is over")
-    shown = acts("show", name)
-    assert "✗ terminated" in shown.stdout
-    assert "the test is over" in shown.stdout
-
-
-@pytest.mark.parametrize("command", [["show"], ["pause"], ["cancel"], ["graph"]])
-def test_a_missing_run_is_an_error(acts: Acts, command: list[str]) -> None:
-    done = acts(command[0], "no-such-run", *command[1:])
+@pytest.mark.parametrize("command", ["show", "pause", "graph"])
+def test_a_missing_run_is_an_error(acts: Acts, command: str) -> None:
+    done = acts(command, "no-such-run")
     assert done.exit_code == 2
     assert 'there is no run "no-such-run"' in done.stderr
 
 
-def test_an_id_that_cannot_be_one_is_refused(acts: Acts) -> None:
-    for name in ("", "x" * 901, "a\tb"):
-        done = acts("run", WEATHER, "--id", name)
-        assert done.exit_code == 2
-        assert "an id is 1 to 900 bytes" in done.stderr
-
-
 def test_a_request_that_is_too_large_is_refused_before_it_is_sent(acts: Acts, tmp_path: Path) -> None:
-    (tmp_path / "big.json").write_text(json.dumps({"x": "y" * 3_000_000}))
     big = json.dumps({"context": [{"type": "input", "input": {"x": "y" * 3_000_000}}, {"type": "plan", "plan": []}]})
     (tmp_path / "big.json").write_text(big)
     done = acts("run", "big.json")
@@ -158,7 +114,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent(acts: Acts, tm
 
 def test_without_a_worker_run_and_show_say_so(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", new_name())
-    monkeypatch.setattr("cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("acts.cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
     done = acts("run", WEATHER, "--detach")
     assert done.exit_code == 0
     assert "no worker serves the task queue" in done.stderr
@@ -167,7 +123,6 @@ def test_without_a_worker_run_and_show_say_so(acts: Acts, monkeypatch: pytest.Mo
     assert "no worker answers" in shown.stderr
 
 
-@pytest.mark.usefixtures("wide_terminal")
 async def test_a_call_that_no_worker_has_taken_is_shown_in_its_queue(
     acts: Acts, client: Client, tmp_path: Path
 ) -> None:
@@ -196,3 +151,107 @@ async def test_a_call_that_no_worker_has_taken_is_shown_in_its_queue(
 
         await assert_eventually(is_retried)
     await client.get_workflow_handle(name).terminate()
+
+
+# -- failures --------------------------------------------------------------------------
+
+RULES: list[dict[str, Any]] = [
+    {"type": "tool", "tool": "screenComment"},
+    {"type": "plan", "plan": [{"_tool": "screenComment", "text": "†state.text"}]},
+]
+
+
+def test_the_problems_of_an_instances_request_are_printed_in_full(acts: Acts, tmp_path: Path) -> None:
+    batch = [
+        *RULES, {"type": "state", "_instance": "a", "text": "A fine tram."},
+        {"type": "state", "_instance": "b", "txt": "A fine bus."},
+    ]  # fmt: skip
+    (tmp_path / "batch.json").write_text(json.dumps({"context": batch}), "utf-8")
+    name = new_name()
+    done = acts("run", "batch.json", "--id", name)
+    assert done.exit_code == 1
+    for output in (done, acts("show", name)):
+        assert "None" not in output.stdout + output.stderr
+        assert "error: instance b: the request has 1 problem:" in output.stderr
+        assert "\n  - [unknownReference] " in output.stderr
+        assert "†state.text" in output.stderr
+        assert "✗ b failed the request has 1 problem" in squeeze(output.stdout)
+
+
+def test_a_failure_is_printed_in_full(acts: Acts, tmp_path: Path) -> None:
+    long = "Atlantis" + "!" * 300
+    done = acts("run", str(EXAMPLES / "weather" / "plan.yaml"), "-i", f"city={long}", "--id", new_name())
+    assert done.exit_code == 1
+    (block,) = [text for text in done.stderr.split("error: ") if "[unknown_city]" in text]
+    assert block.startswith("call 1:askWeather: ")
+    assert long in block
+
+
+# -- tools -----------------------------------------------------------------------------
+
+REQUEST = """
+context:
+  - {type: tool, tool: addInterest}
+  - {type: tool, tool: payInstallment}
+  - {type: plan, plan: []}
+"""
+
+
+def test_the_worker_lists_its_tools_and_activities(acts: Acts) -> None:
+    answers = json.loads(acts("tools", "--json").stdout)["workers"]
+    assert [sorted(answer) for answer in answers] == [["activities", "tools", "version", "worker"]]
+    lines = [line for line in acts("tools").stdout.splitlines() if line.startswith("payInstallment ")]
+    assert len(lines) == 1
+    assert "activity payInstallment" in lines[0]
+    assert "activities without a tool: askWeather" in acts("tools").stdout
+    schema = json.loads(acts("tools", "payInstallment").stdout)
+    assert schema == answers[0]["tools"]["payInstallment"]
+
+
+def test_run_leaves_tools_that_only_the_worker_has_to_it(
+    acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "request.yaml").write_text(REQUEST, "utf-8")
+    monkeypatch.delenv("ACTS_ACTIVITIES")
+    here = acts("tools", "--here")
+    assert "no tool is registered" in here.stderr
+    checked = acts("validate", "request.yaml")
+    assert checked.stderr.count("warning:") == 1
+    assert 'the tools "addInterest", "payInstallment" are not registered here' in checked.stderr
+    done = acts("run", "request.yaml")
+    assert done.exit_code == 0, done.stderr
+    assert "warning" not in done.stderr
+
+
+# -- prompts ---------------------------------------------------------------------------
+
+
+def test_the_prompt_of_a_file_is_that_of_its_first_tick_with_its_tokens_by_part(acts: Acts) -> None:
+    done = acts("prompt", REPLAN)
+    assert done.exit_code == 0, done.stderr
+    for text in ("=== system: rules", "=== system: tools", "=== user", "=== schema of the answer", "all of tick 1"):
+        assert text in done.stdout
+    shown = json.loads(acts("prompt", REPLAN, "--json").stdout)
+    assert shown["tick"] == 1
+    assert sum(shown["tokens"].values()) > shown["tokens"]["rules"] > 1_000
+    assert [turn["role"] for turn in shown["turns"]] == ["user"]
+
+
+def test_a_file_has_one_tick(acts: Acts) -> None:
+    done = acts("prompt", REPLAN, "--tick", "2")
+    assert done.exit_code == 2
+    assert "one tick" in done.stderr
+
+
+def test_the_prompts_of_a_run_are_those_of_its_ticks(acts: Acts) -> None:
+    name = new_name()
+    assert acts("run", REPLAN, "--id", name).exit_code == 0
+    second = json.loads(acts("prompt", name, "--json").stdout)
+    assert (second["tick"], [turn["role"] for turn in second["turns"]]) == (2, ["user", "assistant", "user"])
+    assert "card_declined" in json.dumps(second["turns"][2])
+    first = json.loads(acts("prompt", name, "--tick", "1", "--json").stdout)
+    assert first["turns"] == second["turns"][:1]
+    assert first["system"] == second["system"]
+    done = acts("prompt", name, "--tick", "3")
+    assert done.exit_code == 2
+    assert "has come to tick 2, not 3" in done.stderr

@@ -17,11 +17,11 @@ from temporalio.client import Client
 from temporalio.contrib.aws.s3driver import S3StorageDriver, S3StorageDriverClient
 from temporalio.converter import DataConverter, ExternalStorage
 
-from cli.commands import stored_values
-from cli.dev.temporal_server import DevServer, dev_server
-from connection import storage_gc
-from connection.content_store import sha256
-from connection.s3_store import S3Store
+from acts.cli.commands import operations
+from acts.cli.dev.temporal_server import DevServer, dev_server
+from acts.payloads import storage_gc
+from acts.payloads.content_store import sha256
+from acts.payloads.s3_store import S3Store
 from tests.cli.conftest import ROOT, Acts, clean_environment, new_name, wait_for_listing, wait_for_state
 from tests.storage.s3_server import S3Server, contents
 
@@ -82,7 +82,7 @@ def worker(
         "ACTS_ACTIVITIES": "tests.workflow.served", "ACTS_SCRIPTS": str(folder), "ACTS_STATE": str(folder),
         "ACTS_STORAGE": f"s3://{BUCKET}/{PREFIX}", "ACTS_SHUTDOWN_SECONDS": "1", **s3_server.environment,
     }  # fmt: skip
-    command = [sys.executable, "-m", "worker"]
+    command = [sys.executable, "-m", "acts.worker"]
     with subprocess.Popen(
         command, cwd=ROOT, env=clean_environment(**environment), stdout=subprocess.PIPE, text=True
     ) as process:
@@ -134,29 +134,6 @@ async def test_a_batch_with_delegates_runs_by_the_commands(acts: Acts, plain: Cl
         assert await history_bytes(plain, name) < 20_000
 
 
-async def test_an_agent_is_started_and_read_by_a_plain_client(
-    acts: Acts, plain: Client, worker: dict[str, str]
-) -> None:
-    answers = [
-        {"when": {"tick": 1}, "solution": {"calls": [call("big", "†state.x", n=LARGE)]}},
-        {
-            "when": {"tick": 2},
-            "solution": {"calls": [call("tally", "†state.n", items="†state.x")], "output": "†state.n"},
-        },
-    ]
-    (Path(worker["ACTS_SCRIPTS"]) / "large.json").write_text(json.dumps({"answers": answers}), "utf-8")
-    tools = [{"type": "tool", "tool": tool} for tool in (BIG, DELEGATE)]
-    context = [*tools, {"type": "data", "data": {"report": noise(LARGE)}}]
-    run = new_name()
-    handle = await plain.start_workflow(
-        "Agent", {"config": {"model": "scripted:large"}, "context": context}, **of_client(worker, run)
-    )
-    result: Json = await handle.result()
-    assert (result["output"], len(result["state"]["x"])) == (LARGE, LARGE)
-    assert json.loads(acts("show", run, "--json").stdout)["result"]["output"] == LARGE
-    assert await history_bytes(plain, run) < 60_000
-
-
 async def test_a_clean_up_leaves_what_open_and_ended_runs_refer_to(
     acts: Acts, plain: Client, worker: dict[str, str], s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +147,7 @@ async def test_a_clean_up_leaves_what_open_and_ended_runs_refer_to(
     def collect() -> int:
         """Delete what is unused, however young it is; how much it was."""
         with monkeypatch.context() as clock:
-            for module in (storage_gc, stored_values):
+            for module in (storage_gc, operations):
                 clock.setattr(module, "datetime", Later)
             figures = json.loads(acts("storage", "gc", "--delete", "--json").stdout)
         assert (figures["young"], figures["deleted"]) == (0, figures["unused"])

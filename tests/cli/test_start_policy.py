@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
-import pytest
 from temporalio.client import Client
 
-from cli.command_errors import CommandError
-from cli.runs.start_policy import IF_ENDED, IF_RUNNING, StartPolicy
 from tests.cli.conftest import Acts, new_name, wait_for_approvals
 
 LINEAR = str(Path(__file__).parents[2] / "examples" / "linear" / "plan.yaml")
@@ -71,25 +67,3 @@ async def test_a_start_can_wait(acts: Acts, client: Client) -> None:
     assert rest == []  # no workflow task yet
     assert start.workflow_execution_started_event_attributes.first_workflow_task_backoff.ToSeconds() == 7_200
     await handle.terminate()
-
-
-@pytest.mark.parametrize(("running", "ended"), [*itertools.product(IF_RUNNING, IF_ENDED)])
-async def test_the_server_takes_every_pair_of_words_that_passes_the_check(
-    running: str, ended: str, client: Client
-) -> None:
-    policy = StartPolicy(running, ended)
-    if running == "terminate" and ended in ("use-existing", "fail"):
-        with pytest.raises(CommandError, match="never does"):
-            policy.check()
-        return
-    policy.check()
-    handle = await client.start_workflow("Plan", id=new_name(), task_queue="nobody", **policy.start_options())
-    await handle.terminate()
-    assert policy.attaches(is_running=True) == (running == "use-existing")
-    assert policy.attaches(is_running=False) == (ended == "use-existing")
-
-
-@pytest.mark.parametrize("policy", [StartPolicy(if_running="wait"), StartPolicy(if_ended="maybe")])
-def test_an_unknown_word_is_refused_with_those_that_are_allowed(policy: StartPolicy) -> None:
-    with pytest.raises(CommandError, match="is not allowed"):
-        policy.check()

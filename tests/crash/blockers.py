@@ -49,16 +49,16 @@ TOOLS = {name: tool_of(name) for name in ("block_loop", "hang", "hold_lock", "ec
 _completed = acts.machines.walk.Walk.completed
 
 
-def spin_or_sleep(self: Any, rank: int, *args: Any, **options: Any) -> Any:
+def spin_or_sleep(self: Any, key: str, *args: Any, **options: Any) -> Any:
     """The result of a Call whose ``value`` is "spin", "sleep" or "hold" is never written."""
-    value = self.nodes[rank].planned.get("value")
+    value = self.by_key[key].node.planned.get("value")
     if value == "hold":
         re.match(r"(a+)+$", "a" * 60 + "b")  # does not end, and keeps the interpreter lock
     while value == "spin":
         pass
     if value == "sleep":
         time.sleep(LONG_SECONDS)
-    return _completed(self, rank, *args, **options)
+    return _completed(self, key, *args, **options)
 
 
 acts.machines.walk.Walk.completed = spin_or_sleep  # type: ignore[method-assign]

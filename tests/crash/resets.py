@@ -38,16 +38,6 @@ async def last_point_before(handle: Handle, event: str) -> int:
     raise AssertionError(f"the run has no {event}")
 
 
-async def first_point_after(handle: Handle, event: str) -> int:
-    """The end of the first task that begins after the first event of a type."""
-    has_come = False
-    async for e in handle.fetch_history_events():
-        has_come = has_come or type_of(e) == event
-        if has_come and type_of(e) == "WORKFLOW_TASK_COMPLETED":
-            return e.event_id
-    raise AssertionError(f"the run has no {event}, or no task after it")
-
-
 async def reset(client: Client, id_: str, point: int, run_id: str | None = None) -> Handle:
     """The new run that goes on from the task that ended at ``point``."""
     request = ResetWorkflowExecutionRequest(

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import activities.heartbeat
-from workflows.runtime import model_calls, set_activities, startup
+from acts.activities import engine_activities
+from acts.workflows import engine_calls
 
 TIMEOUT_SECONDS: Final = 5.0
 
 for module, name, seconds in (
-    (activities.heartbeat, "HEARTBEAT_SECONDS", TIMEOUT_SECONDS / 5),
-    (model_calls, "HEARTBEAT_SECONDS", TIMEOUT_SECONDS),
-    (set_activities, "HEARTBEAT_SECONDS", TIMEOUT_SECONDS),
-    (startup, "LOAD_HEARTBEAT_SECONDS", TIMEOUT_SECONDS),
+    (engine_activities, "HEARTBEAT_SECONDS", TIMEOUT_SECONDS / 5),
+    (engine_calls, "HEARTBEAT_SECONDS", TIMEOUT_SECONDS),
 ):
     assert hasattr(module, name)
     setattr(module, name, seconds)

@@ -30,10 +30,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 
+from acts.worker.plugin import build_replayer
 from tests.crash.resets import keys_of, reset, reset_points, runs_of, type_of
 from tests.crash.soak_runs import KINDS, Scenario, write_files
 from tests.crash.test_kill import Program, World
-from worker import build_replayer
 
 Json = Any
 T = TypeVar("T")
@@ -353,7 +353,7 @@ def is_reset_at_first_task(events: Sequence[Any]) -> bool:
 def two_engines(world: World) -> None:
     """A second worker of the engine: one goes on while the other is dead."""
     env = world.programs["engine"].env
-    world.programs["engine-2"] = Program([sys.executable, "-m", "worker"], env, world.folder / "engine-2.log")
+    world.programs["engine-2"] = Program([sys.executable, "-m", "acts.worker"], env, world.folder / "engine-2.log")
     world.programs["engine-2"].env = env
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from cli.dev.temporal_server import DevServer, dev_server
+from acts.cli.dev.temporal_server import DevServer, dev_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,13 +39,13 @@ def add(name: str, *reads: str, tool: str = "add") -> dict[str, Any]:
 
 @contextmanager
 def engine(server: DevServer, ledger: Path, queue: str) -> Iterator[subprocess.Popen[str]]:
-    """``python -m worker`` as somebody starts it; killed without mercy at the end."""
+    """``python -m acts.worker`` as somebody starts it; killed without mercy at the end."""
     environment = {
         **os.environ, "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": queue, "ACTS_TEST_LEDGER": str(ledger),
         "ACTS_ACTIVITIES": "tests.crash.ledger",
     }  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-m", "worker"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "acts.worker"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

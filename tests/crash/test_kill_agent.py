@@ -10,7 +10,7 @@ from typing import Any
 from temporalio.client import Client
 
 from tests.crash.model import model
-from tests.crash.test_kill import OPTIONS, World, world_in
+from tests.crash.test_kill import OPTIONS, world_in
 from tests.support import assert_eventually
 from tests.workflow.foreign import call, ended, tool
 
@@ -38,67 +38,6 @@ def answer(tick: int) -> Json:
 def agent_request(**config: Json) -> dict[str, Json]:
     tools = [tool(name, activity=name, options=OPTIONS) for name in ("add_one", "gated")]
     return {"config": {"model": "openai:any", **config}, "context": [{"type": "input", "zero": 0}, *tools]}
-
-
-def open_gate(world: World) -> None:
-    Path(f"{world.effects}.open").touch()
-
-
-async def test_an_agent_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with model(answer) as asked:
-        with world_in(tmp_path) as world:
-            world.programs["engine"].env |= {"OPENAI_BASE_URL": asked.url, "ACTS_OPENAI_API": "chat"}
-            asked.held = {4}
-            world.start("engine")
-            client = await Client.connect(world.server.address)
-            handle = await client.start_workflow(
-                "Agent", agent_request(), id=f"{world.queue}/agent", task_queue=world.queue
-            )
-
-            async def second_call_runs() -> bool:
-                return world.begun() >= 2
-
-            await assert_eventually(second_call_runs, within=timedelta(seconds=60))
-            world.kill("engine")  # between two requests, in the middle of a call
-            open_gate(world)
-            world.start("engine")
-            await asked.waiting.wait()
-            world.kill("engine")  # during a request
-            asked.held.clear()
-            world.start("engine")
-            result = await ended(handle, within=60)
-            assert result["output"] == {"sum": TICKS - 1}
-            assert result["ticks"] == TICKS
-            assert result["usage"]["requests"] == TICKS
-            assert dict(asked.asked) == {tick: 2 if tick == 4 else 1 for tick in range(1, TICKS + 1)}
-            assert dict(asked.answered) == dict.fromkeys(range(1, TICKS + 1), 1)
-            (done,) = world.rows("SELECT count(*), count(DISTINCT id) FROM done")
-            assert done == (TICKS - 1, TICKS - 1)
-
-
-async def test_patience_outlives_the_worker(tmp_path: Path) -> None:
-    async with model(answer) as asked:
-        asked.busy[2] = 4
-        with world_in(tmp_path) as world:
-            world.programs["engine"].env |= {"OPENAI_BASE_URL": asked.url, "ACTS_OPENAI_API": "chat"}
-            world.start("engine")
-            client = await Client.connect(world.server.address)
-            open_gate(world)
-            request = agent_request(patience="60s")
-            handle = await client.start_workflow("Agent", request, id=f"{world.queue}/agent", task_queue=world.queue)
-
-            async def model_is_busy() -> bool:
-                return asked.asked[2] >= 2
-
-            await assert_eventually(model_is_busy, within=timedelta(seconds=60))
-            world.kill("engine")  # between two attempts, or in the middle of one
-            world.start("engine")
-            result = await ended(handle, within=60)
-            assert result["output"] == {"sum": TICKS - 1}
-            assert (result["usage"]["requests"], result["errors"]) == (TICKS, [])
-            assert dict(asked.answered) == dict.fromkeys(range(1, TICKS + 1), 1)
-            (done,) = world.rows("SELECT count(*), count(DISTINCT id) FROM done")
-            assert done == (TICKS - 1, TICKS - 1)
 
 
 def streamed_answer(tick: int) -> Json:

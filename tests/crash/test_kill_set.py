@@ -33,7 +33,7 @@ def second_worker(world: World) -> None:
     """Two processes write to one file; both read sets and write results in the folder of the world."""
     env = world.programs["engine"].env | {"ACTS_DATA": str(world.folder), "ACTS_RESULTS": str(world.folder)}
     for name in ("engine", "other"):
-        world.programs[name] = Program([sys.executable, "-m", "worker"], env, world.folder / f"{name}.log")
+        world.programs[name] = Program([sys.executable, "-m", "acts.worker"], env, world.folder / f"{name}.log")
 
 
 def expected(n: int) -> dict[str, Json]:

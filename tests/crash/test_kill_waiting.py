@@ -11,7 +11,7 @@ from temporalio.client import Client
 from tests.crash.model import model
 from tests.crash.test_kill import OPTIONS, World, history, killed, request, world_in
 from tests.support import assert_eventually
-from tests.workflow.foreign import Handle, call, ended, states, tool
+from tests.workflow.foreign import Handle, call, ended, tool
 
 Json = Any
 PATIENCE = timedelta(seconds=60)
@@ -36,55 +36,6 @@ async def each_call_ran_once(client: Client, world: World, *ids: str) -> None:
     (done,) = world.rows("SELECT count(*), count(DISTINCT id) FROM done")
     (begun,) = world.rows("SELECT count(DISTINCT run || call), count(DISTINCT id) FROM begun")
     assert done[0] == done[1] == begun[0] == begun[1]
-
-
-async def test_a_plan_and_its_calls_wait_through_kill_9_of_everything(tmp_path: Path) -> None:
-    everything = ("server", "engine", "foreign")
-    with world_in(tmp_path) as world:
-        world.start("engine", "foreign")
-        client = await Client.connect(world.server.address)
-        plan = [
-            call("add_one", "†state.a", value=1), call("add_one", "†state.b", value=10),
-            call("total", "†state.sum", values=["†state.a", "†state.b"]),
-        ]  # fmt: skip
-        given = request(world, *plan, approve={"plan": True, "calls": ["add_one"], "timeout": "1h"})
-        id_ = f"{world.queue}/waiting"
-        handle: Handle = await client.start_workflow("Plan", given, id=id_, task_queue=world.queue)
-        (before,) = await waits_of(handle, None)
-
-        handle = (await killed(world, *everything)).get_workflow_handle(id_)
-        assert await waits_of(handle, None) == [before]
-        world.kill("engine")
-        await handle.signal("edit", {"call": "2:add_one", "with": call("add_one", "†state.b", value=20), "by": "Ada"})
-        world.start("engine")
-
-        async def second_version() -> bool:
-            return [w["version"] for w in await handle.query("pending")] == [2]
-
-        await assert_eventually(second_version, within=PATIENCE)
-        handle = (await killed(world, *everything)).get_workflow_handle(id_)
-        assert await waits_of(handle, None) == [{**before, "version": 2}]
-        await handle.execute_update("decide", {"decision": "approve", "version": 2, "by": "Bob"})
-        handle = (await killed(world, "engine")).get_workflow_handle(id_)
-        calls = await waits_of(handle, "1:add_one", "2:add_one")
-
-        client = await killed(world, *everything)
-        handle = client.get_workflow_handle(id_)
-        assert await waits_of(handle, "1:add_one", "2:add_one") == calls
-        world.kill("engine")
-        await handle.signal("approve", {"call": "2:add_one", "version": 2, "by": "Cleo"})
-        await handle.signal("approve", {"call": "1:add_one", "version": 2, "by": "Cleo"})
-        world.kill("server")
-        world.start("server", "engine")
-        client = await Client.connect(world.server.address)
-        result = await ended(client.get_workflow_handle(id_), within=60)
-        assert result["state"] == {"a": 2, "b": 21, "sum": 23}
-        assert set(states(result).values()) == {"completed"}
-        assert [(d["decision"], d.get("call"), d["by"]) for d in result["decisions"]] == [
-            ("edit", None, "Ada"), ("approve", None, "Bob"), ("approve", "2:add_one", "Cleo"),
-            ("approve", "1:add_one", "Cleo"),
-        ]  # fmt: skip
-        await each_call_ran_once(client, world, id_)
 
 
 async def test_a_deadline_passes_while_everything_is_dead(tmp_path: Path) -> None:

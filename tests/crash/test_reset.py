@@ -6,39 +6,33 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.common import RawValue, RetryPolicy
+from temporalio.common import RetryPolicy
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from acts.tree.signal_records import Superseded
+from acts.worker.plugin import WORKFLOWS
 from tests.crash.resets import (
     each_call_has_one_key_and_one_effect,
-    first_point_after,
     keys_of,
     last_point_before,
     reset,
     reset_points,
     runs_of,
-    type_of,
 )
 from tests.crash.test_kill import OPTIONS, World, request, steps, world_in
 from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, ended, tool
-from worker import WORKFLOWS
-from workflows.runtime.lifeline import exact_date
 
 Json = Any
 SOON = timedelta(seconds=40)
 ADD = tool("add_one", activity="add_one", options=OPTIONS)
 GATED = tool("gated", activity="gated", options=OPTIONS)
-TOTAL = tool("total", activity="total", options=OPTIONS)
 
 
 def walked(*calls: Json, context: list[Json]) -> Json:
@@ -211,21 +205,6 @@ async def test_a_reset_takes_over_from_the_runs_below_that_it_leaves_behind(
     assert not [r.id for r in runs if "~" in r.id], "the run that was left behind made way"
 
 
-@pytest.mark.parametrize("kind", FLIGHT)
-async def test_a_reset_after_the_start_of_a_run_below_keeps_that_run(
-    world: World, client: Client, gate: Path, kind: str
-) -> None:
-    handle = await start(client, world, kind, f"kept-{kind}")
-    await gated_calls_begin(world, handle.id, FLIGHT[kind])
-    again = await reset(client, handle.id, (await reset_points(handle))[-1])
-    gate.touch()
-    assert (await ended(again))["status"] == "completed"
-    await all_is_over(client, handle.id)
-    each_call_has_one_key_and_one_effect(world, handle.id, KINDS[kind][2])
-    below = [r async for r in runs_of(client, f"{handle.id}/")]
-    assert len(below) == len({r.id for r in below}), "nothing below was started twice"
-
-
 async def reset_four_times(world: World, client: Client, kind: str) -> Handle:
     """Three times from a run that is not the latest."""
     handle = await start(client, world, kind, f"again-{kind}")
@@ -280,33 +259,6 @@ async def test_a_reset_of_an_earlier_run_below_another_does_not_leave_that_one_w
         assert (await ended(again))["status"] == "completed"
         await all_is_over(client, again.id)
         each_call_has_one_key_and_one_effect(world, again.id, KINDS["delegates"][2])
-
-
-async def supersede(parent: Handle, child: Handle) -> None:
-    """Tell a child what an earlier run of its parent tells it: that this run starts its work again."""
-    (begin,) = [e async for e in child.fetch_history_events() if type_of(e) == "WORKFLOW_EXECUTION_STARTED"]
-    begun_with = begin.workflow_execution_started_event_attributes.input.payloads[0].data.decode()
-    (token,) = set(re.findall(r'"token": ?"([^"]+)"', begun_with))
-    sent_at = exact_date(datetime.now(UTC))
-    record = Superseded(token=token, workflowId=parent.id, runId="an earlier run", sentAt=sent_at)
-    metadata = {"encoding": b"json/plain", "acts": b"Superseded"}
-    data = json.dumps(record.to_json()).encode()
-    await child.signal("superseded", RawValue(Payload(metadata=metadata, data=data)))
-
-
-async def test_a_run_below_that_an_earlier_run_supersedes_is_started_again_by_the_run_that_waits_for_it(
-    world: World, client: Client, gate: Path
-) -> None:
-    """The new run learns in one task that it was reset, and that the run below has started."""
-    handle = await start(client, world, "delegates", "late")
-    await gated_calls_begin(world, handle.id, 1)
-    again = await reset(client, handle.id, await first_point_after(handle, "CHILD_WORKFLOW_EXECUTION_STARTED"))
-    await supersede(again, client.get_workflow_handle(f"{handle.id}/1:outer"))
-    await gated_calls_begin(world, handle.id, 2)
-    gate.touch()
-    assert (await ended(again))["status"] == "completed"
-    await all_is_over(client, handle.id)
-    each_call_has_one_key_and_one_effect(world, handle.id, KINDS["delegates"][2])
 
 
 async def is_pending(handle: Handle, call: str | None) -> bool:

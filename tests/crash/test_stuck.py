@@ -17,7 +17,7 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 
 Json = Any
@@ -44,7 +44,7 @@ class Victim:
     def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "worker"], cwd=ROOT, env=self.environment, stdout=log, stderr=log
+                [sys.executable, "-m", "acts.worker"], cwd=ROOT, env=self.environment, stdout=log, stderr=log
             )
 
     async def end(self) -> int:
@@ -86,22 +86,17 @@ async def neighbour_completes(client: Client, victim: Victim) -> None:
 async def test_a_tool_that_blocks_stops_no_other_run_and_no_stop(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
     await neighbour_completes(client, victim)
-    blocked = await start(client, victim, ("block_loop", "x"))
+    await start(client, victim, ("block_loop", "x"))
     await start(client, victim, ("hang", "x"))
     await victim.logs("tool block_loop of run", "tests/crash/blockers.py", "in block_loop")
-    (note,) = (await blocked.query("status"))["notes"]
-    assert note.startswith(f'the tool "block_loop" of run {blocked.id} has blocked the event loop')
     await neighbour_completes(client, victim)
     victim.process.send_signal(signal.SIGTERM)
     assert await victim.end() == 1
 
 
-@pytest.mark.parametrize("value", ["spin", "sleep"])
-async def test_a_workflow_task_that_does_not_end_fails_its_run_alone(
-    server: DevServer, victim: Victim, value: str
-) -> None:
+async def test_a_workflow_task_that_does_not_end_fails_its_run_alone(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
-    handle = await start(client, victim, ("echo", value), task_timeout=timedelta(seconds=1))
+    handle = await start(client, victim, ("echo", "spin"), task_timeout=timedelta(seconds=1))
     await victim.logs("a workflow task is stuck", "blockers.py", "in spin_or_sleep", handle.id)
     await neighbour_completes(client, victim)
     with pytest.raises(WorkflowFailureError) as failure:
@@ -125,7 +120,7 @@ async def test_c_code_that_keeps_the_interpreter_lock_ends_the_process(server: D
     assert "in hold_lock" in text
 
 
-async def test_a_run_that_has_ended_two_workers_is_set_aside(server: DevServer, victim: Victim) -> None:
+async def test_a_run_that_has_ended_two_workers_fails(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
     handle = await start(client, victim, ("echo", "hold"), task_timeout=timedelta(seconds=1))
     for _ in range(2):

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.load_delegate import Loader
+from acts.activities.load_delegate import Loader
+from acts.delegates.sources import DelegateSources
 from acts.language.wire import NON_RETRYABLE_TYPES
-from delegates.sources import DelegateSources
 
 DEFINITION = {
     "context": [{"type": "system", "message": "Say it shorter."}, {"type": "input", "schema": {"type": "object"}}],

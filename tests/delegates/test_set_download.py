@@ -8,12 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from delegates.sources import DelegateSources
-from sets import set_download
-from sets.set_download import downloader
-from sets.set_errors import SetError
-from sets.set_files import open_set
-from sets.set_sources import SetSources
+from acts.delegates.sources import DelegateSources
+from acts.sets.set_files import SetError, SetSources, downloader, open_set
 from tests.delegates.support import HOST, Site, answer, redirect
 
 ROWS = b'{"id": 1, "text": "' + b"x" * 1000 + b'"}\n'
@@ -69,11 +65,3 @@ async def test_a_url_of_another_host_or_of_a_private_address_is_refused(web: Sit
         await asyncio.to_thread(read, "https://other.test/rows.csv", web.port)
     with pytest.raises(SetError, match=r"list internal\.test:443 in ACTS_DATA_PRIVATE_HOSTS"):
         await asyncio.to_thread(read, f"https://{HOST}/rows.csv", web.port)
-
-
-async def test_a_set_that_never_ends_is_cut_off(web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(set_download, "MAX_SPOOL_BYTES", 10_000)
-    web.reply_with(answer(ROWS * 100))
-    with pytest.raises(SetError) as error:
-        await asyncio.to_thread(read, web.url(path="/rows.jsonl"), web.port)
-    assert error.value.type == "SetTooLarge"

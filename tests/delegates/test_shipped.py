@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acts.language.messages import Data
-from acts.language.request_reader import parse_request
-from acts.language.schemas import checker
-from acts.machines.loop import Loop
-from acts.machines.loop_steps import AskModel, Finished
-from acts.planner.answer_schema import compose_solution_schema
-from delegates.definition import read_definition
-from delegates.definition_files import list_delegates, read_file
-from delegates.sources import SHIPPED
+from acts.delegates.definitions import read_definition, read_file
+from acts.delegates.sources import SHIPPED
+from acts.language.messages import Data, parse_request
+from acts.language.schemas import Checker
+from acts.machines.commands import AskSolution, Finish
+from tests.agent_driver import Agent
 
 ROOT = Path(__file__).parents[2]
 JsonObject = dict[str, Any]
@@ -32,8 +28,6 @@ CASES: dict[str, tuple[list[JsonObject], JsonObject, list[JsonObject], JsonObjec
     "translate": (
         [
             {"text": "Order {id}", "to": "de"},
-            {"text": "Order", "to": "German", "from": "en", "tone": "formal",
-             "glossary": [{"term": "order", "translation": "Auftrag"}]},
         ],
         {"text": "Order"},
         [{"text": "Auftrag {id}", "from": "en"}],
@@ -42,12 +36,10 @@ CASES: dict[str, tuple[list[JsonObject], JsonObject, list[JsonObject], JsonObjec
     "extract": (
         [
             {"text": "Invoice 7: 12.50 EUR", "fields": [{"name": "number"}]},
-            {"text": "Paid", "fields": [{"name": "paid", "type": "boolean", "description": "whether it was paid"}]},
         ],
         {"text": "Invoice", "fields": []},
         [
             {"fields": {"number": 7, "sum": 12.5, "paid": False, "due": "2026-11-30", "tags": ["a"]}, "missing": []},
-            {"fields": {}, "missing": ["number"]},
         ],
         {"fields": {"number": None}, "missing": []},
     ),
@@ -56,7 +48,6 @@ CASES: dict[str, tuple[list[JsonObject], JsonObject, list[JsonObject], JsonObjec
         {"text": "No."},
         [
             {"verdict": "allow", "reason": "A plain no.", "rules": []},
-            {"verdict": "reject", "reason": "An insult.", "rules": ["no insults"]},
         ],
         {"verdict": "delete", "reason": "An insult.", "rules": []},
     ),
@@ -65,7 +56,6 @@ CASES: dict[str, tuple[list[JsonObject], JsonObject, list[JsonObject], JsonObjec
         {"draft": "Dear Sir", "criteria": []},
         [
             {"passed": True, "findings": [{"criterion": "it is polite", "met": True, "why": "Dear Sir", "fix": None}]},
-            {"passed": False, "findings": [{"criterion": "x", "met": False, "why": "y", "fix": "z"}]},
         ],
         {"passed": "yes", "findings": []},
     ),
@@ -76,7 +66,7 @@ every_delegate = pytest.mark.parametrize("name", CASES)
 
 def definition(name: str) -> JsonObject:
     data, source = read_file([SHIPPED], name)
-    return read_definition(data, name, source)
+    return read_definition(data, source)
 
 
 def input_of(name: str) -> Data:
@@ -84,16 +74,12 @@ def input_of(name: str) -> Data:
     return message
 
 
-def build_agent(name: str, input_: JsonObject) -> Loop:
+def build_agent(name: str, input_: JsonObject) -> Agent:
     """An agent as the engine builds it from the definition: with an inherited model, and the input at the end."""
     saved = definition(name)
     message = {"type": "input", "input": input_, "schema": input_of(name).schema}
     config = {"model": "scripted:any", **saved["config"]}
-    return Loop(parse_request({**saved, "config": config, "context": [*saved["context"], message]}), {}, ())
-
-
-def test_there_is_a_case_for_each_shipped_delegate() -> None:
-    assert list_delegates([SHIPPED]) == sorted(CASES)
+    return Agent(parse_request({**saved, "config": config, "context": [*saved["context"], message]}))
 
 
 @every_delegate
@@ -109,7 +95,7 @@ def test_a_definition_has_instructions_a_schema_for_its_input_and_no_model(name:
 @every_delegate
 def test_the_input_schema_accepts_valid_inputs_and_no_others(name: str) -> None:
     good, bad, _, _ = CASES[name]
-    check = checker(input_of(name).schema)
+    check = Checker(input_of(name).schema)
     assert [check.defects(value) for value in good] == [[] for _ in good]
     assert check.defects(bad) != []
     assert check.defects({**good[0], "surprise": 1}) != []
@@ -120,31 +106,10 @@ def test_an_agent_with_a_valid_output_completes_in_one_tick(name: str) -> None:
     good, _, outputs, bad = CASES[name]
     for output in outputs:
         agent = build_agent(name, good[0])
-        assert isinstance(agent.next_tick(), AskModel)
-        assert agent.answered({"calls": [], "output": output}) == Finished("completed")
+        assert isinstance(agent.next_tick(), AskSolution)
+        assert agent.answered({"calls": [], "output": output}) == Finish("completed")
         assert agent.output == output
     again = build_agent(name, good[0])
     again.next_tick()
-    assert isinstance(again.answered({"calls": [], "output": bad}), AskModel)
+    assert isinstance(again.answered({"calls": [], "output": bad}), AskSolution)
     assert again.results.errors[0]["code"] == "SchemaMismatch"
-
-
-@every_delegate
-def test_the_schema_of_the_answer_accepts_its_outputs(name: str) -> None:
-    check = checker(compose_solution_schema({}, definition(name)["schema"]))
-    assert [check.defects({"calls": [], "output": output}) for output in CASES[name][2]] == [[] for _ in CASES[name][2]]
-
-
-@every_delegate
-def test_the_documentation_names_all_its_inputs_and_outputs(name: str) -> None:
-    page = (ROOT / "docs" / "delegates.md").read_text("utf-8")
-    section = page.split(f"### {name}\n")[1].split("\n### ")[0].split("\n## ")[0]
-    properties = [*input_of(name).schema["properties"], *definition(name)["schema"]["properties"]]
-    assert [word for word in properties if f"`{word}`" not in section] == []
-
-
-@every_delegate
-def test_the_file_ends_with_a_newline_and_is_plain_json(name: str) -> None:
-    text = (SHIPPED / f"{name}.json").read_text("utf-8")
-    assert text.endswith("}\n")
-    assert json.loads(text) == definition(name)

@@ -75,30 +75,6 @@ async def test_a_certificate_for_another_name_is_refused(secure: Site, certifica
     assert secure.requests == []
 
 
-async def test_a_url_with_an_address_needs_a_certificate_for_that_address(
-    secure: Site, certificate: Certificate
-) -> None:
-    names = Names({"127.0.0.1": ["127.0.0.1"]})
-    own = loader(private=[f"127.0.0.1:{secure.port}"], names=names, tls=certificate.client())
-    with raises_load_error("DelegateRefused", "its certificate is not accepted", "127.0.0.1"):
-        await own.load({"delegate": secure.url(host="127.0.0.1", scheme="https")})
-    assert secure.requests == []
-
-
-async def test_a_certificate_of_an_untrusted_issuer_is_refused(secure: Site) -> None:
-    own = loader(private=[f"{HOST}:{secure.port}"])  # the certificates that the system trusts
-    with raises_load_error("DelegateRefused", "its certificate is not accepted", "self-signed"):
-        await own.load({"delegate": secure.url(scheme="https")})
-    assert secure.requests == []
-
-
-async def test_a_server_without_tls_is_retryable(certificate: Certificate) -> None:
-    async with site() as plain:
-        own = loader(private=[f"{HOST}:{plain.port}"], tls=certificate.client())
-        with raises_load_error("DelegateUnavailable", f"https://{HOST}:{plain.port} cannot be reached"):
-            await own.load({"delegate": plain.url(scheme="https")})
-
-
 async def test_a_redirect_to_https_is_followed_and_one_from_https_to_http_is_refused(
     secure: Site, certificate: Certificate
 ) -> None:

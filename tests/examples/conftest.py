@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer
 from tests.examples.running import ActsWorker, acts_worker
 
 

@@ -19,9 +19,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
 
 import examples
+from acts.cli.dev.temporal_server import DevServer
+from acts.cli.text.yaml_json import parse
 from acts.language.wire import PLAN
-from cli.dev.temporal_server import DevServer
-from cli.text import yaml_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ STOP_SECONDS = 30
 
 def load(plan: str) -> dict[str, Any]:
     """The Request in a plan file, as the CLI reads it."""
-    found = yaml_text.parse((ROOT / plan).read_text("utf-8"))
+    found = parse((ROOT / plan).read_text("utf-8"), "YAML")
     assert isinstance(found, dict)
     return found
 
@@ -89,7 +89,7 @@ def started(command: list[str], log: Path, folder: Path, env: dict[str, str]) ->
 
 @contextmanager
 def acts_worker(server: DevServer, queue: str, folder: Path) -> Iterator[ActsWorker]:
-    """``python -m worker`` with all examples, started in an empty folder where nothing may appear."""
+    """``python -m acts.worker`` with all examples, started in an empty folder where nothing may appear."""
     state, cwd = folder / "state", folder / "empty"
     cwd.mkdir(exist_ok=True)
     env = {
@@ -101,7 +101,7 @@ def acts_worker(server: DevServer, queue: str, folder: Path) -> Iterator[ActsWor
         "ACTS_STATE": str(state),
         "PYTHONPATH": str(ROOT),
     }
-    with started([sys.executable, "-m", "worker"], folder / "worker.log", cwd, env) as process:
+    with started([sys.executable, "-m", "acts.worker"], folder / "worker.log", cwd, env) as process:
         yield ActsWorker(process, queue, state)
     assert list(cwd.iterdir()) == []
 

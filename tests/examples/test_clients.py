@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer
 from examples.foreign.worker import factorize
 from tests.workflow.conftest import engine_on, plain_client  # noqa: F401 - a fixture
 

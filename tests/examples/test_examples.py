@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 import sys
 from collections.abc import Callable
@@ -12,30 +11,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 import examples
-from acts.language.wire import PLAN_FAILED, PROVIDE, STATUS, TASK_QUEUE
-from cli.dev.temporal_server import DevServer
-from cli.text.preflight import run_preflight
-from examples import effects
-from examples.fanout.activities import count_words, summarize
+from acts.cli.dev.temporal_server import DevServer
+from acts.cli.text.preflight import run_preflight
+from acts.language.wire import PROVIDE, STATUS
+from examples.fanout.activities import summarize
 from examples.foreign.activities import write_factors
-from examples.linear.activities import compute_totals, read_orders, write_report
-from examples.loan.activities import add_interest, pay_installment
+from examples.linear.activities import compute_totals, write_report
+from examples.loan.activities import pay_installment
 from examples.login.activities import log_event
 from examples.moderation.activities import apply_verdict, publish_comment, remove_comment, screen_comment
-from examples.music.activities import mix, synthesize, write_melody
+from examples.music.activities import mix, synthesize
 from examples.payment.activities import confirm_order, process_payment, report_failure
 from examples.recipient.activities import send_message
 from examples.refund.activities import check_billing_history, escalate_to_supervisor, issue_refund
-from examples.research.activities import search_texts, write_answer
+from examples.research.activities import write_answer
 from examples.speaker.activities import deliver
-from examples.translation.activities import detect_language, is_english
+from examples.translation.activities import detect_language
 from examples.trip.activities import book_flight, book_hotel, find_pet_friendly_hotel
-from examples.wait.activities import book_room, quote_room, write_welcome
-from examples.weather.activities import ask_weather, book_museum, plan_picnic, write_invitation
+from examples.wait.activities import book_room, write_welcome
+from examples.weather.activities import book_museum, plan_picnic, write_invitation
 from tests.examples.running import (
     RESULT_SECONDS,
     ROOT,
@@ -46,7 +44,6 @@ from tests.examples.running import (
     files,
     finished,
     load,
-    registered,
     rows,
     start,
     started,
@@ -55,12 +52,10 @@ from tests.examples.running import (
 from tests.support import assert_eventually
 
 PLANS = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "examples").glob("*/*.yaml"))
-NAMES = sorted({Path(p).parent.name for p in PLANS})
 AGENTS = {
     "refund/plan", "trip/plan", "replan/plan", "translation/plan", "research/plan", "recipient/approval",
     "summary/plan", "speaker/plan", "speaker/upfront", "music/plan", "loan/plan", "greetings/plan", "moderation/plan",
 }  # fmt: skip
-WITHOUT_CODE = {"replan", "summary", "greetings"}  # which needs that of payment, or none
 
 # -- the files -----------------------------------------------------------------
 
@@ -80,24 +75,6 @@ def test_the_plan_opens_with_what_it_shows_and_the_command_that_runs_it(plan: st
     opening = text[: text.index("\n\n")]
     assert all(line.startswith("#") for line in opening.splitlines())
     assert f"acts run {plan} --watch" in opening
-
-
-def test_the_list_of_modules_names_every_example_once() -> None:
-    found = sorted((ROOT / "examples").glob("*/activities.py"))
-    assert sorted(examples.MODULES) == [f"examples.{p.parent.name}.activities" for p in found]
-    assert [p.parent.name for p in found] == [n for n in NAMES if n not in WITHOUT_CODE]
-
-
-def test_the_list_of_folders_names_every_definition_once() -> None:
-    found = sorted((ROOT / "examples").glob("*/delegates"))
-    assert sorted(examples.DELEGATES) == list(map(str, found))
-    names = [p.name for folder in [*found, ROOT / "delegates"] for p in sorted(folder.glob("*.json"))]
-    assert len(set(names)) == len(names)  # else one would stand for another
-
-
-def test_no_two_modules_register_the_same_tool() -> None:
-    listed = [n for name in examples.MODULES for n in getattr(importlib.import_module(name), "TOOLS", {})]
-    assert sorted(listed) == sorted(registered())
 
 
 def test_the_readme_tells_of_every_plan() -> None:
@@ -191,40 +168,6 @@ def test_another_attempt_at_a_call_gives_the_same_answer_and_no_second_effect(
     assert effects_so_far() == 2
 
 
-def test_every_effect_of_the_examples_is_in_that_table() -> None:
-    without = {  # they only look, and may look again
-        read_orders, ask_weather, count_words, quote_room,
-        check_billing_history, search_texts, detect_language, is_english,
-        write_melody, add_interest, screen_comment,
-    }  # fmt: skip
-    known = {f.__name__ for f in (*without, mix)} | {f.__name__ for _, f, _, _ in EFFECTS}
-    modules = [importlib.import_module(name) for name in examples.MODULES]
-    found = {f.__name__ for m in modules for f in vars(m).values() if hasattr(f, "__temporal_activity_definition")}
-    assert found == known
-
-
-def test_another_attempt_at_a_mix_gives_the_same_record(own_state: Path) -> None:
-    tracks = [
-        synthesize({"_id": "sine", "wave": "sine", "notes": [{"pitch": 69, "beats": 1}], "loudness": 1}, {}, []),
-        synthesize({"_id": "noise", "wave": "noise", "seconds": 1, "loudness": 1}, {}, []),
-    ]
-    first = mix({"_id": "mix", "tracks": tracks}, {}, [])
-    content = Path(first["file"]).read_bytes()
-    assert mix({"_id": "mix", "tracks": tracks}, {}, []) == first
-    assert Path(first["file"]).read_bytes() == content
-    assert [track["seconds"] for track in (*tracks, first)] == [0.5, 1.0, 1.0]
-    assert len(files(own_state, "music")) == 3
-
-
-def test_a_refused_card_stays_refused_on_another_attempt(own_state: Path) -> None:
-    call, scoped = {"_id": "one", "amount": 20.01}, [{"type": "input", "input": {"card": "card-of-tony"}}]
-    for _ in range(2):
-        with pytest.raises(ApplicationError, match="declined") as refused:
-            process_payment(call, {}, scoped)
-        assert (refused.value.type, refused.value.non_retryable) == ("card_declined", True)
-    assert rows(own_state, "payment", "SELECT call, cents, outcome FROM payments") == [("one", 2001, "declined")]
-
-
 REFUSALS: list[tuple[Callable[..., Any], dict[str, Any], str, str]] = [
     (process_payment, {"amount": 1}, "no_card", "the input holds no card"),
     (check_billing_history, {"customerId": "x"}, "unknown_customer", 'no customer "x" has ever ordered'),
@@ -247,19 +190,6 @@ def test_a_message_goes_to_nobody_who_is_not_in_scope(own_state: Path) -> None:
     assert not (own_state / "examples").exists()
 
 
-WORDS = [
-    ("The new tram is quiet.", "clean", "no word of the list"),
-    ("A LIAR, who was bribed.", "rude", 'the word "liar"'),
-    ("They were bribed, the liars.", "doubtful", 'the word "bribed"'),
-]
-
-
-@pytest.mark.parametrize(("text", "finding", "why"), WORDS, ids=[w[1] for w in WORDS])
-def test_a_comment_is_as_bad_as_its_worst_word(text: str, finding: str, why: str) -> None:
-    found = screen_comment({"_id": "one", "text": text}, {}, [])
-    assert found == {"type": "state", "state": {finding: {"text": text, "why": why}}}
-
-
 @pytest.mark.parametrize(
     ("function", "parameters", "code", "words"), REFUSALS, ids=lambda v: getattr(v, "__name__", "")
 )
@@ -269,24 +199,6 @@ def test_what_cannot_be_done_is_refused_with_a_code_and_not_tried_again(
     with pytest.raises(ApplicationError, match=words) as refused:
         function({"_id": "one", **parameters}, {}, [])
     assert (refused.value.type, refused.value.non_retryable) == (code, True)
-
-
-@pytest.mark.parametrize("name", ["../linear/orders.csv", "/etc/passwd", "texts", "texts/13-undecember.txt"])
-def test_an_activity_reads_only_what_ships_with_its_example(name: str) -> None:
-    with pytest.raises(ApplicationError, match=r"there is: texts/01-january\.txt") as refused:
-        count_words({"_id": "one", "file": name}, {}, [])
-    assert (refused.value.type, refused.value.non_retryable) == ("no_such_file", True)
-
-
-def test_a_row_that_is_no_order_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "linear").mkdir()
-    (tmp_path / "linear" / "orders.csv").write_text(
-        "order,customer,item,quantity,price\n1,Ada,ink,1,2.00\n2,Ada,ink,1,?\n"
-    )
-    monkeypatch.setattr(effects, "_HERE", tmp_path)
-    with pytest.raises(ApplicationError, match=r"orders\.csv, line 3 is no order") as refused:
-        read_orders({"_id": "one", "file": "orders.csv"}, {}, [])
-    assert refused.value.type == "bad_order"
 
 
 # -- on a real server ----------------------------------------------------------
@@ -305,14 +217,6 @@ async def test_linear_turns_a_csv_into_rows_and_a_report(client: Client, worker:
     assert report.is_relative_to(worker.state)
     assert "together                    215.15" in report.read_text("utf-8")
     assert result["state"]["report"]["cents"] == 21515 == sum(cents for _, _, cents in expected)
-
-
-async def test_linear_gives_the_same_in_any_order_of_listing(client: Client, worker: ActsWorker) -> None:
-    request = load("examples/linear/plan.yaml")
-    request["context"][-1]["plan"].reverse()
-    result = await finished(await start(client, worker, request))
-    assert result["status"] == "completed"
-    assert result["state"]["report"]["cents"] == 21515
 
 
 @pytest.mark.parametrize(
@@ -339,19 +243,6 @@ async def test_weather_takes_the_way_that_the_service_says(
     assert outing in invitation["text"]
     assert city in invitation["text"]
     assert Path(invitation["file"]).read_text("utf-8").strip() == invitation["text"]
-
-
-async def test_weather_of_an_unknown_city_fails_the_plan_and_says_which_are_known(
-    client: Client, worker: ActsWorker
-) -> None:
-    request = load("examples/weather/plan.yaml")
-    request["context"][-2]["input"]["city"] = "Atlantis"
-    with pytest.raises(WorkflowFailureError) as failed:
-        await finished(await start(client, worker, request))
-    cause = failed.value.cause
-    assert isinstance(cause, ApplicationError)
-    assert cause.type == PLAN_FAILED
-    assert '[unknown_city] no weather for "Atlantis"; known: Lisbon' in cause.message
 
 
 async def test_payment_declined_goes_down_its_error_path(client: Client, worker: ActsWorker) -> None:
@@ -388,18 +279,6 @@ async def test_payment_accepted_is_confirmed(client: Client, worker: ActsWorker)
     assert found == [(result["state"]["receipt"]["number"], "card-of-ada", 5000, "charged")]
     query = "SELECT kind FROM letters WHERE call = ?"
     assert rows(worker.state, "payment", query, ran["2:confirmOrder"].call["_id"]) == [("confirmation",)]
-
-
-def test_both_payments_are_one_plan() -> None:
-    declined, accepted = (load(f"examples/payment/{name}.yaml") for name in ("plan", "accepted"))
-    declined["context"][-2]["input"]["card"] = accepted["context"][-2]["input"]["card"]
-    assert declined == accepted
-
-
-async def test_a_second_run_is_a_second_payment(client: Client, worker: ActsWorker) -> None:
-    request = load("examples/payment/accepted.yaml")
-    first, second = [await finished(await start(client, worker, request)) for _ in range(2)]
-    assert first["state"]["receipt"]["number"] != second["state"]["receipt"]["number"]
 
 
 async def test_fanout_starts_all_at_once_and_joins_in_plan_order(client: Client, worker: ActsWorker) -> None:
@@ -473,11 +352,3 @@ async def test_foreign_calls_wait_for_the_worker_of_the_other_queue(
     assert result["state"]["answer"]["common"] == [2, 3, 5]
     text = Path(result["state"]["answer"]["file"]).read_text("utf-8")
     assert text.splitlines()[0] == "3600360 = 2 * 2 * 2 * 3 * 3 * 5 * 73 * 137"
-
-
-def test_the_foreign_queue_is_not_ours() -> None:
-    tool = load("examples/foreign/plan.yaml")["context"][0]["tool"]["factorize"]
-    program = (ROOT / "examples" / "foreign" / "worker.py").read_text("utf-8")
-    queue = tool["properties"]["_options"]["const"]["taskQueue"]
-    assert f'TASK_QUEUE = "{queue}"' in program
-    assert queue != TASK_QUEUE

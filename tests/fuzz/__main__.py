@@ -2,7 +2,7 @@
 
     python -m tests.fuzz --seconds 60 --seed 1        # as many cases as fit
     python -m tests.fuzz --cases 10000 --seed 1
-    python -m tests.fuzz --case 123456                # one case again, with a profile of its slowest step
+    python -m tests.fuzz --case 123456                # one case again, with a profile
 
 Each case runs in a process of its own, with a limit of CPU and of memory. A step is what one workflow task or one
 activity would do. It must end within 2 s of CPU (on the machine of the reference figure; slower ones get more), its
@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from acts.language import compiled_schema, expression_parser
+from acts.language import references, schemas
+from acts.worker.serve import freeze_imports
 from tests.fuzz import tasks
 from tests.fuzz.hostile_json import Source
-from worker import freeze_imports
 
 MAX_STEP_SECONDS = 2.0
 MAX_BYTES = 500 * 1000 * 1000
@@ -86,8 +86,8 @@ def run_case(number: int, report: Report, profile: cProfile.Profile | None = Non
         except Exception as error:  # noqa: BLE001 - making an input is no part of what is tested
             report.end = f"no further input: {type(error).__name__}"
             return
-        compiled_schema.clear_caches()
-        expression_parser.clear_caches()  # the input may have been made with what is now timed
+        schemas.clear_caches()
+        references.clear_caches()  # the input may have been made with what is now timed
         forget_peak()
         start = time.process_time()
         try:
@@ -209,12 +209,11 @@ def run_many(first: int, cases: int, seconds: float) -> int:
 def _print_slowest(reports: list[Report]) -> None:
     ends = Counter(f"{report.name}: {report.end}" for report in reports)
     print("ends: " + "; ".join(f"{count} {end}" for end, count in ends.most_common(SHOWN)))
-    print("slowest steps:")
     for report in sorted(reports, key=lambda r: -r.slowest[1])[:SHOWN]:
-        print(f"  {report.slowest[1]:6.2f} s  {report.slowest[0]:16} case {report.case} ({report.name}; {report.end})")
-    print("largest processes:")
-    for report in sorted(reports, key=lambda r: -r.peak_bytes)[:5]:
-        print(f"  {report.peak_bytes / 1e6:6.0f} MB  case {report.case} ({report.name})")
+        label, seconds = report.slowest
+        print(
+            f"  {seconds:6.2f} s  {report.peak_bytes / 1e6:4.0f} MB  {label}: case {report.case} ({report.name}; {report.end})"
+        )
 
 
 def run_one(number: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acts.machines.events import DecisionReceived, Provided
-from workflows.runtime.provided import data_message
+from acts.workflows.handlers import data_message
 
 if TYPE_CHECKING:
     from tests.fuzz.hostile_json import Source

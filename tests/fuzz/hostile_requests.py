@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acts.language.schemas import schema_defect
+from acts.language.schemas import judge_schema
 from tests.fuzz import hostile_json, hostile_plans, hostile_schemas
 from tests.fuzz.hostile_json import Source
 from tests.fuzz.hostile_plans import plan
@@ -106,7 +106,7 @@ def _tools(source: Source) -> dict[str, Json]:
 
 
 def _is_usable(tool: Json) -> bool:
-    return isinstance(tool, dict) and (len(tool) < 3 or schema_defect(tool) is None)
+    return isinstance(tool, dict) and (len(tool) < 3 or judge_schema(tool).reason is None)
 
 
 def _fixing_tool(source: Source) -> Json:

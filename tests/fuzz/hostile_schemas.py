@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from acts.language.schemas import schema_defect
+from acts.language.schemas import judge_schema
 from tests.fuzz import hostile_json
 from tests.fuzz.hostile_json import Source
 
@@ -36,7 +36,7 @@ def usable_schema(source: Source) -> Json:
     for _ in range(6):
         source.left = left
         made = schema(source)
-        if source.slips(0.2) or schema_defect(made) is None:
+        if source.slips(0.2) or judge_schema(made).reason is None:
             return made
     return {}
 
@@ -101,23 +101,10 @@ def _recursive(source: Source) -> Json:
 
 def _many(source: Source) -> Json:
     """Very many of one thing."""
-    key = source.pick(
-        (
-            "properties",
-            "enum",
-            "required",
-            "anyOf",
-            "oneOf",
-            "allOf",
-            "prefixItems",
-            "$defs",
-            "patternProperties",
-            "dependentRequired",
-            "dependentSchemas",
-            "patterns",
-            "enum objects",
-        )
-    )
+    key = source.pick((
+        "properties", "enum", "required", "anyOf", "oneOf", "allOf", "prefixItems", "$defs", "patternProperties",
+        "dependentRequired", "dependentSchemas", "patterns", "enum objects",
+    ))  # fmt: skip
     part: Json = source.pick(({}, {"type": "string"}, {"type": "integer", "maximum": 5}, {"const": 1}))
     each = len(str(part)) + 12
     n = source.count(each)
@@ -125,11 +112,8 @@ def _many(source: Source) -> Json:
         case "properties" | "$defs" | "dependentSchemas":
             return {key: {f"p{i}": part for i in range(n)}}
         case "enum":
-            return {
-                "enum": source.pick(
-                    (list(range(n)), [str(i) for i in range(n)], [10**300 + i for i in range(n // 30 + 1)])
-                )
-            }
+            long = [10**300 + i for i in range(n // 30 + 1)]
+            return {"enum": source.pick((list(range(n)), [str(i) for i in range(n)], long))}
         case "enum objects":
             return {"enum": [{"a": [i]} for i in range(n)]}
         case "required":
@@ -153,13 +137,7 @@ def _tower(source: Source) -> Json:
         defs = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(levels)}
         return {"$ref": "#/$defs/d0", "$defs": {**defs, f"d{levels}": {}}}
     for _ in range(levels):
-        inner = (
-            {key: {"a": inner}}
-            if key == "properties"
-            else {key: [inner]}
-            if key in ("allOf", "anyOf")
-            else {key: inner}
-        )
+        inner = {key: {"a": inner} if key == "properties" else [inner] if key in ("allOf", "anyOf") else inner}
     return inner
 
 

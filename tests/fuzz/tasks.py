@@ -11,33 +11,32 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from activities.providers.schema_bridge import to_wire
+from acts.activities.models.schema import choose_form, drop_nulls
+from acts.delegates.definitions import read_definition
 from acts.language.errors import ActsError, CallError, EngineError, InvalidRequest
-from acts.language.messages import output_schema
-from acts.language.request_reader import read_request
-from acts.language.schemas import checker, schema_defect
+from acts.language.messages import read_request
+from acts.language.schemas import Checker, judge_schema
 from acts.language.strict_json import read_json, write_json
 from acts.language.values import UNKNOWN
-from acts.machines.agent_run import AgentRun
-from acts.machines.agent_setup import AgentSetup
+from acts.language.wire import DELEGATE
+from acts.machines.agent_context import AgentContext
+from acts.machines.agent_run import AgentRun, AgentSetup
+from acts.machines.commands import AskOutput, AskSolution, StartCall, StartChild
 from acts.machines.events import Begin, CallCompleted, CallFailed, ChildEnded, DecisionReceived, ModelAnswered, Provided
-from acts.machines.plan_run import PlanRun
-from acts.machines.plan_setup import PlanSetup
-from acts.machines.run_commands import AskOutput, AskSolution, StartActivity, StartDelegate, StartPlanRun
+from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.plan.validate import validate, validate_parsed
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import PlannerView, render_planner_prompt
 from acts.simulation.simulate import simulate_prepared
 from acts.tree.records import Capabilities, ContextRef, TreePosition
-from acts.views.result_cuts import cut_result
-from acts.views.run_views import AgentView, PlanView, forecast_plan
-from delegates.definition import read_definition
+from acts.views.results import cut_result
+from acts.views.run_views import AgentView, PlanView
+from acts.workflows.driver import MAX_SLICE_BYTES
+from acts.workflows.handlers import data_message
+from acts.workflows.payloads import encode, encode_or_compress, payload_bytes
 from tests.fuzz import floods, hostile_json, hostile_requests, hostile_schemas
 from tests.fuzz.floods import NOW
 from tests.fuzz.hostile_json import Source
-from workflows.runtime.payloads import encode, encode_or_compress, payload_bytes
-from workflows.runtime.provided import data_message
-from workflows.runtime.start_queue import MAX_SLICE_BYTES
 
 Json = Any
 Step = tuple[str, Callable[[], Any]]
@@ -103,7 +102,7 @@ def plan_case(source: Source) -> Iterator[Step]:
             TreePosition(),
             ContextRef(workflowId="w", runId="r", messageCount=len(parsed.context)),
         )
-        machine = PlanRun("w", setup, lambda node: f"w/{node.id}", forecast_plan)
+        machine = PlanRun("w", setup, lambda node: f"w/{node.id}")
         view = PlanView(machine)
         commands = machine.handle(Begin(), NOW)
         machine.flush(NOW)
@@ -132,12 +131,15 @@ def plan_case(source: Source) -> Iterator[Step]:
     yield "provide", lambda: _event(machine, view, Provided(data_message(read_json(message))))
     yield "messages", lambda: floods.provide_many(source, machine, view)
     yield from _views(view)
-    yield "result", lambda: write_json(cut_result(view.result(0), view.first_message))
-    yield "snapshot", lambda: _send_report(machine.walk.snapshot()) if machine.walk.quiet else None
+    yield "result", lambda: write_json(cut_result(view.result(), view.first_message))
+    yield (
+        "snapshot",
+        lambda: _send_report(machine.walk.snapshot().model_dump(mode="json")) if machine.walk.quiet else None,
+    )
 
 
 def _decide(machine: Any, view: Any, raw: Json) -> list[Any]:
-    machine.approvals.judge(raw, has_children=False)
+    machine.approvals.judge(raw)
     return _event(machine, view, DecisionReceived(raw, None, None))
 
 
@@ -156,7 +158,7 @@ def _views(view: Any) -> Iterator[Step]:
 
 def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> Iterator[Step]:
     """The Calls that were started end: the first with a heavy result, all others at once with small ones."""
-    started = [c for c in commands if isinstance(c, (StartActivity, AskOutput, StartDelegate))]
+    started = [c for c in commands if isinstance(c, (StartCall, AskOutput)) or getattr(c, "type", "") == DELEGATE]
     commands.clear()
     yield "send", lambda: _send(started)
     heavy = True
@@ -194,7 +196,7 @@ def _send(commands: list[Any]) -> None:
     """Encode what one workflow task sends: what is too large costs time too, and the next one is tried."""
     sent = 0
     for command in commands:
-        parts = [command.input.to_json()] if isinstance(command, StartDelegate) else [command.call, command.context]
+        parts = [command.input.to_json()] if isinstance(command, StartChild) else [command.call, command.context]
         try:
             sent += sum(payload_bytes(encode(part)) for part in parts)
         except CallError:
@@ -220,31 +222,24 @@ def agent_case(source: Source) -> Iterator[Step]:
             raise Refused
         parsed = read_request(raw)
         setup = AgentSetup(raw, parsed, Capabilities(served=SERVED), TreePosition(), "r")
-        machine = AgentRun("w", setup, forecast_plan)
+        machine = AgentRun("w", setup)
         view = AgentView(machine)
         commands = _event(machine, view, Begin())
         run.extend((machine, view, commands))
 
     yield "first task", first_task
     machine, view, commands = run
-    loop = machine.loop
-    yield (
-        "prompt",
-        lambda: render_planner_prompt(
-            loop.request.context, loop.turn_log.turns, PlannerView(loop.tools, loop.mode, "plan")
-        ),
-    )
-    yield (
-        "answer schema",
-        lambda: compose_solution_schema(loop.tools, output_schema(loop.request.schema), mode=loop.mode),
-    )
+    agent = machine.context
+    view_of_model = PlannerView(agent.tools, agent.mode, "plan")
+    yield "prompt", lambda: render_planner_prompt(agent.request.context, machine.turns, view_of_model)
+    yield "answer schema", lambda: compose_solution_schema(agent.tools, agent.output_schema, mode=agent.mode)
     for _ in range(3):
         asked = next((c for c in commands if isinstance(c, AskSolution)), None)
         if asked is None or machine.finished is not None:
             break
         commands.clear()
         answer = Source(source.random.randrange(10**9), source.pick((1000, 100_000, MAX_BYTES)))
-        text = sized(hostile_requests.solution(answer, list(loop.tools)[:5] or ["t"]))
+        text = sized(hostile_requests.solution(answer, list(agent.tools)[:5] or ["t"]))
         yield (
             "solution",
             lambda text=text: commands.extend(
@@ -253,7 +248,7 @@ def agent_case(source: Source) -> Iterator[Step]:
         )
         if machine.approvals.own_pending:
             yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
-        start = next((c for c in commands if isinstance(c, StartPlanRun)), None)
+        start = next((c for c in commands if isinstance(c, StartChild)), None)
         if start is not None:
             commands.clear()
             payload = sized(
@@ -279,8 +274,8 @@ def agent_case(source: Source) -> Iterator[Step]:
 def schema_case(source: Source) -> Iterator[Step]:
     """A schema alone, and values for it, some with unknown parts."""
     form = read_json(sized(hostile_schemas.schema(source)))
-    yield "schema", lambda: _refuse_if(schema_defect(form))
-    check = checker(form)
+    yield "schema", lambda: _refuse_if(judge_schema(form).reason)
+    check = Checker(form)
     for _ in range(3):
         value = read_json(
             sized(
@@ -293,7 +288,7 @@ def schema_case(source: Source) -> Iterator[Step]:
         unknown = _with_marks(value)
         yield "relaxed", lambda unknown=unknown: check.open_defects(unknown)
         if isinstance(value, dict):
-            yield "partial", lambda value=value: check.partial_defects({**value, "unknown": UNKNOWN})
+            yield "partial", lambda value=value: check.open_defects({**value, "unknown": UNKNOWN}, is_planned=False)
 
 
 def _refuse_if(reason: str | None) -> None:
@@ -316,27 +311,20 @@ def model_case(source: Source) -> Iterator[Step]:
     def read() -> None:
         if not isinstance(raw, dict):
             raise Refused
-        machine = AgentRun(
-            "w", AgentSetup(raw, read_request(raw), Capabilities(served=SERVED), TreePosition(), "r"), forecast_plan
-        )
-        found.append(machine.loop)
+        found.append(AgentContext(read_request(raw), {}, SERVED))
 
     yield "first task", read
-    loop = found[0]
-    output = output_schema(loop.request.schema)
+    agent = found[0]
     composed: list[Any] = []
-    yield "answer schema", lambda: composed.append(compose_solution_schema(loop.tools, output, mode=loop.mode))
-    for tool in itertools.islice(loop.tools.values(), 3):
+    yield (
+        "answer schema",
+        lambda: composed.append(compose_solution_schema(agent.tools, agent.output_schema, mode=agent.mode)),
+    )
+    for tool in itertools.islice(agent.tools.values(), 3):
         yield "latent schema", lambda tool=tool: composed.append(compose_latent_schema(tool, ["†state.r"])[0])
     for form in composed:
         for dialect in ("openai", "anthropic"):
-            wires: list[Any] = []
-            yield (
-                f"wire {dialect}",
-                lambda form=form, dialect=dialect, wires=wires: wires.append(to_wire(form, dialect)),
-            )
-            if not wires:  # too complex to be sent
-                continue
+            yield f"form {dialect}", lambda form=form, dialect=dialect: choose_form(form, dialect)
             answer = read_json(
                 sized(
                     hostile_requests.solution(
@@ -344,8 +332,8 @@ def model_case(source: Source) -> Iterator[Step]:
                     )
                 )
             )
-            yield f"answer {dialect}", lambda wires=wires, answer=answer: wires[0].from_wire(answer)
-            yield "check of answer", lambda form=form, answer=answer: checker(form).defects(answer)
+            yield "answer", lambda form=form, answer=answer: drop_nulls(answer, form)
+            yield "check of answer", lambda form=form, answer=answer: Checker(form).defects(answer)
 
 
 def definition_case(source: Source) -> Iterator[Step]:
@@ -354,7 +342,7 @@ def definition_case(source: Source) -> Iterator[Step]:
         hostile_json.value(source) if source.chance(0.2) else hostile_requests.request(source, agent=source.chance(0.5))
     )
     data = sized(made)[: 1024 * 1024]
-    yield "definition", lambda: read_definition(data, str(source.random.random()), "here")
+    yield "definition", lambda: read_definition(data, "here")
 
 
 def text_case(source: Source) -> Iterator[Step]:

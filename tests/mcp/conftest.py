@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-import worker
-import worker_settings
-from activities import registry
-from activities.mcp.mcp_config import McpServerConfig
-from activities.mcp.servers import McpServers
-from cli.dev.temporal_server import DevServer
+from acts.activities import registry
+from acts.activities.mcp.mcp_config import McpServerConfig
+from acts.activities.mcp.servers import McpServers
+from acts.cli.dev.temporal_server import DevServer
+from acts.worker import serve as worker
+from acts.worker import settings as worker_settings
 from tests.workflow.foreign import Handle, ended
 
 SERVER = Path(__file__).with_name("hostile_server.py")

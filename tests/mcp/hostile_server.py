@@ -36,10 +36,7 @@ def tools() -> list[types.Tool]:
     free: dict[str, Any] = {"type": "object", "properties": {}}
     text = {"type": "object", "properties": {"n": {"type": "integer", "description": ORDERS}}}
     more = {**NUMBERS, "required": ["a", "b", "c"]} if (FOLDER / "changed").exists() else NUMBERS
-    simple = (
-        "crash crashNext hang stall oversized image resource resourceLink fail blank message wrongId duplicate noise "
-        "slow notJson waits refuse nonsense environment"
-    )
+    simple = "crash crashNext hang stall oversized image fail slow notJson waits refuse environment"
     read_only = {"crashNext", "slow"}
     return [
         types.Tool(name="add", description="Adds", input_schema=more, output_schema=SUM, annotations=READ_ONLY),
@@ -52,9 +49,6 @@ def tools() -> list[types.Tool]:
         types.Tool(name="net", input_schema={"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}}),
         types.Tool(name="twice", input_schema=free),
         types.Tool(name="twice", input_schema=NUMBERS),
-        types.Tool(name="two words", input_schema=free),
-        types.Tool(name="meta", input_schema={**free, "_delegate": "http://127.0.0.1:9/d", "_activity": "acts.model"}),
-        types.Tool(name="needsMeta", input_schema={"type": "object", "properties": {"_id": {}}, "required": ["_id"]}),
         *(types.Tool(name=f"many{i}", input_schema=free) for i in range(500)),
     ]
 
@@ -67,7 +61,7 @@ def said(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
 
-async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:  # noqa: C901, PLR0911, PLR0912, PLR0915 - a table
+async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:  # noqa: C901, PLR0912 - a table
     with (FOLDER / "calls").open("a") as file:
         line = {"tool": params.name, "arguments": params.arguments, "meta": dict(params.meta or {})}
         file.write(json.dumps(line) + "\n")
@@ -88,34 +82,12 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
         case "stall":
             time.sleep(3600)  # noqa: ASYNC251 - it is hostile
         case "oversized":
-            return said("x" * 50_000_000)
+            return said("x" * 5_000_000)
         case "image":
             return types.CallToolResult(content=[types.ImageContent(type="image", data="aGk=", mime_type="image/png")])
-        case "resource":
-            blob = types.BlobResourceContents(uri="test://a", blob="aGk=", mime_type="image/png")
-            words = types.TextResourceContents(uri="test://b", text="hi")
-            content = [types.EmbeddedResource(type="resource", resource=r) for r in (blob, words)]
-            return types.CallToolResult(content=[*content, types.TextContent(type="text", text="both")])
-        case "resourceLink":
-            link = types.ResourceLink(type="resource_link", uri="test://c", name="c")
-            return types.CallToolResult(content=[link])
         case "fail":
             content = [types.TextContent(type="text", text="the disk is full")]
             return types.CallToolResult(content=content, is_error=True)
-        case "blank":
-            return types.CallToolResult(content=[], is_error=True)
-        case "message":
-            value = {"type": "state", "state": {"stolen": True}}
-            return types.CallToolResult(content=[], structured_content=value)
-        case "wrongId":
-            raw({"jsonrpc": "2.0", "id": 999_999, "result": {"content": [{"type": "text", "text": "forged"}]}})
-            return said("genuine")
-        case "duplicate":
-            for text in ("first", "second"):
-                content = [{"type": "text", "text": text}]
-                raw({"jsonrpc": "2.0", "id": ctx.request_id, "result": {"content": content, "resultType": "complete"}})
-        case "noise":
-            os.write(WIRE, b"Listening on port 80\n{\n\n[1]\n\xff\n")
         case "slow":
             for i in range(1, 4):
                 await ctx.session.report_progress(i, 3, f"step {i}")
@@ -129,8 +101,6 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
                 (FOLDER / "cancelled").touch()
         case "refuse":
             raise MCPError(code=types.INVALID_PARAMS, message="not with me")
-        case "nonsense":
-            raw({"jsonrpc": "2.0", "id": ctx.request_id, "result": {"content": {"type": 3}, "resultType": "complete"}})
         case "environment":
             return said("\n".join([f"pid={os.getpid()}", *(f"{k}={v}" for k, v in os.environ.items())]))
         case "notJson":

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.mcp.answer_values import ToolFailure, read_answer
+from acts.activities.mcp.server_tools import ToolFailure, read_answer
 from acts.language.values import Json
 
 
@@ -21,14 +21,11 @@ LINK = {"type": "resource_link", "uri": "a:d", "name": "d", "icons": []}
 
 CASES: list[tuple[str, dict[str, Any], Json]] = [
     ("one text", {"content": [text("hi")]}, "hi"),
-    ("texts", {"content": [text("a"), text("b")]}, "a\nb"),
-    ("nothing", {"content": []}, ""),
     ("structure", {"content": [text("{}")], "structuredContent": {"a": 1}}, {"a": 1}),
     ("null is a structure", {"content": [text("x")], "structuredContent": None}, None),
     ("an image", {"content": [IMAGE]}, [IMAGE]),
     ("a mix", {"content": [text("a"), IMAGE]}, [{"type": "text", "text": "a"}, IMAGE]),
     ("a blob", {"content": [BLOB]}, [{"type": "resource", "uri": "a:b", "mimeType": "image/png", "data": "aGk="}]),
-    ("words of a resource", {"content": [WORDS]}, [{"type": "resource", "uri": "a:c", "text": "hi"}]),
     ("a link", {"content": [LINK]}, [{"type": "resource_link", "uri": "a:d", "name": "d"}]),
 ]
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.mcp.mcp_config import McpServerConfig
-from activities.mcp.server_tools import read_listing
-from acts.language.request_reader import read_request
+from acts.activities.mcp.mcp_config import McpServerConfig
+from acts.activities.mcp.server_tools import read_listing
+from acts.language.messages import read_request
 from acts.language.strict_json import write_json
 from acts.language.tools import read_tools
 from acts.planner.answer_schema import compose_solution_schema
@@ -69,7 +69,7 @@ TOOLS = st.fixed_dictionaries(
 def test_any_list_is_read(listed: list[dict[str, Any]]) -> None:
     listing = read_listing(CONFIG, listed)
     assert not listing.tools.keys() & listing.refused.keys()
-    schemas = {name: tool.schema for name, tool in listing.tools.items()}
+    schemas = dict(listing.tools)
     write_json(schemas)
     context = [{"type": "tool", "tool": name} for name in schemas]
     tools = read_tools(read_request({"context": context}), schemas, lambda _: False)

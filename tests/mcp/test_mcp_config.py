@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from activities.mcp.mcp_config import McpConfigError, McpServerConfig, read_config
-from activities.registry import RegistryError, load
+from acts.activities.mcp.mcp_config import McpConfigError, McpServerConfig, read_config
+from acts.activities.registry import RegistryError, load
 
-ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {"TOKEN": "t0", "EMPTY": ""}
 
 
@@ -48,15 +45,11 @@ WRONG: list[tuple[Any, str]] = [
     ("{", "not a readable JSON file"),
     ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', '"a"'),
     ([], "mcpServers"),
-    ({"servers": {}}, "mcpServers"),
-    ({"mcpServers": {"s": []}}, "not an object"),
+    ({"mcpServers": {"s": []}}, "its value is an object"),
     ({"mcpServers": {"s": {}}}, 'either a "command" or a "url"'),
-    ({"mcpServers": {"s": {"command": "x", "url": "http://x"}}}, 'either a "command" or a "url"'),
     ({"mcpServers": {"s": {"url": "ftp://x"}}}, "url"),
     ({"mcpServers": {"s": {"type": "sse", "url": "http://x"}}}, "'sse' is not supported"),
     ({"mcpServers": {"a.b": {"command": "x"}}}, "letters, digits"),
-    ({"mcpServers": {"": {"command": "x"}}}, "letters, digits"),
-    ({"mcpServers": {"s": {"command": "x", "args": "y"}}}, "args"),
     ({"mcpServers": {"s": {"command": "${NONE}"}}}, "${NONE}, which is not set"),
     ({"mcpServers": {"s": {"command": "x", "acts": {"aprove": "all"}}}}, "acts.aprove"),
     ({"mcpServers": {"s": {"command": "x", "acts": {"options": {"timeout": "soon"}}}}}, "acts.options.timeout"),
@@ -70,18 +63,6 @@ def test_what_is_wrong_is_named(content: Any, reason: str, tmp_path: Path) -> No
         read(tmp_path, content)
     assert reason in str(caught.value)
     assert "mcp.json" in str(caught.value)
-
-
-def test_a_file_that_is_missing_or_endless_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.json", Path("/dev/zero")):
-        with pytest.raises(McpConfigError):
-            read_config(path, {})
-
-
-def test_a_worker_without_servers_does_not_import_the_sdk() -> None:
-    code = "import sys, worker; worker.from_environment(); print([m for m in ('mcp', 'mcp_types') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_registry_serves_one_activity_per_server(tmp_path: Path) -> None:

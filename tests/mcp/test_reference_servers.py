@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import subprocess
 import sys
-import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer
 from tests.crash.test_kill import Program
 from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, came_to
@@ -35,7 +33,6 @@ def configuration(data: Path) -> dict[str, Any]:
     quick = {"options": {"heartbeat": "5s"}}
     return {
         "time": {"command": str(python / "mcp-server-time"), "args": ["--local-timezone", "UTC"]},
-        "fetch": {"command": str(python / "mcp-server-fetch"), "args": ["--ignore-robots-txt", "--allow-private-ips"]},
         "git": {"command": str(python / "mcp-server-git"), "args": ["--repository", str(data / "repo")]},
         "everything": {"command": str(node / "mcp-server-everything"), "acts": quick},
         "fs": {"command": str(node / "mcp-server-filesystem"), "args": [str(data)]},
@@ -43,25 +40,6 @@ def configuration(data: Path) -> dict[str, Any]:
             "command": str(node / "mcp-server-memory"), "env": {"MEMORY_FILE_PATH": str(data / "memory.jsonl")},
         },
     }  # fmt: skip
-
-
-@pytest.fixture
-def page() -> Iterator[str]:
-    """The address of a page."""
-
-    class Page(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain")
-            self.end_headers()
-            self.wfile.write(b"a page of words")
-
-        def log_message(self, *_: Any) -> None: ...
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as listening:
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{listening.server_address[1]}/"
-        listening.shutdown()
 
 
 @pytest.fixture
@@ -74,7 +52,7 @@ def worker(server: DevServer, tmp_path: Path) -> Iterator[Program]:
         "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": f"reference-{uuid.uuid4().hex[:8]}",
         "ACTS_MCP": str(tmp_path / "mcp.json"),
     }  # fmt: skip
-    program = Program([sys.executable, "-m", "worker"], environment, tmp_path / "worker.log")
+    program = Program([sys.executable, "-m", "acts.worker"], environment, tmp_path / "worker.log")
     program.start()
     yield program
     program.kill()
@@ -89,19 +67,17 @@ async def start(client: Client, worker: Program, *calls: dict[str, Any]) -> Hand
 
 
 async def test_a_plan_over_all_of_them_survives_a_killed_worker(
-    client: Client, worker: Program, page: str, tmp_path: Path
+    client: Client, worker: Program, tmp_path: Path
 ) -> None:
     entity = {"name": "Ada", "entityType": "person", "observations": ["wrote notes"]}
     handle = await start(
         client, worker,
         call("time.convert_time", "†state.time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"),
-        call("fetch.fetch", "†state.page", url=page),
         call("git.git_status", "†state.git", repo_path=str(tmp_path / "repo")),
         call("fs.read_text_file", "†state.notes", path=str(tmp_path / "notes.txt")),
         call("memory.create_entities", "†state.created", entities=[entity]),
         call("everything.get-tiny-image", "†state.image"),
         call("everything.get-structured-content", "†state.weather", location="Chicago"),
-        call("everything.get-resource-reference", "†state.resource", resourceType="Text", resourceId=1),
         call("everything.trigger-long-running-operation", "†state.long", duration=4, steps=4),
         call("memory.read_graph", "†state.graph", _when="†state.created && †state.long"),
         call("fs.write_file", "†state.written", path=str(tmp_path / "out.txt"), content="†{state.notes.content}!"),
@@ -111,24 +87,22 @@ async def test_a_plan_over_all_of_them_survives_a_killed_worker(
     async def is_running() -> bool:
         waiting = (await handle.describe()).raw_description.pending_activities
         return [(a.activity_id, bool(a.heartbeat_details.payloads)) for a in waiting] == [
-            ("9:everything.trigger-long-running-operation", True)
+            ("7:everything.trigger-long-running-operation", True)
         ]
 
     await assert_eventually(is_running, why="only the long call runs, and its progress is known")
     worker.kill()
     assert not (tmp_path / "out.txt").exists(), "a destructive tool waits for a person"
     worker.start()
-    await handle.execute_update("decide", {"decision": "approve", "call": "11:fs.write_file"})
+    await handle.execute_update("decide", {"decision": "approve", "call": "9:fs.write_file"})
     result = await came_to(handle, within=90)
     state = result["state"]
     assert result["status"] == "completed", result["errors"]
     assert "21:00" in state["time"]["target"]["datetime"]
-    assert "a page of words" in state["page"]
     assert "new.txt" in state["git"]
     assert state["notes"] == {"content": "some notes"}
     assert any(block["type"] == "image" and block["mimeType"] == "image/png" for block in state["image"])
     assert set(state["weather"]) == {"temperature", "conditions", "humidity"}
-    assert any(block["type"] == "resource" and block["text"] for block in state["resource"])
     assert state["graph"]["entities"][0]["name"] == "Ada"
     assert len((tmp_path / "memory.jsonl").read_text().splitlines()) == 1, "what had completed is not called again"
     assert (tmp_path / "out.txt").read_text() == "some notes!"

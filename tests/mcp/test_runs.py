@@ -36,7 +36,7 @@ async def test_errors_are_data(engine: Engine) -> None:
         call("h.fail", "†state.a", _errorPath="†state.error"),
         call("h.text", "†state.b", _when='†state.error.code == "McpToolError"', n=1),
         call("h.oversized", "†state.c || †state.tooLarge.error"),
-        # one after another: what this server writes by itself would otherwise fall into the middle of the 50 MB
+        # one after another: what this server writes by itself would otherwise fall into the middle of the 5 MB
         call("h.notJson", "†state.d || †state.noJson.error", _when="†state.tooLarge"),
         call("h.refuse", "†state.e || †state.refused.error", _when="†state.noJson"),
     )
@@ -47,19 +47,6 @@ async def test_errors_are_data(engine: Engine) -> None:
     assert codes == ["PayloadTooLarge", "NotJson", "McpRefused"]
 
 
-async def test_a_result_that_looks_like_a_message_is_a_value(engine: Engine) -> None:
-    """An Activity may choose where to write by returning a Message; a server may not."""
-    result = await engine.run(call("h.message", "†state.a || †state.stolen"))
-    assert result["state"] == {"a": {"type": "state", "state": {"stolen": True}}}
-
-
-async def test_arguments_are_checked_before_anything_is_sent(engine: Engine) -> None:
-    before = len(engine.hostile.calls())
-    error = await failure(await engine.start(call("h.add", "†state.x", a="one")))
-    assert error.type == "InvalidRequest"
-    assert len(engine.hostile.calls()) == before
-
-
 @pytest.mark.parametrize(
     ("tool", "reason"),
     [("h.net", "leads out of the schema"), ("h.nope", "has no such tool"), ("broken.x", "No such file")],
@@ -67,7 +54,7 @@ async def test_arguments_are_checked_before_anything_is_sent(engine: Engine) -> 
 async def test_a_tool_that_is_not_there_is_named_with_the_reason(
     engine: Engine, tool: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.mcp.servers.LOOKUP_SECONDS", 0.5)
+    monkeypatch.setattr("acts.activities.mcp.servers.LOOKUP_SECONDS", 0.5)
     error = await failure(await engine.start(call(tool, "†state.x")))
     assert error.type == "InvalidRequest"
     assert error.details[0][0]["code"] == "toolUnavailable"
@@ -94,29 +81,8 @@ async def test_a_destructive_tool_asks_a_person_who_sees_the_hints(engine: Engin
     assert (await ended(handle))["state"]["x"] == "done wipe"
 
 
-async def test_a_tool_that_changes_while_a_run_waits_fails_the_call(engine: Engine) -> None:
-    handle = await engine.start(call("h.add", "†state.x || †state.error", a=1, b=2), approve={"calls": True})
-    await phase(handle, "awaiting")
-    changed = engine.hostile.folder / "changed"
-    changed.touch()
-    try:
-        await assert_eventually(lambda: _lists(engine, "c"))
-        await handle.execute_update("decide", {"decision": "approve"})
-        error = (await ended(handle))["state"]["error"]
-        assert error["code"] == "McpToolChanged"
-        assert "start a new run" in error["message"]
-    finally:
-        changed.unlink()
-
-
 async def _exists(file: Path) -> bool:
     return file.exists()
-
-
-async def _lists(engine: Engine, name: str) -> bool:
-    """True once the server shows this parameter: its list is read again with the next Call."""
-    await engine.hostile.text("text")
-    return name in engine.hostile.servers.tools["h.add"]["required"]
 
 
 async def test_progress_is_shown_and_a_cancelled_run_cancels_the_tool(engine: Engine) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from activities.mcp.mcp_config import McpServerConfig
-from activities.mcp.server_tools import (
+from acts.activities.mcp.mcp_config import McpServerConfig
+from acts.activities.mcp.server_tools import (
     MAX_DESCRIPTION,
     MAX_NOTE,
     MAX_SCHEMA_BYTES,
@@ -16,9 +16,8 @@ from activities.mcp.server_tools import (
     read_listing,
     read_server_tool,
 )
-from acts.language.request_reader import read_request
-from acts.language.tool_hints import hint_words
-from acts.language.tools import read_tools
+from acts.language.messages import read_request
+from acts.language.tools import hint_words, read_tools
 from acts.language.values import Json
 from acts.plan.validate import validate
 from acts.planner.answer_schema import compose_solution_schema
@@ -35,7 +34,7 @@ def listing(*tools: dict[str, Any], **acts: Any) -> ToolListing:
 
 
 def read(acts: dict[str, Any] | None = None, **tool: Any) -> dict[str, Any]:
-    return read_server_tool(config(**(acts or {})), {"name": "t", "inputSchema": FREE, **tool}).schema
+    return read_server_tool(config(**(acts or {})), {"name": "t", "inputSchema": FREE, **tool})
 
 
 def parameters(schema: dict[str, Any]) -> dict[str, Any]:
@@ -44,21 +43,12 @@ def parameters(schema: dict[str, Any]) -> dict[str, Any]:
 
 REWRITTEN: list[tuple[str, Json, Json]] = [
     ("a list of items is prefixItems", {"items": [{"type": "string"}]}, {"prefixItems": [{"type": "string"}]}),
-    ("the rest of a list", {"items": [True], "additionalItems": False}, {"prefixItems": [True], "items": False}),
-    ("draft 4 limits", {"minimum": 1, "exclusiveMinimum": True}, {"exclusiveMinimum": 1}),
-    ("draft 4 limits that are not exclusive", {"maximum": 1, "exclusiveMaximum": False}, {"maximum": 1}),
-    (
-        "dependencies",
-        {"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
-        {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"required": ["d"]}}},
-    ),
     ("the draft is not kept", {"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"}, {"type": "null"}),
     (
         "a pattern that we cannot run is the server's business",
         {"type": "string", "pattern": "(?=a)b"},
         {"type": "string"},
     ),
-    ("a pattern that we can", {"type": "string", "pattern": "^a"}, {"type": "string", "pattern": "^a"}),
     (
         "a property may be called like a keyword",
         {"properties": {"title": {"title": "T"}}},
@@ -73,34 +63,16 @@ def test_a_schema_of_any_draft_is_read_as_2020_12(schema: Json, expected: Json) 
     assert parameters(tool)["p"] == expected
 
 
-def test_definitions_of_an_older_draft_are_found() -> None:
-    inner = {"definitions": {"A": {"type": "string"}}, "properties": {"a": {"$ref": "#/definitions/A"}}}
-    tool = read(inputSchema={"type": "object", **inner})
-    assert tool["$defs"] == {"A": {"type": "string"}}
-    assert parameters(tool) == {"a": {"$ref": "#/$defs/A"}}
-
-
 DEEP: Json = {"type": "object"}
 for _ in range(60):
     DEEP = {"type": "object", "properties": {"a": DEEP}}
-CIRCLE = {"type": "object", "$ref": "#"}
-
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a reference to the net", {"inputSchema": {"properties": {"a": {"$ref": "https://evil.test/x"}}}}, "leads out of"),
-    ("a file", {"inputSchema": {"properties": {"a": {"$ref": "file:///etc/passwd"}}}}, "leads out of"),
-    ("a circle", {"inputSchema": CIRCLE}, "cannot be used"),
     ("levels without end", {"inputSchema": DEEP}, "levels"),
     ("a schema as large as a book", {"inputSchema": {**FREE, "x": "y" * MAX_SCHEMA_BYTES}}, "bytes"),
-    ("no object", {"inputSchema": {"type": "string"}}, "not that of an object"),
-    ("a list", {"inputSchema": []}, "not an object"),
-    ("definitions of the wrong kind", {"inputSchema": {**FREE, "definitions": {}, "$defs": [1]}}, "cannot be used"),
-    ("no JSON number", {"inputSchema": {"properties": {"a": {"minimum": float("nan")}}}}, "cannot be used"),
-    ("nothing", {"inputSchema": None}, "not an object"),
+    ("no object", {"inputSchema": {"type": "string"}}, "does not describe an object"),
     ("our own names", {"inputSchema": {**FREE, "required": ["_id"]}}, "'_id'"),
     ("a name with a space", {"name": "two words"}, "letters, digits"),
-    ("a name that is a path of the context", {"name": "†state.x"}, "letters, digits"),
-    ("no name", {"name": ""}, "letters, digits"),
-    ("a name as long as a book", {"name": "n" * 129}, "letters, digits"),
     ("only as a task", {"execution": {"taskSupport": "required"}}, "task"),
     ("a surrogate", {"inputSchema": {**FREE, "x": "\ud800"}}, "JSON"),
 ]
@@ -113,13 +85,6 @@ def test_a_tool_that_cannot_be_used_is_refused_with_the_reason_and_hides_no_othe
     found = listing({"name": "bad", "inputSchema": FREE, **tool}, {"name": "good", "inputSchema": FREE})
     assert list(found.tools) == ["s.good"]
     assert [reason in text for text in found.refused.values()] == [True], found.refused
-
-
-def test_two_tools_of_one_name_are_refused_unless_they_are_the_same() -> None:
-    one, other = {"name": "a", "inputSchema": FREE}, {"name": "a", "inputSchema": {"type": "object"}}
-    assert list(listing(one, other).refused) == ["s.a"]
-    assert listing(one, other).tools == {}
-    assert list(listing(one, one).tools) == ["s.a"]
 
 
 def test_only_the_tools_that_the_operator_lists_are_offered() -> None:
@@ -144,20 +109,14 @@ def test_a_schema_cannot_say_what_its_tool_runs_or_that_it_needs_no_approval() -
 HINTS: list[tuple[str, Json, dict[str, Any], list[str], bool, int]] = [
     # what the server says, what the operator says, the hints, whether a person is asked, attempts
     ("nothing", None, {}, [], False, 1),
-    ("reads", {"readOnlyHint": True}, {}, ["read-only"], False, 3),
-    ("reads, and yet", {"readOnlyHint": True, "destructiveHint": True}, {}, ["read-only"], False, 3),
     ("destroys", {"destructiveHint": True}, {}, ["destructive"], True, 1),
     ("writes: MCP's default", {"readOnlyHint": False}, {}, ["destructive"], True, 1),
-    ("adds", {"readOnlyHint": False, "destructiveHint": False}, {}, [], False, 1),
     ("destroys once", {"destructiveHint": True, "idempotentHint": True}, {}, ["destructive", "idempotent"], True, 3),
-    ("no hint at all", {"readOnlyHint": "yes", "destructiveHint": 1}, {}, [], False, 1),
-    ("no object", [True], {}, [], False, 1),
     ("all are asked", {"readOnlyHint": True}, {"approve": "all"}, ["read-only"], True, 3),
     ("none is asked", {"destructiveHint": True}, {"approve": "none"}, ["destructive"], False, 1),
     ("this one is asked", None, {"approve": "none", "tools": {"t": {"approve": True}}}, [], True, 1),
     ("this one is not", {"destructiveHint": True}, {"tools": {"t": {"approve": False}}}, ["destructive"], False, 1),
     ("the operator knows", None, {"tools": {"t": {"hints": {"idempotent": True}}}}, ["idempotent"], False, 3),
-    ("… better", {"readOnlyHint": True}, {"tools": {"t": {"hints": {"readOnly": False}}}}, [], False, 1),
     ("the retries are set", None, {"options": {"retry": {"maxAttempts": 7}}}, [], False, 7),
 ]
 
@@ -222,10 +181,6 @@ def test_a_plan_and_a_model_can_use_it() -> None:
     composed = json.dumps(compose_solution_schema(tools.by_name, None))
     assert "x-mcp" not in composed
     assert "_options" not in composed
-
-
-def test_an_output_schema_that_cannot_be_used_leaves_the_result_free() -> None:
-    assert "_output" not in read(outputSchema={"$ref": "http://evil.test/"})["properties"]
 
 
 def test_a_result_that_refers_to_itself_is_checked() -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from activities.providers.anthropic import Anthropic
-from activities.providers.interface import Adapter, ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
-from activities.providers.openai import OpenAI
+from acts.activities.models import anthropic, openai
+from acts.activities.models.endpoints import Endpoint
+from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from tests.models import rawserver
 from tests.models.rawserver import RawServer, Reply
 
@@ -45,21 +45,19 @@ def solution(output: dict[str, Any] | None = None, **tools: dict[str, Any]) -> d
 
 NUMBER = {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/reference"}]}
 SCHEMA = solution(
-    refund=tool("refund", amount=NUMBER), note=tool("note", level={"enum": ["Low", "High"]}, data={"type": "object"})
+    refund=tool("refund", amount=NUMBER),
+    note=tool("note", level={"enum": ["Low", "High"]}, why={"type": "array", "items": {"type": "string"}}),
 )
 PLAN = {
     "calls": [
         {"_tool": "refund", "amount": 12.5, "_outputPath": "†state.refund"},
-        {"_tool": "note", "level": "High", "data": {"why": ["late", "ä†"]}},
+        {"_tool": "note", "level": "High", "why": ["late", "ä†"]},
     ],
     "output": None,
 }
 """A Solution in our protocol's form, and …"""
-WIRE = {
-    "calls": [PLAN["calls"][0], {**PLAN["calls"][1], "data": json.dumps(PLAN["calls"][1]["data"])}],
-    "output": None,
-}
-"""… as a model writes it."""
+WIRE = {"calls": [PLAN["calls"][0], {**PLAN["calls"][1], "_outputPath": None}], "output": None}
+"""… as a model writes it that must name every property."""
 TEXT = json.dumps(WIRE)
 
 
@@ -79,7 +77,7 @@ class Api:
     """One of the three APIs. ``stream`` makes its events; ``cut`` and ``truncated`` are arguments for these endings."""
 
     name: str
-    build: Callable[[], Adapter]
+    ask: Callable[..., Awaitable[ModelResponse]]
     stream: Callable[..., list[tuple[str | None, Any]]]
     cut: dict[str, Any]
     truncated: dict[str, Any]
@@ -101,14 +99,15 @@ class Api:
 
 APIS = {
     "anthropic": Api(
-        "anthropic", Anthropic, rawserver.claude, {"stop": None}, {"stop": "max_tokens"}, "claude-opus-5-5",
+        "anthropic", anthropic.ask, rawserver.claude, {"stop": None}, {"stop": "max_tokens"}, "claude-opus-5-5",
         "/v1/messages", {},
     ),
     "chat": Api(
-        "chat", OpenAI, rawserver.chat, {"finish": None}, {"finish": "length"}, "gpt-6-sol", "/v1/chat/completions", {},
+        "chat", openai.ask, rawserver.chat, {"finish": None}, {"finish": "length"}, "gpt-6-sol",
+        "/v1/chat/completions", {},
     ),
     "responses": Api(
-        "responses", OpenAI, rawserver.responses, {"status": None},
+        "responses", openai.ask, rawserver.responses, {"status": None},
         {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "gpt-6-sol", "/v1/responses",
         {"ACTS_OPENAI_API": "responses"},
     ),
@@ -126,9 +125,9 @@ class CallRecorder:
 
 
 async def ask(
-    api: Api, adapter: Adapter | None = None, on_call: CallRecorder | None = None, **fields: Any
+    api: Api, endpoint: Endpoint | None = None, on_call: CallRecorder | None = None, **fields: Any
 ) -> ModelResponse:
-    return await (adapter or api.build()).ask(model_request(model=api.model, **fields), on_call or CallRecorder())
+    return await api.ask(model_request(model=api.model, **fields), on_call or CallRecorder(), endpoint)
 
 
 async def error_of(api: Api, raw: RawServer, *replies: Reply, **fields: Any) -> ModelError:

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from activities.providers import select
-from activities.providers.endpoints import from_environment
-from activities.providers.interface import ModelError
+from acts.activities.models import select
+from acts.activities.models.interface import ModelError
 from tests.models.rawserver import RawServer, Reply, chat, claude, responses
 from tests.models.support import PLAN, TEXT, model_request
 from tests.models.test_endpoints import Write, write
@@ -81,12 +80,6 @@ def chunk(event: dict[str, Any]) -> bytes:
     return frame({":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}, data)
 
 
-def failure(kind: str, message: str) -> bytes:
-    data = json.dumps({"message": message}).encode()
-    headers = {":exception-type": kind, ":content-type": "application/json", ":message-type": "exception"}
-    return frame(headers, data)
-
-
 BEDROCK = {"provider": "anthropic", "cloud": "bedrock", "region": "eu-west-1"}
 
 
@@ -106,30 +99,3 @@ async def test_bedrock_streams_in_its_own_format(
     sent = raw.requests[-1]
     assert sent.path == "/model/eu.anthropic.claude-opus-4-5-20251101-v1:0/invoke-with-response-stream"
     assert sent.headers["authorization"].startswith("AWS4-HMAC-SHA256" if signed else "Bearer secret")
-
-
-async def test_an_exception_in_the_stream_of_bedrock_is_read(write: Write, raw: RawServer) -> None:
-    pytest.importorskip("boto3", reason="the extra bedrock is not installed")
-    write(aws={**BEDROCK, "url": raw.url, **KEY})
-    first = [chunk(event) for _, event in claude(TEXT)[:3]]
-    raw.reply_with(Reply(frames=[*first, failure("throttlingException", "Too many tokens, wait")]))
-    with pytest.raises(ModelError, match="Too many tokens") as caught:
-        await select.ask("aws/anthropic.claude-opus-5-5", model_request())
-    assert (caught.value.code, caught.value.retryable) == ("modelRateLimit", True)
-
-
-async def test_credentials_that_a_cloud_does_not_find_are_no_crash(
-    write: Write, raw: RawServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("boto3", reason="the extra bedrock is not installed")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/none")
-    # The SDK keeps a session for each region
-    write(bare={**BEDROCK, "region": "eu-west-3", "url": raw.url})
-    assert from_environment()["bare"].read_key() is None
-    with pytest.raises(ModelError) as caught:
-        await select.ask("bare/anthropic.claude-opus-5-5", model_request())
-    assert caught.value.code == "modelNoKey"

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities import ask_model as module
-from activities.context_reader import ContextPart, PromptContext
-from acts.machines.loop import Loop
+from acts.activities import ask_model as module
+from acts.activities.model_context import PromptContext
+from tests.agent_driver import Agent
 from tests.models.rawserver import RawServer
 from tests.models.support import APIS, Api
-from tests.unit.test_prompt import FIRST, GOLDEN, RESULTS, loop_of, run_tick
+from tests.unit.test_prompt import FIRST, GOLDEN, RESULTS, agent_of, run_tick
 
 Json = Any
 TICKS: list[tuple[Json, dict[str, Json]]] = [
@@ -31,17 +31,17 @@ TICKS: list[tuple[Json, dict[str, Json]]] = [
 
 
 class Context:
-    """A reader of the context of a loop, as it is now."""
+    """A reader of the context of a agent, as it is now."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
 
-    async def read(self, _client: Any, part: ContextPart) -> PromptContext:
-        loop, request = self.loop, self.loop.request
-        assert part.turns == len(loop.turn_log.turns)
+    async def read(self, _client: Any, _source: Any, turns: int) -> PromptContext:
+        agent, request = self.agent, self.agent.request
+        assert turns == len(agent.turns)
         return PromptContext(
-            dict(loop.tools), request.schema, loop.mode, request.config.step, request.instances(),
-            request.config.maxTicks, list(request.context), list(loop.turn_log.turns),
+            dict(agent.tools), request.schema, agent.mode, request.config.step, request.instances(),
+            request.config.maxTicks, list(request.context), list(agent.turns),
         )  # fmt: skip
 
 
@@ -55,17 +55,17 @@ def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Api:
 
 async def send_ticks(raw: RawServer, api: Api, monkeypatch: pytest.MonkeyPatch, count: int) -> list[dict[str, Json]]:
     """The bodies of the requests of so many ticks."""
-    loop = loop_of()
-    monkeypatch.setattr(module, "_contexts", Context(loop))
+    agent = agent_of()
+    monkeypatch.setattr(module, "_contexts", Context(agent))
     provider = "anthropic" if api.name == "anthropic" else "openai"
     client: Any = object()
     for tick in range(1, count + 1):
         raw.reply_with(api.reply('{"calls": [], "output": null}'))
-        source = {"workflowId": "run-1", "runId": "x", "upto": len(loop.request.context)}
+        source = {"workflowId": "run-1", "runId": "x", "upto": len(agent.request.context)}
         request = {"ask": "solution", "model": f"{provider}:{api.model}", "mayRepair": False, "tick": tick}
         await ActivityEnvironment(client).run(module.ask_model, {**request, "source": source})
         if tick <= len(TICKS):
-            run_tick(loop, *TICKS[tick - 1])
+            run_tick(agent, *TICKS[tick - 1])
     return [request.body for request in raw.requests]
 
 

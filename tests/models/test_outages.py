@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from activities import patience
-from cli.dev.temporal_server import DevServer
+from acts.activities import patience
+from acts.cli.dev.temporal_server import DevServer
 from tests.models.rawserver import RawServer, Reply, chat
 from tests.support import assert_eventually
 from tests.workflow.conftest import delegates_folder, engine, engine_on, foreign, plain_client, sets_folder  # noqa: F401 - fixtures
-from tests.workflow.foreign import Foreign, call, ended, events, failure, status
+from tests.workflow.foreign import Foreign, call, ended, failure, status
 
 Json = Any
-TICKS = 20
+TICKS = 8
 DONE = {"calls": [], "output": {"end": "over"}}
 SCHEMA = {"type": "object", "properties": {"end": {"type": "string"}}, "required": ["end"]}
 BUSY = {"error": {"type": "overloaded_error", "message": "busy"}}
@@ -86,9 +86,9 @@ async def test_an_outage_in_the_middle_of_an_agent_costs_no_request_and_no_effec
         busy(status=503),
         busy(status=500),
         Reply(status=429, body=BUSY, headers={"retry-after": "0"}),
-    ] * 5
+    ] * 2
     solutions = [answer(step(number)) for number in range(1, TICKS)]
-    raw.reply_with(*solutions[:10], *outage, *solutions[10:], answer(DONE))
+    raw.reply_with(*solutions[:4], *outage, *solutions[4:], answer(DONE))
     async with foreign.serving(effects.activity()):
         result = await ended(await start(foreign))
     assert (result["status"], result["ticks"]) == ("completed", TICKS)
@@ -97,7 +97,7 @@ async def test_an_outage_in_the_middle_of_an_agent_costs_no_request_and_no_effec
     assert result["usage"]["requests"] == TICKS
     assert not raw.replies
     asked = [json.dumps(request.body) for request in raw.requests]
-    assert len(set(asked[10:31])) == 1  # the same request each time
+    assert len(set(asked[4:13])) == 1  # the same request each time
     assert len(set(asked)) == TICKS
 
 
@@ -141,27 +141,6 @@ async def test_a_wait_and_its_usage_outlive_the_worker(
     assert [request.body.get("max_tokens") for request in raw.requests] == [None, 32_000, 32_000]
 
 
-async def test_the_usage_of_an_attempt_that_broke_off_counts(
-    foreign: Foreign, raw: RawServer, effects: Effects
-) -> None:
-    broken = Reply(events=chat(json.dumps(DONE)[:30], finish=None), end="abrupt")
-    raw.reply_with(cut(DONE), broken, busy(), answer(DONE))
-    async with foreign.serving(effects.activity()):
-        result = await ended(await start(foreign))
-    assert result["usage"]["requests"] == 3
-    assert result["usage"]["outputTokens"] > 14
-    assert [request.body.get("max_tokens") for request in raw.requests] == [None, 32_000, 32_000, 32_000]
-
-
-async def test_a_model_that_is_down_for_hours_is_replaced_and_the_run_says_so(foreign: Foreign, raw: RawServer) -> None:
-    raw.reply_with(busy("7200"), answer(DONE))
-    handle = await start(foreign, fallbackModels=["openai:gpt-5.6-luna"], effort="low")
-    assert (await ended(handle))["output"] == {"end": "over"}
-    assert [request.body["model"] for request in raw.requests] == ["gpt-6-sol", "gpt-5.6-luna"]
-    assert raw.body["reasoning_effort"] == "low"
-    assert "openai:gpt-6-sol was given up for another model" in (await status(handle))["notes"][0]
-
-
 async def test_three_unusable_answers_in_a_row_end_the_run_with_what_they_cost(
     foreign: Foreign, raw: RawServer, effects: Effects
 ) -> None:
@@ -169,47 +148,7 @@ async def test_three_unusable_answers_in_a_row_end_the_run_with_what_they_cost(
     async with foreign.serving(effects.activity()):
         error = await failure(await start(foreign))
     assert error.type == "modelNotJson"
-    assert "3 answers of the model in a row could not be used; they cost 54 tokens" in str(error)
+    assert "3 answers of the model in a row could not be used; the last: " in str(error)
     result = error.details[0]
     assert result["usage"]["requests"] == len(raw.requests) == 4
     assert result["state"] == {"s1": {"n": 1}}
-
-
-async def test_a_cut_answer_raises_the_cap_of_the_next_tick_too(foreign: Foreign, raw: RawServer) -> None:
-    raw.reply_with(cut(DONE), cut(DONE), answer(DONE))
-    result = await ended(await start(foreign, maxOutputTokens=100_000))
-    assert [request.body["max_tokens"] for request in raw.requests] == [100_000, 128_000, 128_000]
-    assert result["ticks"] == 2
-
-
-async def test_a_latent_call_is_answered_by_the_latent_model(foreign: Foreign, raw: RawServer) -> None:
-    raw.reply_with(answer({"output": "hello", "path": "†state.said"}))
-    said = {"_tool": {"const": "say"}, "_output": {"type": "string"}, "_outputPath": {"type": "string"}}
-    tools = {"type": "tool", "tool": {"type": "object", "properties": said}}
-    request = {
-        "config": {"latentModel": "openai:small", "maxOutputTokens": 300},
-        "context": [tools, {"type": "plan", "plan": [call("say", "†state.said")], "mode": "lazy"}],
-    }
-    request["config"]["approve"] = {"plan": False}
-    handle = await foreign.start(request)
-    result = await ended(handle)
-    assert result["state"] == {"said": "hello"}
-    assert (raw.body["model"], raw.body["max_tokens"]) == ("small", 300)
-
-
-async def test_a_key_that_is_revoked_in_the_middle_ends_the_run_with_its_state(
-    foreign: Foreign, raw: RawServer, effects: Effects
-) -> None:
-    revoked = {"error": {"type": "authentication_error", "message": "the key was revoked"}}
-    raw.reply_with(answer(step(1)), Reply(status=401, body=revoked))
-    async with foreign.serving(effects.activity()):
-        error = await failure(await start(foreign))
-    assert error.type == "modelUnauthorized"
-    assert error.details[0]["state"] == {"s1": {"n": 1}}
-
-
-async def test_waits_leave_few_events(foreign: Foreign, raw: RawServer) -> None:
-    raw.reply_with(*[busy()] * 30, answer(DONE))
-    handle = await start(foreign)
-    await ended(handle)
-    assert len(await events(handle)) < 20

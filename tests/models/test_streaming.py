@@ -83,15 +83,6 @@ async def test_a_call_starts_while_the_model_still_writes(foreign: Foreign, raw:
     assert result["output"] == {"end": "it is over"}
 
 
-async def test_an_output_beside_streamed_calls_ends_the_run(foreign: Foreign, raw: RawServer, ledger: Ledger) -> None:
-    solution = {"calls": [FIRST, SECOND], "output": {"end": "it is over"}}
-    raw.reply_with(streamed(ledger, solution, end_of(FIRST)))
-    async with foreign.serving(ledger.activity()):
-        result = await ended(await start(foreign))
-    assert result["output"] == {"end": "it is over"}
-    assert (len(ledger.effects), len(raw.requests), result["ticks"]) == (2, 1, 1)
-
-
 BROKEN: dict[str, tuple[dict[str, Json], dict[str, Json], str]] = {
     "breaks off within a call": ({"calls": [FIRST, SECOND], "output": None}, {"finish": None}, "modelCut"),
     "is too long": ({"calls": [FIRST, SECOND], "output": None}, {"finish": "length"}, "modelTruncated"),
@@ -120,35 +111,6 @@ async def test_what_had_started_stands_when_the_answer(
     assert result["output"] == {"end": "it is over"}
     shown = json.dumps(raw.requests[1].body, ensure_ascii=False)
     assert code in shown, "the model is told what was wrong"
-
-
-async def test_two_calls_that_had_started_stand_when_the_answer_turns_out_to_be_a_refusal(
-    foreign: Foreign, raw: RawServer, ledger: Ledger
-) -> None:
-    ledger.expected = 2
-    repeated = call("step", "†state.b", n=1)
-    solution = {"calls": [call("step", "†state.a", n=1), repeated, repeated, SECOND], "output": None}
-    text = json.dumps(solution)
-    after = text[: text.index(end_of(repeated)) + len(end_of(repeated))]
-    raw.reply_with(streamed(ledger, solution, after, refusal="No."), Reply(events=chat(json.dumps(DONE))))
-    async with foreign.serving(ledger.activity()):
-        result = await ended(await start(foreign))
-    assert result["state"] == {"a": {"n": 2}, "b": {"n": 2}}
-    assert states(result) == {"1:step": "completed", "2:step": "completed"}
-    assert list(ledger.effects.values()) == [1, 1]
-    assert [e["code"] for e in result["errors"]] == ["modelRefused"]
-
-
-async def test_a_call_that_an_answer_repeats_runs_twice_as_it_would_without_streaming(
-    foreign: Foreign, raw: RawServer, ledger: Ledger
-) -> None:
-    solution = {"calls": [FIRST, FIRST, SECOND], "output": {"end": "it is over"}}
-    raw.reply_with(streamed(ledger, solution, end_of(FIRST)))
-    async with foreign.serving(ledger.activity()):
-        result = await ended(await start(foreign))
-    assert states(result) == {f"{i}:step": "completed" for i in (1, 2, 3)}
-    assert list(ledger.effects.values()) == [1, 1, 1]
-    assert result["state"] == {"a": {"n": 2}, "b": {"n": 3}}
 
 
 async def test_without_streaming_nothing_starts_before_the_answer_is_complete(

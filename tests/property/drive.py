@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from acts.language.errors import CallError
-from acts.language.messages import Data
+from acts.language.messages import Data, parse_message
 from acts.language.references import Path
-from acts.language.request_reader import parse_message
 from acts.language.strict_json import write_json
 from acts.language.values import ABSENT
 from acts.machines.call_state import SETTLED
-from acts.machines.commands import AskHuman, Command, PlanFinished, StartCall
+from acts.machines.commands import AskHuman, Command, Finish, StartCall
 from acts.machines.walk import Walk
+from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END, Log
 from acts.plan.graph import paths_read
-from acts.plan.planned_call import PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_request
+from acts.tree.records import WalkState
 from tests import oracle
 from tests.cases import row
 
@@ -32,7 +32,10 @@ def identify(node: PlannedCall) -> str:
 
 
 class Drive:
-    """A walk, and a shell that performs its commands. A Call reports when ``finish`` is called for it."""
+    """A walk, and a shell that performs its commands. A Call reports when ``finish`` is called for it.
+
+    ``id_`` is the key of a Call or of an element: its id, where the plan is not walked for several instances.
+    """
 
     def __init__(
         self, request: dict[str, Any] | ValidatedPlan, results: dict[str, Any], *, growing: bool = False
@@ -49,27 +52,34 @@ class Drive:
         self.walk.growing = growing
         self.perform(self.walk.begin(NOW))
 
+    @property
+    def open(self) -> int:
+        """How many Calls have not settled."""
+        return sum(call.stage not in SETTLED for call in self.walk.calls)
+
     def rank(self, id_: str) -> int:
-        """The rank of a Call, or the row of an element."""
-        return self.walk.rows[id_]
+        """The rank of a Call; an element has that of its Call."""
+        return self.walk.by_key[id_].rank
 
     def node(self, id_: str) -> PlannedCall:
         """The Call, or the element; of an element that had settled when the plan was edited, its Call."""
-        return self.walk.states.node(self.walk.rows.get(id_, self.walk.rows[oracle.call_of(id_)]))
+        by_key = self.walk.by_key
+        return (by_key.get(id_) or by_key[oracle.call_of(id_)]).node
 
     def state(self, id_: str) -> str:
-        return self.walk.states.call(self.rank(id_)).state
+        return self.walk.by_key[id_].state
 
     def result(self, id_: str) -> Any:
         """The scripted result of a Call or of an element; one for the Call holds for all of its elements."""
-        return self.results.get(id_, self.results.get(oracle.call_of(id_)))
+        own = self.node(id_).id
+        return self.results.get(own, self.results.get(oracle.call_of(own)))
 
     def perform(self, commands: list[Command]) -> None:
         self.commands += commands
         for command in commands:
             match command:
                 case StartCall():
-                    id_ = command.node.id
+                    id_ = command.node.key
                     assert id_ not in self.started, f"{id_} was started twice"
                     assert command.call["_id"] == self.walk.identify(command.node)
                     parameters = {k: v for k, v in command.call.items() if not k.startswith("_")}
@@ -78,20 +88,18 @@ class Drive:
                     self.most_running = max(self.most_running, len(self.running))
                 case AskHuman():
                     self.questions.append(command.node.id)
-                case PlanFinished():
+                case Finish():
                     self.final_statuses.append(command.status)
 
     def finish(self, id_: str) -> None:
         """A running Call reports its scripted result or failure, or that it was started."""
         self.running.remove(id_)
-        rank, result = self.rank(id_), self.result(id_)
-        if self.node(id_).is_detached:
-            self.perform(self.walk.detached(rank, NOW))
-        elif isinstance(result, dict) and set(result) == {"$fail"}:
+        result = self.result(id_)
+        if isinstance(result, dict) and set(result) == {"$fail"} and not self.node(id_).is_detached:
             error = CallError(result["$fail"]["type"], result["$fail"]["message"])
-            self.perform(self.walk.failed(rank, error, NOW))
+            self.perform(self.walk.failed(id_, error, NOW))
         else:
-            self.perform(self.walk.completed(rank, json.loads(json.dumps(result)), NOW))
+            self.perform(self.walk.completed(id_, json.loads(json.dumps(result)), NOW))
 
     def finish_next(self, order: Sequence[int]) -> None:
         """The most urgent of the running Calls reports; ``order`` lists positions of Calls."""
@@ -109,25 +117,19 @@ class Drive:
 
     def carry_over(self) -> None:
         """Continue-as-new: the walk becomes JSON, its keys sorted as a codec may do, and is restored from it."""
-        snapshot = json.loads(json.dumps(self.walk.snapshot(), sort_keys=True))
+        snapshot = json.loads(json.dumps(self.walk.snapshot().to_json(), sort_keys=True))
         self.walk = Walk(self.prepared, identify)
-        self.walk.restore(snapshot, data_message)
+        self.walk.restore(WalkState.from_json(snapshot))
         self.perform(self.walk.begin(NOW))
-
-    def add_calls(self, request: dict[str, Any]) -> None:
-        """The plan of ``request`` has more Calls: walk it from now on."""
-        prepared = validate_request(request)
-        self.perform(self.walk.add_calls(prepared, NOW))
-        self.prepared = prepared
 
     def extend(self, prepared: ValidatedPlan) -> None:
         """More of a plan that is still being written."""
-        self.perform(self.walk.add_calls(prepared, NOW))
+        self.perform(self.walk.change_plan(prepared, NOW, edited=False))
         self.prepared = prepared
 
     def edit(self, prepared: ValidatedPlan, results: dict[str, Any]) -> None:
         """A person edits the plan: walk it from now on, with these results."""
-        self.walk, commands = self.walk.changed_plan(prepared, NOW)
+        commands = self.walk.change_plan(prepared, NOW)
         self.prepared, self.results, self.final_statuses = prepared, results, []
         self.perform(commands)
 
@@ -137,9 +139,9 @@ class Drive:
         return {
             "states": {n.id: r.state for n, r in zip(walk.nodes, walk.calls, strict=True)},
             "errors": {n.id: r.error for n, r in zip(walk.nodes, walk.calls, strict=True)},
-            "paths": {n.id: walk.path_written(rank) for rank, n in enumerate(walk.nodes)},
-            "appended": walk.appended(),
-            "views": views(walk.log, self.prepared),
+            "paths": {n.id: walk.calls[rank].output_path for rank, n in enumerate(walk.nodes)},
+            "appended": walk.context.appended(),
+            "views": views(walk.context.log, self.prepared),
         }
 
 

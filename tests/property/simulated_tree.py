@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from acts.language.config import Config
 from acts.language.errors import CallError, PlanError
-from acts.machines.approval_effects import AnswerUpdate, CancelTimer, StartTimer
 from acts.machines.approvals import iso
-from acts.machines.budget import SendRecord
+from acts.machines.commands import AnswerUpdate, CancelTimer, Finish, SendRecord, StartTimer
 from acts.machines.events import (
     Begin,
     CancelRequested,
@@ -31,13 +31,34 @@ from acts.machines.events import (
     RecordReceived,
     TimerFired,
 )
-from acts.machines.run_commands import Finish
 from acts.machines.run_machine import RunMachine
 from acts.tree.records import Accounting
 from acts.tree.wire_format import VersionedRecord
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 Json = Any
+
+
+class BareRun(RunMachine):
+    """A run of these trees: what it does, a test says in ``react``."""
+
+    pauses = False
+
+    @property
+    def config(self) -> Config:
+        return Config()
+
+    @property
+    def phase(self) -> str:
+        return "running"
+
+    @property
+    def is_paused(self) -> bool:
+        return self.pauses
+
+    @property
+    def can_continue_as_new(self) -> bool:
+        return not self.in_flight
 
 
 @dataclass
@@ -232,7 +253,7 @@ class Tree:
         if update is not None:
             if not run.inbox and not run.machine.has_not_begun:
                 try:
-                    run.machine.approvals.judge(raw, has_children=bool(run.machine.children))
+                    run.machine.approvals.judge(raw)
                 except (PlanError, CallError) as error:
                     return str(error)
             run.updates.add(update)

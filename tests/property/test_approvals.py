@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
-from acts.machines.approval_effects import StartTimer
 from acts.machines.approvals import ENGINE, RESEND_TIMER
+from acts.machines.commands import StartTimer
 from acts.machines.events import Begin, CancelRequested, DecisionReceived, Event, RecordReceived, StartsReleased
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import PendingApproval
@@ -126,7 +126,7 @@ class WatchedTree(Tree):
         elif isinstance(event, RecordReceived) and isinstance(event.record, ForwardedDecision):
             if event.record.target is not None:
                 return  # the root has matched it
-            raw, word, scope = event.record.decision, event.record.decision["decision"], event.record.scope
+            raw, word, scope = event.record.decision.to_json(), event.record.decision.decision, event.record.scope
         else:
             return
         pending = self.machine(id_).approvals.pending
@@ -143,7 +143,7 @@ class WatchedTree(Tree):
     def _note_known(self, id_: str, event: Event) -> None:
         if isinstance(event, RecordReceived) and isinstance(event.record, PendingChanged):
             for raw in event.record.opened:
-                self.known[id_].add((raw["workflowId"], raw["what"], raw.get("call"), raw.get("instance")))
+                self.known[id_].add((raw.workflow_id, raw.what, raw.call, raw.instance))
 
     def _check_taken(self, taken: Taken) -> None:
         if taken.decision != "edit":
@@ -311,7 +311,7 @@ class DecisionRaces(RuleBasedStateMachine):
     def continue_as_new(self, data: st.DataObject) -> None:
         quiet = [i for i in self._idle() if self.tree.is_quiet(i) and not self.tree.machine(i).has_not_begun]
         # The next run counts what it forwards from 1, and reports at once what was lost: the twin does neither
-        quiet = [i for i in quiet if i != ROOT or not self.tree.machine(ROOT).approvals.below._next]
+        quiet = [i for i in quiet if i != ROOT or not self.tree.machine(ROOT).approvals._forward_count]
         quiet = [i for i in quiet if RESEND_TIMER not in self.tree.runs[i].timers]
         if quiet:
             self.tree.renew(data.draw(st.sampled_from(quiet)))

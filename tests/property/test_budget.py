@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from acts.language.config import Budget, Config
-from acts.language.errors import CallError
-from acts.machines.budget import BudgetRefused, Granted, SendRecord
+from acts.language.config import Budget
+from acts.machines.budget import RequestSize
+from acts.machines.commands import BudgetRefused, Finish, Granted, SendRecord
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -28,33 +28,22 @@ from acts.machines.events import (
     ResumeRequested,
     StartsReleased,
 )
-from acts.machines.ledger import RequestSize
-from acts.machines.run_commands import Finish
 from acts.machines.run_machine import RunMachine
 from acts.tree.records import BudgetAccount, GrantedRequest, TreePosition
 from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
-from tests.property.simulated_tree import Message, Tree
+from tests.property.simulated_tree import BareRun, Message, Tree
 
 Json = Any
-Share = tuple[list[str], Json]  # the accounts that it was taken from, and what was given
 ROOT = "r"
 DOLLARS_PER_TOKEN = 0.25  # a power of two: sums are exact
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A person's plan asks: so many requests of a size, each for itself or (``delegates``) for a child."""
+    """A person's plan asks: so many requests of a size."""
 
     keys: tuple[str, ...]
     size: RequestSize
-    others: int = 0
-    delegates: bool = False
-
-
-@dataclass(frozen=True)
-class AskShare:
-    key: str
-    parts: int
 
 
 @dataclass(frozen=True)
@@ -63,59 +52,29 @@ class AskCalls:
     count: int
 
 
-@dataclass(frozen=True)
-class StartChild:
-    key: str
-    grant: GrantedRequest | None
-
-
-class SpendingRun(RunMachine):
+class SpendingRun(BareRun):
     """A run whose only work is to make requests, and to have children make them."""
 
-    def __init__(
-        self, own: str, position: TreePosition, shares: list[Share], advance: GrantedRequest | None = None
-    ) -> None:
-        super().__init__(own, position, advance)
-        self.asked: dict[str, bool] = {}  # key: whether a child makes the request
+    def __init__(self, own: str, position: TreePosition) -> None:
+        super().__init__(own, position)
+        self.asked: set[str] = set()
         self.sizes: dict[str, tuple[RequestSize, int]] = {}  # of what was asked: of a request, and Calls
         self.in_flight_requests: dict[str, GrantedRequest] = {}
-        self.delegated: set[str] = set()
         self.refused: list[str] = []
-        self.shares = shares
         self.may_end = False
-        self.pauses = False
-
-    @property
-    def config(self) -> Config:
-        return Config()
-
-    @property
-    def phase(self) -> str:
-        return "running"
 
     @property
     def in_flight(self) -> int:
-        return len(self.in_flight_requests) + len(self.asked) + len(self.delegated | set(self.children))
-
-    @property
-    def is_paused(self) -> bool:
-        return self.pauses
-
-    @property
-    def can_continue_as_new(self) -> bool:
-        return self.in_flight == 0
+        return len(self.in_flight_requests) + len(self.asked) + len(self.children)
 
     def react(self, event: Event, now: str) -> list[Any]:
         match event:
             case Ask() if not self.is_cancelling:
-                self.asked |= dict.fromkeys(event.keys, event.delegates)
+                self.asked.update(event.keys)
                 self.sizes |= dict.fromkeys(event.keys, (event.size, 0))
-                return list(self.budget.request(event.keys, event.size, event.others))
-            case AskShare() if not self.is_cancelling:
-                self.asked[event.key] = False
-                return list(self.budget.request_share(event.key, event.parts))
+                return list(self.budget.request(event.keys, event.size))
             case AskCalls() if not self.is_cancelling:
-                self.asked[event.key] = False
+                self.asked.add(event.key)
                 self.sizes[event.key] = (RequestSize(), event.count)
                 return list(self.budget.request_calls(event.key, event.count))
             case CallCompleted() if event.key in self.in_flight_requests:
@@ -127,29 +86,21 @@ class SpendingRun(RunMachine):
                 self.pauses = False
             case CancelRequested():
                 self.is_cancelling = True
-                for key in self.asked:
-                    self.budget.withdraw(key)
                 self.asked.clear()
             case StartsReleased():
                 return self._end_if_over()
             case ChildEnded():
-                self.delegated.discard(event.key)
                 return self._end_if_over()
         return []
 
     def on_granted(self, effect: Granted, now: str) -> list[Any]:
-        delegates = self.asked.pop(effect.key)
-        if effect.share is not None:
-            self.shares.append(([a.id for a in self.position.accounts], effect.share))
-        if delegates:
-            self.delegated.add(effect.key)
-            return [StartChild(effect.key, self.budget.hand_on(effect.key))]
+        self.asked.remove(effect.key)
         if effect.request is not None:
             self.in_flight_requests[effect.key] = effect.request
         return self._end_if_over()
 
     def on_refused(self, effect: BudgetRefused, now: str) -> list[Any]:
-        del self.asked[effect.key]
+        self.asked.remove(effect.key)
         self.refused.append(effect.reason)
         if self.position.is_root:
             assert_no_room(self, self.position.accounts, *self.sizes[effect.key], effect.reason)
@@ -163,7 +114,7 @@ class SpendingRun(RunMachine):
 
     def renewed(self) -> SpendingRun:
         carried = json.loads(json.dumps(self.common_snapshot()))
-        new = SpendingRun(self.own, self.position, self.shares)
+        new = SpendingRun(self.own, self.position)
         new.restore_common(carried["approvals"], carried["budget"])
         new.refused, new.may_end = self.refused, self.may_end
         return new
@@ -242,8 +193,6 @@ class BudgetRaces(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.tree = WatchedTree()
-        self.shares: list[Share] = []
-        self.asked_share = False  # the ledger gives a share up for spent even if its run ends before it has it
         self.count = 0
         self.spent: dict[str, Spent] = {}
         self.is_tainted = False  # a run died with requests in flight: what they cost is not known
@@ -252,12 +201,12 @@ class BudgetRaces(RuleBasedStateMachine):
     def grow(self, budget: Budget, own: Budget | None) -> None:
         """A root and two delegates; the first may have a budget of its own."""
         root = TreePosition().with_budget(ROOT, budget)
-        self.tree.start(SpendingRun(ROOT, root, self.shares))
+        self.tree.start(SpendingRun(ROOT, root))
         for name in ("a", "b"):
             position = root.delegate(ROOT)
             if name == "a" and own is not None:
                 position = position.with_budget(f"{ROOT}/a", own)
-            self.tree.start(SpendingRun(f"{ROOT}/{name}", position, self.shares), ROOT, name)
+            self.tree.start(SpendingRun(f"{ROOT}/{name}", position), ROOT, name)
         self.tree.settle()
 
     def machine(self, id_: str) -> SpendingRun:
@@ -274,17 +223,11 @@ class BudgetRaces(RuleBasedStateMachine):
 
     # -- what runs do ---------------------------------------------------------------------------
 
-    @rule(data=st.data(), count=st.integers(1, 4), size=sizes, others=st.integers(0, 3), delegates=st.booleans())
-    def ask(self, data: st.DataObject, count: int, size: RequestSize, others: int, delegates: bool) -> None:  # noqa: FBT001
+    @rule(data=st.data(), count=st.integers(1, 4), size=sizes)
+    def ask(self, data: st.DataObject, count: int, size: RequestSize) -> None:
         if ids := self._alive():
-            keys = tuple(self._key() for _ in range(1 if delegates else count))
-            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(Ask(keys, size, others, delegates))
-
-    @rule(data=st.data(), parts=st.integers(2, 4), one_in=st.integers(0, 3))
-    def ask_for_a_share(self, data: st.DataObject, parts: int, one_in: int) -> None:
-        if (ids := self._alive()) and one_in == 0:
-            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(AskShare(self._key(), parts))
-            self.asked_share = True
+            keys = tuple(self._key() for _ in range(count))
+            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(Ask(keys, size))
 
     @rule(data=st.data(), count=st.integers(1, 5))
     def ask_for_calls(self, data: st.DataObject, count: int) -> None:
@@ -313,29 +256,17 @@ class BudgetRaces(RuleBasedStateMachine):
             spent.cost += cost if turns else 0.0
         self.tree.runs[id_].inbox.append(CallCompleted(key, None, usage=usage))
 
-    @precondition(lambda self: any(run.commands for run in self.tree.runs.values()))
-    @rule(
-        data=st.data(), how=st.sampled_from(["start", "start", "walk", "fail", "too large"]), budget=budgets,
-        own=st.booleans(),
-    )  # fmt: skip
-    def start_a_child(self, data: st.DataObject, how: str, budget: Budget, own: bool) -> None:  # noqa: FBT001
-        """A delegate starts with the grant of its Call; it may have a budget of its own, or never get so far."""
-        parent = data.draw(st.sampled_from([i for i, run in self.tree.runs.items() if run.commands]))
-        command = self.tree.runs[parent].commands.pop(0)
-        id_ = f"{parent}/{command.key}"
-        if how == "too large":
-            error = CallError("ResultTooLarge", "it does not fit")
-            self.tree.runs[parent].inbox.append(ChildEnded(command.key, None, error, is_unstarted=True))
-            return
-        position = self.machine(parent).position.delegate(parent)
-        if own:
-            position = position.with_budget(id_, budget)
-        machine = SpendingRun(id_, position, self.shares, command.grant)
-        if how == "walk":
-            machine.budget.return_advance()
-        self.tree.start(machine, parent, command.key)
-        if how == "fail":  # before its machine was there: its definition cannot be loaded
-            self.tree.end(id_, None)
+    @rule(data=st.data(), budget=st.one_of(st.none(), budgets), fails=st.booleans())
+    def start_a_child(self, data: st.DataObject, budget: Budget | None, fails: bool) -> None:  # noqa: FBT001
+        """A delegate may have a budget of its own, or end before its machine is there."""
+        if ids := [i for i in self._alive() if not self.machine(i).may_end]:
+            parent, key = data.draw(st.sampled_from(ids)), self._key()
+            id_ = f"{parent}/{key}"
+            position = self.machine(parent).position.delegate(parent)
+            position = position if budget is None else position.with_budget(id_, budget)
+            self.tree.start(SpendingRun(id_, position), parent, key)
+            if fails:
+                self.tree.end(id_, None)
 
     @rule(data=st.data())
     def end_a_run(self, data: st.DataObject) -> None:
@@ -361,7 +292,6 @@ class BudgetRaces(RuleBasedStateMachine):
             id_ = data.draw(st.sampled_from(ids))
             for run in [i for i in self.tree.runs if i == id_ or id_ in self.machine(i).position.ancestors]:
                 self.tree.runs[run].inbox.append(CancelRequested())
-                self.tree.runs[run].commands.clear()
 
     @rule(data=st.data(), event=st.sampled_from([PauseRequested(), ResumeRequested(), ResumeRequested()]))
     def pause_or_resume(self, data: st.DataObject, event: Event) -> None:
@@ -371,7 +301,7 @@ class BudgetRaces(RuleBasedStateMachine):
     @rule(data=st.data())
     def continue_as_new(self, data: st.DataObject) -> None:
         quiet = [i for i in self._alive() if self.tree.is_quiet(i) and self.machine(i).in_flight == 0]
-        quiet = [i for i in quiet if not self.tree.runs[i].commands and not self.machine(i).has_not_begun]
+        quiet = [i for i in quiet if not self.machine(i).has_not_begun]
         if quiet:
             run = self.tree.runs[data.draw(st.sampled_from(quiet))]
             assert isinstance(run.machine, SpendingRun)
@@ -410,14 +340,10 @@ class BudgetRaces(RuleBasedStateMachine):
         assert ledger is not None
         for id_, account in ledger._accounts.items():
             limits, spent = account.limits, self.spent.get(id_, Spent())
-            lent = [self._shared(id_, name) for name in ("requests", "tokens", "cost")]
-            assert limits.requests is None or spent.requests + lent[0] <= limits.requests
-            assert limits.tokens is None or spent.tokens + lent[1] <= limits.tokens
-            assert limits.cost is None or spent.cost + lent[2] <= limits.cost + 1e-9
+            assert limits.requests is None or spent.requests <= limits.requests
+            assert limits.tokens is None or spent.tokens <= limits.tokens
+            assert limits.cost is None or spent.cost <= limits.cost + 1e-9
             assert limits.calls is None or account.calls <= limits.calls
-
-    def _shared(self, account: str, name: str) -> float:
-        return float(sum(share.get(name, 0) for accounts, share in self.shares if account in accounts))
 
     @rule()
     def come_to_rest(self) -> None:
@@ -428,16 +354,14 @@ class BudgetRaces(RuleBasedStateMachine):
         """Everybody has an answer while nothing is in flight that could give something back."""
         if ROOT not in self.tree.runs:
             return
-        holds = any(self.machine(i).in_flight_requests or self.tree.runs[i].commands for i in self.tree.runs)
-        holds |= any(self.machine(i).budget._advance or self.machine(i)._held_answers for i in self.tree.runs)
+        holds = any(self.machine(i).in_flight_requests or self.machine(i)._held_answers for i in self.tree.runs)
         if not holds:
             assert [i for i in self.tree.runs if self.machine(i).asked] == []
             ledger = self.machine(ROOT).budget.ledger
             assert ledger is not None
             assert ledger._reservations == {}
             assert ledger._queue == []
-            assert all(a.requests_granted == a.requests_reserved == a.tokens_reserved == a.cost_reserved == 0
-                       for a in ledger._accounts.values())  # fmt: skip
+            assert all((a.grants, a.reserved) == (0, (0, 0, 0)) for a in ledger._accounts.values())
 
     def teardown(self) -> None:
         if ROOT not in self.tree.runs:
@@ -448,12 +372,8 @@ class BudgetRaces(RuleBasedStateMachine):
                 self.tree.runs[id_].inbox.append(ResumeRequested())
             self.tree.settle()
             flying = [(i, key) for i in self.tree.runs for key in self.machine(i).in_flight_requests]
-            waiting = [i for i, run in self.tree.runs.items() if run.commands]
             if flying:
                 self._end_request(*flying[0], 1, 1.0)
-            elif waiting:
-                command = self.tree.runs[waiting[0]].commands.pop(0)
-                self.tree.runs[waiting[0]].inbox.append(ChildEnded(command.key, None, CallError("Nope", "")))
             elif idle := [i for i in self.tree.runs if i != ROOT and not self.machine(i).may_end]:
                 self.machine(idle[-1]).may_end = True
                 self.tree.runs[idle[-1]].inbox.append(StartsReleased())
@@ -472,8 +392,7 @@ class BudgetRaces(RuleBasedStateMachine):
             return
         for id_, spent in self.spent.items():
             used = ledger._accounts[id_].used
-            if not self.asked_share:
-                assert (used.requests, used.inputTokens, used.cost) == (spent.requests, spent.tokens, spent.cost)
+            assert (used.requests, used.inputTokens, used.cost) == (spent.requests, spent.tokens, spent.cost)
 
 
 def _key_of(event: Event) -> str | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.tree.plan_request import minimal_request
+from acts.tree.plan_request import part_request
 from tests.property.drive import Drive
 from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, render, tool
 from tests.strategies import places as drawn_places
@@ -50,22 +50,13 @@ def told(drive: Drive) -> dict[str, Json]:
 
 def assert_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
     whole = prepared_of(case)
-    part = json.loads(json.dumps(minimal_request(whole, whole.create_log(), whole.nodes, CHILD)))
+    part = json.loads(json.dumps(part_request(whole, whole.create_log(), whole.nodes, CHILD)))
     drives = [Drive(whole, case.results), Drive(part, case.results)]
     for drive in drives:
         drive.finish_all(order)
     event(f"states: {sorted(set(drives[0].observe()['states'].values()))}")
     assert [n.id for n in drives[1].walk.nodes] == [n.id for n in drives[0].walk.nodes]
     assert told(drives[1]) == told(drives[0])
-
-
-plans = st.one_of(cases(instances=False), collisions().map(without_instances))
-
-
-@many
-@given(plans, orders())
-def test_the_part_that_a_plan_reads_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
-    assert_the_part_gives_what_the_whole_gives(case, order)
 
 
 @st.composite
@@ -104,8 +95,8 @@ def nested(draw: st.DrawFn) -> Case:
 
 
 @many
-@given(nested(), orders())
-def test_a_frame_that_is_there_for_its_shape_changes_nothing(case: Case, order: list[int]) -> None:
+@given(st.one_of(cases(instances=False), collisions().map(without_instances), nested()), orders())
+def test_the_part_that_a_plan_reads_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
     assert_the_part_gives_what_the_whole_gives(case, order)
 
 
@@ -135,24 +126,3 @@ OVERWRITTEN = Case(
 @given(cases(instances=True), orders())
 def test_with_instances_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
     assert_the_part_gives_what_the_whole_gives(case, order)
-
-
-@many
-@given(st.one_of(plans, nested()))
-def test_the_first_call_alone_does_what_it_does_in_the_plan(case: Case) -> None:
-    """``step: "call"``: in plan order the first is ready, and no other has a say in what it reads and writes."""
-    whole = prepared_of(case)
-    first = next((n for n in whole.nodes if n.outcomes or n.kind != "latent"), whole.nodes[0])
-    part = json.loads(json.dumps(minimal_request(whole, whole.create_log(), [first], CHILD)))
-    alone = Drive(part, {f"1:{first.tool.name}": case.results.get(first.id)})
-    alone.finish_all()
-    among = Drive(whole, case.results)
-    if first.id in among.running:
-        among.finish(first.id)
-    found, expected = told(alone), told(among)
-    renamed = f"1:{first.tool.name}"
-    assert found["states"][renamed] == expected["states"][first.id] or expected["states"][first.id] == "running"
-    if expected["states"][first.id] != "running":
-        assert found["errors"][renamed] == expected["errors"][first.id]
-        assert found["paths"][renamed] == expected["paths"][first.id]
-    assert found["started"].get(renamed) == expected["started"].get(first.id)

@@ -7,37 +7,38 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, assume, event, given, reject, settings
 from hypothesis import strategies as st
 
-from acts.language.errors import CallError, InvalidRequest
-from acts.language.request_reader import read_request
+from acts.language.errors import InvalidRequest
+from acts.language.messages import read_request
 from acts.language.usage import Usage
-from acts.machines.instance_results import instance_report
+from acts.machines.instances import instance_report
 from acts.machines.walk import Walk
-from acts.plan.planned_call import UNIT
+from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
 from acts.tree.batches import Batch, expand_template, needs_children, split_into_children
-from acts.views.result_cuts import cut_result
-from acts.views.results import build_batch_result, build_result
-from tests import oracle
-from tests.property.drive import NOW, Drive, identify
+from acts.views.results import build_result, cut_result
+from tests.property.drive import NOW, Drive
 from tests.strategies import Case, cases, orders
 
 Json = Any
 
 many = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "40")),  # more, to hunt
+    max_examples=int(os.environ.get("ACTS_EXAMPLES", "25")),  # more, to hunt
     deadline=None,  # a busy machine is not a slow engine
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
 
-def prepared_of(request: Json) -> ValidatedPlan | None:
+def prepared_of(request: Json) -> ValidatedPlan:
+    """The validated plan, if children walk its instances."""
     try:
-        return validate_request(request)
+        prepared = validate_request(request)
     except InvalidRequest:
-        return None
+        reject()
+    assume(needs_children(prepared))
+    return prepared
 
 
 def child_of(batch: Batch, instances: Sequence[str]) -> ValidatedPlan:
@@ -60,32 +61,21 @@ class Batched:
             self._end(self.drive.running[place])
 
     def _end(self, id_: str) -> None:
-        ids = [n.id for n in self.drive.walk.nodes]
-        rank = ids.index(id_) if id_ in ids else self.drive.rank(id_)
-        node = self.drive.walk.states.node(rank)
+        node = self.drive.node(id_)
         if node.kind != UNIT:
             self.drive.finish(id_)
             return
         self.drive.running.remove(id_)
         self.children += 1
-        child = InstanceDrive(child_of(self.batch, node.members), self.drive.results)
+        child = Drive(child_of(self.batch, node.members), self.drive.results)
         child.finish_all(self.order)
         value = json.loads(json.dumps(instance_report(child.walk, edited=False)))
-        self.drive.perform(self.drive.walk.child_ended(rank, value, NOW))
-
-
-class InstanceDrive(Drive):
-    """A walk in which Calls of several instances may have the same id."""
-
-    def rank(self, id_: str) -> int:
-        rows = self.walk.rows.values()
-        return next(row for row in rows if self.walk.states.node(row).id == id_)
+        self.drive.perform(self.drive.walk.completed(node.key, value, NOW))
 
 
 def require_same_cuts(walk: Walk, result: Json) -> None:
     """A batch that is too large is cut without its states and messages as it is with them."""
-    out, left_out = build_batch_result(walk, Usage(), None, 0)
-    cut = cut_result(out, batch_limit=0, left_out=left_out)
+    cut = cut_result(build_result(walk, Usage(), None, 0), batch_limit=0)
     whole = cut_result(result, batch_limit=0)
     omitted, of_whole = cut.pop("omitted"), whole.pop("omitted")
     assert cut == whole
@@ -109,9 +99,6 @@ def context_of(walk: Walk, instance: str) -> list[Json]:
 @given(cases(instances=True), orders())
 def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -> None:
     prepared = prepared_of(case.request)
-    assume(prepared is not None)
-    assert prepared is not None
-    assume(needs_children(prepared))
     assume(not any(p.code == "unknownReference" for p in prepared.warnings))  # a child of one is then refused
     whole = Drive(prepared, case.results)
     whole.finish_all(order)
@@ -138,67 +125,18 @@ def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
 ) -> None:
     request = template(case)
     prepared = prepared_of(request)
-    assume(prepared is not None)
-    assert prepared is not None
-    assume(needs_children(prepared))
     assume(not any(p.code == "unknownReference" for p in prepared.warnings))  # a child of one is then refused
     alone = Batched(prepared, case.results, order)
     request["config"] = {**(request.get("config") or {}), "instancesPerChild": per_child}
     several = prepared_of(request)
-    assert several is not None
-    both = SeveralDrive.batched(several, case.results, order)
-    assert result_of(both) == result_of(alone.drive.walk)
-
-
-class SeveralDrive:
-    """A batch whose children carry several instances."""
-
-    @staticmethod
-    def batched(prepared: ValidatedPlan, results: dict[str, Json], order: list[int]) -> Walk:
-        walk = Walk(split_into_children(prepared), identify)
-        walk.begin(NOW)
-        batch = Batch(prepared, prepared.request.raw.get("config") or {})
-        for rank, node in enumerate(walk.nodes):
-            child = KeyedDrive(child_of(batch, node.members), results)
-            child.finish_all(order)
-            walk.child_ended(rank, json.loads(json.dumps(instance_report(child.walk, edited=False))), NOW)
-        return walk
-
-
-class KeyedDrive:
-    """Like ``Drive``, each Call being named by its key."""
-
-    def __init__(self, prepared: ValidatedPlan, results: dict[str, Json]) -> None:
-        self.walk = Walk(prepared, identify)
-        self.results = results
-        self.running: list[int] = []
-        self._take(self.walk.begin(NOW))
-
-    def _take(self, commands: list[Any]) -> None:
-        self.running += [c.rank for c in commands if hasattr(c, "node")]
-
-    def finish_all(self, order: list[int]) -> None:
-        turn = 0
-        while self.running:
-            rank = self.running.pop((order[turn % len(order)] if order else 0) % len(self.running))
-            turn += 1
-            node = self.walk.states.node(rank)
-            result = self.results.get(node.id, self.results.get(oracle.call_of(node.id)))
-            if node.is_detached:
-                self._take(self.walk.detached(rank, NOW))
-            elif isinstance(result, dict) and set(result) == {"$fail"}:
-                self._take(self.walk.failed(rank, CallError(result["$fail"]["type"], result["$fail"]["message"]), NOW))
-            else:
-                self._take(self.walk.completed(rank, json.loads(json.dumps(result)), NOW))
+    both = Batched(several, case.results, order)
+    assert result_of(both.drive.walk) == result_of(alone.drive.walk)
 
 
 @many
 @given(cases(instances=True))
 def test_the_request_of_a_child_has_nothing_of_another_instance(case: Case) -> None:
     prepared = prepared_of(case.request)
-    assume(prepared is not None)
-    assert prepared is not None
-    assume(needs_children(prepared))
     batch = Batch(prepared, {})
     for node in split_into_children(prepared).nodes:
         if node.kind == UNIT:

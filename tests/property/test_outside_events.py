@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+import types
+from typing import Any, Union, get_args, get_origin
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acts.language.config import Budget
-from acts.language.request_reader import read_request
-from acts.machines.agent_run import AgentRun
-from acts.machines.agent_setup import AgentSetup
+from acts.language.messages import read_request
+from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.approvals import iso
 from acts.machines.events import Begin, DecisionReceived, Event, PauseRequested, RecordReceived, ResumeRequested
-from acts.machines.plan_run import PlanRun
-from acts.machines.plan_setup import PlanSetup
+from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.machines.run_machine import RunMachine
 from acts.plan.validate import validate_parsed
+from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.tree.signal_records import TreeSignal
-from acts.tree.wire_format import Record
 from tests.property.simulated_tree import START
 from tests.strategies import values
-from tests.unit.test_records import records, subclasses
 from tests.workflow.foreign import call, tool
 
 Json = Any
 TOKEN = "of this tree"  # noqa: S105
 NOW = iso(START)
-SIGNALS = [class_ for class_ in subclasses(Record) if issubclass(class_, TreeSignal) and class_ is not TreeSignal]
+NAMES = st.text(max_size=5)
+PLAIN: dict[Json, st.SearchStrategy[Json]] = {
+    Any: values, str: NAMES, int: st.integers(0, 2**40), bool: st.booleans(), type(None): st.none(),
+    float: st.floats(0, 1e6), Budget: st.builds(Budget, requests=st.none() | st.integers(0, 9), cost=st.none()),
+    Decision: st.builds(Decision, decision=st.just("approve"), call=st.none() | NAMES),
+    PendingApproval: st.builds(PendingApproval, workflow_id=NAMES, what=NAMES, version=st.integers(), since=NAMES),
+}  # fmt: skip
+
+
+def of_type(annotation: Json) -> st.SearchStrategy[Json]:
+    """Values of a field, free-form JSON for ``Any``."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return st.one_of([of_type(arg) for arg in args])
+    if origin is tuple and args[-1] is Ellipsis:
+        return st.lists(of_type(args[0]), max_size=3).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(of_type, args))
+    if origin is dict:
+        return st.dictionaries(of_type(args[0]), of_type(args[1]), max_size=3)
+    return PLAIN[annotation] if annotation in PLAIN else records(annotation)
+
+
+def records(class_: Any) -> st.SearchStrategy[Any]:
+    fields = {name: of_type(field.annotation) for name, field in class_.model_fields.items() if name != "v"}
+    optional = {
+        name: fields.pop(name) for name, f in class_.model_fields.items() if name in fields and not f.is_required()
+    }
+    return st.fixed_dictionaries(fields, optional=optional).map(lambda drawn: class_(**drawn))
+
+
 REQUEST = {
     "config": {"approve": {"calls": ["pay"]}, "budget": {"requests": 5}},
     "context": [
@@ -46,7 +74,7 @@ calls = st.dictionaries(
     st.sampled_from(["_tool", "_outputPath", "_when", "n", "_instance"]), texts | values, max_size=4
 )
 raws = st.dictionaries(keys, texts | values | calls | st.lists(calls, max_size=2), max_size=5) | values
-signals = st.one_of([records(class_) for class_ in SIGNALS])
+signals = st.one_of([records(class_) for class_ in TreeSignal.__subclasses__()])
 
 
 def plan_run() -> RunMachine:
@@ -55,14 +83,14 @@ def plan_run() -> RunMachine:
     position = TreePosition(token=TOKEN).with_budget("r", parsed.config.budget)
     source = ContextRef(workflowId="r", runId="1", messageCount=2)
     setup = PlanSetup(REQUEST, prepared, Capabilities(), position, source)
-    return PlanRun("r", setup, lambda node: node.id, lambda _: None)
+    return PlanRun("r", setup, lambda node: node.id)
 
 
 def agent_run() -> RunMachine:
     raw = {"config": {"model": "scripted:x", "budget": {"requests": 5}}, "context": REQUEST["context"]}
     parsed = read_request(raw)
     position = TreePosition(ancestors=("r",), token=TOKEN).with_budget("r/x", Budget(requests=5))
-    return AgentRun("r/x", AgentSetup(raw, parsed, Capabilities(), position, "1"), lambda _: None)
+    return AgentRun("r/x", AgentSetup(raw, parsed, Capabilities(), position, "1"))
 
 
 def all_of(machine: RunMachine) -> Json:
@@ -99,14 +127,9 @@ def test_a_record_without_the_token_of_the_tree_changes_nothing_but_the_notes(ma
     def check(record: TreeSignal) -> None:
         machine = make()
         machine.handle(Begin(), NOW)
-        before = (machine.common_snapshot(), machine.snapshot_fields(), machine.phase, machine.approvals.pending)
+        before = all_of(machine)
         assert machine.handle(RecordReceived(record), NOW) == []
-        assert before == (
-            machine.common_snapshot(),
-            machine.snapshot_fields(),
-            machine.phase,
-            machine.approvals.pending,
-        )
+        assert all_of(machine) == before
         assert "does not come from a run of this tree" in machine.notes[-1]
 
     check()

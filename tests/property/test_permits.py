@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from acts.language.config import Config
+from acts.language import wire
 from acts.language.errors import CallError
+from acts.machines.commands import Finish, StartChild
 from acts.machines.events import (
     Begin,
     CallCompleted,
@@ -28,10 +29,9 @@ from acts.machines.events import (
     ResumeRequested,
     StartsReleased,
 )
-from acts.machines.run_commands import Finish, StartDelegate, StartInstances
 from acts.machines.run_machine import RunMachine
 from acts.tree.records import Accounting, DelegateInput, InstanceInput, PermitLease, TreePosition
-from tests.property.simulated_tree import Tree
+from tests.property.simulated_tree import BareRun, Tree
 
 ROOT = "r"
 
@@ -50,7 +50,7 @@ class Work:
     limit: int | None = None
 
 
-class WorkingRun(RunMachine):
+class WorkingRun(BareRun):
     """A run that starts its Calls as a plan does: as many as it has permits for, in order."""
 
     def __init__(self, own: str, position: TreePosition, work: Work, lease: PermitLease | None = None) -> None:
@@ -63,27 +63,10 @@ class WorkingRun(RunMachine):
         self.undecided = [(f"h{n}", None, False) for n in range(work.after_decision)]
         self.calls_in_flight: set[str] = set()
         self.children_in_flight: dict[str, Work] = {}
-        self.pauses = False
-
-    @property
-    def config(self) -> Config:
-        return Config()
-
-    @property
-    def phase(self) -> str:
-        return "running"
-
-    @property
-    def is_paused(self) -> bool:
-        return self.pauses
 
     @property
     def in_flight(self) -> int:
         return len(self.calls_in_flight) + len(self.children_in_flight)
-
-    @property
-    def can_continue_as_new(self) -> bool:
-        return not self.in_flight
 
     @property
     def waiting_starts(self) -> int:
@@ -134,9 +117,11 @@ class WorkingRun(RunMachine):
         node: Any = SimpleNamespace(key=key)
         if is_batch:
             position = self.position.child(self.own)
-            return StartInstances(node, InstanceInput(request={}, position=position, instances=("i",)))
+            own: Any = InstanceInput(request={}, position=position, instances=("i",))
+            return StartChild(wire.INSTANCE, node.key, "", own, node)
         position = self.position.delegate(self.own)
-        return StartDelegate(node, DelegateInput(delegate="d", input={}, context=(), config={}, position=position))
+        own = DelegateInput(delegate="d", input={}, context=(), config={}, position=position)
+        return StartChild(wire.DELEGATE, node.key, "", own, node)
 
     def renewed(self) -> WorkingRun:
         lease = self.permits.lease_of_next_run()
@@ -289,7 +274,9 @@ class PermitRaces(RuleBasedStateMachine):
             return
         usable = {i: self.machine(i).permits.usable for i in self._alive() if self.machine(i).permits.is_keeper}
         for id_ in self._alive():
-            if self.machine(id_).waiting_starts and id_ not in self.orphans:
+            permits = self.machine(id_).permits
+            is_silent = not permits._may_ask and len(permits._holders) > len(permits._children)  # its Calls end
+            if self.machine(id_).waiting_starts and id_ not in self.orphans and not is_silent:
                 keepers = [i for i in usable if f"{id_}/".startswith(f"{i}/")]
                 assert any(usable[i] <= 0 for i in keepers), f"{id_} waits, and nobody uses {usable}"
 
@@ -323,7 +310,7 @@ class PermitRaces(RuleBasedStateMachine):
         left = {i: (self.machine(i).to_start, self.machine(i).calls_in_flight) for i in self.tree.runs}
         assert set(left) <= {ROOT} | self.orphans, f"a run never ends: {left}"
         permits = self.root.permits
-        assert (permits.free, permits.pool.lent, permits._used) == (self.limit, 0, {})
+        assert (permits.free, permits.lent, permits._holders) == (self.limit, 0, {})
 
 
 TestPermitRaces = PermitRaces.TestCase

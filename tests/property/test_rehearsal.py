@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
 from acts.plan.validate import validate_request
-from acts.testing.canned_results import CannedResults
-from acts.testing.rehearsal import Script, rehearse
+from acts.testing.rehearsal import CannedResults, Script, rehearse
 from tests import oracle
 from tests.cases import ROWS, Row
 from tests.property.drive import hides_a_list_beside_a_read, plain

@@ -13,15 +13,14 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from acts.machines.past_calls import PastCalls
-from acts.machines.past_setup import past_of_state
-from acts.machines.run_facts import read_calls
+from acts.machines.past import PastCalls, past_of_state
 from acts.machines.walk import Walk
-from acts.plan.planned_call import PlannedCall
+from acts.plan.calls import PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree.past_run import PastCall, PastRun, PastState
+from acts.tree.records import WalkState
 from tests import oracle
-from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, data_message
+from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run
 from tests.property.test_changed_plan import (
     Edit,
     apply_edit,
@@ -67,24 +66,25 @@ class ResumedDrive(Drive):
 
     def carry_over(self) -> None:
         """Continue-as-new, with what of the earlier run is not used yet."""
-        snapshot = json.loads(json.dumps(self.walk.snapshot(), sort_keys=True))
-        state = PastState.from_json(json.loads(json.dumps(self.past.to_state(self.walk).to_json())))
+        snapshot = json.loads(json.dumps(self.walk.snapshot().to_json(), sort_keys=True))
+        state = PastState.from_json(json.loads(json.dumps(self.past.to_state(self.walk.calls).to_json())))
         self.past = past_of_state(state, self.prepared, ())
         self.past.prompt = PROMPT
         self.take_over(Walk(self.prepared, self.identify))
-        self.walk.restore(snapshot, data_message)
+        self.walk.restore(WalkState.from_json(snapshot))
         self.perform(self.walk.begin(NOW))
 
 
 def facts_of(drive: Drive) -> tuple[PastCall, ...]:
     """What is known of a walk, as another run reads it."""
-    calls = read_calls(drive.walk, PROMPT)
+    calls = drive.walk.read_calls(PROMPT)
     return tuple(PastCall.from_json(json.loads(json.dumps(call.to_json()))) for call in calls)
 
 
 def resumed(drive: Drive, plan: ValidatedPlan, results: dict[str, Json], *, keeps_ids: bool) -> ResumedDrive:
-    past = PastRun(workflowId="old", runId="r", events=1, calls=facts_of(drive))
-    return ResumedDrive(plan, results, PastCalls({"workflowId": "old"}, (past,), None, keeps_ids, PROMPT))
+    past = PastRun(workflowId="old", runId="r", calls=facts_of(drive))
+    state = PastState(source={"workflowId": "old"}, past=(past,), keepsIds=keeps_ids)
+    return ResumedDrive(plan, results, PastCalls(state, PROMPT))
 
 
 def is_part(id_: str, of: str) -> bool:
@@ -92,8 +92,9 @@ def is_part(id_: str, of: str) -> bool:
     return id_ == of or oracle.call_of(id_) == of
 
 
-def old_id(taken: str) -> str:
-    return taken.removeprefix("run/")
+def old_id(key: str, taken: str) -> str:
+    """The id in the earlier run of what was taken over: of an element, that of its Call with its index."""
+    return taken.removeprefix("run/") + key.removeprefix(oracle.call_of(key))
 
 
 @many
@@ -125,7 +126,7 @@ def test_a_resumed_run_is_the_serial_run_with_the_results_that_were_taken_over(
         drive.carry_over()
     finish_plan(drive, order)
 
-    taken = {key: old_id(id_) for key, id_ in drive.past.taken.items()}
+    taken = {key: old_id(key, id_) for key, id_ in drive.past.taken.items()}
     event(f"{min(len(taken), 3)} taken over, {min(len(drive.started), 3)} run")
     results = dict(fresh)
     for id_, was in taken.items():
@@ -143,7 +144,7 @@ def test_a_resumed_run_is_the_serial_run_with_the_results_that_were_taken_over(
 
     ended = {n.id: c.stage for n, c in zip(old.walk.nodes, old.walk.calls, strict=True)}
     for _id in drive.ids.values():
-        was = old_id(_id)
+        was = _id.removeprefix("run/")
         if _id.startswith("run/"):
             assert keeps_ids
             assert ended.get(oracle.call_of(was)) not in ("completed", "detached"), "an idempotent tool would ignore it"
@@ -164,11 +165,11 @@ def test_a_run_that_resumes_one_with_the_same_plan_starts_only_what_had_no_resul
     old = Drive(plan, case.results)
     for approving in script:
         step(old, order, approving=approving)
-    drive = resumed(old, plan, case.results, keeps_ids=True)
+    drive, facts = resumed(old, plan, case.results, keeps_ids=True), facts_of(old)
     finish_plan(drive, order)
     finish_plan(old, order)
     assert drive.observe() == old.observe()
     for id_, _id in drive.ids.items():
         call = oracle.call_of(id_)
-        if id_ in old.started and call in [c.call for c in drive.past.runs[0].calls]:
+        if id_ in old.started and call in [c.call for c in facts]:
             assert _id == f"run/{id_}", "the same call, and not done: it keeps its _id"

@@ -81,7 +81,7 @@ def test_any_order_of_completion_gives_the_serial_result(case: Case, order: list
     drive, expected = begin(case)
     drive.finish_all(order)
     event(f"states: {sorted(set(expected.states.values()))}")
-    assert drive.walk.open == 0
+    assert drive.open == 0
     assert len(drive.final_statuses) == 1
     assert_equal_to_the_serial_run(drive, expected)
 
@@ -93,7 +93,7 @@ def test_nothing_waits_needlessly(case: Case, order: list[int]) -> None:
     while drive.running:
         assert_nothing_waits_needlessly(drive, expected)
         drive.finish_next(order)
-    assert drive.walk.open == 0
+    assert drive.open == 0
 
 
 @many
@@ -140,7 +140,7 @@ def test_approvals_in_any_order_change_nothing(
     while drive.running or any(drive.state(id_) == "awaiting" for id_ in drive.questions):
         awaiting = [id_ for id_ in drive.questions if drive.state(id_) == "awaiting"]
         for id_ in sorted(awaiting, key=lambda id_: decisions.index(drive.node(id_).index))[:1]:
-            drive.perform(drive.walk.decide(drive.rank(id_), "approve", "", NOW))
+            drive.perform(drive.walk.decide(id_, "approve", "", NOW))
         if carries_over and drive.walk.quiet:
             drive.carry_over()
         if drive.running:
@@ -166,10 +166,10 @@ def test_a_walk_that_is_cancelled_at_any_time_ends(
     while drive.running:
         if stops:
             id_ = drive.running.pop()
-            drive.perform(drive.walk.failed(drive.rank(id_), CallError("cancelled", "stopped"), NOW))
+            drive.perform(drive.walk.failed(id_, CallError("cancelled", "stopped"), NOW))
         else:
             drive.finish_next(order)
-    assert drive.walk.open == 0
+    assert drive.open == 0
     assert len(drive.final_statuses) == 1
     assert set(drive.started) == started
     after = drive.observe()["states"]
@@ -183,27 +183,11 @@ def test_a_walk_that_is_cancelled_at_any_time_ends(
         assert drive.final_statuses == ["cancelled"]
 
 
-@many
-@given(plans)
-def test_a_drained_walk_comes_to_rest(case: Case) -> None:
-    """Once the Calls that were started before a drain have reported, the walk can be carries_over over."""
-    drive, expected = begin(case)
-    while drive.running:
-        drive.perform(drive.walk.drain(NOW, on=True))
-        for id_ in list(drive.running):
-            drive.finish(id_)
-        assert not drive.running
-        assert drive.walk.quiet
-        drive.carry_over()
-    assert_equal_to_the_serial_run(drive, expected)
-
-
-STRAY: dict[str, Callable[[Walk, int], list[Command]]] = {
-    "completed": lambda walk, rank: walk.completed(rank, {"stray": 1}, NOW),
-    "failed": lambda walk, rank: walk.failed(rank, CallError("Stray", "again"), NOW),
-    "detached": lambda walk, rank: walk.detached(rank, NOW),
-    "approve": lambda walk, rank: walk.decide(rank, "approve", "", NOW),
-    "reject": lambda walk, rank: walk.decide(rank, "reject", "no", NOW),
+STRAY: dict[str, Callable[[Walk, str], list[Command]]] = {
+    "completed": lambda walk, key: walk.completed(key, {"stray": 1}, NOW),
+    "failed": lambda walk, key: walk.failed(key, CallError("Stray", "again"), NOW),
+    "approve": lambda walk, key: walk.decide(key, "approve", "", NOW),
+    "reject": lambda walk, key: walk.decide(key, "reject", "no", NOW),
 }
 
 
@@ -213,9 +197,9 @@ def test_reports_for_calls_that_do_not_run_change_nothing(case: Case, order: lis
     drive, expected = begin(case)
     while True:
         before = copy.deepcopy(drive.observe())
-        for rank, node in enumerate(drive.walk.nodes):
+        for node in drive.walk.nodes:
             if node.id not in drive.running:
-                assert STRAY[stray](drive.walk, rank) == []
+                assert STRAY[stray](drive.walk, node.key) == []
         assert drive.observe() == before
         if not drive.running:
             break
@@ -229,7 +213,7 @@ def test_folding_the_result_onto_the_context_gives_the_same_view(case: Case, ord
     drive, expected = begin(case)
     drive.finish_all(order)
     data = [m for m in case.request["context"] if m["type"] in oracle.DATA_LIKE]
-    again = [*data, *drive.walk.appended()]
+    again = [*data, *drive.walk.context.appended()]
     log = Log([data_message(m) for m in again])
     assert log.problems == []
     assert plain(views(log, drive.prepared)) == expected_views(drive.prepared, expected)

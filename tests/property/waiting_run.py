@@ -10,12 +10,11 @@ from typing import Any
 
 from acts.language.config import Approve, Config
 from acts.language.errors import InvalidRequest, Problem
-from acts.machines.approval_effects import Decided
+from acts.machines.commands import Decided, Finish
 from acts.machines.events import Begin, CancelRequested, ChildEnded, Event, StartsReleased
-from acts.machines.run_commands import Finish
-from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.records import TreePosition
+from tests.property.simulated_tree import BareRun
 
 Json = Any
 What = tuple[str, str | None]  # what, call
@@ -35,7 +34,7 @@ class Taken:
     opened_version: int
 
 
-class WaitingRun(RunMachine):
+class WaitingRun(BareRun):
     """A run whose only work is to wait: for all of a stage, then for all of the next."""
 
     def __init__(self, own: str, position: TreePosition, stages: list[list[What]], approve: Approve) -> None:
@@ -54,20 +53,8 @@ class WaitingRun(RunMachine):
         return Config(approve=self.approve)
 
     @property
-    def phase(self) -> str:
-        return "running"
-
-    @property
     def in_flight(self) -> int:
         return len(self.children)
-
-    @property
-    def is_paused(self) -> bool:
-        return False
-
-    @property
-    def can_continue_as_new(self) -> bool:
-        return not self.children
 
     def react(self, event: Event, now: str) -> list[Any]:
         if isinstance(event, Begin):
@@ -122,7 +109,7 @@ class WaitingRun(RunMachine):
         if wait.call is not None and _tool(decision) == "other":
             renamed = f"{wait.call.partition(':')[0]}:other{self.version}"
             self.left[self.left.index((wait.what, wait.call))] = (wait.what, renamed)
-            out += self.approvals.close_call(wait.call, wait.instance)
+            out += self.approvals.close(wait.what, wait.call, wait.instance)
             self.approvals.inherit_deadline(wait, [renamed])
         self.approvals.raise_version(self.version)
         return out + self._open_all(self.left, now)

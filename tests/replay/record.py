@@ -20,7 +20,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from cli.dev.temporal_server import dev_server
+from acts.cli.dev.temporal_server import dev_server
 from tests.replay import scenarios, trees
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle

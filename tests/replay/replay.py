@@ -10,7 +10,7 @@ from pathlib import Path
 
 from temporalio.client import WorkflowHistory
 
-from worker import build_replayer
+from acts.worker.plugin import build_replayer
 
 
 async def replay(files: list[Path]) -> dict[str, str | None]:

@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 
+from acts.worker.plugin import WORKFLOWS
 from tests.replay.record import FOLDER, SCENARIOS, missing
-from tests.replay.trees import DEFINITIONS
-from worker import WORKFLOWS
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(FOLDER.rglob("*.json"))  # a folder in it has those of a release
@@ -43,7 +42,7 @@ async def replayed(seed: int, *files: Path) -> dict[str, str | None]:
     return found
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1])
 async def test_every_history_replays_under_any_hash_seed(seed: int) -> None:
     assert await replayed(seed, *FILES) == dict.fromkeys(map(str, FILES))
 
@@ -114,64 +113,13 @@ async def test_a_history_in_which_another_branch_was_taken_does_not_replay(tmp_p
     await refused(changed("choice.json", tmp_path, {payload("heavy"): payload("light")}))
 
 
-async def test_a_history_whose_plan_was_longer_does_not_replay(tmp_path: Path) -> None:
-    """The run went on with its last call; a plan that ends before it cannot have."""
-
-    def shorter(request: Any) -> Any:
-        del request["context"][-1]["plan"][-1]
-        return request
-
-    await refused(rewritten("linear.json", tmp_path, "WORKFLOW_EXECUTION_STARTED", shorter))
-
-
 # -- trees and batches ---------------------------------------------------------------
-
-
-async def test_a_delegate_of_another_definition_does_not_replay(tmp_path: Path) -> None:
-    """It had asked a model; what is walked as it stands asks none."""
-    other = DEFINITIONS["same"]
-    file = rewritten("delegated-2.json", tmp_path, "ACTIVITY_TASK_COMPLETED",
-                     lambda found: {**found, "definition": other} if "definition" in found else None)  # fmt: skip
-    await refused(file)
-
-
-async def test_an_anonymous_delegate_of_another_tool_does_not_replay(tmp_path: Path) -> None:
-    """Its Tool was latent; now an Activity is behind it."""
-
-    def of_a_tool_with_an_activity(given: Any) -> Any:
-        if not isinstance(given, dict):  # the summary
-            return None
-        given["call"]["toolSchema"]["properties"]["_activity"] = {"const": "echo"}
-        return given
-
-    await refused(rewritten("anonymous-2.json", tmp_path, "WORKFLOW_EXECUTION_STARTED", of_a_tool_with_an_activity))
-
-
-async def test_a_delegate_that_was_granted_no_request_cannot_have_asked(tmp_path: Path) -> None:
-    def no(told: Any) -> Any:
-        return {"id": told["id"], "refused": "it is spent"} if "id" in told else None
-
-    await refused(rewritten("tree_budget-2.json", tmp_path, "WORKFLOW_EXECUTION_SIGNALED", no))
-
-
-async def test_an_agent_that_was_told_other_schemas_upfront_does_not_replay(tmp_path: Path) -> None:
-    """What the model planned first was refused for what the definition wants; now it is walked."""
-
-    def undemanding(found: Any) -> Any:
-        if "definition" not in found:
-            return None
-        del found["definition"]["context"][2]["schema"]
-        return found
-
-    await refused(rewritten("upfront-1.json", tmp_path, "ACTIVITY_TASK_COMPLETED", undemanding))
 
 
 @pytest.mark.parametrize(
     ("name", "key", "one", "other"),
     [
         ("template-1.json", "workflowId", "recorded/template/a", "recorded/template/b"),
-        ("several-2.json", "activityId", "a/1:upper", "b/1:upper"),
-        ("batch_steered-2.json", "activityId", "1:wait", "2:echo"),
         ("delegated-1.json", "workflowId", "recorded/delegated/1:send", "recorded/delegated/2:inc"),
     ],
 )
@@ -180,21 +128,6 @@ async def test_a_batch_or_a_tree_whose_members_changed_places_does_not_replay(
 ) -> None:
     one, other = f'"{key}": "{one}"', f'"{key}": "{other}"'
     await refused(changed(name, tmp_path, {one: other, other: one}))
-
-
-async def test_an_instance_of_other_data_does_not_replay(tmp_path: Path) -> None:
-    """Its first Call failed, and so the second was never made."""
-    history = json.loads((FOLDER / "template-3.json").read_text("utf-8"))
-    for event in history["events"]:
-        if event["eventType"] == "EVENT_TYPE_ACTIVITY_TASK_FAILED":
-            failed = event.pop("activityTaskFailedEventAttributes")
-            result = {"payloads": [{"metadata": {"encoding": "anNvbi9wbGFpbg=="}, "data": "IkJSRUFLIg=="}]}
-            ids = {k: failed[k] for k in ("scheduledEventId", "startedEventId")}
-            event |= {"eventType": "EVENT_TYPE_ACTIVITY_TASK_COMPLETED",
-                      "activityTaskCompletedEventAttributes": {**ids, "result": result}}  # fmt: skip
-    file = tmp_path / "template-3.json"
-    file.write_text(json.dumps(history), "utf-8")
-    await refused(file)
 
 
 # -- what is stored ------------------------------------------------------------------

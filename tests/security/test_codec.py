@@ -14,19 +14,24 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.exceptions import ApplicationError
 
 from acts.language.wire import MAX_PAYLOAD_BYTES
-from connection.codec import (
+from acts.payloads.codec import (
     KEY_ID,
     MAX_OVERHEAD_BYTES,
+    REFRESH_SECONDS,
+    VARIABLE,
     AesGcmCodec,
+    KeyRing,
+    KeySettingsError,
     LockedCodec,
     UndecryptablePayload,
     UnknownKey,
     codec_from_environment,
+    encode_key,
     is_encrypted,
+    read_keys,
 )
-from connection.codec_keys import REFRESH_SECONDS, VARIABLE, KeyRing, KeySettingsError, encode_key, read_keys
-from connection.converter import worker_converter
-from workflows.runtime.failure_converter import LenientFailureConverter
+from acts.payloads.converter import worker_converter
+from acts.telemetry.failures import EngineFailureConverter
 
 OLD, NEW = bytes(range(32)), bytes(range(32, 64))
 # The largest payload that a server takes (limit.blobSize.error)
@@ -103,7 +108,7 @@ def test_a_key_that_is_added_to_the_file_is_used_without_a_restart(tmp_path: Pat
     file.write_text(f"old {encode_key(OLD)}\nnew {encode_key(NEW)} # decrypts already\n", "utf-8")
     now[0] += REFRESH_SECONDS
     assert asyncio.run(AesGcmCodec(ring).decode(sealed)) == [Payload(data=b"x")]
-    assert ring.newest[0] == "old"
+    assert next(iter(ring.keys)) == "old"
     file.write_text("broken", "utf-8")
     now[0] += REFRESH_SECONDS
     assert asyncio.run(AesGcmCodec(ring).decode(sealed)) == [Payload(data=b"x")]
@@ -157,7 +162,7 @@ def test_messages_and_stack_traces_of_failures_are_encrypted(tmp_path: Path, mon
     file = tmp_path / "keys.txt"
     file.write_text(f"k {encode_key(OLD)}", "utf-8")
     monkeypatch.setenv(VARIABLE, str(file))
-    converter = worker_converter(LenientFailureConverter)
+    converter = worker_converter(EngineFailureConverter)
 
     async def there_and_back() -> tuple[Failure, BaseException]:
         failure = Failure()
@@ -177,8 +182,8 @@ def test_messages_and_stack_traces_of_failures_are_encrypted(tmp_path: Path, mon
 def test_without_keys_nothing_is_encrypted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert isinstance(codec_from_environment(), LockedCodec)
-    converter = worker_converter(LenientFailureConverter)
-    assert converter.failure_converter_class is LenientFailureConverter
+    converter = worker_converter(EngineFailureConverter)
+    assert converter.failure_converter_class is EngineFailureConverter
     [payload] = asyncio.run(converter.encode(["x"]))
     assert payload.data == b'"x"'
     assert base64.b64encode(payload.data)

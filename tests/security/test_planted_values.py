@@ -24,14 +24,14 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from cli.dev.temporal_server import DevServer, dev_server
-from cli.runs.signing_key import create_key
-from connection.codec_keys import VARIABLE, encode_key
-from connection.converter import client_converter
+from acts.cli.dev.temporal_server import DevServer, dev_server
+from acts.cli.runs.signing import create_key
+from acts.payloads.codec import VARIABLE, encode_key
+from acts.payloads.converter import client_converter
+from acts.workflows.types import PlanWorkflow
 from tests.cli.conftest import ROOT, clean_environment, run_acts
 from tests.security.leaky_tools import TOOLS
 from tests.support import assert_eventually, free_port
-from workflows.plan import PlanWorkflow
 
 Json = Any
 SECRET = 'sk-test/51Hq+planted secret\\of"ours'  # noqa: S105 - planted
@@ -63,7 +63,7 @@ def files_with(folder: Path, *values: str) -> list[tuple[str, str]]:
 def worker_process(environment: dict[str, str], log: Path) -> Iterator[None]:
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "worker"], cwd=ROOT, env=clean_environment(**environment),
+            [sys.executable, "-m", "acts.worker"], cwd=ROOT, env=clean_environment(**environment),
             stdout=subprocess.PIPE, stderr=file, text=True,
         )  # fmt: skip
         with process:

@@ -19,19 +19,23 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.registry import Registry
-from activities.secret_interceptor import SecretInterceptor
-from activities.secret_source import SecretMissing, SecretSettingsError, SecretSource, check_tools
+from acts.activities.registry import Registry
+from acts.activities.secret_interceptor import (
+    SecretInterceptor,
+    SecretMissing,
+    SecretSettingsError,
+    check_tools,
+    read_secret,
+)
 from acts.language.config import Options
-from acts.language.request_reader import read_request
-from acts.language.secret_masks import MASK, MIN_LENGTH, SecretMasks
-from acts.language.secret_references import inline_secret_problems, put_secrets, secret_parameters
+from acts.language.messages import read_request
+from acts.language.secrets import MASK, MIN_LENGTH, SecretMasks, inline_secret_problems, put_secrets, secret_parameters
 from acts.language.tools import parameter_schema, read_tool
 from acts.plan.validate import validate
 from acts.planner.answer_schema import compose_solution_schema
+from acts.telemetry.logs import LogGuard
 from acts.tree.plan_request import tool_messages
-from worker_runtime.log_guard import LogGuard
-from workflows.runtime.missed_activities import miss_of
+from acts.workflows.in_flight import miss_of
 
 Json = Any
 REFERENCE = {"$secret": "stripe"}
@@ -135,20 +139,6 @@ def test_with_encrypted_payloads_the_sdk_logs_no_text_of_a_failure(caplog: pytes
     assert "planted-text" in own
 
 
-def test_errors_that_say_all_in_their_text_are_logged_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    guard = LogGuard(hides_failures=True, without_traceback=(ConnectionError,))
-    with guard.watch():
-        guard.announce(["secret-of-ours"])
-        try:
-            try:
-                raise ConnectionResetError("the disk with secret-of-ours is away")
-            except ConnectionError as error:
-                raise RuntimeError("planted") from error
-        except RuntimeError:
-            logging.getLogger("temporalio.worker").exception("Failed decoding")
-    assert caplog.text.splitlines()[1:] == [f"ConnectionResetError: the disk with {MASK} is away"]
-
-
 def test_only_parameters_that_a_tool_fixes_are_filled() -> None:
     fixed = secret_parameters(TOOL)
     assert set(fixed) == {"apiKey", "headers"}
@@ -209,7 +199,7 @@ def fill(call: Json, schema: Json, kind: str = "pay", *, tools: Json = None) -> 
 
     registry = Registry({"pay": STRICT} if tools is None else tools, (pay,))
     announced: list[str] = []
-    interceptor = SecretInterceptor(registry, SecretSource(prefix="TEST_"), announced.extend)
+    interceptor = SecretInterceptor(registry, "env:TEST_", announced.extend)
     environment = ActivityEnvironment()
     environment.info = dataclasses.replace(environment.info, activity_type=kind)
 
@@ -244,7 +234,7 @@ def test_a_call_gets_the_secrets_of_its_tool(schema: Json, monkeypatch: pytest.M
         ({**CALL, "url": "https://evil.example"}, STRICT, "pay", None, "does not fit the tool"),
         ({**CALL, "amount": "x"}, STRICT, "pay", None, "does not fit the tool"),
         ({**CALL, "apiKey": "mine"}, STRICT, "pay", None, "does not fit the tool"),
-        ("a text", STRICT, "pay", None, "a Call with secrets is a dict"),
+        ("a text", STRICT, "pay", None, "has not loaded it"),
     ],
 )
 def test_who_schedules_an_activity_cannot_choose_where_a_secret_goes(
@@ -260,33 +250,32 @@ def test_a_secret_that_is_missing_is_a_miss_and_no_attempt(monkeypatch: pytest.M
     monkeypatch.delenv("TEST_STRIPE", raising=False)
     with pytest.raises(ApplicationError, match='tool "pay": the secret "stripe" is missing: TEST_STRIPE') as caught:
         fill(CALL, STRICT)
-    miss = miss_of(caught.value, Options())
-    assert miss is not None
-    assert miss.polling
+    assert miss_of(caught.value, Options()) is not None
 
 
-def test_secrets_are_files_of_a_folder_or_variables(tmp_path: Path) -> None:
+def test_secrets_are_files_of_a_folder_or_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "stripe").write_text("sk_live \n", "utf-8")
     (tmp_path / "empty").write_text("\n", "utf-8")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     outside = tmp_path.parent / "outside"
     outside.write_text("x", "utf-8")
-    folder = SecretSource(folder=tmp_path)
-    assert folder.read("stripe") == "sk_live "
+    folder = str(tmp_path)
+    assert read_secret(folder, "stripe") == "sk_live "
     for name, says in (("empty", "is empty"), ("bytes", "not text"), ("none", "No such file"), ("../outside", "name")):
         with pytest.raises(SecretMissing, match=says):
-            folder.read(name)
-    variables = SecretSource(prefix="ACTS_SECRET_")
-    assert variables.read("my.key-2", {"ACTS_SECRET_MY_KEY_2": "v"}) == "v"
+            read_secret(folder, name)
+    variables = "env:ACTS_SECRET_"
+    monkeypatch.setenv("ACTS_SECRET_MY_KEY_2", "v")
+    assert read_secret(variables, "my.key-2") == "v"
     with pytest.raises(SecretMissing, match="ACTS_SECRET_NONE is not set"):
-        variables.read("none", {})
+        read_secret(variables, "none")
     with pytest.raises(SecretMissing, match="ACTS_SECRETS is not set"):
-        SecretSource().read("stripe")
+        read_secret("", "stripe")
 
 
 def test_a_worker_says_at_its_start_which_secrets_are_missing_and_which_are_in_the_wrong_place(tmp_path: Path) -> None:
-    (line,) = check_tools({"pay": TOOL}, SecretSource(folder=tmp_path))
+    (line,) = check_tools({"pay": TOOL}, str(tmp_path))
     assert line.startswith('tool "pay": the secret "stripe" is missing')
     wrong = {"type": "object", "properties": {"a": {"properties": {"b": {"const": REFERENCE}}}}}
     with pytest.raises(SecretSettingsError, match='tool "bad" names a secret in another place'):
-        check_tools({"bad": wrong}, SecretSource(folder=tmp_path))
+        check_tools({"bad": wrong}, str(tmp_path))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import stat
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,26 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from acts.cli.console import CommandError
+from acts.cli.runs.signing import create_key, read_key
 from acts.language.config import Approve
 from acts.language.errors import DecisionRefused
-from acts.machines.approval_effects import Decided
 from acts.machines.approvals import Approvals
-from acts.tree.approvers import Approver, ApproversError, read_approvers
-from acts.tree.decision_signature import SIGN, check_signature, digest, fingerprint, make_statement
-from acts.tree.decisions import Decision, PendingApproval, read_decision
+from acts.machines.commands import Decided
+from acts.tree.decisions import (
+    SIGN,
+    Approver,
+    ApproversError,
+    Decision,
+    PendingApproval,
+    check_signature,
+    fingerprint,
+    make_statement,
+    read_approvers,
+    read_decision,
+)
 from acts.tree.records import TreePosition
-from cli.command_errors import CommandError
-from cli.runs.signing_key import create_key, read_key
+from acts.tree.wire_format import digest
 
 Json = Any
 ADA, BOB = Ed25519PrivateKey.from_private_bytes(bytes(32)), Ed25519PrivateKey.from_private_bytes(b"b" * 32)
@@ -39,14 +48,21 @@ APPROVERS = read_approvers(
     {"ada": [public(BOB), public(ADA)], "bob": {"keys": public(BOB), "tools": ["refund"], "plans": False}}
 )
 POSITION = TreePosition(identity="run/1", approvers=APPROVERS)
-WAIT = PendingApproval(
-    "run", "call", 1, NOW, "2:refund", "A", about={SIGN: {"challenge": "c" * 32, "subject": digest({"amount": 5})}}
-)
+WAIT = PendingApproval.model_validate(
+    {
+        "workflowId": "run", "what": "call", "version": 1, "since": NOW, "call": "2:refund", "instance": "A",
+        SIGN: {"challenge": "c" * 32, "subject": digest({"amount": 5})},
+    }
+)  # fmt: skip
 
 
 def sign(wait: PendingApproval, raw: Json, key: Ed25519PrivateKey = ADA, time: str = NOW) -> Json:
     value = key.sign(make_statement(wait, read_decision(raw), time))
     return {**raw, "signature": {"time": time, "value": base64.b64encode(value).decode()}}
+
+
+def changed(**fields: Json) -> PendingApproval:
+    return WAIT.model_copy(update=fields)
 
 
 words = st.sampled_from(
@@ -62,9 +78,9 @@ texts = st.text(max_size=8)
 # What an attacker may change about a wait, or about the decision
 OTHER_WAITS = st.sampled_from(
     [
-        replace(WAIT, workflow_id="other"), replace(WAIT, version=2), replace(WAIT, call="3:refund"),
-        replace(WAIT, what="scopes"), replace(WAIT, about={SIGN: {**WAIT.about[SIGN], "challenge": "d" * 32}}),
-        replace(WAIT, about={SIGN: {**WAIT.about[SIGN], "subject": digest({"amount": 6})}}),
+        changed(workflow_id="other"), changed(version=2), changed(call="3:refund"),
+        changed(what="scopes"), changed(**{SIGN: {**WAIT.about[SIGN], "challenge": "d" * 32}}),
+        changed(**{SIGN: {**WAIT.about[SIGN], "subject": digest({"amount": 6})}}),
     ]
 )  # fmt: skip
 
@@ -87,13 +103,13 @@ def test_a_signature_fits_no_other_wait(raw: Json, other: PendingApproval) -> No
 def test_a_signature_fits_no_other_decision(raw: Json, other: Json, text: str) -> None:
     assume(other != raw)
     signed = sign(WAIT, raw)
-    for changed in (
+    for other_raw in (
         {**other, "signature": signed["signature"]},
         {**signed, "reason": f"{text}!"},
         {**signed, "signature": {**signed["signature"], "time": f"{NOW}{text}!"}},
     ):
         with pytest.raises(DecisionRefused, match="does not hold"):
-            check_signature(APPROVERS, WAIT, read_decision(changed))
+            check_signature(APPROVERS, WAIT, read_decision(other_raw))
 
 
 @given(st.binary(max_size=70))
@@ -111,8 +127,8 @@ def test_no_other_bytes_are_a_signature(value: bytes) -> None:
         (WAIT, {"by": "eve"}, ADA, "'eve', who is no approver of this run"),
         (WAIT, {}, ADA, "None, who is no approver"),
         (WAIT, {"by": "bob"}, ADA, 'no key of "bob" has signed'),
-        (replace(WAIT, call="2:pay"), {"by": "bob"}, BOB, 'may not decide about calls of the tool "pay"'),
-        (replace(WAIT, call=None, what="plan"), {"by": "bob"}, BOB, "may not decide about whole plans"),
+        (changed(call="2:pay"), {"by": "bob"}, BOB, 'may not decide about calls of the tool "pay"'),
+        (changed(call=None, what="plan"), {"by": "bob"}, BOB, "may not decide about whole plans"),
     ],
 )
 def test_who_may_not_decide_is_told_why(
@@ -141,8 +157,8 @@ def test_a_run_with_approvers_takes_signed_decisions_only_and_records_who_signed
     assert decided(approvals.decide({"by": "ada"}, "approve", NOW)) == []
     raw = {"decision": "approve", "by": "ada", "call": "2:refund", "version": 1}
     with pytest.raises(DecisionRefused, match="has to be signed"):
-        approvals.judge(raw, has_children=False)
-    approvals.judge(sign(wait, raw), has_children=False)
+        approvals.judge(raw)
+    approvals.judge(sign(wait, raw))
     assert decided(approvals.decide(sign(wait, raw), None, NOW, update="u")) == ["approve"]
     (record,) = approvals.records
     assert (record["by"], record["signed"]["key"]) == ("ada", fingerprint(ADA.public_key().public_bytes_raw()))
@@ -174,22 +190,9 @@ def test_an_edit_changes_what_is_signed() -> None:
 @pytest.mark.parametrize(("word", "becomes"), [("approve", "reject"), ("reject", "reject"), ("fail", "fail")])
 def test_a_deadline_never_approves_in_the_place_of_an_approver(word: str, becomes: str) -> None:
     signed, plain = (opened(p, timeout=10, onTimeout=word) for p in (POSITION, TreePosition(identity="run/1")))
-    timer = f'["call", "2:refund", null] {signed.pending[0].deadline}'
+    timer = f"('call', '2:refund', None) {signed.pending[0].deadline}"
     assert decided(signed.on_timer(timer, NOW)) == [becomes]
     assert decided(plain.on_timer(timer, NOW)) == [word]
-
-
-def test_without_approvers_nothing_is_signed_and_records_are_as_before() -> None:
-    approvals = opened(TreePosition(identity="run/1"))
-    assert approvals.pending[0].about == {}
-    assert decided(approvals.decide({"by": "anybody"}, "approve", NOW)) == ["approve"]
-    assert "signed" not in approvals.records[0]
-    assert "approvers" not in TreePosition(identity="run/1").to_json()
-
-
-def test_the_approvers_travel_with_the_tree() -> None:
-    for below in (POSITION.child("r"), POSITION.delegate("r"), POSITION.detached("x")):
-        assert TreePosition.from_json(below.to_json()).approvers == APPROVERS
 
 
 def test_keys_are_read_in_base64_and_in_pem() -> None:
@@ -203,12 +206,12 @@ def test_keys_are_read_in_base64_and_in_pem() -> None:
     [
         ([], "object of name to public key"),
         ({}, "1 to 100 names"),
-        ({"ada": "AAAA"}, 'the approver "ada": a public key is Ed25519'),
+        ({"ada": "AAAA"}, 'the approver "ada": .* a public key is Ed25519'),
         ({"ada": "-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----"}, "Ed25519"),
-        ({"ada": []}, "a public key, or a list of 1 to 10"),
-        ({"ada": {"key": public(ADA)}}, "unknown key key; allowed: keys, tools, plans"),
-        ({"ada": {"keys": public(ADA), "tools": "refund"}}, '"tools" is a list'),
-        ({"ada": {"keys": public(ADA), "plans": 1}}, '"plans" is true or false'),
+        ({"ada": []}, "keys: .* at least 1 item"),
+        ({"ada": {"key": public(ADA)}}, "keys: Field required"),
+        ({"ada": {"keys": public(ADA), "tools": "refund"}}, "tools: "),
+        ({"ada": {"keys": public(ADA), "plans": 1}}, "plans: "),
     ],
 )
 def test_approvers_that_cannot_be_used_are_named(content: Json, says: str) -> None:
@@ -220,7 +223,7 @@ def test_approvers_that_cannot_be_used_are_named(content: Json, says: str) -> No
     "value", ["x", {}, {"time": "t"}, {"time": 1, "value": "x"}, {"time": "t", "value": "x" * 101}]
 )
 def test_a_malformed_signature_is_refused(value: Json) -> None:
-    with pytest.raises(DecisionRefused, match='"signature" is'):
+    with pytest.raises(DecisionRefused, match="a decision: signature"):
         read_decision({"decision": "approve", "signature": value})
 
 

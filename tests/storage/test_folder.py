@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from connection.content_store import (
-    ContentMissing,
-    StorageError,
-    StorageUnavailable,
-    StoredContent,
-    path_segment,
-    sha256,
-)
-from connection.folder_store import MARKER, FolderStore
+from acts.payloads import content_store
+from acts.payloads.content_store import ContentMissing, StorageError, StorageUnavailable, path_segment, sha256
+from acts.payloads.folder_store import MARKER, FolderStore
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "default"
-AGES = (0, 3600, 90_000)  # seconds
 
 
 def store_in(folder: Path) -> FolderStore:
@@ -52,7 +43,8 @@ def ago(seconds: float) -> datetime:
 def test_a_value_is_stored_once_whoever_writes_it(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     claims = [put(store, b"one"), put(store_in(tmp_path), b"one"), put(store, b"two")]
-    assert claims[0] == claims[1] == {"namespace": NAMESPACE, "sha256": sha256(b"one")}
+    assert claims[0] == claims[1]
+    assert claims[0]["key"].endswith(f"/{sha256(b'one')}")
     assert len(list(store.list_contents(NAMESPACE))) == 2
     assert [store.get(claim) for claim in claims] == [b"one", b"one", b"two"]
 
@@ -79,10 +71,10 @@ def test_a_namespace_does_not_leave_the_folder(tmp_path: Path) -> None:
     "claim",
     [
         {},
-        {"namespace": "default", "sha256": "../../../../etc/passwd"},
-        {"namespace": "default", "sha256": "A" * 64},
-        {"namespace": "default", "sha256": "a" * 64 + "\n"},
-        {"sha256": "a" * 64},
+        {"key": "../../../../etc/passwd"},
+        {"key": f"../2026-11-23/aa/{'a' * 64}"},
+        {"key": f"default/2026-11-23/aa/{'a' * 64}\n"},
+        {"key": f"default/2026-13-33/aa/{'a' * 64}"},
         {"bucket": "b", "key": "k", "hash_algorithm": "sha256", "hash_value": "a" * 64},
     ],
 )
@@ -93,7 +85,8 @@ def test_a_claim_of_another_form_is_an_error(tmp_path: Path, claim: dict[str, st
 
 def test_missing_content_is_told_from_a_folder_that_is_away(tmp_path: Path) -> None:
     store = store_in(tmp_path / "storage")
-    claim = {"namespace": NAMESPACE, "sha256": sha256(b"never stored")}
+    claim = put(store, b"deleted")
+    store.delete(next(store.list_contents(NAMESPACE)))
     with pytest.raises(ContentMissing, match="is not in file:"):
         store.get(claim)
     (tmp_path / "storage").rename(tmp_path / "away")
@@ -129,22 +122,38 @@ def test_a_file_that_the_file_system_has_cut_is_written_again(tmp_path: Path) ->
     assert store.get(claim) == b"one"
 
 
-def test_writers_at_the_same_time_and_a_clean_up_lose_nothing(tmp_path: Path) -> None:
-    """Old files are put again and deleted by many threads at once: what was put after all is there at the end."""
+def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     data = [f"value {i}".encode() for i in range(20)]
-    claims = [put(store, d) for d in data]
-    for _ in range(10):
-        for path in files(tmp_path / "values"):
-            os.utime(path, (0, 0))
-        old = [StoredContent(str(p), p.name, 1, ago(1)) for p in files(tmp_path / "values")]
-        with ThreadPoolExecutor(8) as threads:
-            deletions = [threads.submit(store.delete, content, ago(3600)) for content in old]
-            puts = [threads.submit(put, store, d) for d in data]
-            for future in (*deletions, *puts):
-                future.result()
-        assert [store.get(claim) for claim in claims] == data
-    assert files(tmp_path / "new") == files(tmp_path / "old") == []
+    with ThreadPoolExecutor(8) as threads:
+        claims = list(threads.map(lambda d: put(store, d), data * 4))
+    assert [store.get(claim) for claim in claims] == data * 4
+    assert len(files(tmp_path / "values")) == 20
+    assert files(tmp_path / "new") == []
+
+
+def test_a_clean_up_never_deletes_what_a_writer_of_this_week_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of an earlier week is stored anew by whoever needs it now: old files get no new references."""
+    store = store_in(tmp_path)
+    old, later = put(store, b"value"), datetime.now(UTC) + timedelta(weeks=1)
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return later.astimezone(tz)
+
+    monkeypatch.setattr(content_store, "datetime", Later)
+    new = put(store, b"value")
+    assert store.get(old) == store.get(new) == b"value"
+    first, second = sorted(store.list_contents(NAMESPACE), key=lambda content: content.last_use)
+    assert first.last_use <= later < second.last_use
+    store.delete(first)
+    store.delete(first)
+    with pytest.raises(ContentMissing):
+        store.get(old)
+    assert store.get(new) == b"value"
 
 
 def test_a_writer_that_is_killed_anywhere_leaves_whole_values_or_none(tmp_path: Path) -> None:
@@ -162,55 +171,3 @@ def test_a_writer_that_is_killed_anywhere_leaves_whole_values_or_none(tmp_path: 
         assert store.get(put(store, data)) == data
         store.delete_leftovers(ago(-1))
         assert files(folder / "new") == []
-
-
-def test_what_a_killed_clean_up_has_half_deleted_is_read_and_put_back(tmp_path: Path) -> None:
-    store = store_in(tmp_path)
-    claim = put(store, b"one", "name.space")
-    (path,) = files(tmp_path / "values")
-    path.rename(tmp_path / "old" / f"{path.parents[2].name}.{path.name}")
-    assert store.get(claim) == b"one"
-    (content,) = store.list_contents("name.space")
-    assert content.location == str(path)
-
-
-class FolderMachine(RuleBasedStateMachine):
-    """Puts, clean-ups and the passing of time, against a dictionary of what may be deleted and what must be there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.store = store_in(Path(self.folder.name))
-        self.used: dict[bytes, float] = {}  # content and the seconds since it was put
-
-    @rule(data=st.sampled_from([b"", b"a", b"b", b"c" * 9_999]))
-    def put_value(self, data: bytes) -> None:
-        put(self.store, data)
-        self.used[data] = 0
-
-    @rule(seconds=st.sampled_from(AGES))
-    def pass_time(self, seconds: int) -> None:
-        for path in files(Path(self.folder.name) / "values"):
-            stat = path.stat()
-            os.utime(path, (stat.st_mtime - seconds, stat.st_mtime - seconds))
-        self.used = {data: age + seconds for data, age in self.used.items()}
-
-    @rule(grace=st.sampled_from(AGES[1:]))
-    def clean_up(self, grace: int) -> None:
-        for content in list(self.store.list_contents(NAMESPACE)):
-            self.store.delete(content, ago(grace))
-        self.used = {data: age for data, age in self.used.items() if age < grace}
-
-    @invariant()
-    def what_was_used_lately_is_there_and_nothing_else(self) -> None:
-        found = {content.digest for content in self.store.list_contents(NAMESPACE)}
-        assert found == {sha256(data) for data in self.used}
-        for data in self.used:
-            assert self.store.get({"namespace": NAMESPACE, "sha256": sha256(data)}) == data
-
-    def teardown(self) -> None:
-        self.folder.cleanup()
-
-
-FolderMachine.TestCase.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
-TestFolder = FolderMachine.TestCase

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.contrib.aws.s3driver import S3StorageDriver, S3StorageDriverClient
 from temporalio.converter import (
     StorageDriverRetrieveContext,
     StorageDriverStoreContext,
     StorageDriverWorkflowInfo,
 )
 
-from connection import s3_store
-from connection.content_driver import ContentDriver
-from connection.content_store import ContentMissing, StorageRefused, StorageUnavailable, sha256
-from connection.s3_store import S3Store
-from connection.storage import verify_storage
+from acts.payloads.content_store import ContentDriver, ContentMissing, StorageRefused, StorageUnavailable, sha256
+from acts.payloads.converter import verify_storage
+from acts.payloads.s3_store import S3Store
 from tests.storage.s3_server import CREDENTIALS, S3Server, contents
 
 STORE = StorageDriverStoreContext(StorageDriverWorkflowInfo(namespace="default", id="run"))
@@ -60,65 +56,19 @@ async def test_a_value_is_stored_once_and_read_by_others(s3: Any) -> None:
     large = payload(b"x" * 5_000_000)
     claims = await ContentDriver(S3Store(BUCKET, "some/prefix")).store(STORE, [large, large, payload(b"1")])
     assert len(keys(s3)) == 2
-    assert all(key.startswith("some/prefix/ns/default/") for key in keys(s3))
+    assert all(key.startswith("some/prefix/values/default/") for key in keys(s3))
     assert await ContentDriver(S3Store(BUCKET, "other")).retrieve(RETRIEVE, claims) == [large, large, payload(b"1")]
-
-
-class BlockingClient(S3StorageDriverClient):
-    """What a program of another team would use with the SDK's own driver."""
-
-    def __init__(self, s3: Any) -> None:
-        self._s3 = s3
-
-    async def put_object(self, *, bucket: str, key: str, data: bytes) -> None:
-        self._s3.put_object(Bucket=bucket, Key=key, Body=data)
-
-    async def object_exists(self, *, bucket: str, key: str) -> bool:
-        return bucket == BUCKET and key in keys(self._s3)
-
-    async def get_object(self, *, bucket: str, key: str) -> bytes:
-        data: bytes = self._s3.get_object(Bucket=bucket, Key=key)["Body"].read()
-        return data
-
-
-async def test_the_sdks_own_driver_reads_our_references_and_we_read_its(s3: Any) -> None:
-    ours, theirs = ContentDriver(S3Store(BUCKET, "acts")), S3StorageDriver(BlockingClient(s3), BUCKET)
-    assert ours.name() == theirs.name()
-    for writer, reader in ((ours, theirs), (theirs, ours)):
-        claims = await writer.store(STORE, [payload(b"x" * 1_000)])
-        assert await reader.retrieve(RETRIEVE, claims) == [payload(b"x" * 1_000)]
-
-
-def test_a_clean_up_never_deletes_what_a_writer_of_this_week_uses(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A value of an earlier week is stored anew by whoever needs it now: old objects get no new references."""
-    store, digest = S3Store(BUCKET, ""), sha256(b"value")
-    now = datetime.now(UTC)
-    old = store.put("default", digest, b"value")
-    later = now + timedelta(weeks=1)
-
-    class Later(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:
-            return later.astimezone(tz)
-
-    monkeypatch.setattr(s3_store, "datetime", Later)
-    new = store.put("default", digest, b"value")
-    assert old != new
-    contents = list(store.list_contents("default"))
-    assert [store.delete(content, later - timedelta(hours=1)) for content in contents].count(True) <= 1
-    assert store.get(new) == b"value"
-    for content in contents:
-        store.delete(content, later + timedelta(weeks=2))
-    assert keys(s3) == []
-    assert list(store.list_contents("default")) == []
 
 
 def test_other_namespaces_and_objects_are_not_listed(s3: Any) -> None:
     store = S3Store(BUCKET, "acts")
     store.put("other", sha256(b"1"), b"1")
-    s3.put_object(Bucket=BUCKET, Key=f"acts/ns/default/d/sha256/{sha256(b'1')}", Body=b"1")
-    s3.put_object(Bucket=BUCKET, Key="acts/ns/default/notes.txt", Body=b"1")
+    s3.put_object(Bucket=BUCKET, Key=f"acts/values/default/d/sha256/{sha256(b'1')}", Body=b"1")
+    s3.put_object(Bucket=BUCKET, Key="acts/values/default/notes.txt", Body=b"1")
     assert list(store.list_contents("default")) == []
+    (content,) = store.list_contents("other")
+    store.delete(content)
+    assert list(store.list_contents("other")) == []
 
 
 def test_errors_say_what_is_missing(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:

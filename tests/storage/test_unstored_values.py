@@ -10,10 +10,9 @@ from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
-from worker_runtime.early_events import EarlyEvents
-from worker_runtime.memory_watch import MemoryWatch
-from worker_runtime.task_slots import TaskSlots
-from worker_runtime.watched_runner import WatchedInstance
+from acts.worker.memory import MemoryWatch
+from acts.worker.slots import TaskSlots
+from acts.worker.watch import WatchedInstance, WatchedRunner
 
 LARGE = Payload(data=b"x" * 3_000_000)
 
@@ -21,11 +20,9 @@ LARGE = Payload(data=b"x" * 3_000_000)
 def activate(completion: WorkflowActivationCompletion, *, uses_storage: bool, has_storage: bool) -> Any:
     """What a task of a run comes to that ends with this completion."""
     inner: Any = SimpleNamespace(_object=SimpleNamespace(uses_storage=uses_storage))
-    for name in ("get_serialization_context", "get_external_store_context", "get_info", "get_thread_id"):
-        setattr(inner, name, None)
     watch: Any = SimpleNamespace(activate=lambda _instance, _act: completion)
-    early = EarlyEvents(TaskSlots())
-    return WatchedInstance(watch, MemoryWatch(0), inner, early, has_storage=has_storage).activate(WorkflowActivation())
+    runner = WatchedRunner(watch, MemoryWatch(0), TaskSlots(), has_storage=has_storage)
+    return WatchedInstance(runner, inner).activate(WorkflowActivation())
 
 
 def scheduling(*payloads: Payload) -> WorkflowActivationCompletion:

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from connection.content_store import sha256
-from connection.folder_store import FolderStore
+from acts.payloads.content_store import sha256
+from acts.payloads.folder_store import FolderStore
 
-CALLS = ("open", "fsync", "rename", "mkdir", "utime", "unlink")
+CALLS = ("open", "fsync", "rename", "mkdir", "unlink")
 KILLED = 9
 
 

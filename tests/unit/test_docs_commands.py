@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from cli.main import app
+from acts.cli.main import load_commands
 from tools.check_links import markdown_files
 
 ROOT = Path(__file__).parents[2]
-PROGRAM: Any = typer.main.get_command(app)
+PROGRAM: Any = load_commands()
 # In a code span or a line of a code block
 SPAN = re.compile(r"`(?:[A-Z_]+=\S+ )*(acts [^`]*[^` ])`")
 LINE = re.compile(r"^\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(acts [a-z].*)$")

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from temporalio.api.deployment.v1 import WorkerDeploymentOptions
 from temporalio.api.enums.v1 import WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo
 
-from activities.registry import Registry
-from activities.worker_versions import registry_version
-from cli.dev.temporal_server import DevServer
-from cli.doctor import local_checks
-from cli.doctor.worker_checks import QueueState, check_backlog, check_versions, judge_deployment
+from acts.activities.registry import load
+from acts.cli.commands import doctor
+from acts.cli.commands.doctor import judge_backlog, judge_deployment, judge_workers
 
-EMPTY = Registry({}, ())
-VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "ACTS_MODELS", "ACTS_ACTIVITIES",
-             "ACTS_TOOLS", "ACTS_MCP", "ACTS_METRICS", "ACTS_HEALTH")  # fmt: skip
+VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "ACTS_MODELS", "ACTS_ACTIVITIES")
 
 
 @pytest.fixture(autouse=True)
@@ -35,46 +28,24 @@ def poller(digest: str, number: int = 1, build: str = "") -> PollerInfo:
     return PollerInfo(identity=identity, deployment_options=options)
 
 
-def queue(*pollers: PollerInfo, backlog: int = 0, age: float = 0.0) -> QueueState:
-    return QueueState("acts", pollers, {"workflow": 0, "activity": backlog}, {"workflow": 0.0, "activity": age})
-
-
 @pytest.mark.parametrize(
     ("pollers", "level", "words"),
     [
         ([poller("aaaaaaaa", 1), poller("aaaaaaaa", 2)], "ok", "2 workers on 'acts', tools 2 × aaaaaaaa"),
-        ([poller("aaaaaaaa", 1), poller("bbbbbbbb", 2)], "warn", "have different tools: 1 × aaaaaaaa, 1 × bbbbbbbb"),
+        ([poller("aaaaaaaa", 1), poller("bbbbbbbb", 2)], "warn", "1 × aaaaaaaa, 1 × bbbbbbbb: they differ"),
         # Two deployment versions: each serves its own runs
         ([poller("aaaaaaaa", 1, "1"), poller("bbbbbbbb", 2, "2")], "ok", "tools 1 × aaaaaaaa, 1 × bbbbbbbb"),
         ([poller("", 7)], "ok", "1 × not of this engine (7@host)"),
     ],
 )
 def test_workers_are_counted_by_their_tools(pollers: list[PollerInfo], level: str, words: str) -> None:
-    (finding,) = check_versions(queue(*pollers), None)
+    (finding,) = judge_workers("acts", pollers, load([], []))
     assert finding.level == level
     assert words in finding.text
 
 
-def test_tools_of_this_shell_that_no_worker_has_are_reported(environment: pytest.MonkeyPatch) -> None:
-    other, same = queue(poller("aaaaaaaa")), queue(poller(registry_version(EMPTY)))
-    assert [f.level for f in check_versions(other, EMPTY)] == ["ok"]  # this shell names no tools
-    environment.setenv("ACTS_TOOLS", "folder")
-    assert [f.level for f in check_versions(other, EMPTY)] == ["ok", "warn"]
-    assert [f.level for f in check_versions(same, EMPTY)] == ["ok"]
-
-
-@pytest.mark.parametrize(
-    ("backlog", "age", "level", "words"),
-    [
-        (0, 0.0, "ok", "nothing waits"),
-        (2_000, 5.0, "ok", "2,000 activity tasks, the oldest for 5 s"),
-        (3, 61.0, "warn", "3 activity tasks, the oldest for 61 s"),
-    ],
-)
-def test_a_backlog_counts_when_it_lasts(backlog: int, age: float, level: str, words: str) -> None:
-    (finding,) = check_backlog(queue(backlog=backlog, age=age))
-    assert finding.level == level
-    assert words in finding.text
+def test_a_backlog_counts_when_it_lasts() -> None:
+    assert [judge_backlog(*row).level for row in ((0, 0.0), (2_000, 5.0), (3, 61.0))] == ["ok", "ok", "warn"]
 
 
 @pytest.mark.parametrize(
@@ -100,52 +71,20 @@ def test_a_deployment_without_a_current_version_that_polls_fails(
 
 
 @pytest.mark.parametrize(
-    ("settings", "level", "words"),
+    ("name", "value", "check", "level", "words"),
     [
-        ({}, "ok", "no model has a key here"),
-        ({"OPENAI_API_KEY": "sk-not-shown"}, "ok", "openai:… can be asked"),
-        ({"ACTS_MODELS": "/nowhere.yaml"}, "fail", "ACTS_MODELS names /nowhere.yaml"),
+        ("OPENAI_API_KEY", "sk-not-shown", "models", "ok", "openai:… have a key here"),
+        ("ACTS_MODELS", "/nowhere.yaml", "models", "fail", "ACTS_MODELS names /nowhere.yaml"),
+        ("ACTS_MAX_ACTIVITIES", "many", "settings", "fail", "ACTS_MAX_ACTIVITIES is 'many'"),
+        ("ACTS_ACTIVITIES", "no.such.module", "tools", "fail", "no.such.module"),
     ],
 )
-def test_models_with_a_key_are_named_and_keys_are_not(
-    settings: dict[str, str], level: str, words: str, environment: pytest.MonkeyPatch
+async def test_settings_are_checked_and_keys_are_not_shown(
+    name: str, value: str, check: str, level: str, words: str, environment: pytest.MonkeyPatch
 ) -> None:
-    for name, value in settings.items():
-        environment.setenv(name, value)
-    (finding,) = local_checks.check_models()
-    assert finding.level == level
-    assert words in finding.text
+    environment.setenv(name, value)
+    findings: doctor.Findings = {}
+    await doctor.add_findings(findings, check, doctor.SHELL_CHECKS[check])
+    (finding,) = findings[check]
+    assert (finding.level, words in finding.text) == (level, True), finding
     assert "sk-not-shown" not in str(finding)
-
-
-def test_a_setting_that_stops_a_worker_fails(environment: pytest.MonkeyPatch) -> None:
-    assert [f.level for f in local_checks.check_settings()] == ["ok"]
-    environment.setenv("ACTS_MAX_ACTIVITIES", "many")
-    environment.setenv("ACTS_ACTIVITIES", "no.such.module")
-    (finding,) = local_checks.check_settings()
-    assert "ACTS_MAX_ACTIVITIES is 'many'" in finding.text
-    registry, findings = local_checks.load_registry()
-    assert registry is None
-    assert [(f.level, "no.such.module" in f.text) for f in findings] == [("fail", True)]
-
-
-async def test_an_address_that_a_worker_opens_is_tried(environment: pytest.MonkeyPatch, server: DevServer) -> None:
-    environment.setenv("ACTS_METRICS", server.address)
-    environment.setenv("ACTS_HEALTH", "9464")
-    findings = await local_checks.check_addresses()
-    assert [f.level for f in findings] == ["ok", "fail"]
-    environment.setenv("ACTS_HEALTH", "127.0.0.1:1")  # port 1 is never listened on
-    assert [f.level for f in await local_checks.check_addresses()] == ["ok", "warn"]
-
-
-async def test_an_mcp_server_needs_a_program_or_an_address_that_answers(
-    environment: pytest.MonkeyPatch, tmp_path: Path, server: DevServer
-) -> None:
-    servers = {"a": {"command": "python3"}, "b": {"command": "no-such-program"},
-               "c": {"url": f"http://{server.address}/mcp"}, "d": {"url": "http://127.0.0.1:1/mcp"}}  # fmt: skip
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": servers}), "utf-8")
-    environment.setenv("ACTS_MCP", str(file))
-    registry, _ = local_checks.load_registry()
-    assert registry is not None
-    assert [f.level for f in await local_checks.check_mcp(registry)] == ["ok", "fail", "ok", "fail"]

@@ -9,7 +9,7 @@ from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError
 
 from acts.language.errors import InvalidRequest, Problem
-from workflows.runtime.failure_converter import LenientFailureConverter
+from acts.telemetry.failures import EngineFailureConverter
 
 
 def refuse() -> None:
@@ -28,7 +28,7 @@ def failure_of(kind: str) -> Failure:
     found = Failure()
     with pytest.raises(ApplicationError) as raised:
         fail(kind)
-    LenientFailureConverter().to_failure(raised.value, PayloadConverter.default, found)
+    EngineFailureConverter().to_failure(raised.value, PayloadConverter.default, found)
     return found
 
 
@@ -72,7 +72,7 @@ def test_the_middle_of_a_long_stack_trace_is_left_out(depth: int, frames: int, m
     found = Failure()
     with pytest.raises(ApplicationError) as raised:
         recurse(depth)
-    LenientFailureConverter().to_failure(raised.value, PayloadConverter.default, found)
+    EngineFailureConverter().to_failure(raised.value, PayloadConverter.default, found)
     trace = found.stack_trace
     assert trace.count("  File ") == frames
     assert more in trace

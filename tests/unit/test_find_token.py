@@ -8,10 +8,18 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
-from acts.tree.instance_payload import SHARED_KEY
-from acts.tree.records import AgentState, Capabilities, DelegateInput, InstanceInput, PlanInput, PlanState, TreePosition
+from acts.tree.records import (
+    AgentProgress,
+    AgentState,
+    Capabilities,
+    DelegateInput,
+    InstanceInput,
+    PlanInput,
+    PlanState,
+    TreePosition,
+)
 from acts.tree.wire_format import VersionedRecord
-from workflows.runtime.payloads import NOTHING, encode, encode_record, encode_state, find_token, raw
+from acts.workflows.payloads import NOTHING, encode, encode_record, encode_state, find_token, raw
 
 REQUEST = {"config": {"model": None}, "context": [{"type": "plan", "plan": []}]}
 MARK = "of the tree"
@@ -31,7 +39,7 @@ STARTS = {
     "an instance": encode_record(InstanceInput(request=REQUEST, position=AT, instances=("a",))),
     "a delegate": encode_record(DelegateInput(delegate="d", input={}, context=(), config={}, position=AT)),
     "a plan that continues as new": state(PlanState(**BEGUN, walk={}, input=INPUT.to_json())),
-    "an agent that continues as new": state(AgentState(**BEGUN, loop={}, position=AT)),
+    "an agent that continues as new": state(AgentState(**BEGUN, progress=AgentProgress(), position=AT)),
 }
 
 
@@ -50,7 +58,6 @@ NO_STARTS = {
     "no JSON": raw(b"{"),
     "deep JSON": raw(b"[" * 100_000),
     "not compressed": RawValue(Payload(metadata={"encoding": b"binary/plain"}, data=b"x")),
-    "a broken half": RawValue(Payload(metadata={"encoding": b"json/plain", SHARED_KEY: b"x"}, data=b"{}")),
 }
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from telemetry import health as module
-from telemetry.health import Health, HealthServer
-from telemetry.telemetry_settings import Address, TelemetryError
+from acts.telemetry import health as module
+from acts.telemetry.health import Health, HealthServer
+from acts.telemetry.telemetry_settings import Address
 
 
 class Loop:
@@ -101,10 +101,3 @@ def test_a_server_that_is_away_makes_no_worker_dead(loop: Loop) -> None:
     with HealthServer(ANY, health) as server:
         assert ask(server, "/ready") == (503, {"ok": False, "problem": "the server does not answer: OSError"})
         assert ask(server, "/live")[0] == 200
-
-
-def test_other_paths_name_the_two_and_a_port_in_use_is_named() -> None:
-    with HealthServer(ANY, Health()) as server:
-        assert ask(server, "/") == (404, {"ok": False, "problem": "there are /live and /ready"})
-        with pytest.raises(TelemetryError, match=rf"ACTS_HEALTH is 127\.0\.0\.1:{server.port}; nothing can listen"):
-            HealthServer(Address("127.0.0.1", server.port), Health())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts.tree.identity import call_identity, part_identity, root_identity, tree_token
+from acts.tree.identity import MAX_ID_BYTES, call_identity, child_id, part_identity, root_identity, short_id, tree_token
 
 ROOT = root_identity("run", "6d1f")
 names = st.text(st.sampled_from("ab/%2F:1~"), max_size=8)
@@ -44,3 +45,18 @@ def test_the_token_needs_the_request_and_the_identity() -> None:
     assert len(token) == 32
     assert token == tree_token(ROOT, b"{}")
     assert token not in (tree_token(ROOT, b"{ }"), tree_token(ROOT + "x", b"{}"), tree_token(ROOT, b""))
+
+
+@pytest.mark.parametrize("character", ["x", "é", "長", "😀"])
+def test_an_id_that_is_too_long_ends_in_a_hash(character: str) -> None:
+    ids = [short_id(f"run/{character * 900}{end}") for end in "ab"]
+    assert ids[0] != ids[1]
+    for id_ in ids:
+        assert len(id_.encode()) <= MAX_ID_BYTES
+        assert id_.startswith(f"run/{character}")
+    assert short_id(ids[0]) == ids[0]
+
+
+def test_the_id_of_a_child_is_below_its_parents_and_not_changed_at_the_limit() -> None:
+    assert child_id("run", "1:shorten") == "run/1:shorten"
+    assert short_id("x" * MAX_ID_BYTES) == "x" * MAX_ID_BYTES

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from acts.language.config import Approve
-from acts.language.schemas import CheckMemo, checker
-from acts.language.values import UNKNOWN
-from acts.language.work_meter import WorkMeter
-from acts.machines.approval_effects import StartTimer
-from acts.machines.early_decisions import MAX_EARLY
-from acts.machines.past_calls import PastCalls
-from acts.machines.pending_below import PendingBelow
-from acts.simulation import type_flow
+from acts.machines.approvals import MAX_EARLY
+from acts.machines.commands import StartTimer
+from acts.machines.past import PastCalls
+from acts.machines.waits import TreeWaits
 from acts.tree.decisions import PendingApproval
-from acts.tree.past_run import PastCall, PastInstance, PastRun, planned_digest
+from acts.tree.past_run import PastCall, PastInstance, PastRun, PastState, planned_digest
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import PendingChanged
 from tests.cases import call, own
@@ -83,20 +78,18 @@ def decide_below(runs: int) -> Callable[[], Any]:
     run = WaitingRun("r", TreePosition(), [], Approve())
     ids = [f"r/{i}" for i in range(runs)]
     for id_ in ids:
-        wait = PendingApproval(id_, "call", 1, NOW, call="1:pay", instance=id_)
-        run.approvals.on_pending_changed(
-            PendingChanged(workflowId=id_, ancestors=("r",), opened=(wait.to_json(),)), NOW
-        )
+        wait = PendingApproval(workflow_id=id_, what="call", version=1, since=NOW, call="1:pay", instance=id_)
+        run.approvals.on_pending_changed(PendingChanged(workflowId=id_, ancestors=("r",), opened=(wait,)), NOW)
     run.approvals.flush()
     return lambda: [run.approvals.decide({"call": "1:pay", "instance": id_}, "approve", NOW) for id_ in ids]
 
 
 def count_children(runs: int) -> Callable[[], Any]:
-    below, ids = PendingBelow("r"), [f"r/{i}" for i in range(runs)]
+    below, ids = TreeWaits("r"), [f"r/{i}" for i in range(runs)]
     for id_ in ids:
-        wait = PendingApproval(id_, "plan", 1, NOW)
-        below.apply_report(PendingChanged(workflowId=id_, ancestors=("r",), opened=(wait.to_json(),)))
-    return lambda: below.count_waiting(ids) == runs or pytest.fail("all of them wait")
+        wait = PendingApproval(workflow_id=id_, what="plan", version=1, since=NOW)
+        below.apply_report(PendingChanged(workflowId=id_, ancestors=("r",), opened=(wait,)))
+    return lambda: below.count_runs_below(ids) == runs or pytest.fail("all of them wait")
 
 
 def provide_to_waiting_calls(calls: int) -> Callable[[], Any]:
@@ -116,16 +109,6 @@ def provide_beside_what_was_written(calls: int) -> Callable[[], Any]:
     ]
 
 
-def test_a_dry_run_checks_what_it_knows_in_part_up_to_a_limit() -> None:
-    check = checker({"type": "object", "properties": {"x": {"type": "array", "items": {"type": "object"}}}})
-    growing = [{"x": [UNKNOWN] * (60 + i)} for i in range(200)]
-    checking = WorkMeter("checking", 2_000)
-    calls = [count_calls(partial(check.partial_defects, value, None, CheckMemo(), checking)) for value in growing]
-    assert checking.is_exhausted
-    assert calls[0] > 60
-    assert max(calls[100:]) < 10
-
-
 class WatchedCall(PastCall):
     """A record, each look at which is a call of a function."""
 
@@ -141,33 +124,19 @@ def find_calls_of_the_earlier_run(calls: int) -> Callable[[], Any]:
         WatchedCall(call=node.id, state="completed", id=str(i), planned=planned if i < calls // 2 else "another")
         for i, node in enumerate(prepared.nodes)
     ]
-    run = PastRun(workflowId="old", runId="r", events=9, calls=tuple(past))
-    return lambda: PastCalls({}, (run,)).align(prepared.nodes)
+    run = PastRun(workflowId="old", runId="r", calls=tuple(past))
+    return lambda: PastCalls(PastState(source={}, past=(run,)), "-").align(prepared.nodes)
 
 
 def report_what_was_taken_over(instances: int) -> Callable[[], Any]:
     names = [f"i{i}" for i in range(instances)]
     drive = begin(*[call("c", _instance=name) for name in names], context=[own(name, id=1) for name in names])
     found = [PastInstance(id=name, status="completed", digest="") for name in names]
-    past = PastCalls({}, (PastRun(workflowId="old", runId="r", events=9, instances=tuple(found)),))
+    run = PastRun(workflowId="old", runId="r", instances=tuple(found))
+    past = PastCalls(PastState(source={}, past=(run,)), "-")
     past.taken = {node.key: "id" for node in drive.walk.nodes}
-    assert len(past.report(drive.walk)["instances"]) == instances
-    return lambda: [past.report(drive.walk), *map(past.find_instance, names)]
-
-
-def test_types_that_many_calls_read_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[Any] = []
-
-    def compare(produced: Any, accepted: Any) -> None:
-        compared.append((produced, accepted))
-
-    monkeypatch.setattr(type_flow, "find_incompatibility", compare)
-    for count in (20, 200):
-        compared.clear()
-        each = {"_each": "†state.l", "x": "†item"}
-        plan = [call("c", "†state.l", "push", **(each if i else {})) for i in range(count)]
-        assert type_flow.find_type_problems(begin(*plan).walk.prepared) == []
-        assert 0 < len(compared) < 10
+    assert len(past.report(drive.walk.calls, names)["instances"]) == instances
+    return lambda: past.report(drive.walk.calls, names)
 
 
 PREPARATIONS = (

@@ -1,20 +1,17 @@
-"""Local activities: how many run at once, how much of what they return fits a task, and where the rest waits."""
+"""Local activities: how many run at once, how much of what they return fits a task, and what does not."""
 
 from __future__ import annotations
 
-import pytest
+from concurrent.futures import Future
 
-from workflows.runtime import local_outcomes
-from workflows.runtime.local_outcomes import (
-    EXPECTED_BYTES,
-    MARKER_BYTES,
-    MAX_LOCAL_BYTES,
-    KeptOutcome,
-    LocalLane,
-    LocalOutcomes,
-)
-from workflows.runtime.payloads import MAX_TASK_BYTES
-from workflows.runtime.start_queue import MAX_SLICE_BYTES
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from acts.language.wire import LOCAL_DEFERRED
+from acts.worker.interceptors import TaskRooms
+from acts.workflows.driver import MAX_SLICE_BYTES
+from acts.workflows.in_flight import EXPECTED_BYTES, MARKER_BYTES, MAX_LOCAL_BYTES, LocalLane
+from acts.workflows.payloads import MAX_TASK_BYTES
 
 GRPC_BYTES = 4 * 1024 * 1024
 
@@ -41,45 +38,16 @@ def test_a_lane_is_full_with_what_runs_and_what_was_recorded_until_a_task_begins
 
 
 def test_a_task_takes_so_many_bytes_and_the_next_one_as_many_again() -> None:
-    outcomes = LocalOutcomes()
-    outcomes.begin_task("run", 3)
+    rooms = TaskRooms()
+    rooms.begin_task("run", 3)
     half = MAX_LOCAL_BYTES // 2 - MARKER_BYTES
-    assert [outcomes.admit("run", half) for _ in range(3)] == [True, True, False]
-    assert outcomes.admit("other run", half)
-    outcomes.begin_task("run", 3)  # another start in the same task
-    assert not outcomes.admit("run", half)
-    outcomes.begin_task("run", 9)
-    assert outcomes.admit("run", half)
-
-
-def test_what_is_larger_than_a_task_never_fits() -> None:
-    assert not LocalOutcomes().admit("run", MAX_LOCAL_BYTES)
-
-
-def test_a_kept_outcome_is_taken_once_and_by_its_own_activity() -> None:
-    outcomes = LocalOutcomes()
-    kept = KeptOutcome("x", None, 1)
-    outcomes.keep("run", "1:a", kept)
-    assert outcomes.take("run", "2:a") is None
-    assert outcomes.take("other run", "1:a") is None
-    assert outcomes.take("run", "1:a") is kept
-    assert outcomes.take("run", "1:a") is None
-
-
-def test_the_oldest_outcome_goes_when_memory_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_outcomes, "MAX_KEPT_BYTES", 10)
-    outcomes = LocalOutcomes()
-    for number in range(3):
-        outcomes.keep("run", f"{number}:a", KeptOutcome(number, None, 4))
-    values = [outcomes.take("run", f"{number}:a") for number in range(3)]
-    assert [kept and kept.value for kept in values] == [None, 1, 2]
-
-
-def test_only_the_latest_runs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_outcomes, "MAX_RUNS", 2)
-    outcomes = LocalOutcomes()
-    for run in ("a", "b", "c"):
-        outcomes.begin_task(run, 1)
-        outcomes.admit(run, MAX_LOCAL_BYTES // 2)
-    assert outcomes.admit("a", MAX_LOCAL_BYTES // 2)  # forgotten
-    assert not outcomes.admit("c", MAX_LOCAL_BYTES // 2)
+    outcome = Future[str]()
+    for run in ("run", "run", "other run"):
+        rooms.require(run, "1:a", outcome, half)
+    rooms.begin_task("run", 3)  # another start in the same task
+    with pytest.raises(ApplicationError, match="an ordinary activity returns it") as refusal:
+        rooms.require("run", "2:a", outcome, half)
+    assert refusal.value.type == LOCAL_DEFERRED
+    rooms.begin_task("run", 9)
+    rooms.require("run", "3:a", outcome, half)
+    assert [rooms.take("run", id_) for id_ in ("1:a", "2:a", "2:a")] == [None, (outcome, half), None]

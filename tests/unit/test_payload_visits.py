@@ -1,7 +1,6 @@
 """Payloads of workflow tasks: those that need no work are passed on as they are, all others take the SDK's way."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -10,27 +9,15 @@ from temporalio.api.common.v1 import Payload
 from temporalio.bridge import worker as sdk
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.converter import DataConverter, PayloadCodec
+from temporalio.converter import DataConverter
 
-from connection.codec import CIPHER, CIPHER_KEY, ENCODING, KEY_ID, LockedCodec, UnknownKey
-from worker_runtime.payload_visits import VISITS, leave_out_visits
+from acts.payloads.codec import CIPHER, CIPHER_KEY, ENCODING, KEY_ID, LockedCodec, UnknownKey
+from acts.worker.slots import leave_out_visits
 
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"x"')
 ENCRYPTED = Payload(metadata={"encoding": ENCODING, CIPHER_KEY: CIPHER, KEY_ID: b"k"}, data=bytes(40))
 STORED = Payload(metadata={"encoding": b"json/external-storage-reference"}, data=b"{}")
 WITHOUT_KEYS = replace(DataConverter.default, payload_codec=LockedCodec())
-
-
-class Reversing(PayloadCodec):
-    """A codec that changes each payload."""
-
-    async def encode(self, payloads: Any) -> list[Payload]:
-        return [Payload(metadata=p.metadata, data=p.data[::-1]) for p in payloads]
-
-    decode = encode
-
-
-REVERSING = replace(DataConverter.default, payload_codec=Reversing())
 
 
 @pytest.fixture(autouse=True)
@@ -80,19 +67,3 @@ def test_an_encrypted_payload_is_refused_without_keys() -> None:
 def test_a_stored_payload_is_refused_without_storage(converter: DataConverter) -> None:
     with pytest.raises(RuntimeError, match="external storage is not configured"):
         decode(STORED, converter)
-
-
-def test_a_codec_that_changes_payloads_sees_each_of_them() -> None:
-    assert decode(PLAIN, REVERSING).data == encode(PLAIN, REVERSING).data == PLAIN.data[::-1]
-
-
-def test_visits_that_may_take_their_time_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that is fetched from a storage, or brought there, is not on its way to the server."""
-    begun: list[int] = []
-    monkeypatch.setattr(VISITS, "on_begin", lambda: begun.append(VISITS.count))
-    for payload, converter in ((PLAIN, WITHOUT_KEYS), (STORED, WITHOUT_KEYS), (ENCRYPTED, REVERSING)):
-        with suppress(Exception):
-            decode(payload, converter)
-    encode(PLAIN, WITHOUT_KEYS)
-    encode(PLAIN, REVERSING)
-    assert (begun, VISITS.count) == ([1, 1, 1], 0)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.planning import __main__ as suite
 from benchmarks.planning.held_out import HELD_OUT
-from benchmarks.planning.judge import build_loop, judge
+from benchmarks.planning.judge import build_agent, judge
 from benchmarks.planning.tasks import TASKS
 
 Json = Any
@@ -30,7 +30,7 @@ def test_there_are_tasks_of_many_kinds_and_a_third_is_held_out() -> None:
     assert len({task.kind for task in BY_ID.values()}) >= 8
     assert len(BY_ID) / 3.5 <= len(HELD_OUT) <= len(BY_ID) / 2.5
     for task in BY_ID.values():
-        build_loop(task)
+        build_agent(task)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.reference_uses import (
-    Escape,
     ReferenceUse,
-    contains_reference,
     parse_marked,
-    resolve,
     resolve_references,
     scan,
     scan_marked,
@@ -25,52 +22,39 @@ from tests import oracle
 A, B = Path("a"), Path("b")
 
 
-def references_of(value: Any) -> tuple[list[ReferenceUse], list[Escape]]:
-    parsed = [(at, text, parse_marked(text)) for at, text in scan_marked(value)]
-    uses = [ReferenceUse.of(at, text, tree) for at, text, tree in parsed if not isinstance(tree, str)]
-    return uses, [(at, tree) for at, _, tree in parsed if isinstance(tree, str)]
+def resolve(value: Any, values: dict[Path, Any]) -> tuple[Any, list[ReferenceUse]]:
+    uses = [ReferenceUse.of(at, text, parse_marked(text)) for at, text in scan_marked(value)]
+    return resolve_references(value, uses, values.__getitem__)
 
 
 def test_expressions_are_found_at_any_depth_and_keys_are_left_alone() -> None:
     value = {"a": ["†a", {"†key": "†b"}], "c": "††c", "n": 1}
     assert list(scan(value)) == [(("a", 0), "†a"), (("a", 1, "†key"), "†b")]
     assert list(scan_marked(value, "x"))[-1] == (("x", "c"), "††c")
-    assert contains_reference(value)
-    assert not contains_reference({"†a": ["††a", 1]})
+    assert any(scan(value))
+    assert not any(scan({"†a": ["††a", 1]}))
 
 
 def test_expressions_resolve_at_any_depth_and_escapes_lose_a_mark() -> None:
     value = {"a": ["†a", {"†key": "†b || †a"}], "c": "††c", "n": 1, "same": {"x": [1]}}
     before = copy.deepcopy(value)
     values = {A: "†b", B: {"x": "††"}}
-    result, missing = resolve_references(value, *references_of(value), values.__getitem__)
+    result, missing = resolve(value, values)
     assert result == {"a": ["†b", {"†key": {"x": "††"}}], "c": "†c", "n": 1, "same": {"x": [1]}}
     assert missing == []
     assert value == before
     assert result["same"] is value["same"]  # what holds no expression is not copied
 
 
-def test_a_value_that_is_an_expression_resolves_as_a_whole() -> None:
-    assert resolve_references("†a", *references_of("†a"), {A: [1]}.__getitem__) == ([1], [])
-    assert resolve_references("††a", *references_of("††a"), {}.__getitem__) == ("†a", [])
-
-
 def test_what_is_absent_is_returned_and_the_rest_still_resolves() -> None:
     value = {"x": "†a", "y": "†b", "z": ["†a && †b"]}
     values = {A: ABSENT, B: 2}
-    result, missing = resolve_references(value, *references_of(value), values.__getitem__)
+    result, missing = resolve(value, values)
     assert result == {**value, "y": 2}
     assert [(use.at, use.text, use.paths) for use in missing] == [
         (("x",), "†a", (A,)),
         (("z", 0), "†a && †b", (A, B)),
     ]
-
-
-def test_a_value_with_unparsed_expressions_resolves_alike() -> None:
-    missing: list[str] = []
-    values = {A: ABSENT, B: 2}
-    assert resolve({"x": "†a", "y": ["†b", "††b"]}, values.__getitem__, missing) == {"x": "†a", "y": [2, "†b"]}
-    assert missing == ["†a"]
 
 
 leaves = st.sampled_from(
@@ -87,7 +71,7 @@ trees = st.recursive(
 @given(trees, st.sampled_from([0, None, ABSENT, {"x": "†b"}]), st.sampled_from([1, None, ABSENT, ["††"]]))
 def test_two_resolvers_agree(value: Any, a: Any, b: Any) -> None:
     values = {A: a, B: b}
-    result, missing = resolve_references(value, *references_of(value), values.__getitem__)
+    result, missing = resolve(value, values)
 
     def read(where: tuple[str, ...]) -> Any:
         part = values[Path(where[0], where[1:])]

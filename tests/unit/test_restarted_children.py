@@ -9,7 +9,7 @@ import pytest
 
 from acts.language.wire import CANCELLED
 from acts.machines.events import ChildEnded
-from workflows.runtime.tasks_in_flight import TasksInFlight
+from acts.workflows.in_flight import TasksInFlight
 
 ROWS = {"it goes on": (False, None, True), "cancelled": (True, None, False), "over": (False, "failed", False)}
 
@@ -21,12 +21,12 @@ def test_a_child_is_started_again_only_for_a_run_that_goes_on(case: str) -> None
     events: list[Any] = []
     sent: list[str] = []
     none: Any = None
-    tasks = TasksInFlight(run, none, none, events.append, none)
+    tasks = TasksInFlight(run, none, events.append, none)
     first: Any = object()  # its task
     tasks.in_flight["1:a"] = first
-    tasks.child_tasks._sends["1:a"] = lambda: sent.append("1:a")
-    tasks.child_tasks.restart("1:a")
-    tasks.child_tasks.restart("1:a")  # once
+    tasks._sends["1:a"] = lambda: sent.append("1:a")
+    tasks.restart_child("1:a")
+    tasks.restart_child("1:a")  # once
     assert sent == (["1:a"] if is_sent else [])
     assert [(type(e), e.error.code) for e in events] == ([] if is_sent else [(ChildEnded, CANCELLED)])
     assert not tasks.in_flight

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from acts.language.errors import CallError
-from acts.language.messages import Data
+from acts.language.messages import Data, parse_message
 from acts.language.references import Path
-from acts.language.request_reader import parse_message
-from acts.plan.planned_call import PlannedCall
-from acts.plan.result_placement import appended_message, is_message, place_result
+from acts.plan.calls import PlannedCall
+from acts.plan.placement import appended_message, is_message, place_result
 from acts.plan.validate import validate_request
 from tests.cases import call, own, row
 
@@ -32,8 +31,6 @@ PLACED: list[tuple[str, Any, int, dict[str, Any]]] = [
     ("†state.a || †state.b", {"type": "state", "state": {"b": 1}}, 1, {"†state.b": 1}),
     ("†state.a || †state.b", {"type": "data", "kind": "state", "data": {"b": 1}}, 1, {"†state.b": 1}),
     ("†state.a || †log.b", {"type": "data", "kind": "log", "data": {"b": 1}}, 1, {"†log.b": 1}),
-    ("†state.a || †data.b", {"type": "data", "data": {"b": 1}}, 1, {"†data.b": 1}),
-    ("†state.a || †input.b", {"type": "input", "input": {"b": 1}}, 1, {"†input.b": 1}),
     ("†state.a || †state.b", {"type": "state", "state": {"b": None}}, 1, {"†state.b": None}),
     (
         "†state.a || †state.b",
@@ -43,10 +40,7 @@ PLACED: list[tuple[str, Any, int, dict[str, Any]]] = [
     ),
     ("†state.a.x || †state.b.x", {"type": "state", "state": {"b": {"x": {"y": 1}}}}, 1, {"†state.b.x": {"y": 1}}),
     ("†state", {"type": "state", "state": {"a": 1, "b": 2}}, 0, {"†state": {"a": 1, "b": 2}}),
-    ("†state", {"type": "state", "state": None}, 0, {"†state": None}),
-    ("†state || †log", {"type": "data", "kind": "log", "data": []}, 1, {"†log": []}),
     ("†state.a && †log.b", {"type": "state", "state": {"a": 1}}, 0, {"†state.a": 1, "†log.b": 1}),
-    ("†log.b && †state.a", {"type": "state", "state": {"a": 1}}, 0, {"†log.b": 1, "†state.a": 1}),
     ("†state.a && †state.b", {"type": "state", "state": {"a": 1, "b": 2}}, 0, {"†state.a": 1, "†state.b": 2}),
     (
         "†state.a && †state.b && †log.c",
@@ -62,7 +56,6 @@ PLACED: list[tuple[str, Any, int, dict[str, Any]]] = [
     ),
     # alternatives that are subsets of each other
     ("†state.a || †state.b || †state.a && †state.b", {"type": "state", "state": {"a": 1}}, 0, {"†state.a": 1}),
-    ("†state.a || †state.b || †state.a && †state.b", {"type": "state", "state": {"b": 2}}, 1, {"†state.b": 2}),
     (
         "†state.a || †state.b || †state.a && †state.b",
         {"type": "state", "state": {"a": 1, "b": 2}},
@@ -86,7 +79,6 @@ PLACED: list[tuple[str, Any, int, dict[str, Any]]] = [
         {"†state.a": {"type": "state", "state": {"a": 1}, "x": 1}},
     ),
     ("†state.a", {"type": "tool", "tool": "x"}, 0, {"†state.a": {"type": "tool", "tool": "x"}}),
-    ("†state.a", {"type": ["state"], "state": 1}, 0, {"†state.a": {"type": ["state"], "state": 1}}),
     ("†state.a", {"type": "state", "data": {"a": 1}}, 0, {"†state.a": {"type": "state", "data": {"a": 1}}}),
     (
         "†state.a",
@@ -111,14 +103,11 @@ OUTSIDE: list[tuple[str, Any]] = [
     ("†state.a.x || †state.a", {"type": "state", "state": {"a": {"x": 1}}}),
     ("†state.a || †state.b", {"type": "state", "state": {"a": 1, "b": 1}}),
     ("†state.a || †state.b", {"type": "state", "state": {"c": 1}}),
-    ("†state.a || †state.b", {"type": "state", "state": {}}),
     ("†state.a || †state.b", {"type": "state", "state": 5}),
     ("†state.a || †state.b", {"type": "data", "data": {"a": 1}}),
     ("†state.a || †state.b", {"type": "data", "kind": 5, "data": {"a": 1}}),
     ("†state.a", {"type": "state", "state": {"a": 1, "c": 1}}),
-    ("†state.a", {"type": "state", "state": {"a": 1, "c": {}}}),
     ("†state.a.x", {"type": "state", "state": {"a": {"x": 1, "y": 2}}}),
-    ("†state.a.x", {"type": "state", "state": {"a": 5}}),
     ("†state.a.0", {"type": "state", "state": {"a": [1]}}),
     ("†state.a && †log.b", {"type": "data", "kind": "log", "data": {"c": 1}}),
 ]
@@ -130,12 +119,6 @@ def test_a_message_that_fits_no_one_outcome_fails_the_call(path: str, result: An
         place_result(node_of(path), result)
     assert caught.value.code == "OutsideOutputPath"
     assert "†state." in caught.value.message
-
-
-def test_an_error_path_of_its_own_is_nothing_a_message_can_choose() -> None:
-    node = node_of("†state.a", _errorPath="†state.e")
-    with pytest.raises(CallError):
-        place_result(node, {"type": "state", "state": {"e": 1}})
 
 
 def test_only_an_activity_chooses_by_a_message() -> None:
@@ -157,11 +140,7 @@ def test_only_an_activity_chooses_by_a_message() -> None:
         ({"type": "state"}, False),
         ({"type": "state", "schema": {}}, False),
         ({"type": "state", "state": {}, "_call": {}}, False),
-        ({"type": "plan", "plan": []}, False),
-        ({"type": {}, "state": 1}, False),
         ([{"type": "state", "state": {}}], False),
-        ("state", False),
-        (None, False),
     ],
     ids=str,
 )

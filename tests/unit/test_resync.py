@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from acts.language.request_reader import read_request
+from acts.language.messages import read_request
 from acts.language.wire import RESYNC
-from acts.machines.approval_effects import CancelTimer, StartTimer
+from acts.machines.agent_context import AgentContext
 from acts.machines.approvals import Approvals
-from acts.machines.budget import BudgetMachine, SendRecord
+from acts.machines.budget import BudgetMachine, RequestSize
+from acts.machines.commands import ChildGone, SendRecord, StartTimer
 from acts.machines.events import ChildStarted
-from acts.machines.ledger import RequestSize
-from acts.machines.loop import Loop
-from acts.machines.pending_below import PendingBelow
-from acts.machines.pending_reports import PendingReports
 from acts.machines.permits import Permits
-from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ChildGone, ResetRecovery
-from acts.machines.streamed_plan import StreamedPlan
-from acts.tree.decisions import PendingApproval
-from acts.tree.permit_records import PermitRequest
-from acts.tree.records import BudgetAccount, PermitLease, TreePosition
-from acts.tree.signal_records import BudgetGrant, BudgetRequest, ChildReset, PendingChanged, PlanExtension, Resync
+from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ResetRecovery
+from acts.machines.tick import StreamedPlan
+from acts.tree.records import BudgetAccount, TreePosition
+from acts.tree.signal_records import BudgetGrant, BudgetRequest, ChildReset, PermitRequest, PlanExtension, Resync
 
 KEPT = {"1:a": "r/1:a", "2:b": "r/2:b"}
-NOW = "2026-01-01T00:00:00.000Z"
 
 
 def recovery_of(children: dict[str, str]) -> ResetRecovery:
@@ -63,18 +57,6 @@ def test_a_child_that_is_gone_is_started_again_unless_its_result_comes() -> None
     assert recovery.on_timer(second.name) == [], "once"
 
 
-def test_a_child_whose_start_is_answered_after_the_reset_is_asked_like_the_others_from_then_on() -> None:
-    children = {"1:a": KEPT["1:a"]}
-    recovery = recovery_of(children)
-    assert recovery.on_reset("first") == [*asked("1:a"), next_round(0)]
-    assert recovery.on_timer(RESYNC_TIMER) == [*asked("1:a"), next_round(1)]
-    children["2:b"] = KEPT["2:b"]
-    assert recovery.on_late_start("2:b") == [*asked("2:b"), CancelTimer(RESYNC_TIMER), next_round(0)]
-    assert recovery.on_timer(RESYNC_TIMER) == [*asked("1:a", "2:b"), next_round(1)]
-    (timer,) = recovery.on_lost("2:b")
-    assert recovery.on_timer(timer.name) == [ChildGone("2:b")]
-
-
 def test_a_child_is_started_again_when_a_reset_of_an_earlier_run_of_its_id_has_ended_it() -> None:
     recovery = recovery_of(dict(KEPT))
     for key, id_ in KEPT.items():
@@ -84,71 +66,17 @@ def test_a_child_is_started_again_when_a_reset_of_an_earlier_run_of_its_id_has_e
     assert recovery.on_child_reset(ChildReset(workflowId="r/2:b", firstRunId="earlier")) == [ChildGone("2:b")]
 
 
-def test_a_child_is_asked_whose_start_is_answered_after_a_reset_of_an_earlier_run_of_its_id() -> None:
-    recovery = recovery_of({})
-    assert recovery.on_child_reset(ChildReset(workflowId="r/2:b", firstRunId="earlier")) == []
-    starts = [ChildStarted(key, KEPT[key]) for key in ("1:a", "2:b", "2:b")]
-    assert [recovery.may_have_ended(start) for start in starts] == [False, True, False]
-
-
-def test_without_children_nothing_is_asked() -> None:
-    assert recovery_of({}).on_reset("first") == []
-
-
-def test_a_run_below_one_that_was_reset_passes_the_message_on() -> None:
-    assert recovery_of(dict(KEPT)).on_resync() == [SendRecord(id_, RESYNC, Resync()) for id_ in KEPT.values()]
-
-
-def wait(call: str) -> PendingApproval:
-    return PendingApproval("r/1:a", "call", 1, NOW, call)
-
-
-def test_after_a_restart_of_the_reports_the_root_knows_what_waits_and_nothing_else() -> None:
-    root, reports = PendingBelow("r"), PendingReports("r/1:a", TreePosition(ancestors=("r",)))
-    stale = PendingChanged(workflowId="r/1:a", ancestors=("r",), opened=(wait("1:x").to_json(),))
-    root.apply_report(stale)  # and a later run of the root learnt that it waits no more
-    assert reports.next_report([]) is None
-    reports.restart()
-    report = reports.next_report([wait("2:y")])
-    assert report is not None
-    reports.confirm()
-    root.apply_report(report)
-    assert [w.call for w in root.visible()] == ["2:y"]
-    assert reports.next_report([wait("2:y")]) is None, "all is said"
-
-
-def test_a_complete_report_that_is_lost_is_made_again_and_may_be_empty() -> None:
-    root, reports = PendingBelow("r"), PendingReports("r/1:a", TreePosition(ancestors=("r",)))
-    root.apply_report(PendingChanged(workflowId="r/1:a", ancestors=("r",), opened=(wait("1:x").to_json(),)))
-    reports.restart()
-    assert reports.next_report([]) is not None
-    reports.take_back()
-    reports.has_changes = True
-    report = reports.next_report([])
-    assert report is not None
-    root.apply_report(report)
-    assert root.visible() == []
-
-
 def test_a_keeper_of_permits_that_was_reset_waits_for_none_that_its_children_gave_back_to_another_run() -> None:
     keeper = Permits("r", TreePosition(maxParallel=2))
     assert keeper.reserve("1:a")
     assert keeper.reserve("2:b")  # both children hand theirs back to a run that is no more
     ask = PermitRequest(workflowId="r/1:a", ancestors=("r",), missing=1, held=0)
     keeper.on_request(ask)
-    assert keeper.flush(0, KEPT) == [], "without a reset it has none to give"
+    assert keeper.flush(0) == [], "without a reset it has none to give"
     keeper.count_anew(KEPT)
     keeper.on_request(ask)
-    (grant,) = keeper.flush(0, KEPT)
+    (grant,) = keeper.flush(0)
     assert (grant.workflow_id, grant.record.permits) == ("r/1:a", 1)
-
-
-def test_a_run_asks_its_keeper_again() -> None:
-    run = Permits("r/1:a", TreePosition(ancestors=("r",), permitKeeper="r"), PermitLease(permits=0))
-    (first,) = run.flush(1, {})
-    assert run.flush(1, {}) == []
-    run.ask_again()
-    assert run.flush(1, {}) == [first]
 
 
 def test_a_run_asks_for_its_budget_again_and_gives_back_what_it_gets_twice() -> None:
@@ -170,7 +98,7 @@ def test_a_run_asks_for_its_budget_again_and_gives_back_what_it_gets_twice() -> 
 
 
 def test_the_plan_of_a_tick_that_is_started_again_gets_all_that_was_written_since_its_first_start() -> None:
-    stream = StreamedPlan(Loop(read_request({"config": {"model": "scripted:x"}, "context": []}), {}, ()))
+    stream = StreamedPlan(AgentContext(read_request({"config": {"model": "scripted:x"}, "context": []}), {}, ()))
     first, last = PlanExtension(calls=({"_tool": "a"},)), PlanExtension(isComplete=True)
     assert stream.send(first) == [], "it is being started"
     assert [r.record for r in stream.child_started("r/plan-1")] == [first]

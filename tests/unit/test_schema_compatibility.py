@@ -10,14 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.sampling import sample
 from acts.language.schemas import with_null
-from acts.language.values import ABSENT, get
-from acts.simulation.schema_compatibility import (
-    ANY,
+from acts.simulation.type_flow import (
     Alternatives,
     alternatives_at,
-    exact_type,
     find_incompatibility,
     type_alternatives,
 )
@@ -35,77 +31,43 @@ def ways(schema: Any) -> Alternatives:
     return type_alternatives(schema, schema)
 
 
-# produced, accepted, certain (None: compatible), at, and the types in the message
-CASES: list[tuple[Any, Any, bool | None, str, str, str]] = [
-    (STRING, STRING, None, "", "", ""),
-    (STRING, NUMBER, True, "", "string", "number"),
-    ({"type": "integer"}, NUMBER, None, "", "", ""),
-    (NUMBER, {"type": "integer"}, None, "", "", ""),
-    (True, STRING, None, "", "", ""),
-    (STRING, {}, None, "", "", ""),
-    (STRING, {"type": "string", "pattern": "^[0-9]+$"}, None, "", "", ""),
-    (STRING, {"enum": ["a", "b"]}, None, "", "", ""),
-    (NUMBER, {"enum": ["a", "b"]}, True, "", "number", '"a" or "b"'),
-    ({"enum": ["c", "d"]}, {"enum": ["a", "b"]}, True, "", '"c" or "d"', '"a" or "b"'),
-    ({"enum": ["a", "d"]}, {"enum": ["a", "b"]}, False, "", '"d"', '"a" or "b"'),
-    ({"const": 1}, {"const": True}, True, "", "1", "true"),
-    ({"type": ["string", "null"]}, STRING, False, "", "null", "string"),
-    ({"type": "string", "nullable": True}, STRING, False, "", "null", "string"),
-    ({"type": ["string", "null"]}, {"type": ["null", "boolean"]}, False, "", "string", "null or boolean"),
-    ({"type": ["string", "null"]}, NUMBER, True, "", "string or null", "number"),
+# produced, accepted, certain (None: compatible), and the types in the message
+CASES: list[tuple[Any, Any, bool | None, str, str]] = [
+    (STRING, STRING, None, "", ""),
+    (STRING, NUMBER, True, "string", "number"),
+    (NUMBER, {"type": "integer"}, None, "", ""),
+    (True, STRING, None, "", ""),
+    (STRING, {}, None, "", ""),
+    (NUMBER, {"enum": ["a", "b"]}, True, "number", '"a" or "b"'),
+    ({"enum": ["a", "d"]}, {"enum": ["a", "b"]}, False, '"d"', '"a" or "b"'),
+    ({"const": 1}, {"const": True}, True, "1", "true"),
+    ({"type": ["string", "null"]}, STRING, False, "null", "string"),
+    ({"type": ["string", "null"]}, NUMBER, True, "string or null", "number"),
     (
         {"anyOf": [STRING, NUMBER]},
         {"oneOf": [OBJECT, {"type": "array"}]},
         True,
-        "",
         "string or number",
         "object or list",
     ),
-    ({"anyOf": [STRING, {}]}, NUMBER, False, "", "string", "number"),
-    ({"$ref": "#/$defs/x", "$defs": {"x": STRING}}, NUMBER, True, "", "string", "number"),
-    ({"$ref": "#"}, NUMBER, None, "", "", ""),
-    ({"allOf": [{"minLength": 3}, STRING]}, NUMBER, True, "", "string", "number"),
-    (person("a", a=STRING), person("a", a=NUMBER), True, "a", "string", "number"),
-    (person(a=STRING), person(a=NUMBER), False, "a", "string", "number"),
-    (person(a=STRING), person("a", a=NUMBER), True, "a", "string", "number"),
-    (person(a=STRING), person("b", b=NUMBER), False, "b", "undeclared", "number"),
-    (person(a=STRING), person(b=NUMBER), None, "", "", ""),
-    (person(a=STRING, closed=True), person("b", b=NUMBER), True, "b", "nothing", "number"),
-    (person(a=STRING, closed=True), person("b"), True, "b", "nothing", "any"),
-    (OBJECT, person("b", b=NUMBER), None, "", "", ""),
-    ({**person(a=STRING), "anyOf": [OBJECT]}, person("b", b=NUMBER), None, "", "", ""),
-    (person("a", "b", a=STRING, b=STRING), person(a=STRING, closed=True), True, "b", "string", "no such property"),
-    (person(a=STRING, b=STRING), person(a=STRING, closed=True), False, "b", "string", "no such property"),
-    (person("a", a=person("b", b=STRING)), person(a=person(b=NUMBER)), True, "a.b", "string", "number"),
-    ({"type": "array", "items": STRING}, {"type": "array", "items": NUMBER}, False, "0", "string", "number"),
-    (
-        {"type": "array", "items": STRING, "minItems": 1},
-        {"type": "array", "items": NUMBER},
-        True,
-        "0",
-        "string",
-        "number",
-    ),
-    ({"type": "array", "items": STRING}, STRING, True, "", "list", "string"),
-    ({"type": "array", "prefixItems": [STRING]}, {"type": "array", "items": NUMBER}, None, "", "", ""),
+    ({"anyOf": [STRING, {}]}, NUMBER, False, "string", "number"),
+    ({"$ref": "#/$defs/x", "$defs": {"x": STRING}}, NUMBER, True, "string", "number"),
+    ({"$ref": "#"}, NUMBER, None, "", ""),
+    # what is inside is not compared
+    (person("a", a=STRING), person("a", a=NUMBER), None, "", ""),
 ]
 
 
-@pytest.mark.parametrize(("produced", "accepted", "certain", "at", "produced_types", "accepted_types"), CASES)
+@pytest.mark.parametrize(("produced", "accepted", "certain", "produced_types", "accepted_types"), CASES)
 def test_what_keeps_one_schema_from_the_other(
-    produced: Any, accepted: Any, certain: Any, at: str, produced_types: str, accepted_types: str
+    produced: Any, accepted: Any, certain: Any, produced_types: str, accepted_types: str
 ) -> None:
     result = find_incompatibility(ways(produced), ways(accepted))
     if certain is None:
         assert result is None
     else:
         assert result is not None
-        assert (result.certain, ".".join(result.at), result.produced, result.accepted) == (
-            certain,
-            at,
-            produced_types,
-            accepted_types,
-        )
+        assert (result.certain, result.produced, result.accepted) == (certain, produced_types, accepted_types)
 
 
 @pytest.mark.parametrize(
@@ -114,35 +76,16 @@ def test_what_keeps_one_schema_from_the_other(
         (person(a=person(b=STRING)), "a.b", ["string"]),
         (person(a=STRING), "b", ["undeclared"]),
         (person(a=STRING, closed=True), "b", ["nothing"]),
-        (person(a=STRING), "a.length", ["nothing"]),
         ({**person(a=STRING), "additionalProperties": NUMBER}, "b", ["number"]),
-        ({**person(a=STRING, closed=True), "patternProperties": {"^b": NUMBER}}, "b", ["any"]),
-        (OBJECT, "b", ["any"]),
         ({"type": "array", "items": person(a=STRING)}, "3.a", ["string"]),
         ({"type": "array", "items": STRING}, "first", ["nothing"]),
         ({"anyOf": [person(a=STRING), {"type": "null"}]}, "a", ["string", "nothing"]),
-        ({"const": {"a": [1]}}, "a.0", ["number"]),
-        ({"const": {"a": [1]}}, "a.1", ["nothing"]),
         (True, "a.b.c", ["any"]),
         ({"type": "object", "properties": {"next": {"$ref": "#"}, "v": STRING}}, "next.next.next.v", ["string"]),
     ],
 )
 def test_what_lies_inside_a_schema(schema: Any, names: str, types: list[str]) -> None:
     assert [k.name for k in alternatives_at(ways(schema), tuple(names.split(".")))] == types
-
-
-def test_schemas_that_hold_themselves_are_compared_once() -> None:
-    names = [f"p{i}" for i in range(40)]
-    one = {"type": "object", "properties": {n: {"$ref": "#"} for n in names}, "required": names}
-    other = {"type": "object", "properties": {n: {"$ref": "#"} for n in names}}
-    assert find_incompatibility(ways(one), ways(other)) is None
-    assert isinstance(sample(one), dict)  # bounded as well
-
-
-def test_too_many_alternatives_count_as_anything() -> None:
-    many = {"anyOf": [{"const": i} for i in range(100)]}
-    assert ways(many) == (ANY,)
-    assert find_incompatibility(ways(many), ways(STRING)) is None
 
 
 # -- a certain clash is a proof ------------------------------------------------
@@ -202,14 +145,3 @@ def test_no_value_of_the_one_is_one_of_the_other_where_the_clash_is_certain(one:
     if misfit is not None and misfit.certain:
         of_one, of_other = _accepts(one), _accepts(other)
         assert [v for v in _VALUES if of_one(v) and of_other(v)] == []
-
-
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(_SCHEMAS, st.lists(_NAMES, max_size=3))
-def test_each_value_is_of_one_of_the_kinds_that_its_schema_tells(schema: Any, names: list[str]) -> None:
-    types = {k.name for k in alternatives_at(ways(schema), tuple(names))}
-    accepts = _accepts(schema)
-    for value in _VALUES:
-        part = get(value, tuple(names))
-        if part is not ABSENT and not types & {"any", "undeclared", exact_type(part).name}:
-            assert not accepts(value), (value, types)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from activities import set_work
-from activities.set_work import SetActivities
-from acts.language.wire import MAX_PAYLOAD_BYTES
+from acts.activities import set_work
+from acts.activities.set_work import SetActivities
+from acts.sets.set_files import SetError, SetSources
+from acts.sets.survey import RowIds, survey
 from acts.tree.past_run import PastRow
-from sets.set_errors import SetError
-from sets.set_sources import SetSources
-from sets.survey import survey
 
 Json = Any
 
@@ -40,12 +39,6 @@ def test_a_file_that_is_written_to_while_its_rows_are_counted_is_read_again(
     with monkeypatch.context() as patch:
         patch.setattr(set_work, "survey", counting)
         with pytest.raises(SetError, match=r"a\.jsonl was written to while its rows were counted") as error:
-            work.survey({"source": "a.jsonl", "id": "id"})
+            work.count_rows("a.jsonl", "id", RowIds())
     assert error.value.type == "SetUnavailable"
-    assert work.survey({"source": "a.jsonl", "id": "id"})["total"] == 2
-
-
-def test_what_is_too_large_to_be_recorded_ends_the_run_with_a_word_of_what_to_do() -> None:
-    with pytest.raises(SetError, match=r"of 'a\.jsonl' has 2,\d+,\d+ bytes; split it into several files") as error:
-        set_work.encode_work(lambda _: {"pages": "x" * MAX_PAYLOAD_BYTES}, {"source": "a.jsonl"})
-    assert error.value.type == "SetTooLarge"
+    assert json.loads(work.count_rows("a.jsonl", "id", RowIds()).payload.data)["total"] == 2

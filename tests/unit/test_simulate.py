@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.errors import CallError, InvalidRequest
-from acts.language.scopes import wrap_message
+from acts.language.errors import CallError
+from acts.language.reference_uses import wrap_message
 from acts.language.values import UNKNOWN, nest
 from acts.machines.commands import StartCall
 from acts.machines.walk import Walk
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.simulation import outcome_exploration
+from acts.simulation import outcomes
 from acts.simulation.simulate import simulate, simulate_prepared
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,6 @@ TOOLS: dict[str, Any] = {
         _output={"type": "object", "properties": {"name": STRING}, "required": ["name"], "additionalProperties": False}
     ),
     "getOpen": tool(_output={"type": "object", "properties": {"name": STRING}}),
-    "getList": tool(_output={"type": "array", "items": STRING}),
     "getNull": tool(_output={"type": "null"}),
 }
 
@@ -81,11 +80,6 @@ WEATHER = [
     call("do", "†state.rainy", "†state.museum"),
     call("do", "†state.beach || †state.museum", "†state.day"),
 ]
-PAYMENT = [
-    call("do", 50, "†state.receipt || †state.error"),
-    call("do", "†state.receipt", "†state.order"),
-    call("do", "†state.error", "†state.report"),
-]
 
 
 # -- waves and the critical path -----------------------------------------------
@@ -106,41 +100,12 @@ PAYMENT = [
             [["1:do", "3:do"], ["2:do"]],
             ["1:do", "2:do"],
         ),
-        (  # listed backwards: the forward rule
-            [call("do", "†state.b", "†state.c"), call("do", "†state.a", "†state.b"), call("do", 1, "†state.a")],
-            [["3:do"], ["2:do"], ["1:do"]],
-            ["3:do", "2:do", "1:do"],
-        ),
-        (
-            [call("do", "†state.n", "†state.n") for _ in range(3)],
-            [["1:do"], ["2:do"], ["3:do"]],
-            ["1:do", "2:do", "3:do"],
-        ),
-        (
-            [
-                *[call("do", 1, "†state.list", _outputMethod="push") for _ in range(3)],
-                call("do", "†state.list", "†state.n"),
-            ],
-            [["1:do", "2:do", "3:do"], ["4:do"]],
-            ["1:do", "4:do"],
-        ),
         (WEATHER, [["1:think"], ["2:do", "3:do"], ["4:do"]], ["1:think", "2:do", "4:do"]),
     ],
 )
 def test_calls_run_in_waves_and_the_longest_chain_is_named(plan: Any, waves: Any, path: Any) -> None:
     result = simulate(request(plan, {"type": "state", "n": 0}, model="scripted:x"))
     assert (result["waves"], result["criticalPath"]) == (waves, path)
-
-
-def test_a_wave_lies_right_behind_the_deepest_call_that_it_waits_for() -> None:
-    plan = [call("do", [f"†state.s{j}" for j in range(max(0, i - 3), i, 2)] or 1, f"†state.s{i}") for i in range(40)]
-    prepared = validate_request(request(plan))
-    result = simulate_prepared(prepared)
-    level = {id_: n for n, wave in enumerate(result["waves"]) for id_ in wave}
-    for rank, node in enumerate(prepared.nodes):
-        before = [level[prepared.nodes[d].id] for d in prepared.graph.dependencies(rank)]
-        assert level[node.id] == max(before, default=-1) + 1
-    assert len(result["criticalPath"]) == len(result["waves"])
 
 
 # -- what each call is ---------------------------------------------------------
@@ -180,99 +145,8 @@ def test_each_call_says_how_it_runs_what_it_reads_and_where_it_writes() -> None:
 # -- combinations of outcomes --------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("plan", "expected"),
-    [
-        (
-            WEATHER,
-            [
-                ({"1:think": "†state.sunny"}, ["1:think", "2:do", "4:do"], ["3:do"]),
-                ({"1:think": "†state.rainy"}, ["1:think", "3:do", "4:do"], ["2:do"]),
-            ],
-        ),
-        (
-            PAYMENT,
-            [
-                ({"1:do": "†state.receipt"}, ["1:do", "2:do"], ["3:do"]),
-                ({"1:do": "†state.error"}, ["1:do", "3:do"], ["2:do"]),
-            ],
-        ),
-        (  # an error path of its own
-            [call("do", 1, "†state.a", _errorPath="†state.oops"), call("do", "†state.oops.code", "†state.b")],
-            [
-                ({"1:do": "†state.a"}, ["1:do"], ["2:do"]),
-                ({"1:do": "†state.oops"}, ["1:do", "2:do"], []),
-            ],
-        ),
-        (  # of branches in a row only those that ran tell combinations apart
-            [
-                call("do", 1, "†state.a || †state.b"),
-                call("do", "†state.a", "†state.c || †state.d"),
-                call("do", "†state.d"),
-            ],
-            [
-                ({"1:do": "†state.a", "2:do": "†state.c"}, ["1:do", "2:do"], ["3:do"]),
-                ({"1:do": "†state.b"}, ["1:do"], ["2:do", "3:do"]),
-                ({"1:do": "†state.a", "2:do": "†state.d"}, ["1:do", "2:do", "3:do"], []),
-            ],
-        ),
-        (  # a conjunction is one outcome; what is common to two is written either way
-            [
-                call("do", 1, "†state.all && (†state.a || †state.b)"),
-                call("do", "†state.all", "†state.x"),
-                call("do", "†state.b"),
-            ],
-            [
-                ({"1:do": "†state.all && †state.a"}, ["1:do", "2:do"], ["3:do"]),
-                ({"1:do": "†state.all && †state.b"}, ["1:do", "2:do", "3:do"], []),
-            ],
-        ),
-        (  # kinds of one's own
-            [call("do", 1, "†weather.sunny || †rain"), call("do", "†rain.amount", "†state.x")],
-            [
-                ({"1:do": "†weather.sunny"}, ["1:do"], ["2:do"]),
-                ({"1:do": "†rain"}, ["1:do", "2:do"], []),
-            ],
-        ),
-        ([call("think", 1, "†state.a", _output=1), call("think", 1)], [({}, ["1:think"], ["2:think"])]),
-        ([call("do", 1), call("do", "†state.a"), call("do", 1, "†state.a")], [({}, ["3:do", "1:do", "2:do"], [])]),
-        ([], [({}, [], [])]),
-    ],
-)
-def test_each_combination_of_outcomes_tells_what_runs_and_what_is_skipped(plan: Any, expected: Any) -> None:
-    result = simulate(request(plan, model="scripted:x"))
-    items = [(c["choices"], sorted(c["run"]), c["skipped"]) for c in combinations(result)]
-    assert items == [(choices, sorted(run), skipped) for choices, run, skipped in expected]
-    assert result["outcomes"]["truncated"] is False
-
-
-def test_a_plan_without_branches_has_one_combination() -> None:
-    result = simulate(request([call("do", i, f"†state.s{i}") for i in range(50)]))
-    assert [len(c["run"]) for c in combinations(result)] == [50]
-
-
-def test_combinations_beyond_the_limit_are_left_out_and_the_forecast_still_holds_for_them() -> None:
-    branches = 7  # 128 combinations
-    plan = [call("do", 1, f"†state.a{i} || †state.b{i}") for i in range(branches)]
-    plan += [call("think", f"†state.b{i}", f"†state.c{i}") for i in range(branches)] + [call("think", 1, "†state.z")]
-    result = simulate(request(plan, model="scripted:x"))
-    assert result["outcomes"]["truncated"] is True
-    items = combinations(result)
-    assert len(items) == outcome_exploration.MAX_COMBINATIONS
-    assert len({json.dumps(c["choices"]) for c in items}) == len(items)
-    assert result["requests"] == {"min": 1, "max": 1 + branches}
-    # the first outcomes come first, then one difference after the other
-    differing = [sum(path.startswith("†state.b") for path in c["choices"].values()) for c in items]
-    assert differing == sorted(differing)
-
-
-def test_exactly_64_combinations_are_all_shown() -> None:
-    result = simulate(request([call("do", 1, f"†state.a{i} || †state.b{i}") for i in range(6)]))
-    assert (len(combinations(result)), result["outcomes"]["truncated"]) == (64, False)
-
-
 def test_the_work_is_bounded_for_long_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcome_exploration, "MAX_STEPS", 1600)  # a run of 30 calls takes 450, one of 201 calls 2,200
+    monkeypatch.setattr(outcomes, "MAX_STEPS", 1600)  # a run of 30 calls takes 450, one of 201 calls 2,200
     plan = [call("do", 1, f"†state.a{i} || †state.b{i}") for i in range(30)]
     result = simulate(request(plan))
     assert (len(combinations(result)), result["outcomes"]["truncated"]) == (3, True)
@@ -280,21 +154,6 @@ def test_the_work_is_bounded_for_long_plans(monkeypatch: pytest.MonkeyPatch) -> 
         simulate(request(plan[:1] + [call("do", 1, f"†state.c{i}") for i in range(200)]))["outcomes"]["truncated"]
         is True
     )
-
-
-def test_an_outcome_that_no_result_can_choose_is_reported_and_not_walked() -> None:
-    result = simulate(request([call("do", 1, "†state.a || †state.a.b"), call("do", "†state.a", "†state.c")]))
-    assert [c["run"] for c in combinations(result)] == [["1:do", "2:do"]]
-    (problem,) = problems(result, "unreachableOutcome")
-    assert problem["call"] == "1:do"
-    assert "†state.a.b" in problem["message"]
-
-
-def test_what_only_provide_can_bring_is_waited_for() -> None:
-    result = simulate(
-        request([call("do", "†data.later", "†state.a"), call("do", "†state.a", "†state.b")], missing="wait")
-    )
-    assert combinations(result) == [{"choices": {}, "run": [], "skipped": [], "waiting": ["1:do", "2:do"]}]
 
 
 # -- the same, enumerated by brute force ---------------------------------------
@@ -312,18 +171,22 @@ def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
             command = commands.pop()
             if not isinstance(command, StartCall):
                 continue
-            node, pick = command.node, chosen.get(command.rank, 0)
-            if command.rank in chosen:
-                choices[command.rank] = str(node.outcomes[pick][0])
+            node = command.node
+            rank = walk.by_key[node.key].rank
+            pick = chosen.get(rank, 0)
+            if rank in chosen:
+                choices[rank] = str(node.outcomes[pick][0])
             if not node.outcomes:
-                commands.extend(walk.detached(command.rank, "now"))
+                commands.extend(walk.completed(command.node.key, None, "now"))
             elif pick == node.error:
-                commands.extend(walk.failed(command.rank, CallError("oops", "no"), "now"))
+                commands.extend(walk.failed(command.node.key, CallError("oops", "no"), "now"))
             elif node.kind == "latent":
-                commands.extend(walk.completed(command.rank, UNKNOWN, "now", pick))
+                commands.extend(walk.completed(command.node.key, UNKNOWN, "now", pick))
             else:
                 path = node.outcomes[pick][0]
-                commands.extend(walk.completed(command.rank, wrap_message(path.kind, nest(path.names, UNKNOWN)), "now"))
+                commands.extend(
+                    walk.completed(command.node.key, wrap_message(path.kind, nest(path.names, UNKNOWN)), "now")
+                )
         states = [(n.id, r.state) for n, r in zip(prepared.nodes, walk.calls, strict=True)]
         item: dict[str, Any] = {
             "choices": {prepared.nodes[r].id: path for r, path in sorted(choices.items())},
@@ -380,22 +243,15 @@ A, B = "†state.a", "†state.b"
     [
         ([call("getText", to=A), call("number", A)], "1:getText", "string", "number"),
         ([call("getPerson", to=A), call("text", A)], "1:getPerson", "object", "string"),
-        ([call("getPerson", to=A), call("text", f"{A}.mail")], "1:getPerson", "nothing", "string"),
         ([call("getText", to=A), call("text", f"{A}.length")], "1:getText", "nothing", "string"),
         ([call("getNull", to=A), call("text", A)], "1:getNull", "null", "string"),
         ([call("getMaybe", to=A), call("number", A)], "1:getMaybe", "string or null", "number"),
-        ([call("getText", to=A, _outputMethod="push"), call("text", A)], "1:getText", "list", "string"),
-        ([call("getText", to=f"{A}.deep"), call("text", A)], "1:getText", "object", "string"),
         ([call("do", 1, A, _errorPath=B), call("text", B)], "1:do", "object", "string"),
-        ([call("getText", to=f"{A} || {B}"), call("number", B)], "1:getText", "string", "number"),
         ([call("getText", to=A), call("number", f"{A} || †input.flag")], "1:getText", "string", "number"),
         ([call("think", to=A, _output="x"), call("number", A)], "1:think", '"x"', "number"),
         ([call("number", "†input.flag")], "the context", "true", "number"),
         # a parameter without a type takes every value, but not none
         ([call("getText", to=A), call("do", f"{A}.length")], "1:getText", "nothing", "a value"),
-        ([call("getList", to=A), call("do", f"{A}.first")], "1:getList", "nothing", "a value"),
-        ([call("getPerson", to=A), call("do", f"{A}.mail")], "1:getPerson", "nothing", "a value"),
-        ([call("getText", to=A), call("do", f"{A}.x || {A}.y")], "1:getText", "nothing", "a value"),
     ],
 )
 def test_a_producer_that_cannot_fit_is_reported_and_its_consumer_does_not_run(
@@ -413,110 +269,7 @@ def test_a_producer_that_cannot_fit_is_reported_and_its_consumer_does_not_run(
     assert all(consumer not in c["run"] for c in combinations(result))
 
 
-@pytest.mark.parametrize(
-    ("plan", "produced"),
-    [
-        ([call("getMaybe", to=A), call("text", A)], "null"),
-        ([call("getOpen", to=A), call("text", f"{A}.mail")], "undeclared"),
-        ([call("getText", to=A), call("do", A, A), call("number", A)], "string"),
-        ([call("getText", to=A), call("do", A), call("getOpen", to=A, _outputMethod="push")], "string"),
-        ([call("getText", to="†state.held"), call("number", "†state.held")], "string"),
-    ],
-)
-def test_a_producer_that_may_not_fit_is_a_warning_and_everything_runs(plan: Any, produced: str) -> None:
-    result = simulate(request(plan, {"type": "state", "held": 1}))
-    assert [(p["found"], p["severity"]) for p in result["problems"]] == [(produced, "warning")]
-    assert [len(c["run"]) for c in combinations(result)] == [len(plan)]
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        [call("do", 1, A), call("number", A)],  # no _output: anything
-        [call("getText", to=A), call("text", A)],
-        [call("getMaybe", to=A), call("text", f"{A} || †input.word")],  # null falls through
-        [call("getPerson", to=A), call("getText", to=f"{A}.mail"), call("text", f"{A}.mail")],
-        [call("getText", to=A, _outputMethod="push"), call("text", f"{A}.0")],
-        [call("do", 1, A, _errorPath=B), call("text", f"{B}.code")],
-        [call("getText", to=A), call("do", A, B), call("do", [A, {"b": B}])],
-        [call("getList", to=A), call("do", f"{A}.0")],
-        [call("getOpen", to=A), call("do", f"{A}.mail")],  # an open object may hold it
-        [call("getText", to=A), call("do", f"{A}.length || †input.word")],
-    ],
-)
-def test_what_fits_is_not_complained_of(plan: Any) -> None:
-    result = simulate(request(plan, {"type": "input", "word": "w"}))
-    assert result["problems"] == []
-
-
-@pytest.mark.parametrize("consumer", ["do", "text"])
-def test_a_value_that_no_call_can_write_may_still_be_provided(consumer: str) -> None:
-    plan = [call("getText", to=A), call(consumer, f"{A}.length", B)]
-    result = simulate(request(plan, missing="wait"))
-    assert [(p["code"], p["producer"]) for p in result["problems"]] == [("mayNotFit", "1:getText")]
-    assert [len(c["run"]) for c in combinations(result)] == [2]
-
-
-def test_a_value_that_breaks_a_constraint_fails_the_call_in_the_dry_walk() -> None:
-    TOOLS_WITH_PATTERN = {"type": "tool", "tool": {"strict": tool(x={"type": "string", "pattern": "^a"})}}  # noqa: N806
-    plan = [call("strict", "†input.word", "†state.a"), call("do", "†state.a", "†state.b")]
-    result = simulate(request(plan, TOOLS_WITH_PATTERN, {"type": "input", "word": "b"}))
-    assert combinations(result) == [{"choices": {}, "run": [], "skipped": ["2:do"], "failed": ["1:strict"]}]
-    (problem,) = problems(result, "willFail")
-    assert "severity" not in problem
-    assert "'b' does not match '^a'" in problem["message"]
-    free = simulate(
-        request([call("getText", to="†state.w"), call("strict", "†state.w", "†state.a")], TOOLS_WITH_PATTERN)
-    )
-    assert free["problems"] == []  # a free string may well match
-
-
-def test_a_call_that_cannot_run_takes_its_error_path() -> None:
-    plan = [
-        call("getText", to="†state.a"),
-        call("number", "†state.a", "†state.b", _errorPath="†state.oops"),
-        call("do", "†state.oops", "†state.c"),
-        call("do", "†state.b", "†state.d"),
-    ]
-    result = simulate(request(plan))
-    assert combinations(result) == [
-        {"choices": {"2:number": "†state.oops"}, "run": ["1:getText", "2:number", "3:do"], "skipped": ["4:do"]}
-    ]
-    assert [p["call"] for p in problems(result, "unreachable")] == ["4:do"]
-
-
-def test_a_call_that_needs_two_outcomes_at_once_is_never_run() -> None:
-    plan = [call("do", 1, "†state.a || †state.b"), call("do", ["†state.a", "†state.b"], "†state.c")]
-    result = simulate(request(plan))
-    assert [c["run"] for c in combinations(result)] == [["1:do"], ["1:do"]]
-    assert [p["call"] for p in problems(result, "unreachable")] == ["2:do"]  # once, though two look for it
-
-
 # -- the forecast --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("plan", "requests", "delegates"),
-    [
-        ([call("do", 1, "†state.a")], (0, 0), (0, 0)),
-        ([call("think", 1, "†state.a"), call("ask", 1, "†state.b")], (1, 1), (1, 1)),
-        ([call("think", 1, "†state.a", _output=1), call("think", 1)], (0, 0), (0, 0)),
-        (WEATHER, (1, 1), (0, 0)),
-        ([call("do", 1, "†state.a || †state.b"), call("think", "†state.b", "†state.c")], (0, 1), (0, 0)),
-    ],
-)
-def test_requests_and_their_cost_are_counted(plan: Any, requests: Any, delegates: Any) -> None:
-    result = simulate(request(plan, model="scripted:x"), price={"scripted:x": 0.25}.get)
-    assert (result["requests"]["min"], result["requests"]["max"]) == requests
-    assert (result["delegates"]["min"], result["delegates"]["max"]) == delegates
-    assert result["cost"] == {"min": requests[0] * 0.25, "max": requests[1] * 0.25}
-
-
-def test_the_cost_is_unknown_where_the_price_is() -> None:
-    raw = request([call("think", 1, "†state.a")], model="scripted:x")
-    assert simulate(raw)["cost"] is None
-    assert simulate(raw, price=lambda _: None)["cost"] is None
-    assert simulate(request([call("do", 1, "†state.a")]))["cost"] == {"min": 0, "max": 0}
 
 
 def test_a_template_is_walked_for_one_instance_and_paid_for_all() -> None:
@@ -534,38 +287,6 @@ def test_a_template_is_walked_for_one_instance_and_paid_for_all() -> None:
 
 
 # -- the whole -----------------------------------------------------------------
-
-
-def test_a_cycle_is_refused_as_everything_that_does_not_validate() -> None:
-    with pytest.raises(InvalidRequest, match="wait for each other"):
-        simulate(request([call("do", "†state.b", "†state.a"), call("do", "†state.a", "†state.b")]))
-    with pytest.raises(InvalidRequest, match="unknown tool"):
-        simulate(request([{"_tool": "nobody"}]))
-    with pytest.raises(InvalidRequest):
-        simulate("no request at all")
-
-
-def test_registered_tools_and_served_activities_count() -> None:
-    raw = {
-        "context": [{"type": "tool", "tool": "Tool.greet"}, {"type": "plan", "plan": [call("greet", to="†state.a")]}]
-    }
-    registry = {"greet": {"type": "object", "properties": {"_outputPath": STRING}}}
-    (item,) = simulate(raw, registry, ["greet"])["calls"]
-    assert (item["how"], item["activity"]) == ("activity", "greet")
-
-
-def test_sample_outputs_are_shown_per_tool() -> None:
-    result = simulate(request([call("getPerson", to="†state.a"), call("do", 1, "†state.b")]))
-    assert result["samples"] == {"getPerson": {"name": "sample"}}
-
-
-def test_problems_are_capped_and_errors_come_first() -> None:
-    plan = [call("getMaybe", to="†state.a"), *[call("text", "†state.a", f"†state.s{i}") for i in range(150)]]
-    plan += [call("number", "†state.a", "†state.z")]
-    listed = simulate(request(plan))["problems"]
-    assert listed[0]["code"] == "cannotFit"
-    assert [p["code"] for p in listed[1:]] == ["mayNotFit"] * 99 + ["moreProblems"]
-    assert "51" in listed[-1]["message"]
 
 
 _PROGRAM = """

@@ -45,9 +45,8 @@ def test_what_is_not_json_is_refused_with_the_reason(
 def test_a_key_that_is_twice_in_one_object_is_refused_on_request() -> None:
     assert read_json('{"a": 1, "a": 2}') == {"a": 2}
     assert read_json('[{"a": {"a": 1}}, {"a": 2}]', unique_keys=True) == [{"a": {"a": 1}}, {"a": 2}]
-    with pytest.raises(DuplicateKeyError, match='the key "b" is twice in one object') as refused:
+    with pytest.raises(DuplicateKeyError, match='the key "b" is twice in one object'):
         read_json('{"a": 1, "x": {"b": 1, "a": 2, "b": 3}}', unique_keys=True)
-    assert refused.value.key == "b"
 
 
 def test_bytes_are_utf_8_with_or_without_a_byte_order_mark() -> None:
@@ -67,14 +66,6 @@ WRITTEN: list[tuple[Any, str]] = [
 def test_json_is_written_compact_in_the_order_of_its_keys(value: Any, text: str) -> None:
     assert write_json(value).decode() == text
     assert json_size(value) == len(text.encode())
-
-
-@pytest.mark.parametrize(
-    ("value", "error"), [(float("nan"), ValueError), ([float("inf")], ValueError), ("\ud800", ValueError)]
-)
-def test_what_json_does_not_have_is_not_written(value: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        write_json(value)
 
 
 def test_a_value_that_is_not_known_has_a_size_and_is_not_written() -> None:

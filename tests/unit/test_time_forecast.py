@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.errors import InvalidRequest
 from acts.plan.validate import validate_request
-from acts.simulation.forecast_vs_actual import compare, expected_ranges, seconds_since_approval
+from acts.simulation.forecast import schedule
 from acts.simulation.simulate import simulate
-from acts.simulation.time_forecast import schedule, span_of
-from acts.views.approval_page import page
 
 Json = Any
 
@@ -61,17 +58,6 @@ def test_the_time_of_a_plan(plan: tuple[Json, ...], tools: Json, config: Json, s
     assert ("seconds" in simulation["unforeseen"]) == (None in tools.values())
 
 
-def test_without_durations_there_is_no_time_and_nothing_else_changes() -> None:
-    simulation = simulate(request(*CHAIN, tools={"a": None, "b": None}))
-    assert "seconds" not in simulation
-    assert "seconds" not in compare(expected_ranges(simulation), {})
-
-
-def test_what_earlier_runs_took_comes_before_what_is_declared() -> None:
-    learned = simulate(request(*CHAIN, tools={"a": 50, "b": None}), durations={"a": (1.0, 2.0), "b": (3.0, 5.0)})
-    assert learned["seconds"] == {"min": 4, "max": 7}
-
-
 def test_the_critical_path_is_the_slowest_where_durations_are_known() -> None:
     plan = (*CHAIN, call("slow", "†state.c"))
     tools = {"a": 1, "b": 1, "slow": 10}
@@ -83,30 +69,6 @@ def test_the_instances_of_a_template_share_the_permits() -> None:
     raw = request(*CHAIN, tools={"a": 1, "b": 1}, maxParallel=10)
     raw["context"] += [{"type": "state", "state": {}, "_instance": str(n)} for n in range(100)]
     assert simulate(raw)["seconds"] == {"min": 20, "max": 21.8}  # 200 s of work by ten, and a last chain of 2 s
-
-
-def test_the_page_before_an_approval_says_how_long_it_takes() -> None:
-    prepared = validate_request(request(*CHAIN, tools={"a": {"min": 1, "max": 4}, "b": 3}))
-    assert "time without waits: 4.0 to 7.0 s" in page(prepared)
-
-
-def test_the_time_that_a_plan_took_counts_from_its_approval() -> None:
-    records = [{"what": "plan", "decision": "approve", "date": "2026-01-01T10:00:00.000Z"}]
-    assert seconds_since_approval(records, "2026-01-01T10:01:30.500Z") == 90.5
-    assert seconds_since_approval([{**records[0], "decision": "reject"}], "2026-01-01T10:01:30.500Z") is None
-
-
-@pytest.mark.parametrize("expected", ["soon", -1, {"min": 3, "max": 2}, {"min": 1}, [1, 2]])
-def test_a_wrong_duration_is_refused(expected: Json) -> None:
-    with pytest.raises(InvalidRequest, match="expected"):
-        validate_request(request(*CHAIN, tools={"a": expected, "b": 1}))
-
-
-@pytest.mark.parametrize(
-    ("samples", "span"), [([3.0], (3.0, 3.0)), ([2.0, 1.0], (1.0, 2.0)), ([float(n) for n in range(11)], (1.0, 9.0))]
-)
-def test_a_span_is_the_middle_of_what_was_measured(samples: list[float], span: tuple[float, float]) -> None:
-    assert span_of(samples) == span
 
 
 @settings(max_examples=60, deadline=None)

@@ -45,24 +45,9 @@ def test_a_tool_has_a_name_in_each_form(definition: Any) -> None:
     assert list(tools_of(definition)) == ["a"]
 
 
-def test_a_map_defines_several() -> None:
-    assert list(tools_of({"a": {}, "b": {"properties": {}}})) == ["a", "b"]
-
-
-def test_a_name_means_a_registered_tool_with_or_without_prefix() -> None:
-    for name in ("charge", "Tool.charge"):
-        assert tools_of(name)["charge"].activity == "billing.charge"
-
-
-def test_the_latest_definition_of_a_name_wins() -> None:
-    tools = tools_of({"a": {"properties": {"_activity": {"const": "one"}}}}, {"_tool": "a", "_activity": "two"})
-    assert tools["a"].activity == "two"
-
-
 # definition, what its problem says
 BAD: list[tuple[Any, str]] = [
     ("refund", 'no tool "refund" is registered with the worker; registered: charge'),
-    ("Tool.", "is registered with the worker"),
     ({"type": "object", "properties": {"x": {}}}, "no name"),
     ({"a": 5}, "a schema is an object, not number"),
     ({"a": True}, "not an object"),
@@ -71,7 +56,6 @@ BAD: list[tuple[Any, str]] = [
     ({"a": {"properties": {"x": {"type": 5}}}}, "/properties/x/type"),
     ({"a": {"properties": {"_tool": {"const": "b"}}}}, 'the map calls it "a", its _tool says "b"'),
     ({"a": {"properties": {"_activity": {"const": 5}}}}, "_activity"),
-    ({"a": {"properties": {"_activity": {"const": None}}}}, "_activity"),
     ({"a": {"properties": {"_outputMethod": {"const": "append"}}}}, "set, merge, assign, push, concat"),
     ({"a": {"properties": {"_outputPath": {"const": "state.x"}}}}, "column 1"),
     ({"a": {"properties": {"_outputPath": {"const": 5}}}}, "must be a string"),
@@ -80,18 +64,12 @@ BAD: list[tuple[Any, str]] = [
     ({"a": {"properties": {"_approval": {"const": "yes"}}}}, "must be true or false"),
     ({"a": {"properties": {"_options": {"const": {"timeOut": 5}}}}}, "did you mean"),
     ({"a": {"properties": {"_options": {"const": {"timeout": "soon"}}}}}, "duration"),
-    ({"a": {"properties": {"_options": {"const": {"retry": {"maxAttempts": 0}}}}}}, "_options"),
-    ({"a": {"properties": {"_options": {"const": {"taskQueue": ""}}}}}, "_options"),
     ({"a": {"properties": {"_output": {"type": "strin"}}}}, "strin"),
-    ({"a": {"_output": {"type": "strin"}}}, "strin"),
     ({"a\nb": {}}, "printable"),
-    ({" a": {}}, "without space"),
     ({"a" * 201: {}}, "1 to 200"),
-    ({"": {}}, "1 to 200"),
     ({"a": {"properties": {"_activity": {"const": "x\x00"}}}}, "printable"),
     ({"a": {"properties": {"x": {"$ref": "http://127.0.0.1:9/schema.json"}}}}, "leads out of the schema"),
     ({"a": {"properties": {"_output": {"$ref": "https://example.invalid/x"}}}}, "leads out of the schema"),
-    ({"a": {"$ref": "file:///etc/passwd"}}, "leads out of the schema"),
 ]
 
 
@@ -139,11 +117,9 @@ RUNS: list[tuple[dict[str, Any], bool, str, str | None]] = [
     ({"properties": {"_activity": {"enum": ["x"]}}}, False, "activity", "x"),
     ({"properties": {"_activity": {"const": ""}}}, True, "latent", None),
     ({"_activity": "x"}, False, "activity", "x"),
-    ({"_activity": ""}, True, "latent", None),
     # an Activity that is left open is not for the LLM to choose
     ({"properties": {"_activity": {"type": "string"}}}, False, "latent", None),
     ({"properties": {"_activity": {"type": "string"}}}, True, "activity", "a"),
-    ({"properties": {"_activity": {"enum": ["x", "y"]}}}, True, "activity", "a"),
     ({"properties": {"_delegate": {"const": "d"}, "_activity": {"const": "x"}}}, True, "delegate", "x"),
     ({"properties": {"_delegate": {"enum": ["d"]}}}, True, "delegate", "a"),
     ({"_delegate": "d"}, False, "delegate", None),
@@ -185,25 +161,6 @@ def test_options_are_read_with_their_defaults(options: Any) -> None:
     options_ = tools_of({"a": {"properties": {"_options": options}}})["a"].options
     assert (options_.timeout, options_.taskQueue, options_.heartbeat, options_.local) == (90, "q", None, False)
     assert (options_.retry.maxAttempts, options_.retry.initialInterval, options_.retry.backoff) == (3, 1, 2)
-
-
-def test_an_unknown_name_with_an_underscore_is_a_warning() -> None:
-    context = [{"type": "tool", "tool": {"a": {"properties": {"_outputpath": {}}}}}, {"type": "plan", "plan": []}]
-    problems = validate({"context": context})
-    assert [(p.code, p.fatal) for p in problems] == [("unknownMeta", False)]
-
-
-def test_the_parameters_schema_is_without_meta_properties() -> None:
-    definition = {
-        "type": "object",
-        "properties": {"_tool": {"const": "a"}, "_outputPath": {"type": "string"}, "x": {"type": "integer"}},
-        "required": ["_tool", "_outputPath", "x"],
-        "additionalProperties": False,
-    }
-    checker = tools_of(definition)["a"].parameters
-    assert checker.defects({"x": 1}) == []
-    assert checker.defects({}) != []
-    assert checker.defects({"x": 1, "y": 1}) != []
 
 
 @pytest.mark.parametrize("key", ["_output", "_scopes", "_outputPath"])

@@ -25,13 +25,6 @@ def test_sums_add_up_and_what_is_written_can_be_read_again() -> None:
     }  # fmt: skip
 
 
-def test_ten_cents_in_cents_are_ten_cents() -> None:
-    made = Usage()
-    for _ in range(10):
-        made.add({"cost": 0.01})
-    assert made.to_json()["cost"] == 0.1
-
-
 def test_a_whole_number_of_dollars_is_written_without_a_point() -> None:
     assert str(spent(cost=2.0).to_json()["cost"]) == "2"
     assert str(Usage().to_json()["cost"]) == "0"

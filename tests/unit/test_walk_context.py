@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acts.language.admission import LIMITS, TASK, Limit
 from acts.language.errors import InvalidRequest
 from acts.language.references import Path
 from acts.machines.walk_context import WalkContext
@@ -36,35 +37,10 @@ def test_a_call_awaits_missing_input_and_starts_when_it_is_provided() -> None:
     assert drive.running == ["1:a"]
     drive.finish_all()
     assert drive.started["1:a"][0] == {"x": "here"}
-    assert drive.walk.appended()[:2] == [{"type": "input", "input": {"other": 1}}, {"type": "input", "late": "here"}]
-
-
-def test_provided_messages_are_carried_over() -> None:
-    drive = begin_without_input()
-    drive.perform(drive.walk.drain(NOW, on=True))
-    drive.perform(drive.walk.provide(data_message({"type": "input", "late": "here"}), NOW))
-    drive.carry_over()
-    assert drive.running == ["1:a"]
-    drive.finish_all()
-    assert drive.walk.state() == {"a": 1, "b": 2}
-
-
-def test_a_provided_message_precedes_what_calls_wrote() -> None:
-    drive = begin(
-        call("a", "†state.a"),
-        call("b", "†state.b", x="†input.late"),
-        call("c", "†state.c", x="†state", y="†state.b"),
-        config={"missing": "wait"},
-        results={"a": 1, "b": 2, "c": 3},
-    )
-    drive.finish("1:a")
-    late = [{"type": "state", "state": {"a": "old", "d": 4}}, {"type": "input", "late": 1}]
-    for message in late:
-        drive.perform(drive.walk.provide(data_message(message), NOW))
-    drive.finish_all()
-    assert drive.started["3:c"][0]["x"] == {"a": 1, "b": 2, "d": 4}
-    log = Log([data_message(m) for m in drive.walk.appended()])
-    assert log.read(Path("state"), 1) == drive.walk.state() == {"a": 1, "d": 4, "b": 2, "c": 3}
+    assert drive.walk.context.appended()[:2] == [
+        {"type": "input", "input": {"other": 1}},
+        {"type": "input", "late": "here"},
+    ]
 
 
 # (path, method, value) of a Call that has completed, and the state that is provided after it
@@ -102,12 +78,12 @@ def test_a_provided_message_is_folded_before_what_was_written_or_is_refused(
     except InvalidRequest:
         assert drive.observe() == before
         return
-    messages = [*context, *drive.walk.appended()]
+    messages = [*context, *drive.walk.context.appended()]
     log = Log([data_message(m) for m in messages])
     assert log.problems == []
-    assert log.read_kind("state", instance=instance) == drive.walk.state(instance)
+    assert log.read_kind("state", instance=instance) == drive.walk.context.state(instance)
     slow = oracle.view(oracle.read_messages(messages), "state", instance)
-    assert drive.walk.state(instance) == slow
+    assert drive.walk.context.state(instance) == slow
 
 
 PLACES = ["†state", "†state.a", "†state.a.b", "†state.l", "†state.s.t"]
@@ -140,13 +116,13 @@ def test_messages_folded_one_by_one_and_all_at_once_give_the_same(
         path = {} if place is None else {"_outputPath": place, "_outputMethod": method}
         with suppress(InvalidRequest):
             drive.walk.provide(data_message({"type": "state", "state": payload, **own_aim, **path}), NOW)
-    again = WalkContext(drive.walk.prepared, drive.walk.calls, drive.walk.provided_data())
+    again = WalkContext(drive.walk.prepared, drive.walk.calls, drive.walk.context.provided)
     for name in (None, "A", "B"):
-        assert drive.walk.state(name) == again.state(name)
+        assert drive.walk.context.state(name) == again.state(name)
         for place in PLACES:
-            assert drive.walk.log.view_of(name).type_at(parse_path(place), END) == again.log.view_of(name).type_at(
-                parse_path(place), END
-            )
+            assert drive.walk.context.log.view_of(name).type_at(parse_path(place), END) == again.log.view_of(
+                name
+            ).type_at(parse_path(place), END)
 
 
 def nest(names: list[str], value: Any) -> Any:
@@ -167,21 +143,16 @@ def test_messages_that_meet_what_many_calls_wrote_are_folded_up_to_a_limit(monke
     for i in range(100):  # what nothing was written at is not counted
         drive.walk.provide(data_message({"type": "state", "state": {f"k{i}": i}}), NOW)
     meeting = data_message({"type": "state", "state": {"l": [9]}})
-    assert drive.walk.work.refolding.spent < 100  # the first one, before which there is no state
+    assert drive.walk.work.steps.spent < 200  # the first one, before which there is no state
     drive.walk.work.begin_task()
     drive.walk.provide(meeting, NOW)
-    monkeypatch.setattr(drive.walk.work.refolding, "limit", drive.walk.work.refolding.spent * 5 // 2)
+    limit = LIMITS[TASK]
+    monkeypatch.setattr(
+        drive.walk.work.steps, "limit", Limit(limit.subject, drive.walk.work.steps.spent * 5 // 2, limit.advice)
+    )
     drive.walk.provide(meeting, NOW)
-    with pytest.raises(InvalidRequest, match="folding messages before what the calls"):
+    with pytest.raises(InvalidRequest, match="evaluating the values of this workflow task"):
         drive.walk.provide(meeting, NOW)
     drive.walk.work.begin_task()
     drive.walk.provide(meeting, NOW)
-    assert drive.walk.state()["l"] == [9, *range(8)]
-
-
-def test_a_message_for_an_unknown_instance_is_refused_and_nothing_changes() -> None:
-    drive = begin_without_input()
-    before = drive.observe()
-    with pytest.raises(InvalidRequest, match="unknown instance"):
-        drive.walk.provide(data_message({"type": "state", "state": {}, "_instance": "Z"}), NOW)
-    assert drive.observe() == before
+    assert drive.walk.context.state()["l"] == [9, *range(8)]

@@ -9,7 +9,6 @@ import pytest
 from acts.language.errors import InvalidRequest
 from acts.language.strict_json import json_size
 from acts.language.wire import MAX_PAYLOAD_BYTES
-from acts.machines.commands import StartCall
 from acts.machines.walk import Walk
 from acts.plan.validate import validate_request
 from acts.views.results import failure_text
@@ -31,19 +30,3 @@ def test_a_heavy_request_ends_with_what_was_too_much(name: str) -> None:
     walk = Walk(validate_request(request, {}, ("t",)), lambda node: node.id)
     walk.begin("2026-01-01T00:00:00.000Z")
     assert expected in failure_text(walk)
-
-
-def test_thousands_of_pushes_and_then_reads_of_what_is_not_there() -> None:
-    """Each reader knows from counts that no writer brings it: it does not look at all of them."""
-    tool = {"type": "object", "properties": {"x": {}, "_outputPath": {}, "_outputMethod": {}}, "_activity": "t"}
-    pushes = [{"_tool": "t", "x": 1, "_outputPath": "†state.l", "_outputMethod": "push"}] * 3_000
-    reads = [{"_tool": "t", "x": f"†state.l[{5_000 + i}]", "_outputPath": f"†state.r{i}"} for i in range(3_000)]
-    context = [{"type": "state", "state": {"l": []}}, {"type": "tool", "tool": {"t": tool}}]
-    request = {"config": {"maxParallel": 2_000}, "context": [*context, {"type": "plan", "plan": [*pushes, *reads]}]}
-    walk = Walk(validate_request(request, {}, ("t",)), lambda node: node.id)
-    started = walk.begin("")
-    while started:
-        command = started.pop()
-        if isinstance(command, StartCall):
-            started += walk.completed(command.rank, 1, "")
-    assert {state: n for state, n in walk.counts.items() if n} == {"completed": 3_000, "failed": 3_000}

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-import worker
-import worker_settings
-from activities import registry
-from cli.dev.temporal_server import DevServer, dev_server
+from acts.activities import registry
+from acts.cli.dev.temporal_server import DevServer, dev_server
+from acts.worker import serve as worker
+from acts.worker import settings as worker_settings
 from tests.workflow.foreign import Foreign
 
 SERVED = "tests.workflow.served"
@@ -37,7 +37,7 @@ def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def engine_on(
     server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None
 ) -> AsyncIterator[str]:
-    """The worker as ``python -m worker`` builds it, with the tools of a test module registered."""
+    """The worker as ``python -m acts.worker`` builds it, with the tools of a test module registered."""
     with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(20) as executor:
         environment.setenv("TEMPORAL_ADDRESS", server.address)
         environment.setenv("TEMPORAL_NAMESPACE", server.namespace)

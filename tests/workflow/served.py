@@ -48,15 +48,6 @@ async def small(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) 
     return int(call["n"])
 
 
-@activity.defn(name="secondTime")
-async def second_time(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> list[Any]:
-    """Fails once, with its arguments spoiled; then returns what it was called with."""
-    if activity.info().attempt == 1:
-        call.clear()
-        raise RuntimeError("not yet")
-    return [call["n"], tool["type"], context]
-
-
 @activity.defn
 async def loud(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> None:
     raise ApplicationError("no", "x" * int(call["n"]), type="loud", non_retryable=True)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
-from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, cancelled, ended, failure, phase, state_of, status, tool
 
 Json = Any
@@ -48,18 +45,6 @@ async def quick(call: dict[str, Any], tool: Json, context: Json) -> Json:
     return call.get("x")
 
 
-async def begun(agents: Agents, signal: str, *signal_args: Json, answers: list[Json], context: list[Json]) -> Handle:
-    """An agent that had a signal before its first breath."""
-    return await agents.foreign.client.start_workflow(
-        "Agent",
-        {"config": {"model": agents.script(*answers)}, "context": context},
-        id=f"{agents.foreign.queue[:60]}/{uuid.uuid4().hex[:8]}",
-        task_queue=agents.foreign.engine,
-        start_signal=signal,
-        start_signal_args=list(signal_args),
-    )
-
-
 def holding(gate: Gate) -> Any:
     async def hold(call: dict[str, Any], tool: Json, context: Json) -> Json:
         return await gate.hold(call)
@@ -68,21 +53,6 @@ def holding(gate: Gate) -> Any:
 
 
 # -- messages from outside ---------------------------------------------------------
-
-
-async def test_a_message_that_came_before_a_tick_is_shown_in_that_tick(agents: Agents) -> None:
-    answers = [({"tick": 1, "says": ["provided-word"]}, {"output": "seen"}), ({}, {"output": "not seen"})]
-    handle = await begun(agents, "provide", WORD, answers=answers, context=[{"type": "text", "text": "Go."}])
-    assert (await ended(handle))["output"] == "seen"
-
-
-async def test_a_message_that_came_during_a_pause_is_shown_when_it_goes_on(agents: Agents) -> None:
-    answers = [({"tick": 1, "says": ["provided-word"]}, {"output": "seen"}), ({}, {"output": "not seen"})]
-    handle = await begun(agents, "pause", answers=answers, context=[{"type": "text", "text": "Go."}])
-    await phase(handle, "paused")
-    await handle.signal("provide", WORD)
-    await handle.signal("resume")
-    assert (await ended(handle))["output"] == "seen"
 
 
 async def test_a_message_that_came_while_a_plan_is_walked_is_shown_in_the_next_tick(
@@ -97,22 +67,6 @@ async def test_a_message_that_came_while_a_plan_is_walked_is_shown_in_the_next_t
         await handle.signal("provide", WORD)
         gate.opened.set()
         assert (await ended(handle))["output"] == "provided-word"
-
-
-async def test_a_message_that_came_while_a_plan_is_walked_stands_in_the_context_once(
-    agents: Agents, foreign: Foreign, gate: Gate
-) -> None:
-    pushed = {"type": "state", "state": {"list": 1}, "_outputPath": "†state.list", "_outputMethod": "push"}
-    async with foreign.serving(holding(gate)):
-        handle = await agents.start(
-            {"calls": [call("hold", "†state.a")], "output": "†state.list"}, context=[foreign.tool("hold")]
-        )
-        await gate.reached.wait()
-        await handle.signal("provide", pushed)
-        child = foreign.client.get_workflow_handle(f"{handle.id}/plan-1")
-        await assert_eventually(lambda: _has(child, "†state.list"), why="the plan of the tick has the message")
-        gate.opened.set()
-        assert (await ended(handle))["output"] == [1]
 
 
 async def test_a_call_that_waits_for_data_goes_on_when_the_agent_is_provided_with_it(
@@ -131,10 +85,6 @@ async def test_a_call_that_waits_for_data_goes_on_when_the_agent_is_provided_wit
         assert (await ended(handle))["output"] == "provided-word"
 
 
-async def _has(handle: Handle, path: str) -> bool:
-    return "value" in await handle.query("context", {"path": path})
-
-
 async def _runs(handle: Handle) -> bool:
     from temporalio.service import RPCError
 
@@ -142,34 +92,6 @@ async def _runs(handle: Handle) -> bool:
         return bool((await status(handle))["calls"])
     except RPCError:
         return False
-
-
-async def test_what_cannot_be_taken_is_told_and_changes_nothing(agents: Agents, foreign: Foreign, gate: Gate) -> None:
-    async with foreign.serving(holding(gate)):
-        handle = await agents.start(
-            {"calls": [call("hold", "†state.a")], "output": "†state.a"}, context=[foreign.tool("hold")]
-        )
-        await gate.reached.wait()
-        for message in ({"type": "tool", "tool": "greet"}, 5, {"type": "input", "input": 1, "_instance": 5}):
-            await handle.signal("provide", message)
-        gate.opened.set()
-        result = await ended(handle)
-    assert result["output"] == "held"
-    assert [m["type"] for m in result["context"]] == ["plan", "state"]
-
-
-async def test_a_message_for_an_instance_that_is_not_there_ends_nothing(
-    agents: Agents, foreign: Foreign, gate: Gate
-) -> None:
-    async with foreign.serving(holding(gate)):
-        handle = await agents.start(
-            {"calls": [call("hold", "†state.a")]}, {"calls": [call("hold", "†state.b")], "output": "†state.b"},
-            context=[foreign.tool("hold")],
-        )  # fmt: skip
-        await gate.reached.wait()
-        await handle.signal("provide", {"type": "state", "state": {"x": 1}, "_instance": "nobody"})
-        gate.opened.set()
-        assert (await ended(handle))["output"] == "held"
 
 
 # -- pause, resume, cancel ---------------------------------------------------------
@@ -191,14 +113,6 @@ async def test_a_pause_holds_back_the_next_call_and_the_next_tick(agents: Agents
         assert (await ended(handle))["output"] == "held"
 
 
-async def test_a_pause_before_the_first_tick_asks_nothing(agents: Agents) -> None:
-    handle = await begun(agents, "pause", answers=[{"output": 1}], context=[{"type": "text", "text": "Go."}])
-    assert (await phase(handle, "paused"))["usage"]["requests"] == 0
-    await handle.signal("resume")
-    result = await ended(handle)
-    assert (result["output"], result["usage"]["requests"]) == (1, 1)
-
-
 async def test_cancelling_an_agent_cancels_the_plan_that_it_walks(agents: Agents, foreign: Foreign, gate: Gate) -> None:
     async with foreign.serving(holding(gate)):
         handle = await agents.start({"calls": [call("hold", "†state.a")]}, context=[foreign.tool("hold")])
@@ -212,24 +126,7 @@ async def test_cancelling_an_agent_cancels_the_plan_that_it_walks(agents: Agents
     assert (await status(handle))["phase"] == "cancelled"
 
 
-async def test_a_paused_agent_can_be_cancelled(agents: Agents) -> None:
-    handle = await begun(agents, "pause", answers=[{"output": 1}], context=[{"type": "text", "text": "Go."}])
-    await phase(handle, "paused")
-    await handle.cancel()
-    await cancelled(handle)
-
-
 # -- limits --------------------------------------------------------------------------
-
-
-async def test_one_tick_that_gives_no_output_is_the_last_of_one(agents: Agents, foreign: Foreign) -> None:
-    async with foreign.serving(quick):
-        error = await agents.failure(
-            {"calls": [call("quick", "†state.a", x=1)]}, context=[foreign.tool("quick")], maxTicks=1
-        )
-    (result,) = error.details
-    assert (error.type, result["state"], result["ticks"]) == ("LimitExceeded", {"a": 1}, 1)
-    assert "maxTicks 1" in error.message
 
 
 async def test_latent_calls_of_a_tick_spend_the_budget_of_the_agent(agents: Agents) -> None:
@@ -249,16 +146,6 @@ async def test_latent_calls_of_a_tick_spend_the_budget_of_the_agent(agents: Agen
     assert all("the budget of 3 requests is spent" in e["message"] for e in result["errors"])  # what was set
 
 
-async def test_a_large_solution_is_walked(agents: Agents) -> None:
-    """A thousand thoughts that came with their answers: one request, one plan, no Activity."""
-    think = tool("think", activity="")
-    calls = [call("think", f"†state.n{i}", _output=i) for i in range(1_000)]
-    result = await agents.run({"calls": calls, "output": "†state.n999"}, context=[think])
-    assert result["output"] == 999
-    assert len(result["calls"]) == 1_000
-    assert result["usage"]["requests"] == 1
-
-
 async def test_an_answer_that_is_too_large_to_be_recorded_is_not_asked_for_again(agents: Agents) -> None:
     handle = await agents.start({"output": "x" * 2_200_000}, context=[{"type": "text", "text": "Go."}])
 
@@ -272,18 +159,6 @@ async def test_an_answer_that_is_too_large_to_be_recorded_is_not_asked_for_again
     if found.status == WorkflowExecutionStatus.RUNNING:
         await handle.terminate("the test is over")
     assert found.status != WorkflowExecutionStatus.RUNNING
-
-
-async def test_a_call_that_nests_too_deep_is_told_to_the_model_and_ends_nothing(
-    agents: Agents, foreign: Foreign
-) -> None:
-    value: Json = 1
-    for _ in range(96):
-        value = {"a": value}
-    result = await agents.run(
-        {"calls": [call("quick", "†state.a", x=value)]}, {"output": "went on"}, context=[foreign.tool("quick")]
-    )
-    assert result["output"] == "went on"
 
 
 async def test_a_lazy_agent_leaves_branches_open_and_asks_when_it_runs(agents: Agents) -> None:
@@ -305,24 +180,3 @@ async def test_a_lazy_agent_leaves_branches_open_and_asks_when_it_runs(agents: A
 
 
 # -- a worker that goes away -----------------------------------------------------------
-
-
-async def test_an_agent_goes_on_where_it_was_when_its_worker_is_another(
-    server: DevServer, agents: Agents, foreign: Foreign, gate: Gate
-) -> None:
-    queue = f"engine-{uuid.uuid4().hex[:8]}"
-    own = Agents(Foreign(foreign.client, queue, foreign.queue), agents.folder)
-    async with foreign.serving(holding(gate), quick):
-        async with engine_on(server, queue):
-            handle = await own.start(
-                {"calls": [call("quick", "†state.first", x="first")]},
-                {"calls": [call("hold", "†state.a", x="†state.first")]},
-                ({"tick": 3, "says": ['"†state.a":"first"']}, {"output": {"a": "†state.a"}}),
-                context=[foreign.tool("hold"), foreign.tool("quick")],
-            )
-            await gate.reached.wait()
-        gate.opened.set()
-        async with engine_on(server, queue):
-            result = await ended(handle)
-    assert result["output"] == {"a": "first"}
-    assert result["usage"]["requests"] == 3

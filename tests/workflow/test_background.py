@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.client import WorkflowExecutionStatus
 
 from tests.workflow.foreign import (
     Foreign,
@@ -15,7 +14,7 @@ from tests.workflow.foreign import (
     of_type,
     states,
 )
-from tests.workflow.tools import ONCE, Gate, echo, refuse
+from tests.workflow.tools import Gate, echo
 
 Json = Any
 
@@ -48,15 +47,6 @@ async def test_a_call_without_an_output_path_is_a_run_of_its_own_that_outlives_t
     assert scheduled.task_queue.name == foreign.queue
     (initiated,) = await of_type(handle, "START_CHILD_WORKFLOW_EXECUTION_INITIATED")
     assert initiated.workflow_type.name == "Background"
-
-
-async def test_the_failure_of_fire_and_forget_is_its_own(foreign: Foreign) -> None:
-    async with foreign.serving(refuse):
-        handle = await foreign.start(foreign.request(call("refuse"), context=[foreign.tool("refuse", options=ONCE)]))
-        assert (await ended(handle))["status"] == "completed"
-        child = foreign.client.get_workflow_handle(f"{handle.id}/1:refuse")
-        with pytest.raises(WorkflowFailureError):
-            await asyncio.wait_for(child.result(), 60)
 
 
 async def test_fire_and_forget_sees_the_scopes_of_its_call(foreign: Foreign) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import WorkflowFailureError, WorkflowQueryFailedError
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
 
 from tests.workflow.foreign import (
     Foreign,
@@ -21,7 +20,6 @@ from tests.workflow.foreign import (
     note_of,
     of_type,
     result_of_failed,
-    state_of,
     states,
     tool,
 )
@@ -75,24 +73,6 @@ async def test_a_malformed_request_is_refused_with_what_was_found(foreign: Forei
     assert error.details[0][0]["code"]
     assert error.failure is not None
     assert not error.failure.stack_trace  # where in the engine that was found out helps nobody
-
-
-async def test_two_arguments_are_refused_too(foreign: Foreign) -> None:
-    handle = await foreign.start({"context": []}, {"more": 1})
-    with pytest.raises(WorkflowFailureError) as failed:
-        await ended(handle)
-    assert isinstance(failed.value.cause, ApplicationError)
-    assert "argument" in failed.value.cause.message
-
-
-async def test_nul_is_a_character_like_any_other_in_values_and_keys(foreign: Foreign) -> None:
-    async with foreign.serving(echo):
-        result = await foreign.run(
-            call("echo", "†state.x", value='†state["a\\u0000b"]'),
-            call("echo", "†state.y", value={"\0": "\0\0"}),
-            context=[{"type": "state", "state": {"a\0b": "\0"}}],
-        )
-    assert result["state"] == {"a\0b": "\0", "x": "\0", "y": {"\0": "\0\0"}}
 
 
 # -- what the plan says --------------------------------------------------------------
@@ -166,16 +146,6 @@ async def test_a_request_that_could_not_be_kept_is_refused(foreign: Foreign) -> 
     assert "bytes" in error.message
 
 
-async def test_many_long_problems_are_told_in_an_error_that_can_be_kept(foreign: Foreign) -> None:
-    name = "😀" * 400
-    calls = [{"_tool": name, f"_{name}{i}": 1} for i in range(150)]
-    context = [{"type": "tool", "tool": {name: {"properties": {}}}}, {"type": "plan", "plan": calls}]
-    error = await failure(await foreign.start({"context": context}))
-    assert error.type == "InvalidRequest"
-    assert len(error.details[0]) == 100
-    assert "51 more" in error.message
-
-
 # -- what only shows once references are resolved ------------------------------------
 
 
@@ -202,24 +172,6 @@ async def test_a_value_of_the_wrong_type_fails_its_call_before_it_runs(foreign: 
     assert "/number" in result["errors"][0]["message"]
     assert result["state"]["problem"]["code"] == "SchemaMismatch"
     assert result["state"]["z"] == 1
-
-
-async def test_keys_with_dots_and_spaces_are_reached_in_brackets(foreign: Foreign) -> None:
-    async with foreign.serving(echo):
-        result = await foreign.run(call("echo", "†state.x", value='†state["a.b"]["c d"]'), context=[STATE])
-    assert result["state"]["x"] == 1
-
-
-@pytest.mark.parametrize("path", ["†state.list[1]", "†state.list.name", "†state.n.m", "†state.n[0]"])
-async def test_a_reference_into_a_result_that_has_no_such_place_fails_its_call(foreign: Foreign, path: str) -> None:
-    async with foreign.serving(echo):
-        handle = await foreign.start(
-            foreign.request(call("echo", "†state", value={"list": [1], "n": 5}), call("echo", "†data.x", value=path))
-        )
-        result = await result_of_failed(handle)
-    assert result["state"] == {"list": [1], "n": 5}
-    assert result["errors"][0]["code"] == "UnresolvedReference"
-    assert path in result["errors"][0]["message"]
 
 
 # -- signals -------------------------------------------------------------------------
@@ -259,20 +211,6 @@ async def test_a_signal_that_cannot_be_read_is_noted_and_harms_nothing(foreign: 
         assert expected in await note_of(handle, expected)
         await handle.signal("provide", {"type": "input", "name": "Ada"})
         assert (await ended(handle))["state"] == {"before": 1, "x": "Ada"}
-
-
-@pytest.mark.parametrize("name", STRAY)
-async def test_a_stray_signal_does_not_end_the_run(foreign: Foreign, name: str) -> None:
-    signal, arguments = STRAY[name]
-    async with foreign.serving(echo):
-        handle = await foreign.start(
-            foreign.request(call("echo", "†state.x", value="†input.name || †input.a"), missing="wait")
-        )
-        await state_of(handle, "1:echo", "awaiting")
-        await handle.signal(signal, args=arguments)
-        await handle.signal("resume")
-        await handle.signal("provide", {"type": "input", "name": "Ada"})
-        assert (await ended(handle))["status"] == "completed"
 
 
 # -- queries -------------------------------------------------------------------------

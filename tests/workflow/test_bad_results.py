@@ -5,7 +5,6 @@ Every test runs a good Call beside the bad one: what it completed must be in the
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +26,7 @@ from tests.workflow.foreign import (
     states,
     tool,
 )
-from tests.workflow.tools import ONCE, echo, refuse
+from tests.workflow.tools import echo, refuse
 
 Json = Any
 
@@ -107,15 +106,6 @@ async def test_a_result_that_is_not_json_fails_its_call(foreign: Foreign, name: 
     assert attempts == [1]
 
 
-async def test_a_result_of_90_levels_is_kept(foreign: Foreign) -> None:
-    async def deep(call: Json, tool: Json, context: Json) -> Json:
-        return nested(90)
-
-    async with foreign.serving(deep, echo):
-        result = await foreign.run(call("deep", "†state.a.b"), call("echo", "†data.x", value="†state.a.b[0]"))
-    assert result["status"] == "completed"
-
-
 async def test_a_result_that_cannot_be_recorded_fails_its_call_at_the_first_attempt(foreign: Foreign) -> None:
     async def bad(call: Json, tool: Json, context: Json) -> str:
         return "x" * 3_000_000
@@ -124,25 +114,6 @@ async def test_a_result_that_cannot_be_recorded_fails_its_call_at_the_first_atte
     assert error["code"] == "PayloadsTooLarge"
     assert "size" in error["message"]
     assert attempts == [1]
-
-
-async def test_a_result_that_breaks_the_declared_output_fails_its_call(foreign: Foreign) -> None:
-    async with foreign.serving(echo):
-        result = await foreign.run(
-            call("echo", "†state.x", value="five", _errorPath="†state.problem"),
-            context=[foreign.tool("echo", _output={"type": "integer"})],
-        )
-    assert result["state"]["problem"]["code"] == "SchemaMismatch"
-    assert "_output" in result["state"]["problem"]["message"]
-
-
-async def test_an_activity_that_cannot_encode_its_result_says_so(foreign: Foreign) -> None:
-    async def bad(call: Json, tool: Json, context: Json) -> Json:
-        return object()
-
-    error, attempts = await ends(foreign, bad)
-    assert "object" in error["message"]
-    assert attempts == [1, 2]
 
 
 # -- failures ------------------------------------------------------------------------
@@ -221,69 +192,3 @@ async def test_a_call_that_may_wait_only_so_long_for_a_worker_times_out_and_name
     assert result["state"] == {"good": 1}
     message = "no worker took it from task queue 'nobody-serves-this' within 0.3 s (queueTimeout)"
     assert result["errors"] == [{"call": "1:lost", "code": "timeout", "message": message}]
-
-
-async def test_an_activity_that_takes_too_long_times_out_after_its_attempts(foreign: Foreign) -> None:
-    async def bad(call: Json, tool: Json, context: Json) -> None:
-        await asyncio.Event().wait()
-
-    error, attempts = await ends(foreign, bad, timeout="200ms")
-    assert error == {"code": "timeout", "message": "an attempt took longer than 0.2 s"}
-    assert attempts == [1, 2]
-
-
-@pytest.mark.parametrize("last", [None, raw(b"{}", b"binary/encrypted")], ids=["at all", "that can be read"])
-async def test_an_activity_that_never_heartbeats_times_out(foreign: Foreign, last: Json) -> None:
-    async def bad(call: Json, tool: Json, context: Json) -> None:
-        if last is not None:
-            activity.heartbeat(last)
-        await asyncio.Event().wait()
-
-    error, attempts = await ends(foreign, bad, timeout="1h", heartbeat="200ms", **ONCE)
-    assert error == {"code": "timeout", "message": "it sent no heartbeat for 0.2 s"}
-    assert attempts == [1]
-
-
-async def test_an_activity_that_its_queue_does_not_have_fails_after_a_while(foreign: Foreign) -> None:
-    options = {"retry": {"maxAttempts": 2, "initialInterval": "1ms"}, "queueTimeout": "1s"}
-    tools = [foreign.tool("lost", options=options)]
-    async with foreign.serving(echo):
-        handle = await foreign.start(foreign.request(call("lost", "†state.x"), GOOD, context=tools))
-        result = await result_of_failed(handle)
-    assert result["state"] == {"good": 1}
-    assert result["errors"][0]["code"] == "NotServed"
-    assert "lost" in result["errors"][0]["message"]
-
-
-async def test_a_local_activity_that_the_engine_does_not_have_fails_its_call(foreign: Foreign) -> None:
-    options = {"local": True, "retry": {"maxAttempts": 1}, "queueTimeout": "1s"}
-    async with foreign.serving(echo):
-        handle = await foreign.start(
-            foreign.request(call("lost", "†state.x"), GOOD, context=[tool("lost", activity="lost", options=options)])
-        )
-        result = await result_of_failed(handle)
-    assert result["state"] == {"good": 1}
-    assert result["errors"][0]["code"] == "NotServed"
-
-
-# -- messages ------------------------------------------------------------------------
-
-MESSAGES: dict[str, Json] = {
-    "at two alternatives": {"type": "state", "state": {"x": 1, "y": 2}},
-    "outside": {"type": "state", "state": {"x": 1, "z": 2}},
-    "nothing": {"type": "state", "state": {}},
-    "of another kind": {"type": "data", "kind": "user", "data": {"x": 1}},
-}
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-async def test_a_message_that_fits_no_one_outcome_fails_its_call(foreign: Foreign, name: str) -> None:
-    async def answer(call: Json, tool: Json, context: Json) -> Json:
-        return MESSAGES[name]
-
-    async with foreign.serving(answer, echo):
-        handle = await foreign.start(foreign.request(call("answer", "†state.x || †state.y"), GOOD))
-        result = await result_of_failed(handle)
-    assert result["state"] == {"good": 1}
-    assert result["errors"][0]["code"] == "OutsideOutputPath"
-    assert "†state.x || †state.y" in result["errors"][0]["message"]

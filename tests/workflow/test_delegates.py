@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import uuid
 from pathlib import Path
@@ -15,8 +14,8 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, Handle, call, ended, events, of_type, result_of_failed, states, tool
-from tests.workflow.tools import Heart, echo, refuse
+from tests.workflow.foreign import Foreign, Handle, call, ended, events, of_type, result_of_failed, tool
+from tests.workflow.tools import Heart
 
 Json = Any
 TEXT = {"type": "string"}
@@ -50,10 +49,6 @@ def agents(foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def delegating(name: str, delegate: str, **properties: Json) -> dict[str, Json]:
     """A Tool with a delegate."""
     return tool(name, activity="", _delegate={"const": delegate}, **properties)
-
-
-async def last(handle: Handle) -> list[str]:
-    return [str(e)[:600] for e in (await events(handle))[-4:]]
 
 
 async def held(handle: Handle) -> str:
@@ -110,17 +105,6 @@ async def test_a_delegate_sees_its_definition_its_scopes_and_its_input_and_nothi
     }  # fmt: skip
 
 
-async def test_the_content_that_was_used_is_recorded(foreign: Foreign, agents: Agents, saved: Saved) -> None:
-    name = saved(SPEAKER)
-    digest = hashlib.sha256((saved.folder / f"{name}.json").read_bytes()).hexdigest()
-    model = agents.script({"calls": [], "output": {"sent": "yes"}})
-    handle = await foreign.start(
-        foreign.request(call("send", "†state.r"), context=[delegating("send", name)], model=model)
-    )
-    await ended(handle)
-    assert digest in await held(foreign.client.get_workflow_handle(f"{handle.id}/1:send"))
-
-
 async def test_anonymous_answers_a_latent_tool_in_a_clean_room(foreign: Foreign, agents: Agents) -> None:
     model = agents.script(
         ({"tool": "judge", "says": ["scoped"], "lacks": ["planted", "hidden"]}, {"text": '{"verdict": "good"}'})
@@ -141,20 +125,6 @@ async def test_anonymous_answers_a_latent_tool_in_a_clean_room(foreign: Foreign,
     assert result["usage"]["requests"] == 1
     inside = await held(foreign.client.get_workflow_handle(f"{handle.id}/1:judge"))
     assert "planted" not in inside
-
-
-async def test_anonymous_latent_chooses_between_outcomes(foreign: Foreign, agents: Agents) -> None:
-    model = agents.script(({"tool": "judge"}, {"output": {"why": "rude"}, "path": "†state.bad"}))
-    context = [delegating("judge", "anonymous", text=TEXT), foreign.tool("echo")]
-    calls = [
-        call("judge", "†state.good || †state.bad", text="†input.x"),
-        call("echo", "†state.a", value="†state.good"),
-        call("echo", "†state.b", value="†state.bad"),
-    ]
-    async with foreign.serving(echo):
-        result = await foreign.run(*calls, context=[*context, {"type": "input", "x": "†odd"}], model=model)
-    assert states(result) == {"1:judge": "completed", "2:echo": "skipped", "3:echo": "completed"}
-    assert result["state"]["b"] == {"why": "rude"}
 
 
 @activity.defn
@@ -178,22 +148,6 @@ async def test_anonymous_runs_an_explicit_tool_there(foreign: Foreign) -> None:
     assert seen["call"]["_id"]
     child = foreign.client.get_workflow_handle(f"{handle.id}/1:look")
     assert "planted" not in await held(child)
-
-
-async def test_a_failure_in_the_clean_room_is_the_calls(foreign: Foreign, saved: Saved) -> None:
-    made = tool("refuse", activity="refuse", options={"taskQueue": foreign.queue, "retry": {"maxAttempts": 1}},
-                _delegate={"const": "anonymous"})  # fmt: skip
-    context = [made, delegating("lost", "no-such-delegate"), foreign.tool("echo")]
-    calls = [
-        call("refuse", "†state.ok || †state.error"),
-        call("lost", "†state.found", _errorPath="†state.lost"),
-        call("echo", "†state.end", value="†state.error && †state.lost"),
-    ]
-    async with foreign.serving(refuse, echo):
-        result = await foreign.run(*calls, context=context)
-    assert result["state"]["error"]["code"] == "declined"
-    assert result["state"]["lost"]["code"] == "DelegateNotFound"
-    assert "no-such-delegate" in result["state"]["lost"]["message"]
 
 
 WALKED = {
@@ -222,15 +176,6 @@ async def test_a_definition_whose_plan_says_run_is_walked_as_it_stands(foreign: 
     assert result["usage"]["requests"] == 0
 
 
-async def test_what_a_walked_definition_yields_is_checked(foreign: Foreign, saved: Saved) -> None:
-    broken = {**WALKED, "schema": TEXT}
-    name = saved({**broken, "context": [foreign.tool("bump"), *WALKED["context"]]})
-    async with foreign.serving(bump):
-        handle = await foreign.start(foreign.request(call("inc", "†state.n", n=1), context=[delegating("inc", name)]))
-        result = await result_of_failed(handle)
-    assert result["errors"][0]["code"] == "SchemaMismatch"
-
-
 async def test_delegates_may_be_nested_only_so_deep(foreign: Foreign, saved: Saved) -> None:
     name = f"self-{uuid.uuid4().hex[:6]}"
     saved({"context": [
@@ -242,18 +187,6 @@ async def test_delegates_may_be_nested_only_so_deep(foreign: Foreign, saved: Sav
     )
     result = await result_of_failed(handle)
     assert "3 deep" in result["errors"][0]["message"]
-
-
-async def test_a_detached_delegate_is_a_run_of_its_own(foreign: Foreign, saved: Saved) -> None:
-    name = saved({**WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})
-    async with foreign.serving(bump):
-        handle = await foreign.start(foreign.request(call("inc", n=1), context=[delegating("inc", name)]))
-        assert states(await ended(handle)) == {"1:inc": "detached"}
-        child = foreign.client.get_workflow_handle(f"{handle.id}/1:inc")
-        assert (await child.describe()).workflow_type == "Background"
-        await asyncio.wait_for(child.result(), 60)
-        delegate = foreign.client.get_workflow_handle(f"{handle.id}/1:inc/delegate")
-        assert (await delegate.result())["output"] == 2
 
 
 async def test_one_budget_holds_for_the_whole_tree(foreign: Foreign, agents: Agents, saved: Saved) -> None:
@@ -274,21 +207,6 @@ async def test_one_budget_holds_for_the_whole_tree(foreign: Foreign, agents: Age
     found = [v for o in result["state"].values() for v in o.values()]
     assert len([v for v in found if v == "answered"]) == 7
     assert {v["code"] for v in found if v != "answered"} == {"LimitExceeded"}
-
-
-async def test_an_agent_delegates_and_what_that_costs_is_its_own(
-    foreign: Foreign, agents: Agents, saved: Saved
-) -> None:
-    name = saved(SPEAKER)
-    plan = {"calls": [call("send", "†state.receipt", userId="u1")], "output": "†state.receipt"}
-    handle = await agents.start(
-        ({"lacks": ["You send messages."]}, plan),
-        ({"says": ["You send messages."]}, {"calls": [], "output": {"sent": "ok"}}),
-        context=[delegating("send", name, userId=TEXT)],
-    )  # fmt: skip
-    result = await ended(handle)
-    assert result["output"] == {"sent": "ok"}
-    assert result["usage"]["requests"] == 2
 
 
 async def test_resolved_upfront_the_planner_sees_what_the_delegate_wants(

@@ -14,7 +14,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 
-from cli.dev.temporal_server import DevServer, find_program
+from acts.cli.dev.temporal_server import DevServer, find_program
 from tests.support import assert_eventually
 from tests.workflow.foreign import Foreign, call, ended, failure, of_type, phase
 from tests.workflow.test_rolling_workers import NEW, OLD, Workers, registered

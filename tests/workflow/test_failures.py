@@ -170,32 +170,3 @@ async def test_the_result_is_exactly_what_the_protocol_says(foreign: Foreign) ->
         "errors": [],
         "usage": {"requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0},
     }
-
-
-async def test_an_empty_plan_is_completed_at_once(foreign: Foreign) -> None:
-    result = await foreign.run(context=[{"type": "state", "a": 1}])
-    assert (result["status"], result["state"], result["calls"]) == ("completed", {"a": 1}, [])
-
-
-async def test_a_request_that_does_not_validate_fails_with_every_problem(foreign: Foreign) -> None:
-    plan = [call("echo", "†state.a", value="†("), {"_tool": "ehco"}, call("echo", "†tool.x", _delegate="other")]
-    context = [foreign.tool("echo"), {"type": "plan", "plan": plan}]
-    error = await failure(await foreign.start({"context": context}))
-    assert error.type == "InvalidRequest"
-    (problems,) = error.details
-    assert {(p["code"], p["call"]) for p in problems} == {
-        ("invalidExpression", "1:echo"),
-        ("unknownTool", "2:ehco"),
-        ("forbiddenWrite", "3:echo"),
-        ("forbiddenMeta", "3:echo"),
-    }
-    assert all(p["pointer"].startswith("/context/1/plan/") for p in problems)
-    assert all(p["message"] in error.message for p in problems)
-    assert 'unknown tool "ehco" in call 2; known: echo' in error.message
-
-
-async def test_a_misspelt_setting_is_named_with_the_one_that_was_meant(foreign: Foreign) -> None:
-    error = await foreign.failure(call("echo", "†state.a"), maxParalel=3)
-    ((problem,),) = error.details
-    assert (problem["code"], problem["pointer"]) == ("invalidSetting", "/config/maxParalel")
-    assert 'did you mean "maxParallel"?' in error.message

@@ -17,10 +17,10 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
 from temporalio.common import RawValue
 
-from cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
-from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, phase, status
+from tests.workflow.foreign import Foreign, Handle, call, ended, phase
 from tests.workflow.tools import echo
 
 Json = Any
@@ -102,60 +102,6 @@ async def test_an_approval_of_the_plan_is_taken(user: Foreign, what: str) -> Non
     result = await ended(handle)
     assert result["state" if what == "Plan" else "output"] == ({"a": 1, "b": 2} if what == "Plan" else {"a": 1})
     assert [d["by"] for d in result["decisions"]] == ["Ada"]
-
-
-async def test_a_rejection_is_taken(user: Foreign) -> None:
-    handle = await next_run(user, "Plan", "reject", {"reason": "no"})
-    assert (await ended(handle))["status"] == "rejected"
-
-
-async def test_an_edit_is_taken(user: Foreign) -> None:
-    handle = await next_run(user, "Plan", "edit", {"plan": [call("echo", "†state.c", value=3)]})
-
-    async def second_version() -> bool:
-        return [w["version"] for w in await waits(handle)] == [2]
-
-    await assert_eventually(second_version)
-    await handle.signal("approve", {"version": 2})
-    assert (await ended(handle))["state"] == {"c": 3}
-
-
-async def test_an_approval_of_a_call_is_taken(user: Foreign) -> None:
-    handle = await next_run(user, "Plan, calls", "approve", {"call": "2:echo"})
-
-    async def one_waits() -> bool:
-        return [w["call"] for w in await waits(handle)] == ["1:echo"]
-
-    await assert_eventually(one_waits)
-    await handle.signal("approve", {"call": "1:echo"})
-    assert (await ended(handle))["state"] == {"a": 1, "b": 2}
-
-
-async def test_an_approval_that_may_be_of_several_calls_is_of_none(user: Foreign) -> None:
-    handle = await next_run(user, "Plan, calls", "approve", {"by": "Ada"})
-    await note_of(handle, "approve")
-    assert len(await waits(handle)) == 2
-    await handle.cancel()
-
-
-async def test_an_approval_of_what_is_not_there_any_more_is_refused(user: Foreign) -> None:
-    handle = await next_run(user, "Plan", "approve", {"version": 7, "by": "Ada"})
-
-    async def waits_still() -> bool:
-        return [w["version"] for w in await waits(handle)] == [1]
-
-    await assert_eventually(waits_still)
-    await handle.signal("approve", {"version": 1, "by": "Bob"})
-    assert [d["by"] for d in (await ended(handle))["decisions"]] == ["Bob"]
-
-
-async def test_an_agent_that_was_paused_in_that_moment_is_paused(user: Foreign) -> None:
-    handle = await next_run(user, "Agent", "pause")
-    await handle.execute_update("decide", {"decision": "approve"})
-    await phase(handle, "paused")
-    assert (await status(handle))["tick"] < 3
-    await handle.signal("resume")
-    assert (await ended(handle))["output"] == {"a": 1}
 
 
 async def test_what_an_agent_was_given_in_that_moment_is_in_its_context(user: Foreign) -> None:

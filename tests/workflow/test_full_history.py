@@ -15,8 +15,10 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.machines import lifetime
-from cli.dev.temporal_server import DevServer, dev_server
+from acts.worker import interceptors
+from acts.workflows import payloads
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import (
     Foreign,
@@ -26,7 +28,6 @@ from tests.workflow.foreign import (
     states,
     tool,
 )
-from workflows.runtime import payload_limits, result_room
 
 Json = Any
 
@@ -56,10 +57,10 @@ def cramped() -> Iterator[DevServer]:
 
 @pytest.fixture
 async def user(cramped: DevServer, task_queue: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Foreign]:
-    for name in ("DRAIN_BYTES", "RETRY_BYTES", "LAST_BYTES", "END_BYTES"):
+    for name in ("DRAIN_BYTES", "LAST_BYTES", "END_BYTES"):
         monkeypatch.setattr(lifetime, name, getattr(lifetime, name) // 10)
-    monkeypatch.setattr(result_room, "MAX_HISTORY_BYTES", result_room.MAX_HISTORY_BYTES // 10)
-    monkeypatch.setattr(payload_limits, "MAX_PAYLOAD_BYTES", payload_limits.MAX_PAYLOAD_BYTES // 10)
+    monkeypatch.setattr(interceptors, "MAX_HISTORY_BYTES", interceptors.MAX_HISTORY_BYTES // 10)
+    monkeypatch.setattr(payloads, "MAX_PAYLOAD_BYTES", payloads.MAX_PAYLOAD_BYTES // 10)
     client = await Client.connect(cramped.address, namespace=cramped.namespace)
     async with engine_on(cramped, f"engine-{task_queue}") as engine:
         yield Foreign(client, engine, task_queue)

@@ -9,7 +9,6 @@ import json
 from typing import Any
 
 import pytest
-from temporalio.exceptions import ApplicationError
 
 from tests.workflow.foreign import (
     Foreign,
@@ -28,10 +27,6 @@ Json = Any
 NOBODY_NEEDS_SO_LONG = 120  # seconds; a bound against hanging, not an expectation
 
 
-async def fails(call: Json, tool: Json, context: Json) -> None:
-    raise ApplicationError("no" * call["size"], "x" * call["size"], type="declined", non_retryable=True)
-
-
 async def text(call: Json, tool: Json, context: Json) -> str:
     return str(call["letter"] * call["count"])
 
@@ -41,23 +36,6 @@ async def length(call: Json, tool: Json, context: list[Json]) -> int:
 
 
 # -- large inputs --------------------------------------------------------------------
-
-
-async def test_sixty_calls_with_98_kb_each_start_at_once(foreign: Foreign) -> None:
-    async with foreign.serving(length):
-        result = await foreign.run(
-            *[call("length", f"†state.n{i}", value="†data.blob") for i in range(60)],
-            context=[{"type": "data", "data": {"blob": "x" * 98_000}}],
-        )
-    assert result["state"] == {f"n{i}": 98_000 for i in range(60)}
-
-
-async def test_a_value_of_nearly_two_megabytes_goes_from_call_to_call(foreign: Foreign) -> None:
-    async with foreign.serving(text, length):
-        result = await foreign.run(
-            call("text", "†data.x", letter="x", count=1_900_000), call("length", "†state.n", value="†data.x")
-        )
-    assert result["state"] == {"n": 1_900_000}
 
 
 LARGE_INPUTS: dict[str, tuple[list[dict[str, Json]], dict[str, Json]]] = {
@@ -130,29 +108,6 @@ async def test_pages_of_the_context_are_as_large_as_can_be_sent(foreign: Foreign
     assert len(found[-1]["state"]["x11"]) == 300_000
 
 
-async def test_a_failed_run_with_a_large_state_in_another_alphabet_still_ends(foreign: Foreign) -> None:
-    """What JSON in ASCII writes in six bytes is one letter of two."""
-    plan = [call("text", f"†state.x{i}", letter="ю", count=150_000) for i in range(3)]
-    async with foreign.serving(text, fails):
-        handle = await foreign.start(foreign.request(*plan, call("fails", "†state.y", size=1)))
-        result = await result_of_failed(handle)
-    assert [e["call"] for e in result["errors"]] == ["4:fails"]
-    assert await handle.query("context", {"path": "†state.x2"}) == {"path": "†state.x2", "value": "ю" * 150_000}
-
-
-@pytest.mark.parametrize("path", ["†state.problem", None], ids=["with a large state", "without any"])
-async def test_many_failures_with_large_details_still_end_the_run(foreign: Foreign, path: str | None) -> None:
-    async with foreign.serving(fails, echo):
-        plan = [call("fails", f"†state.x{i}", size=20_000) for i in range(120)]
-        if path is not None:
-            plan = [{**c, "_errorPath": f"{path}{i}"} for i, c in enumerate(plan)]
-        handle = await foreign.start(foreign.request(*plan, call("echo", "†data.good", value=1)))
-        result = await (result_of_failed(handle) if path is None else ended(handle))
-    assert result["status"] == ("failed" if path is None else "completed")
-    assert await handle.query("context", {"path": "†data.good"}) == {"path": "†data.good", "value": 1}
-    assert len((await status(handle))["calls"]) == 121
-
-
 # -- local activities ----------------------------------------------------------------
 
 
@@ -178,29 +133,6 @@ async def test_large_local_results_arrive_one_task_each_and_their_activities_run
         assert len(found["value"]) == 1_400_000
         assert (await handle.query("context", {"path": f"†data.x{i}.runs"}))["value"] == 1
     assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 4
-
-
-async def test_a_thousand_local_calls_take_a_few_tasks_and_no_ordinary_activity(foreign: Foreign) -> None:
-    plan = [call("small", f"†data.n{i}", n=i) for i in range(1_000)]
-    handle = await foreign.start(foreign.request(*plan, context=[local("small")], maxParallel=1_000))
-    result = await ended(handle, within=NOBODY_NEEDS_SO_LONG)
-    assert result["status"] == "completed"
-    assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
-    assert len(await of_type(handle, "MARKER_RECORDED")) == 1_000 + 1, "and the question for search attributes"
-
-
-async def test_each_attempt_of_a_local_activity_has_its_arguments_in_the_next_task_too(foreign: Foreign) -> None:
-    retry = {"maxAttempts": 2, "initialInterval": "101ms"}  # a timer, which ends the workflow task
-    again = tool("again", activity="secondTime", options={"local": True, "retry": retry})
-    handle = await foreign.start(foreign.request(call("again", "†state.x", n=1), context=[again]))
-    assert (await ended(handle))["state"] == {"x": [1, "object", []]}
-    assert len(await of_type(handle, "TIMER_FIRED")) == 1
-
-
-async def test_a_local_failure_with_large_details_reaches_its_error_path(foreign: Foreign) -> None:
-    plan = [call("loud", f"†data.x{i}", n=1_200_000, _errorPath=f"†state.e{i}") for i in range(2)]
-    result = await ended(await foreign.start(foreign.request(*plan, context=[local("loud")])))
-    assert [result["state"][f"e{i}"]["code"] for i in range(2)] == ["loud", "loud"]
 
 
 # -- many calls ---------------------------------------------------------------------

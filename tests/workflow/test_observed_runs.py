@@ -31,25 +31,23 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.contrib.opentelemetry import TracingInterceptor
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-import worker
-import worker_settings
-from activities import registry
-from cli.dev.temporal_server import DevServer
-from telemetry import metrics, tracing
-from telemetry.client_spans import ClientSpans
-from telemetry.health import Health
-from telemetry.logs import configure_logs
-from telemetry.observation import Observation
-from telemetry.process_metrics import ProcessSampler
-from telemetry.telemetry_settings import Address, TelemetrySettings
-from telemetry.waiting_runs import WaitingRuns
+from acts.activities import registry
+from acts.cli.dev.temporal_server import DevServer
+from acts.telemetry import metrics, tracing
+from acts.telemetry.health import Health
+from acts.telemetry.logs import configure_logs
+from acts.telemetry.observation import Observation, record_waiting_runs
+from acts.telemetry.telemetry_settings import Address, TelemetrySettings
+from acts.telemetry.tracing import ClientSpans
+from acts.worker import serve as worker
+from acts.worker import settings as worker_settings
+from acts.worker.interceptors import EngineInterceptor
+from acts.worker.plugin import WORKFLOWS
+from acts.worker.serve import Watches
 from tests.support import assert_eventually, free_port
 from tests.workflow.conftest import SERVED
 from tests.workflow.foreign import Foreign, call, ended, tool
 from tests.workflow.tools import echo
-from worker_runtime.watches import Watches
-from workflows.runtime.interceptors import SanitizingInterceptor
-from workflows.runtime.run_observer import RunObserver
 
 ROOT = Path(__file__).parents[2]
 SECRET = "zebra-4711"  # noqa: S105 - a value of a parameter, to look for
@@ -116,7 +114,7 @@ async def observed_worker(
     loaded, watches = registry.load([SERVED], []), Watches()
     observation = Observation.start(settings, loaded.tools, Health())
     observation.tracing = traces
-    own = worker_settings.Settings(task_queue=queue, telemetry=settings)
+    own = worker_settings.Settings(task_queue=queue)
     async with observation.run():
         client = await worker.connect(observation.runtime)
         with ThreadPoolExecutor(own.max_activities) as executor:
@@ -124,7 +122,7 @@ async def observed_worker(
                 identity = str(running.config(active_config=True)["identity"])
                 async with observation.serving(client, queue, identity):
                     yield observation
-                ProcessSampler(watches.read_counts).look()
+                watches.sample()
 
 
 def request(foreign: Foreign) -> dict[str, Any]:
@@ -148,7 +146,7 @@ async def decide(foreign: Foreign, handle: Any) -> None:
         return len(await handle.query("pending")) == 2
 
     await assert_eventually(all_wait)
-    await WaitingRuns(foreign.client).look()
+    await record_waiting_runs(foreign.client)
     for name in ("a", "b"):
         await handle.signal("approve", {"call": "3:greet", "instance": name})
 
@@ -156,8 +154,8 @@ async def decide(foreign: Foreign, handle: Any) -> None:
 async def replay(client: Client, traces: tracing.Tracing, runs: list[str]) -> None:
     histories: list[WorkflowHistory] = [await client.get_workflow_handle(run).fetch_history() for run in runs]
     replayer = Replayer(
-        workflows=worker.WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), data_converter=client.data_converter,
-        interceptors=[RunObserver(traces), SanitizingInterceptor()],
+        workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), data_converter=client.data_converter,
+        interceptors=[EngineInterceptor(tracing=traces)],
     )  # fmt: skip
     for history in histories:
         await replayer.replay_workflow(history)
@@ -166,7 +164,7 @@ async def replay(client: Client, traces: tracing.Tracing, runs: list[str]) -> No
 @pytest.fixture(scope="module")
 async def evidence(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     folder, name = tmp_path_factory.mktemp("scripts"), f"observed-{uuid.uuid4().hex[:8]}"
-    answer = {"when": {"topic": "think"}, "output": {"n": 7}, "usage": {"inputTokens": 11, "outputTokens": 3}}
+    answer = {"when": {"tool": "think"}, "output": {"n": 7}, "usage": {"inputTokens": 11, "outputTokens": 3}}
     (folder / "thinker.json").write_text(json.dumps({"answers": [answer]}), "utf-8")
     ports = free_port(), free_port()
     settings = TelemetrySettings(metrics=Address("127.0.0.1", ports[0]), health=Address("127.0.0.1", ports[1]))
@@ -246,14 +244,6 @@ def test_a_call_has_its_ids_and_its_error_and_a_run_its_phase(evidence: Evidence
     assert all(plan.start_time <= (c.start_time or 0) <= (c.end_time or 0) <= plan.end_time + 10**9 for c in calls)
 
 
-def test_a_run_that_nobody_traced_begins_a_trace_of_its_own(evidence: Evidence) -> None:
-    greet, plan = sorted(evidence.untraced, key=lambda span: span.name == "Plan")
-    assert (greet.name, plan.name, plan.parent) == ("greet", "Plan", None)
-    assert greet.parent is not None
-    assert greet.parent.span_id == plan.context.span_id
-    assert greet.context.trace_id == plan.context.trace_id not in {span.context.trace_id for span in evidence.spans}
-
-
 def test_a_replay_writes_no_span_and_counts_nothing(evidence: Evidence) -> None:
     assert evidence.replayed == []
     for name, labels in (("acts_calls_total", {"tool": "greet", "outcome": "completed"}),
@@ -299,26 +289,8 @@ def test_each_metric_of_the_dashboard_and_the_alerts_is_exposed(evidence: Eviden
     assert {n for n in exposed if n.startswith("acts_")} - {""} <= known
 
 
-def test_a_failure_that_a_tool_declares_is_one_line_with_the_ids_of_its_call(evidence: Evidence) -> None:
-    (line,) = [
-        e for e in evidence.lines if e.get("tool") == "loud" and e["level"] == "warning" and e["instance"] == "a"
-    ]
-    assert line["message"] == "the attempt failed: loud: no"
-    assert line["error"] == {"type": "loud"}
-    assert {k: line[k] for k in ("run", "call")} == {"run": f"{evidence.run}/a", "call": "4:loud"}
-    assert re.fullmatch(r"[0-9a-f-]{36}", line["runId"])
-    ends = [e for e in evidence.lines if e["message"] == "Plan ended: completed"]
-    assert [e["run"] for e in ends] == [evidence.run, evidence.untraced_run]
-
-
 def test_no_value_is_in_a_span_a_metric_or_a_log_line(evidence: Evidence) -> None:
     spans = " ".join(span.to_json() for span in evidence.spans)
     assert evidence.run in spans
     for text in (spans, json.dumps(evidence.lines), *evidence.scrapes):
         assert SECRET not in text
-
-
-def test_health_says_that_the_worker_lives_and_is_seen(evidence: Evidence) -> None:
-    assert evidence.health["/live"] == (200, {"ok": True})
-    assert evidence.health["/ready"] == (200, {"ok": True})
-    assert evidence.health["/other"][0] == 404

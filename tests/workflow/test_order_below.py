@@ -5,25 +5,16 @@ from __future__ import annotations
 import json
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
-from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, of_type, status, tool
-from tests.workflow.tools import Gate, echo
+from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, of_type, tool
+from tests.workflow.tools import echo
 
-Json = Any
-INSTANCES = [f"i{n}" for n in range(10)]
-OWN = [{"type": "state", "state": {"text": id_}, "_instance": id_} for id_ in INSTANCES]
 # While the worker is away, so that the root hears all of it in one task
-SAID = [
-    word
-    for n in range(4)
-    for word in (("provide", {"type": "input", "input": {"name": n}}), ("pause", None), ("resume", None))
-]
 
 
 @pytest.fixture
@@ -38,25 +29,6 @@ async def heard(handle: Handle, count: int) -> list[str]:
         return found if len(found) == count else []
 
     return await assert_eventually(all_of_it)
-
-
-async def test_instances_hear_what_their_batch_is_told_in_order(server: DevServer, own_engine: Foreign) -> None:
-    user, gate = own_engine, Gate()
-    calls = [call("wait", "†state.x", value="†state.text"), call("echo", "†state.y", value=["†state.x", "†input.name"])]
-    async with user.serving(gate.activity(), echo):
-        async with engine_on(server, user.engine):
-            handle = await user.start(user.request(*calls, context=OWN, missing="wait"))
-            await gate.reached(len(INSTANCES))
-        for word, given in SAID:
-            await handle.signal(word, *([] if given is None else [given]))
-        async with engine_on(server, user.engine):
-            children = [user.client.get_workflow_handle(f"{handle.id}/{id_}") for id_ in INSTANCES]
-            for child in children:
-                assert await heard(child, len(SAID)) == [word for word, _ in SAID]
-                assert (await status(child))["phase"] == "running"
-            gate.opened.set()
-            result = await ended(handle)
-    assert {id_: item["state"]["y"] for id_, item in result["instances"].items()} == {i: [i, 3] for i in INSTANCES}
 
 
 async def test_an_edit_below_and_the_approval_after_it_arrive_in_order(

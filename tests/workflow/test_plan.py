@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import PollActivityTaskQueueRequest, RespondActivityTaskCompletedRequest
 
 from tests.support import assert_eventually
 from tests.workflow.foreign import (
     Foreign,
     call,
     ended,
-    events,
     of_type,
     states,
     status,
@@ -79,14 +75,6 @@ async def test_scopes_are_shown_as_one_merged_message_per_kind_without_provenanc
     ]
 
 
-async def test_every_activity_has_a_summary_of_what_it_writes(foreign: Foreign) -> None:
-    async with foreign.serving(echo):
-        handle = await foreign.start(foreign.request(call("echo", "†state.a || †state.failed", value=1)))
-        await ended(handle)
-    (event,) = [e for e in await events(handle) if e.HasField("activity_task_scheduled_event_attributes")]
-    assert json.loads(event.user_metadata.summary.data) == "echo → †state.a || †state.failed"
-
-
 # -- _options ------------------------------------------------------------------------
 
 
@@ -144,16 +132,6 @@ async def test_options_say_how_patiently_an_activity_runs(
     assert told(scheduled) == {**DEFAULTS, "queue": foreign.queue, **expected}
 
 
-async def test_without_a_queue_an_activity_runs_on_the_engines_own(foreign: Foreign) -> None:
-    request = foreign.request(
-        call("count", "†state.n", items=[1, 2]), context=[tool("count", activity="house.count", options=None)]
-    )
-    handle = await foreign.start(request)
-    assert (await ended(handle))["state"] == {"n": 2}
-    (scheduled,) = await of_type(handle, "ACTIVITY_TASK_SCHEDULED")
-    assert told(scheduled) == {**DEFAULTS, "queue": foreign.engine}
-
-
 async def test_a_local_activity_runs_inside_the_workflow_task(foreign: Foreign) -> None:
     request = foreign.request(
         call("count", "†state.n", items=[1, 2, 3]),
@@ -190,47 +168,6 @@ async def test_the_id_of_a_call_is_the_same_for_each_attempt_and_for_no_other_ca
 
 
 # -- results -------------------------------------------------------------------------
-
-
-async def test_a_returned_message_chooses_the_branch(foreign: Foreign) -> None:
-    async def weigh(call: dict[str, Json], tool: Json, context: Json) -> Json:
-        return {"type": "state", "state": {"light": 1} if call["grams"] < 100 else {"heavy": 2}}
-
-    def plan(grams: int) -> list[dict[str, Json]]:
-        return [
-            call("weigh", "†state.light || †state.heavy", grams=grams),
-            call("echo", "†state.letter", value="†state.light"),
-            call("echo", "†state.parcel", value="†state.heavy"),
-        ]
-
-    async with foreign.serving(weigh, echo):
-        light, heavy = await foreign.run(*plan(20)), await foreign.run(*plan(2000))
-    assert light["state"] == {"light": 1, "letter": 1}
-    assert states(light) == {"1:weigh": "completed", "2:echo": "completed", "3:echo": "skipped"}
-    assert heavy["state"] == {"heavy": 2, "parcel": 2}
-    assert states(heavy) == {"1:weigh": "completed", "2:echo": "skipped", "3:echo": "completed"}
-    assert heavy["calls"][0]["outputPath"] == "†state.heavy"
-
-
-@pytest.mark.parametrize("value", [0, False, "", None, [], {}, {"a": [None]}, "†state.x", 2**60, "\u0000 ☃ 😀"])
-async def test_any_json_is_a_result(foreign: Foreign, value: Json) -> None:
-    async with foreign.serving(echo):
-        result = await foreign.run(
-            call("echo", "†state.a", value=f"†{value}" if value == "†state.x" else value),
-            call("echo", "†state.b", value="†state.a"),
-        )
-    assert result["state"] == {"a": value, "b": value}
-
-
-async def test_a_tool_of_another_language_may_return_nothing_at_all(foreign: Foreign) -> None:
-    """Go and Java activities without a result complete without a payload; Python's have one that says null."""
-    handle = await foreign.start(foreign.request(call("nothing", "†state.a")))
-    service, own = foreign.client.workflow_service, foreign.client.namespace
-    poll = PollActivityTaskQueueRequest(namespace=own, task_queue=TaskQueue(name=foreign.queue), identity="by hand")
-    task = await service.poll_activity_task_queue(poll, timeout=timedelta(seconds=60))
-    done = RespondActivityTaskCompletedRequest(task_token=task.task_token, namespace=own)
-    await service.respond_activity_task_completed(done)
-    assert (await ended(handle))["state"] == {"a": None}
 
 
 async def test_outputs_take_effect_in_plan_order_whatever_finishes_first(foreign: Foreign) -> None:

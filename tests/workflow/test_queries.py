@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-from temporalio.client import WorkflowFailureError
-
 from tests.support import assert_eventually
 from tests.workflow.foreign import (
     Foreign,
     call,
     ended,
-    failure,
     of_type,
     status,
     tool,
@@ -100,17 +96,6 @@ async def test_the_context_is_read_in_pages_and_at_paths(foreign: Foreign) -> No
     assert "column 2" in (await handle.query("context", {"path": "†"}))["error"]
 
 
-async def test_a_query_before_the_worker_has_seen_the_run_is_answered_too(foreign: Foreign) -> None:
-    handle = await foreign.start({"context": [{"type": "plan", "plan": "none"}]})
-    with pytest.raises(WorkflowFailureError):
-        await ended(handle)
-    found = await status(handle)
-    assert (found["phase"], found["calls"]) == ("failed", [])
-    assert await handle.query("plan") == []
-    assert await handle.query("context") == []
-    assert await handle.query("graph") == ""
-
-
 # -- what the worker has -------------------------------------------------------------
 
 
@@ -143,18 +128,3 @@ async def test_a_tool_without_an_activity_runs_the_one_of_its_name_where_the_wor
     assert [p["code"] for p in error.details[0]] == ["noModel"]
     error = await foreign.failure(call("nobody", "†state.a"), context=[tool("nobody", activity=None)])
     assert [p["code"] for p in error.details[0]] == ["noModel"]
-
-
-async def test_nothing_is_looked_up_where_the_request_decides_everything(foreign: Foreign) -> None:
-    async with foreign.serving(echo):
-        handle = await foreign.start(foreign.request(call("echo", "†state.a", value=1)))
-        await ended(handle)
-    assert not [marker for marker in await of_type(handle, "MARKER_RECORDED") if "acts.registry" in str(marker)]
-
-
-async def test_an_unknown_registered_name_is_refused_with_those_there_are(foreign: Foreign) -> None:
-    request = {"context": [{"type": "tool", "tool": "gret"}, {"type": "plan", "plan": []}]}
-    error = await failure(await foreign.start(request))
-    assert error.type == "InvalidRequest"
-    assert 'no tool "gret" is registered with the worker; registered: ' in error.message
-    assert 'did you mean "greet"?' in error.message

@@ -11,8 +11,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from acts.cli.dev.temporal_server import DevServer
 from acts.machines import lifetime
-from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import (

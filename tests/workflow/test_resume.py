@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from tests.support import assert_eventually
-from tests.workflow.foreign import Foreign, call, ended, events, failure, of_type, result_of_failed, tool
+from tests.workflow.foreign import Foreign, call, ended, failure, of_type, result_of_failed, tool
 from tests.workflow.foreign import states as states_of
 
 Json = Any
@@ -123,18 +123,6 @@ async def test_a_mended_call_keeps_its_id_and_what_reads_a_changed_result_runs_w
     assert ledger.counts()[12] == 2, "it had completed, and reads another value now"
 
 
-async def test_a_fork_leaves_the_first_run_as_it_was(foreign: Foreign, ledger: Ledger) -> None:
-    handle = await failed_run(foreign, ledger)
-    before = await events(handle)
-    plan = [*chain(stop=6), *chain("chargeAgain", start=7)]
-    fork = await foreign.run(*plan, resume={"workflowId": handle.id, "keep": {"before": "7:charge"}})
-    assert fork["state"] == {f"c{n}": n + (1000 if n > 6 else 0) for n in range(1, CALLS + 1)}
-    assert fork["resumedFrom"]["calls"] == [f"{n}:charge" for n in range(1, 7)]
-    assert (fork["resumedFrom"]["keep"], fork["resumedFrom"]["ids"]) == ({"before": "7:charge"}, "new")
-    assert all(ledger.counts()[n] == (2 if 7 <= n <= FAILING else 1) for n in range(1, CALLS + 1))
-    assert await events(handle) == before
-
-
 async def test_a_run_that_was_terminated_in_mid_call_is_resumed_with_the_same_id(
     foreign: Foreign, ledger: Ledger
 ) -> None:
@@ -183,24 +171,6 @@ async def test_what_a_run_had_of_instances_elements_and_messages_is_taken_over(
     assert result["resumedFrom"]["instances"] == {"i1": both, "i2": both, "i4": both}
     only = await foreign.run(*plan, context=data, resume={"workflowId": handle.id, "only": "failed"})
     assert {id_: item["status"] for id_, item in only["instances"].items()} == {"i3": "completed"}
-
-
-async def test_elements_and_messages_are_taken_over(foreign: Foreign, ledger: Ledger) -> None:
-    plan = [
-        call("charge", "†state.all", n="†item", _each="†input.list"),
-        call("charge", "†state.late", n="†input.late", after="†state.all"),
-    ]
-    ledger.broken = {2}
-    context = [{"type": "input", "input": {"list": [1, 2, 3]}}]
-    handle = await foreign.start(foreign.request(*plan, context=context, missing="wait"))
-    await handle.signal("provide", {"type": "input", "input": {"late": 9}})
-    result = await result_of_failed(handle)
-    assert states_of(result) == {"1:charge": "failed", "2:charge": "skipped"}
-    ledger.broken = set()
-    again = await foreign.run(*plan, context=context, missing="wait", resume={"workflowId": handle.id})
-    assert again["state"] == {"all": [1, 2, 3], "late": 9}
-    assert again["resumedFrom"]["calls"] == ["1:charge[0]", "1:charge[2]"]
-    assert ledger.counts() == {1: 1, 2: 1, 3: 1, 9: 1}
 
 
 async def test_local_calls_delegates_and_what_was_sent_off_are_taken_over(foreign: Foreign, ledger: Ledger) -> None:

@@ -11,8 +11,8 @@ import pytest
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 
-from cli.dev.temporal_server import DevServer
-from cli.runs.run_list import RunFilters, list_runs
+from acts.cli.dev.temporal_server import DevServer
+from acts.cli.runs.listings import list_runs, runs_query
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended
@@ -43,8 +43,8 @@ async def test_a_run_that_waits_is_found_and_one_that_ended_has_its_phase(foreig
             return await attributes(handle) == {"ActsPhase": "awaiting", "ActsWaiting": 2, **root}
 
         async def is_listed() -> bool:
-            filters = RunFilters(is_waiting=True, tool="echo")
-            return handle.id in {row["id"] async for row in list_runs(foreign.client, filters, 1000)}
+            query = runs_query(waiting=True, tool="echo")
+            return handle.id in {row["id"] async for row in list_runs(foreign.client, query, 1000)}
 
         await assert_eventually(is_awaiting)
         await assert_eventually(is_listed, why="a list is a moment behind")
@@ -87,7 +87,7 @@ async def bare(server: DevServer) -> Client:
 async def test_a_namespace_without_the_attributes_runs_the_same_plans(
     server: DevServer, bare: Client, tmp_path: Path
 ) -> None:
-    own = DevServer(server.address, None, bare.namespace, server.pid, None, None)
+    own = DevServer(server.address, None, server.pid, server.log, bare.namespace)
 
     async def starts() -> Handle | None:
         try:

@@ -13,11 +13,9 @@ import pytest
 from temporalio import activity
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
-from temporalio.testing import ActivityEnvironment
 
-from activities.read_past_run import PastRuns
 from tests.support import assert_eventually
-from tests.workflow.foreign import Foreign, call, ended, failure, of_type, phase, result_of_failed, run_chain, status
+from tests.workflow.foreign import Foreign, call, ended, failure, of_type, run_chain, status
 from tests.workflow.tools import ONCE, Gate, echo
 
 Json = Any
@@ -115,19 +113,6 @@ async def test_a_bad_row_and_a_repeated_id_fail_alone_and_are_named_by_their_lin
     assert sorted(line["id"] for line in files.lines() if line["status"] == "completed") == ["7", "a"]
 
 
-async def test_csv_rows_are_named_by_their_numbers_and_a_batch_without_a_file_keeps_its_results(
-    foreign: Foreign, files: Files
-) -> None:
-    source = files.write("weight,name\n1,one\nx,two\n3,three\n4\n", "csv")
-    async with foreign.serving(weigh, echo):
-        handle = await foreign.start(request(foreign, source, id_field=None))
-        result = await ended(handle)
-    assert (result["instances"]["failed"], result["failures"]) == (2, ["line 5", "2"])
-    kept = await foreign.client.get_workflow_handle(f"{handle.id}/batch-1").result()
-    assert kept["instances"]["1"]["state"] == {"weight": "1", "end": "1"}
-    assert list(kept["instances"]) == ["line 5", "1", "2", "3"]
-
-
 @pytest.mark.parametrize(
     ("text", "suffix", "type_", "message"),
     [
@@ -145,25 +130,6 @@ async def test_a_set_that_cannot_be_used_fails_the_run_at_once(
     error = await failure(await foreign.start(request(foreign, source, results=files.results)))
     assert (error.type, message in error.message) == (type_, True), error.message
     assert not files.path(files.results).exists()
-
-
-async def test_a_results_file_that_exists_is_not_touched(foreign: Foreign, files: Files) -> None:
-    files.path(files.results).write_text("precious\n")
-    error = await failure(await foreign.start(request(foreign, files.rows(2), results=files.results)))
-    assert (error.type, files.path(files.results).read_text()) == ("ResultsExist", "precious\n")
-
-
-async def test_a_set_that_is_no_template_or_for_an_agent_is_refused(foreign: Foreign, files: Files) -> None:
-    plan = call("weigh", "†state.weight", value="†order.weight", _instance="o1")
-    error = await failure(await foreign.start(request(foreign, files.rows(1), plan)))
-    assert (error.type, "is a template" in error.message) == ("InvalidRequest", True)
-    context = [{"type": "data", "kind": "order", "_instances": {"source": "a.jsonl"}}]
-    agent = await foreign.client.start_workflow(
-        "Agent", {"config": {"model": "scripted:none"}, "context": context}, id=f"{foreign.queue}/agent",
-        task_queue=foreign.engine,
-    )  # fmt: skip
-    error = await failure(agent)
-    assert (error.type, "_instances" in error.message) == ("InvalidRequest", True)
 
 
 async def test_a_set_that_changes_stops_the_run_and_it_says_how_far_it_came(foreign: Foreign, files: Files) -> None:
@@ -204,20 +170,6 @@ async def test_a_cancelled_run_has_a_line_for_what_ran_and_says_how_far_it_came(
     assert (counts["total"], counts["running"]) == (500, 0)
 
 
-async def test_a_paused_run_starts_nothing_and_goes_on(foreign: Foreign, files: Files) -> None:
-    gate = Gate()
-    async with foreign.serving(weigh, gate.activity("echo")):
-        handle = await foreign.start(request(foreign, files.rows(60), results=files.results))
-        await gate.reached(25)
-        await handle.signal("pause")
-        found = await phase(handle, "paused")
-        assert found["instances"]["total"] == 60
-        gate.opened.set()
-        await handle.signal("resume")
-        result = await ended(handle)
-    assert (result["instances"]["completed"], len(files.lines())) == (59, 60)
-
-
 async def test_a_budget_of_calls_ends_the_run_between_two_batches(foreign: Foreign, files: Files) -> None:
     async with foreign.serving(weigh, echo):
         result = await ended(
@@ -228,19 +180,7 @@ async def test_a_budget_of_calls_ends_the_run_between_two_batches(foreign: Forei
     assert "50 of 100 rows have ended (49 completed, 1 failed), 50 did not run" in result["errors"][0]["message"]
 
 
-async def test_the_plan_of_a_set_is_approved_once(foreign: Foreign, files: Files) -> None:
-    async with foreign.serving(weigh, echo):
-        handle = await foreign.start(request(foreign, files.rows(30), results=files.results, approve={"plan": True}))
-        await phase(handle, "awaiting")
-        assert not files.path(files.results).exists()
-        await handle.execute_update("decide", {"decision": "approve", "by": "Ada"})
-        result = await ended(handle)
-    assert (result["instances"]["completed"], [d["by"] for d in result["decisions"]]) == (29, ["Ada"])
-
-
-async def test_a_results_file_that_cannot_be_written_is_waited_for_and_status_says_so(
-    foreign: Foreign, files: Files
-) -> None:
+async def test_a_results_file_that_cannot_be_written_is_waited_for(foreign: Foreign, files: Files) -> None:
     gate = Gate()
     async with foreign.serving(gate.activity("weigh"), echo):
         handle = await foreign.start(request(foreign, files.rows(3), results=files.results))
@@ -249,25 +189,19 @@ async def test_a_results_file_that_cannot_be_written_is_waited_for_and_status_sa
         gate.opened.set()
 
         async def waits() -> bool:
-            return any("waiting for a file" in note for note in (await status(handle)).get("notes", ()))
+            batch = await foreign.client.get_workflow_handle(f"{handle.id}/batch-1").describe()
+            return any("cannot be written" in a.last_failure.message for a in batch.raw_description.pending_activities)
 
-        await assert_eventually(waits, why="a note of the file")
+        await assert_eventually(waits, why="an attempt that failed, in the Web UI")
         away.rename(files.path(files.results))
         result = await ended(handle)
     assert (result["instances"]["completed"], len(files.lines())) == (3, 3)
 
 
-async def test_a_set_in_which_every_row_fails_is_a_failed_plan(foreign: Foreign, files: Files) -> None:
-    source = files.write('{"id": "a", "weight": "x"}\n{"id": "b", "weight": 13}\n{"id": "c"}\n')
-    async with foreign.serving(weigh, echo):
-        result = await result_of_failed(await foreign.start(request(foreign, source)))
-    assert (result["status"], result["failures"]) == ("failed", ["a", "b", "c"])
-
-
 async def test_a_run_over_many_batches_continues_as_new_between_them(
     foreign: Foreign, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acts.machines.batch_limits.BATCHES_PER_RUN", 2)
+    monkeypatch.setattr("acts.machines.set_run.BATCHES_PER_RUN", 2)
     async with foreign.serving(weigh, echo):
         handle = await foreign.start(request(foreign, files.rows(110), results=files.results, budget={"calls": 500}))
         result = await ended(handle)
@@ -345,44 +279,6 @@ async def test_a_run_that_resumes_another_runs_the_rows_that_failed_with_the_sam
         )
 
 
-async def test_what_a_run_over_a_set_cannot_resume_is_refused(foreign: Foreign, files: Files) -> None:
-    source = files.rows(2)
-    async with foreign.serving(weigh, echo):
-        numbered = await foreign.start(request(foreign, source, results=files.results, id_field=None))
-        await ended(numbered)
-        plain = await foreign.start(foreign.request(call("echo", "†state.a", value=1)))
-        await ended(plain)
-        for id_, message in (
-            (numbered.id, 'the id of a row is the field "id" here, and was the number of the row'),
-            (plain.id, "was not a run over a set"),
-        ):
-            error = await failure(await foreign.start(request(foreign, source, resume={"workflowId": id_})))
-            assert (error.type, message in error.message) == ("InvalidRequest", True), error.message
-        resume = {"workflowId": numbered.id}
-        error = await foreign.failure(call("echo", "†state.a", value=1), resume=resume)
-        assert "is a run over a set, and this request names none" in error.message
-        before = {"workflowId": numbered.id, "keep": {"before": "2:echo"}}
-        error = await failure(await foreign.start(request(foreign, source, resume=before, id_field=None)))
-        assert "takes over whole rows" in error.message
-        resume = {"workflowId": numbered.id, "only": "failed"}
-        error = await failure(await foreign.start(request(foreign, source, resume=resume, id_field=None)))
-        assert (error.type, "no row of" in error.message) == ("InvalidRequest", True), error.message
-
-
-async def test_a_run_whose_history_is_gone_and_that_had_no_results_file_is_refused(foreign: Foreign) -> None:
-    async def rows() -> None:
-        async for _ in PastRuns(no_replay).rows("orders-7", str(uuid.uuid4())):
-            pass
-
-    with pytest.raises(ApplicationError, match=r"is not there any more.* a file \(config\.results\) stays") as error:
-        await ActivityEnvironment(client=foreign.client).run(rows)
-    assert (error.value.type, error.value.non_retryable) == ("ResumeRefused", True)
-
-
-async def no_replay(*_: Any) -> None:
-    raise AssertionError("there is no history")
-
-
 class HeldScale(Scale):
     """Calls for some weights wait until ``opened``."""
 
@@ -439,7 +335,7 @@ async def test_rows_of_a_batch_that_is_terminated_or_cancelled_alone_have_lines_
 async def test_a_run_without_a_results_file_is_resumed_by_what_its_batches_reported(
     foreign: Foreign, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acts.machines.batch_limits.BATCHES_WITH_RESULTS", 2)
+    monkeypatch.setattr("acts.machines.set_run.BATCHES_WITH_RESULTS", 2)
     texts = [json.dumps({"id": f"o{n}", "weight": n}) for n in range(1, 111)]
     source, scale = files.write("\n".join([*texts[:20], "{", *texts[21:]])), HeldScale({30})
     scale.broken = {7, 60}
@@ -456,11 +352,11 @@ async def test_a_run_without_a_results_file_is_resumed_by_what_its_batches_repor
         scale.broken, scale.held = {60}, set()
         scale.opened.set()
         files.path(source).write_text("\n".join(texts))  # line 21 is corrected
-        resume = {"workflowId": first.id, "only": "failed"}
+        resume = {"workflowId": first.id}
         second = await foreign.start(request(foreign, source, resume=resume))
         result = await ended(second)
         assert result["instances"] == {"total": 28, "completed": 27, "failed": 1, "running": 0}
-        assert result["resumedFrom"]["instances"] == {"takenOver": 82, "leftOut": 0}
+        assert result["resumedFrom"]["instances"] == {"takenOver": 82}
         assert {n: len(set(scale.ids[n])) for n in (7, 30, 60)} == {7: 1, 30: 1, 60: 1}
         scale.broken = set()
         resume = {"workflowId": second.id}

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import Any
 
-import pytest
-
-from cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
-from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import (
     Foreign,
     call,
@@ -25,20 +19,7 @@ from tests.workflow.foreign import (
 )
 from tests.workflow.tools import Gate, Heart, echo
 
-Json = Any
-
-
 # -- how many at once ----------------------------------------------------------------
-
-
-async def test_all_ready_calls_run_at_once(foreign: Foreign) -> None:
-    gate = Gate()
-    async with foreign.serving(gate.activity()):
-        handle = await foreign.start(foreign.request(*[call("wait", f"†state.n{i}") for i in range(40)]))
-        await gate.reached(40)
-        gate.opened.set()
-        assert (await ended(handle))["status"] == "completed"
-    assert gate.most == 40
 
 
 async def test_at_most_max_parallel_calls_run_and_they_start_in_plan_order(foreign: Foreign) -> None:
@@ -60,17 +41,6 @@ async def test_at_most_max_parallel_calls_run_and_they_start_in_plan_order(forei
     assert result["state"] == {f"n{i}": i for i in range(7)}
     scheduled = [s.activity_id for s in await of_type(handle, "ACTIVITY_TASK_SCHEDULED")]
     assert scheduled == [f"{i + 1}:wait" for i in range(7)]
-
-
-async def test_a_limit_above_what_temporal_bears_is_lowered_and_said(foreign: Foreign) -> None:
-    gate = Gate()
-    async with foreign.serving(gate.activity()):
-        handle = await foreign.start(foreign.request(call("wait", "†state.a"), maxParallel=5000))
-        await gate.reached()
-        (note,) = (await status(handle))["notes"]
-        assert "5000 was lowered to 2000" in note
-        gate.opened.set()
-        await ended(handle)
 
 
 # -- signals -------------------------------------------------------------------------
@@ -147,15 +117,6 @@ async def test_pause_starts_nothing_more_and_resume_goes_on(foreign: Foreign) ->
         assert (await ended(handle))["state"] == {"a": 1, "b": 1}
 
 
-async def test_a_plan_may_be_started_paused(foreign: Foreign) -> None:
-    async with foreign.serving(echo):
-        handle = await foreign.start(foreign.request(call("echo", "†state.a", value=1)), start_signal="pause")
-        await phase(handle, "paused")
-        assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
-        await handle.signal("resume")
-        assert (await ended(handle))["state"] == {"a": 1}
-
-
 # -- cancellation --------------------------------------------------------------------
 
 
@@ -181,22 +142,6 @@ async def test_cancellation_reaches_what_runs_and_the_run_ends_canceled(foreign:
     assert await handle.query("context", {"path": "†state"}) == {"path": "†state", "value": {"before": 1}}
 
 
-@pytest.mark.parametrize("how", ["waiting", "paused"])
-async def test_a_run_that_waits_is_cancelled_at_once(foreign: Foreign, how: str) -> None:
-    config = {"missing": "wait"} if how == "waiting" else {}
-    context = [{"type": "input", "b": 1}] if how == "waiting" else [{"type": "input", "a": 1}]
-    more = {"start_signal": "pause"} if how == "paused" else {}
-    async with foreign.serving(echo):
-        request = foreign.request(call("echo", "†state.a", value="†input.a"), context=context, **config)
-        handle = await foreign.start(request, **more)
-        if how == "waiting":
-            await state_of(handle, "1:echo", "awaiting")
-        else:
-            await phase(handle, "paused")
-        await handle.cancel()
-        await cancelled(handle)
-
-
 async def test_cancellation_while_large_inputs_are_being_started_leaves_nothing_behind(foreign: Foreign) -> None:
     """The calls of one plan may need several workflow tasks to be started; a cancellation may come between them."""
     gate = Gate()
@@ -212,35 +157,3 @@ async def test_cancellation_while_large_inputs_are_being_started_leaves_nothing_
         await handle.cancel()
         await cancelled(handle)
         gate.opened.set()
-
-
-async def test_nothing_starts_after_a_cancellation(server: DevServer, foreign: Foreign) -> None:
-    """A call completes in the very workflow task that brings the cancellation: its reader must not start."""
-    first, reader = Gate(), Gate()
-    alone = replace(foreign, engine=f"{foreign.engine}-alone")
-    async with alone.serving(first.activity("first"), reader.activity("second")):
-        async with engine_on(server, alone.engine):
-            plan = [call("first", "†state.a"), call("second", "†state.b", value="†state.a")]
-            handle = await alone.start(alone.request(*plan))
-            await first.reached()
-        first.opened.set()  # no worker of the engine sees any of this before the next one starts
-
-        async def first_is_done() -> bool:
-            return len(await of_type(handle, "ACTIVITY_TASK_COMPLETED")) == 1
-
-        await assert_eventually(first_is_done)
-        await handle.cancel()
-        async with engine_on(server, alone.engine):
-            await cancelled(handle)
-        reader.opened.set()
-    assert reader.arrived == []
-
-
-async def test_of_a_signal_with_two_arguments_the_first_counts(foreign: Foreign) -> None:
-    async with foreign.serving(echo):
-        waits = call("echo", "†state.x", value="†input.name")
-        handle = await foreign.start(foreign.request(waits, missing="wait"))
-        await foreign.client.get_workflow_handle(handle.id).signal(
-            "provide", args=[{"type": "input", "name": "Ada"}, {"type": "input", "name": "Bob"}]
-        )
-        assert (await ended(handle))["state"] == {"x": "Ada"}

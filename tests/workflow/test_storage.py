@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,19 +21,18 @@ from temporalio.client import (
 )
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
+from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.machines import lifetime
-from cli.dev.temporal_server import DevServer, dev_server
-from connection.content_store import sha256
-from connection.converter import client_converter
-from connection.folder_store import FolderStore
-from connection.storage_gc import delete_unused, find_unused
+from acts.payloads.content_store import sha256
+from acts.payloads.converter import client_converter
+from acts.payloads.folder_store import FolderStore
+from acts.payloads.storage_gc import delete_unused, find_unused
+from acts.worker.interceptors import EngineInterceptor
+from acts.workflows.types import PlanWorkflow
 from tests.support import assert_eventually
-from tests.workflow.agents import Agents
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended, events, of_type, tool
 from tests.workflow.tools import Gate, echo
-from workflows.plan import PlanWorkflow
-from workflows.runtime.interceptors import SanitizingInterceptor
 
 Json = Any
 LARGE = 5_000_000  # characters; the server takes 2 MiB
@@ -117,7 +115,7 @@ async def test_a_value_beyond_a_payload_goes_from_call_to_call_and_is_stored_onc
 async def test_a_chain_carries_large_values_into_new_runs_children_delegates_and_out_of_signals(
     storing: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifetime, "DRAIN_EVENTS", 12)
+    monkeypatch.setattr(lifetime, "DRAIN_EVENTS", 8)
     gate = Gate()
     shown = tool("see", activity="length", options={"taskQueue": storing.queue}, _delegate={"const": "anonymous"})
     own = [{"type": "state", "state": {"text": noise(LARGE)}, "_instance": i} for i in "ab"]
@@ -163,7 +161,7 @@ async def test_whether_a_run_has_storage_is_decided_at_its_start_and_read_from_h
         histories.append(await handle.fetch_history())
     found = [any(b"acts-external-storage" in e.SerializeToString() for e in history.events) for history in histories]
     assert found == [True, False]
-    for interceptors in ([], [SanitizingInterceptor(storing.client)]):
+    for interceptors in ([], [EngineInterceptor(storing.client)]):
         replayer = Replayer(
             workflows=[PlanWorkflow], workflow_runner=UnsandboxedWorkflowRunner(), interceptors=interceptors,
             data_converter=storing.client.data_converter,
@@ -185,17 +183,6 @@ async def test_without_storage_what_does_not_fit_says_what_to_set(foreign: Forei
     assert all("set ACTS_STORAGE" in data[key]["message"] for key in ("result", "argument"))
 
 
-async def test_with_storage_what_is_larger_still_fails_its_call_alone(storing: Foreign) -> None:
-    async with storing.serving(length):
-        plan = [
-            call("big", "†data.x", n=70_000_000, _errorPath="†data.result"),
-            call("length", "†state.n", value="†data.result.code"),
-        ]
-        result = await storing.run(*plan, context=[tool("big", activity="big")])
-    assert result["state"] == {"n": len("PayloadTooLarge")}
-    assert "at most 67,108,864" in merged(result["context"])["result"]["message"]
-
-
 async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing_alone: Foreign, folder: Path) -> None:
     """Also what only a pending Activity's heartbeat holds, or a run that has ended, is referred to."""
     storing, store, gate = storing_alone, FolderStore(folder), Gate()
@@ -211,9 +198,8 @@ async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing_
         return any(item.heartbeat_details.payloads for item in pending)
 
     def unused() -> Any:
-        for path in values(folder):
-            os.utime(path, (0, 0))
-        return find_unused(storing.client, store)
+        """As if the week were over."""
+        return find_unused(storing.client, store, -timedelta(weeks=2))
 
     async with storing.serving(length, beat):
         waiting = await storing.start(storing.request(call("beat", "†data.x")))
@@ -245,17 +231,3 @@ async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing_
             await waiting.terminate()
     (started,) = await of_type(closed, "WORKFLOW_EXECUTION_STARTED")
     assert await storing.client.data_converter.decode(started.input.payloads) == [large["c"]]
-
-
-async def test_an_agent_is_shown_a_large_value_in_part_and_passes_it_on_whole(
-    storing: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
-    async with storing.serving(text, length):
-        result = await Agents(storing, tmp_path).run(
-            {"calls": [call("text", "†state.x", letter="x", count=LARGE)]},
-            {"calls": [call("length", "†state.n", value="†state.x")], "output": "†state.n"},
-            context=[storing.tool("text"), storing.tool("length"), {"type": "data", "data": {"y": "y" * LARGE}}],
-        )
-    assert result["output"] == LARGE
-    assert 0 < result["usage"]["inputTokens"] < 20_000

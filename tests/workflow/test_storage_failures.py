@@ -1,25 +1,24 @@
-"""A storage that fails a run in its middle, as a folder and as a bucket: it goes away, it loses what it had."""
+"""A storage that fails a run in its middle: it goes away, it loses what it had."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from temporalio.client import Client
 from typer.testing import CliRunner
 
-from cli.dev.temporal_server import DevServer
-from cli.main import app
-from cli.runs import run_reader
-from connection import content_driver
-from connection.converter import client_converter
-from tests.storage.s3_server import S3Server, contents
+from acts.cli.dev.temporal_server import DevServer
+from acts.cli.main import app
+from acts.cli.runs import run_reader
+from acts.payloads import content_store
+from acts.payloads.converter import client_converter
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, call, ended, of_type, tool
@@ -27,30 +26,18 @@ from tests.workflow.tools import Gate
 
 Json = Any
 LARGE = 3_000_000  # characters; the server takes 2 MiB
-BUCKET = "failing"
 
 
 async def length(call: Json, tool: Json, context: list[Json]) -> int:
     return len(call["value"])
 
 
-class Place(Protocol):
-    """Where values are. ``settings``: names of the same place, each with a cache of its own in a process."""
-
-    settings: tuple[str, str]
-    environment: dict[str, str]
-
-    def take_away(self) -> None: ...
-    def bring_back(self) -> None: ...
-    def lose_values(self) -> Callable[[], None]: ...
-
-
-class Folder:
-    """A folder that is renamed, and whose files are."""
+class Place:
+    """A folder that is renamed, and whose files are. ``settings``: two names of it, each with a cache of its own."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._away = path, path.with_name("away")
-        self.settings, self.environment = (f"file:{path}", f"file://{path}"), dict[str, str]()
+        self.settings = (f"file:{path}", f"file://{path}")
 
     def take_away(self) -> None:
         self._path.rename(self._away)
@@ -71,50 +58,9 @@ class Folder:
         return restore
 
 
-class Bucket:
-    """A prefix of a bucket, whose server is stopped, and whose objects are deleted."""
-
-    def __init__(self, server: S3Server, prefix: str) -> None:
-        self._server, self._s3 = server, server.client()
-        self._s3.create_bucket(Bucket=BUCKET)
-        self.settings = f"s3://{BUCKET}/{prefix}", f"s3://{BUCKET}/{prefix}/"
-        self.environment = server.environment
-
-    def take_away(self) -> None:
-        self._server.stop()
-
-    def bring_back(self) -> None:
-        self._server.start()
-
-    def lose_values(self) -> Callable[[], None]:
-        lost = {}
-        for key in contents(self._s3, BUCKET):
-            lost[key] = self._s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
-            self._s3.delete_object(Bucket=BUCKET, Key=key)
-
-        def restore() -> None:
-            for key, data in lost.items():
-                self._s3.put_object(Bucket=BUCKET, Key=key, Body=data)
-
-        return restore
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    server = S3Server()
-    yield server
-    server.stop()
-
-
-@pytest.fixture(params=["file", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task_queue: str) -> Place:
-    place: Place
-    if request.param == "file":
-        place = Folder(tmp_path / "storage")
-    else:
-        place = Bucket(request.getfixturevalue("s3_server"), task_queue)
-    for name, value in place.environment.items():
-        monkeypatch.setenv(name, value)
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    place = Place(tmp_path / "storage")
     monkeypatch.setenv("ACTS_STORAGE", place.settings[0])
     return place
 
@@ -160,7 +106,6 @@ async def test_a_storage_that_is_away_is_waited_for_and_no_call_runs_twice(
             place.take_away()
             gate.opened.set()
             await assert_eventually(waited_for)
-            assert "is back" not in caplog.text
             place.bring_back()
         result = await ended(handle)
     assert result["state"] == {"n": LARGE}
@@ -170,7 +115,7 @@ async def test_a_storage_that_is_away_is_waited_for_and_no_call_runs_twice(
 async def test_a_run_whose_values_have_vanished_says_so_and_goes_on_when_they_are_restored(
     place: Place, server: DevServer, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content_driver, "MISSING_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(content_store, "MISSING_PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(run_reader, "QUERY_TIMEOUT", timedelta(seconds=0.5))
     gate = Gate()
     async with storing(server, task_queue, tmp_path) as user, user.serving(gate.activity(), length):

@@ -87,14 +87,3 @@ async def test_delegates_seven_deep_share_a_single_permit(foreign: Foreign, dele
         handle = await foreign.start(foreign.request(*calls, context=list(tools), maxParallel=1))
         assert (await ended(handle))["status"] == "completed"
     assert (counter.total, counter.most) == (9, 1)
-
-
-async def test_an_ordinary_batch_takes_no_message_about_permits(foreign: Foreign) -> None:
-    counter = Counter()
-    chain = [call("count", "†state.a", value="†state.x"), call("count", "†state.b", value="†state.a")]
-    context = [{"type": "state", "x": n, "_instance": f"i{n}"} for n in range(7)]
-    async with foreign.serving(counter.activity()):
-        handle = await foreign.start(foreign.request(*chain, context=context, maxParallel=3))
-        await ended(handle)
-    assert counter.most <= 3
-    assert await permit_signals(handle) == 0

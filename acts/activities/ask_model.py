@@ -1,0 +1,371 @@
+"""The one activity that asks a model: for a Solution, or for the result of a latent Call.
+
+Its request names the run that has the context. The activity reads the context from there, renders the prompt, composes
+the schema, asks, checks the answer, and asks again when it cannot be used: with a higher cap, or with the fault.
+Prompts never reach a history; only this small result does.
+
+    ModelQuestion → {"solution" | "output", "path"?, "unusable"?: {code, message, text?, answers, cap?},
+                     "usage": {…}, "notes"?: […]}
+
+``usage`` sums all requests of all attempts. Temporal retries the activity as often as this file asks for: a model
+without capacity is waited for between two attempts (``patience.py``), and what is known travels in the heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from acts.activities import patience
+from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
+from acts.activities.model_context import (
+    ContextReader,
+    PromptContext,
+    build_planner_request,
+    query_run,
+    room_of,
+)
+from acts.activities.models import select
+from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
+from acts.activities.models.model_facts import price_per_token
+from acts.activities.request_log import RequestLog
+from acts.activities.run_reports import CallStream, report_end, report_wait
+from acts.language.errors import TooComplex, truncate
+from acts.language.schemas import Checker
+from acts.language.values import Json, pointer
+from acts.language.wire import (
+    INTERRUPTED,
+    INVALID_ANSWER,
+    MAX_PAYLOAD_BYTES,
+    MAX_UNUSABLE_ANSWERS,
+    MODEL,
+    RESULT_TOO_LARGE,
+    STREAMED_CALLS,
+    TOO_COMPLEX,
+)
+from acts.planner.answer_schema import compose_latent_schema
+from acts.planner.conversation import PromptTurn
+from acts.planner.prompt import Prompt, render_latent_prompt, render_repair_turn
+from acts.planner.request_estimate import answer_seconds, higher_cap
+from acts.planner.turns import MAX_TEXT
+from acts.tree.questions import ModelQuestion
+
+_TRUNCATED: Final = "modelTruncated"
+# The model itself may correct an answer with one of these faults
+_REPAIRABLE: Final = ("modelNotJson", INVALID_ANSWER)
+_UNUSABLE: Final = (*_REPAIRABLE, _TRUNCATED, TOO_COMPLEX)
+# An agent continues with the next tick, which shows the planner the fault
+_REPORTED_TO_PLANNER: Final = ("modelNotJson", _TRUNCATED, RESULT_TOO_LARGE)
+# Attempts that ended without a word: the worker died, or the run did not answer. More would fail, too
+_MAX_LOST_ATTEMPTS: Final = 6
+# Defects of an answer that an error lists
+_MAX_DEFECTS: Final = 5
+
+_contexts: Final = ContextReader()
+
+
+@activity.defn(name=MODEL)
+async def ask_model(request: dict[str, Any]) -> RawValue:
+    """One question to a model; see the top of the file."""
+    question = ModelQuestion.model_validate(request)
+    info, source = activity.info(), question.source
+    log = RequestLog.resume(info.heartbeat_details)
+    lost = info.attempt - 1 - log.planned
+    if lost >= _MAX_LOST_ATTEMPTS:
+        text = f"the request was interrupted {lost} times: its workers stopped, or its run did not answer"
+        raise ApplicationError(text, {"usage": log.usage.to_json()}, type=INTERRUPTED, non_retryable=True)
+    stream = None
+    if question.streams:
+        key = source.workflowId, source.runId
+        if info.attempt > 1 and await query_run(activity.client(), *key, STREAMED_CALLS):
+            # Its Calls have started: another answer would be about what they do
+            text = "the answer broke off while calls of it had started: the worker that read it has stopped"
+            return _encode({"unusable": {"code": INTERRUPTED, "message": text, "answers": 0}}, log)
+        stream = CallStream(*key, question.tick, info.attempt, question.token)
+    context = await _contexts.read(activity.client(), source, question.tick - 1)
+    asker = _Asker(question, context, log, stream)
+    # Providers may think for minutes before the first word
+    async with heartbeat(log.to_details):
+        try:
+            async with stream or contextlib.nullcontext():
+                result = _encode(await asker.ask_models(), log)
+        except ModelError as error:
+            result = await asker.report_failure(error)
+        if log.is_reported:
+            await report_end(question)
+        return result
+
+
+# -- what is asked ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ModelTask:
+    """What is asked: the request, the defects of an answer to it, and the answer's part of the activity's result."""
+
+    request: ModelRequest
+    find_defects: Callable[[Json], list[str]]
+    read_answer: Callable[[Json], dict[str, Any]]
+
+
+def build_task(question: ModelQuestion, context: PromptContext, room: float) -> ModelTask:
+    """The task of a question; ``room`` are the bytes that the conversation may take."""
+    if not question.is_planning:
+        return _latent_task(question, context, room)
+    prompt, schema = build_planner_request(context, question.tick, room)
+    model_request = build_model_request(question, prompt, schema, "solution", f"tick {question.tick}")
+    # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
+    return ModelTask(model_request, lambda _: [], lambda value: {"solution": value})
+
+
+def _latent_task(question: ModelQuestion, context: PromptContext, room: float) -> ModelTask:
+    tool, paths = context.tools[question.tool], question.paths
+    schema, has_path = compose_latent_schema(tool, paths)
+    prompt = render_latent_prompt(context.messages, tool, question.call, paths, question.scoped, room=room)
+
+    def find_defects(value: Json) -> list[str]:
+        return [f"{pointer(*at) or 'it'}: {why}" for at, why in Checker(schema).defects(value)]
+
+    def read_answer(value: Json) -> dict[str, Any]:
+        if has_path:
+            return {"output": value["output"], "path": question.paths.index(value["path"])}
+        return {"output": value, "path": 0}
+
+    model_request = build_model_request(question, prompt, schema, "output", tool.name)
+    return ModelTask(model_request, find_defects, read_answer)
+
+
+def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
+    """The request to a model; ``question`` has the settings: model, source, temperature, cap, effort."""
+    last_system = len(prompt.system) - 1
+    return ModelRequest(
+        model=question.model,
+        system=tuple(
+            PromptBlock(part.text, is_cached=i == last_system, is_rules=part.kind == "rules")
+            for i, part in enumerate(prompt.system)
+        ),
+        turns=tuple(ModelTurn(turn.role, _blocks(turn, prompt.stable_parts)) for turn in prompt.turns),
+        schema=schema,
+        label=label,
+        temperature=question.temperature,
+        maxOutputTokens=question.maxOutputTokens,
+        effort=question.effort,
+        cache_key=question.source.workflowId,
+        topic=topic,
+    )
+
+
+def _blocks(turn: PromptTurn, stable_parts: int | None) -> tuple[PromptBlock, ...]:
+    """A turn as one block; for a latent Call as two: the part that other Calls share, and its own."""
+    if stable_parts is None:
+        return (PromptBlock(turn.text, is_cached=turn.role == "user"),)
+    texts = [part.text for part in turn.parts]
+    return (
+        PromptBlock("\n".join(texts[:stable_parts]), is_cached=True), PromptBlock("\n".join(texts[stable_parts:]))
+    )  # fmt: skip
+
+
+# -- asking ----------------------------------------------------------------------
+
+
+class _Asker:
+    """One attempt at a question. ``log`` has what the attempts before it know."""
+
+    def __init__(
+        self, question: ModelQuestion, context: PromptContext, log: RequestLog, stream: CallStream | None
+    ) -> None:
+        self._question, self._context, self._log, self._stream = question, context, log, stream
+
+    @property
+    def _has_started(self) -> bool:
+        """True when Calls of the answer may have started: no other answer may take its place."""
+        return self._stream is not None and self._stream.has_reported
+
+    async def ask_models(self) -> dict[str, Any]:
+        """The answer of the first model that gives one, as the activity's result has it.
+
+        Raises:
+            ModelError: no model answers now. ``retryAfter`` is the pause before the next attempt.
+        """
+        log, models = self._log, list(dict.fromkeys((self._question.model, *self._question.fallbackModels)))
+        while True:
+            model = models[min(log.place, len(models) - 1)]
+            own = self._question.model_copy(update={"model": model})
+            try:
+                task = build_task(own, self._context, await asyncio.to_thread(room_of, model))
+                await _require_price(own)
+                response = await self._ask_until_usable(own, task)
+            except ModelError as error:
+                if self._has_started:
+                    raise
+                reason = self._plan_retry(error)
+                if reason is None:
+                    await self._announce_wait(model, error)
+                    raise
+                if log.place + 1 >= len(models) or error.code not in patience.FAIL_OVER:
+                    message = "; before it ".join([reason, *log.failures])
+                    raise replace(error, message=message, retryable=False, retryAfter=None) from error
+                log.fail_over(model, reason)
+            else:
+                log.end_outage()
+                return task.read_answer(response.value)
+
+    def _plan_retry(self, error: ModelError) -> str | None:
+        """Set the pause before the next attempt, or return why there is no next attempt."""
+        log, limit = self._log, self._question.patience
+        if not error.retryable:
+            return error.message
+        if error.code not in patience.OUTAGES:
+            log.broken += 1
+            error.retryAfter = patience.break_pause(log.broken)
+            is_last = log.broken >= patience.MAX_BREAKS
+            return f"{error.message} ({log.broken} times in a row)" if is_last else None
+        log.outage_since = log.outage_since or time.time()
+        elapsed, wish = time.time() - log.outage_since, error.retryAfter
+        error.retryAfter = patience.next_pause(elapsed, wish, limit, random.random())  # noqa: S311 - jitter
+        if error.retryAfter is not None:
+            return None
+        spent = patience.format_seconds(elapsed + (wish or 0.0))
+        return f"{error.message} (it would be waited for {spent}, and patience is {patience.format_seconds(limit)})"
+
+    async def _announce_wait(self, model: str, error: ModelError) -> None:
+        """Tell people about the wait: the heartbeat's details, and the run."""
+        seconds, reason = error.retryAfter or 0.0, {**patience.OUTAGES, **patience.BREAKS}.get(error.code, error.code)
+        self._log.planned += 1
+        self._log.waiting = f"for {model}: {reason}, next try in {patience.format_seconds(seconds)}"
+        self._log.is_reported |= await report_wait(self._question, model, reason, seconds)
+
+    async def _ask_until_usable(self, question: ModelQuestion, task: ModelTask) -> ModelResponse:
+        """The answer of one model: after further requests if one cannot be used and nothing of it has started.
+
+        Raises:
+            ModelError: no answer can be used.
+        """
+        log, request = self._log, task.request
+        if log.cap is not None:
+            request = replace(request, maxOutputTokens=log.cap)
+        on_call = self._stream.add if self._stream is not None else None
+        while True:
+            response: ModelResponse | None = None
+            try:
+                response = await _send(question.model, request, on_call)
+                _require_fit(response, task)
+            except ModelError as error:
+                log.add(response or error)
+                log.answers += error.code in _UNUSABLE
+                further = self._next_request(request, error, is_first=len(request.turns) == len(task.request.turns))
+                if error.code == _TRUNCATED:
+                    log.cap = further.maxOutputTokens if further else higher_cap(error.cap, error.longest) or error.cap
+                if further is None:
+                    raise
+                activity.heartbeat(log.to_details())
+                request = further
+            else:
+                log.add(response)
+                return response
+
+    def _next_request(self, request: ModelRequest, error: ModelError, *, is_first: bool) -> ModelRequest | None:
+        """The request after an unusable answer: with a higher cap, or (once) with the fault. None: no further request.
+
+        Another request, about as large as those before, has to stay within what is reserved.
+        """
+        question, log = self._question, self._log
+        reserved, used = question.reserved, log.usage.inputTokens + log.usage.outputTokens
+        fits = (reserved.tokens is None or 2 * used <= reserved.tokens) and (
+            reserved.cost is None or 2 * (log.usage.cost or 0.0) <= reserved.cost
+        )
+        answers_left = MAX_UNUSABLE_ANSWERS if question.answersLeft is None else question.answersLeft
+        if not (fits and question.mayRepair and log.answers < answers_left) or self._has_started:
+            return None
+        if error.code == _TRUNCATED:
+            cap = higher_cap(error.cap, error.longest)
+            if cap is not None and reserved.tokens is not None:
+                # The input of the last request is a good estimate for the next
+                cap = min(cap, int(reserved.tokens) - used - (error.tokens.inputTokens if error.tokens else 0))
+            return None if cap is None or cap <= (error.cap or 0) else replace(request, maxOutputTokens=cap)
+        if error.code not in _REPAIRABLE or not is_first:
+            return None
+        return request.with_repair(error.text, render_repair_turn([error.message]))
+
+    async def report_failure(self, error: ModelError) -> RawValue:
+        """The result of a question without an answer, for the planner.
+
+        Raises:
+            ApplicationError: the question has failed, or is asked again in the next attempt.
+        """
+        question, log = self._question, self._log
+        if question.is_planning and (self._has_started or error.code in _REPORTED_TO_PLANNER):
+            # The planner is shown the beginning of what it wrote
+            text = {"text": error.text[:MAX_TEXT]} if error.text else {}
+            cap = {"cap": log.cap} if log.cap is not None else {}
+            unusable = {"code": error.code, "message": error.message, **text, "answers": max(1, log.answers), **cap}
+            return _encode({"unusable": unusable}, log)
+        if not error.retryable and log.is_reported:
+            await report_end(question)
+        # The next attempt reads it
+        activity.heartbeat(log.to_details())
+        # Without its causes: the Web UI shows the failure of an attempt only while it has less than some 4 kB
+        raise ApplicationError(
+            truncate(error.message, 2000),
+            {"usage": log.usage.to_json(), **error.details},
+            type=error.code,
+            non_retryable=not error.retryable,
+            next_retry_delay=None if error.retryAfter is None else timedelta(seconds=error.retryAfter),
+        ) from None
+
+
+async def _send(model: str, request: ModelRequest, on_call: Callable[[int, Any], None] | None) -> ModelResponse:
+    """One request, within the time that its cap allows, and not before the provider wants it."""
+    patience.require_open(model)
+    seconds = answer_seconds(request.maxOutputTokens)
+    try:
+        async with asyncio.timeout(seconds):
+            return await select.ask(model, request, on_call)
+    except TimeoutError:
+        text = f"{model}: the answer was not complete after {patience.format_seconds(seconds)}"
+        raise ModelError("modelTimeout", text, retryable=True) from None
+    except ModelError as error:
+        patience.note_pause(model, error)
+        raise
+
+
+def _require_fit(response: ModelResponse, task: ModelTask) -> None:
+    try:
+        defects = task.find_defects(response.value)
+    except TooComplex as error:
+        raise ModelError(TOO_COMPLEX, f"the answer: {error}", retryable=False, text=response.text) from error
+    if defects:
+        text = f"the answer does not fit what was asked for: {'; '.join(defects[:_MAX_DEFECTS])}"
+        raise ModelError(INVALID_ANSWER, text, retryable=False, text=response.text)
+
+
+async def _require_price(question: ModelQuestion) -> None:
+    if question.priced and await asyncio.to_thread(price_per_token, question.model) is None:
+        text = f"no price list knows the model {question.model}, so budget.cost cannot be kept: remove it"
+        raise ModelError("noPrice", text, retryable=False)
+
+
+def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
+    """The activity's result.
+
+    Raises:
+        ModelError: the answer cannot be recorded.
+    """
+    notes = {"notes": log.notes} if log.notes else {}
+    try:
+        return encode_result({**result, "usage": log.usage.to_json(), **notes})
+    except ResultTooLarge as error:
+        text = f"the answer has {error.size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
+        raise ModelError(RESULT_TOO_LARGE, f"{text}: ask for less at a time", retryable=False) from error
+    except ValueError as error:
+        raise ModelError("modelNotJson", f"the answer cannot be recorded: {error}", retryable=False) from error

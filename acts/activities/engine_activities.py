@@ -1,0 +1,76 @@
+"""What the engine's own activities share: heartbeats, results as Temporal records them, and signals to runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+from temporalio.service import RPCError
+
+from acts.language.strict_json import write_json
+from acts.language.wire import MAX_PAYLOAD_BYTES
+from acts.tree.signal_records import TreeSignal
+from acts.tree.wire_format import TYPE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+# A fifth of the heartbeat timeout that the workflows set (15 s)
+HEARTBEAT_SECONDS: Final = 3.0
+
+
+@contextlib.asynccontextmanager
+async def heartbeat(*details: Callable[[], Any]) -> AsyncIterator[None]:
+    """Send heartbeats until the block ends; each carries what ``details`` return at that time."""
+
+    async def send() -> None:
+        while True:
+            activity.heartbeat(*(detail() for detail in details))
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    task = asyncio.create_task(send())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+class ResultTooLarge(Exception):
+    """A result has ``size`` bytes, more than can be recorded."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size:,} bytes")
+        self.size = size
+
+
+def encode_result(result: dict[str, Any], limit: int = MAX_PAYLOAD_BYTES) -> RawValue:
+    """The result as one payload of at most ``limit`` bytes.
+
+    The SDK's own converter would sort the keys, which in a schema or a plan are in their author's order, and would
+    write each letter outside of ASCII in six bytes.
+
+    Raises:
+        ResultTooLarge: it cannot be recorded.
+        ValueError: it holds a string or a number that JSON cannot (a lone surrogate, NaN).
+    """
+    data = write_json(result)
+    if len(data) > limit:
+        raise ResultTooLarge(len(data))
+    return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
+
+
+async def send_record(signal: str, record: TreeSignal, workflow_id: str, run_id: str | None = None) -> bool:
+    """Send a signal to a run; False where that failed: what an activity reports is a hint."""
+    metadata = {"encoding": b"json/plain", TYPE_KEY: type(record).__name__.encode()}
+    payload = Payload(metadata=metadata, data=write_json(record.to_json()))
+    try:
+        await activity.client().get_workflow_handle(workflow_id, run_id=run_id).signal(signal, RawValue(payload))
+    except RPCError:
+        return False
+    return True

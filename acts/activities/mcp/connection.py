@@ -1,0 +1,286 @@
+"""One MCP server of this worker: started, listed, called, and started again with back-off when it ends.
+
+The SDK's client runs the process or speaks HTTP. A connection that breaks fails the Calls in flight and nothing else:
+the next Call finds out when it lists the tools, and waits until the server is back, as long as its patience allows. A
+server gets the environment that the SDK regards as safe and what its configuration says, never the keys of the worker.
+
+The SDK would check results with the server's own schema by rules that can take forever, so requests go past that: the
+engine checks a result with what was recorded when the run was started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import httpx2
+import mcp_types as types
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+from pydantic import TypeAdapter, ValidationError
+
+from acts.activities.mcp.mcp_config import McpCallError, McpServerConfig
+from acts.activities.mcp.server_tools import MAX_TOOLS, ToolListing, read_listing
+from acts.language.config import settings_text
+from acts.language.errors import format_choices, truncate
+from acts.language.tools import SERVER_TOOL
+from acts.language.wire import MCP_INTERRUPTED, MCP_REFUSED, MCP_TOOL_CHANGED, MCP_UNAVAILABLE, TIMEOUT
+
+logger = logging.getLogger(__name__)
+
+# The wait before a server is started again: doubled each time, back to the first once it was up for a minute
+FIRST_BACKOFF_SECONDS: Final = 0.5
+MAX_BACKOFF_SECONDS: Final = 60.0
+STEADY_SECONDS: Final = 60.0
+# How long a Call waits for a server that is down, within the time of its attempt
+PATIENCE_SECONDS: Final = 30.0
+# A list is read again before a Call when it is older
+FRESH_SECONDS: Final = 1.0
+# A server that does not list its tools in this time is started again
+LIST_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 10.0
+# A paginator that never ends
+MAX_PAGES: Final = 100
+# Bytes of what a server writes to stderr that are kept, and characters of its last line in an error
+STDERR_BYTES: Final = 4_096
+STDERR_CHARACTERS: Final = 300
+# Errors of JSON-RPC that another attempt would meet again: invalid request, unknown method, invalid parameters
+_LASTING: Final = (-32600, -32601, -32602)
+_ANSWER: Final[TypeAdapter[types.CallToolResult]] = TypeAdapter(types.CallToolResult)
+
+
+class McpConnection:
+    """The connection to one server. ``run`` keeps it up until it is cancelled."""
+
+    def __init__(self, config: McpServerConfig) -> None:
+        self.config = config
+        self.listing = ToolListing()
+        self.failure = "it has not been started yet"
+        self._client: Client | None = None
+        self._up = asyncio.Event()
+        self._broken = asyncio.Event()
+        self._stderr = b""
+        self._listed: list[dict[str, Any]] = []  # as it came, to see that nothing has changed
+        self._listed_at = 0.0
+        self._list_lock = asyncio.Lock()
+
+    @property
+    def is_up(self) -> bool:
+        """True while Calls can be sent."""
+        return self._client is not None
+
+    async def run(self) -> None:
+        """Start the server, and again whenever it ends."""
+        delay = FIRST_BACKOFF_SECONDS
+        while True:
+            began = time.monotonic()
+            try:
+                await self._serve()
+            except TimeoutError:
+                self.failure = f"it did not start within {self.config.acts.startTimeout:g} s{self._last_words()}"
+            except Exception as error:  # noqa: BLE001 - whatever a server does, the next start may succeed
+                self.failure = f"{_describe(error)}{self._last_words()}"
+            finally:
+                self._break(self._client)
+            if time.monotonic() - began > STEADY_SECONDS:
+                delay = FIRST_BACKOFF_SECONDS
+            logger.warning('MCP server "%s": %s; started again in %g s', self.config.name, self.failure, delay)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, MAX_BACKOFF_SECONDS)
+
+    async def _serve(self) -> None:
+        """One life of the server: until the connection breaks."""
+        self._broken.clear()
+        self._stderr = b""
+        async with contextlib.AsyncExitStack() as stack:
+            async with asyncio.timeout(self.config.acts.startTimeout):
+                streams = self._process_streams() if self.config.command is not None else self._http_streams()
+                client = await stack.enter_async_context(Client(streams, cache=None))
+                await self._list(client)
+            self._client = client
+            self._up.set()
+            logger.info('MCP server "%s" has %d tools', self.config.name, len(self.listing.tools))
+            await self._broken.wait()
+
+    def _break(self, client: Client | None, reason: str | None = None) -> None:
+        """End a connection, unless another one is up already."""
+        if client is self._client:
+            self.failure = reason or self.failure
+            self._client = None
+            self._up.clear()
+            self._broken.set()
+
+    async def wait_up(self, seconds: float) -> bool:
+        """True once Calls can be sent; False when that takes longer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self.is_up:
+                    await self._up.wait()
+        return self.is_up
+
+    # -- transports --------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _process_streams(self) -> AsyncGenerator[tuple[Any, Any], None]:
+        config = self.config
+        parameters = StdioServerParameters(
+            command=str(config.command),
+            args=list(config.args),
+            env=config.env,
+            cwd=config.cwd,
+            encoding_error_handler="replace",
+        )
+        with self._stderr_pipe() as errlog:
+            async with stdio_client(parameters, errlog) as streams:
+                errlog.close()
+                yield streams
+
+    @contextmanager
+    def _stderr_pipe(self) -> Iterator[Any]:
+        """A file for the process to write its errors to; the last of them are kept."""
+        loop, (read, write) = asyncio.get_running_loop(), os.pipe()
+        os.set_blocking(read, False)
+
+        def keep() -> None:
+            chunk = os.read(read, STDERR_BYTES)
+            self._stderr = (self._stderr + chunk)[-STDERR_BYTES:]
+            if not chunk:
+                loop.remove_reader(read)
+
+        loop.add_reader(read, keep)
+        try:
+            with os.fdopen(write, "w") as file:
+                yield file
+        finally:
+            with contextlib.suppress(BlockingIOError):  # the last that a process wrote
+                keep()
+            loop.remove_reader(read)
+            os.close(read)
+
+    def _last_words(self) -> str:
+        """The last line that the process wrote to stderr, without the secrets of its configuration."""
+        text = self._stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        for value in self.config.env.values():
+            text = text.replace(value, "…") if value else text
+        line = "".join(c if c.isprintable() else " " for c in text.strip())[:STDERR_CHARACTERS]
+        return f"; it wrote: {line}" if line else ""
+
+    @asynccontextmanager
+    async def _http_streams(self) -> AsyncGenerator[tuple[Any, Any], None]:
+        """The streams to a server behind a URL. Its redirects are followed within its origin only, by the SDK."""
+        # How long a Call may take is for its Tool to say, so reading has no limit of its own
+        timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)
+        async with (
+            httpx2.AsyncClient(headers=self.config.headers, timeout=timeout) as client,
+            streamable_http_client(str(self.config.url), http_client=client) as (read, write),
+        ):
+            yield read, write
+
+    # -- tools -------------------------------------------------------------------
+
+    async def _list(self, client: Client) -> None:
+        """Read the list of tools, page by page."""
+        listed: list[dict[str, Any]] = []
+        cursor: str | None = None
+        began = time.monotonic()
+        for _ in range(MAX_PAGES):
+            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = await client.session.list_tools(params=params)
+            listed += [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in page.tools]
+            cursor = page.next_cursor
+            if cursor is None or len(listed) > MAX_TOOLS:
+                break
+        self._listed_at = began
+        if listed == self._listed:
+            return
+        before, self.listing = self.listing.refused, await asyncio.to_thread(read_listing, self.config, listed)
+        self._listed = listed
+        for name in self.listing.refused.keys() - before.keys():
+            logger.warning('MCP tool "%s" is not offered: %s', name, truncate(self.listing.refused[name], 300))
+
+    async def _client_with_tools(self, seconds: float) -> Client:
+        """The client, once the server is up and its list of tools is fresh. Nothing of a Call has been sent before.
+
+        Raises:
+            McpCallError: that takes longer.
+        """
+        deadline = time.monotonic() + seconds
+        while await self.wait_up(deadline - time.monotonic()) and (client := self._client) is not None:
+            try:
+                async with self._list_lock, asyncio.timeout(LIST_SECONDS):
+                    if time.monotonic() - self._listed_at > FRESH_SECONDS:
+                        await self._list(client)
+            except (TimeoutError, MCPError, ValidationError, RuntimeError) as error:
+                self._break(client, f"it does not list its tools: {_describe(error)}{self._last_words()}")
+            else:
+                return client
+        raise McpCallError(MCP_UNAVAILABLE, f'MCP server "{self.config.name}" is not up: {self.failure}')
+
+    def _check_tool(self, tool: str, digest: str | None) -> None:
+        """Check that the tool is there, and still the one of the digest.
+
+        Raises:
+            McpCallError: it is not.
+        """
+        name, subject = f"{self.config.name}.{tool}", f'the tool "{tool}" of MCP server "{self.config.name}"'
+        current = self.listing.tools.get(name)
+        if current is None:
+            reason = self.listing.refused.get(name)
+            problem = f"cannot be used: {reason}" if reason else f"is not in {format_choices(self.listing.tools)}"
+            raise McpCallError(MCP_TOOL_CHANGED, f"{subject} {problem}", is_final=True)
+        if digest is not None and current[SERVER_TOOL]["digest"] != digest:
+            text = f"{subject} has another schema or other hints than when this run was started"
+            raise McpCallError(MCP_TOOL_CHANGED, f"{text}: start a new run, which reads them anew", is_final=True)
+
+    # -- calls -------------------------------------------------------------------
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], *,
+        digest: str | None, meta: Mapping[str, Any], seconds: float, progress: ProgressFnT,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The answer to one Call, as ``tools/call`` has it in JSON.
+
+        Raises:
+            McpCallError: the Call has no answer; the message says why.
+        """
+        deadline = time.monotonic() + seconds
+        client = await self._client_with_tools(min(PATIENCE_SECONDS, seconds))
+        self._check_tool(tool, digest)
+        params = types.CallToolRequestParams(name=tool, arguments=dict(arguments), _meta=dict(meta))
+        server = f'MCP server "{self.config.name}"'
+        try:
+            result = await client.session.send_request(
+                types.CallToolRequest(params=params), _ANSWER,
+                request_read_timeout_seconds=max(deadline - time.monotonic(), 0.0), progress_callback=progress,
+            )  # fmt: skip
+        except ValidationError as error:
+            text = f'{server} gave "{tool}" an answer that is none: {_describe(error)}'
+            raise McpCallError(MCP_REFUSED, text, is_final=True) from None
+        except MCPError as error:
+            self._listed_at = 0.0  # the next Call finds out whether the server still answers
+            if error.code == REQUEST_TIMEOUT:
+                raise McpCallError(TIMEOUT, f'{server} did not answer "{tool}" within {seconds:g} s') from None
+            if error.code == CONNECTION_CLOSED:
+                text = f'{server} ended while "{tool}" ran: whether it had its effect is unknown'
+                raise McpCallError(MCP_INTERRUPTED, text) from None
+            text = f'{server} refuses "{tool}": {truncate(error.error.message, 1_000)} ({error.code})'
+            raise McpCallError(MCP_REFUSED, text, is_final=error.code in _LASTING) from None
+        return result.model_dump(by_alias=True, exclude_unset=True)
+
+
+def _describe(error: BaseException) -> str:
+    """The first error of a group, in words."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = settings_text(error) if isinstance(error, ValidationError) else str(error)
+    return truncate(text or type(error).__name__, 300)

@@ -1,0 +1,108 @@
+"""All MCP servers of one worker.
+
+The MCP SDK takes half a second to import; it is imported in a thread, and only where ``ACTS_MCP`` names servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.activities.mcp.mcp_config import McpCallError, McpServerConfig
+from acts.language.wire import MCP_UNAVAILABLE
+
+if TYPE_CHECKING:
+    from acts.activities.mcp.connection import McpConnection
+
+# A run that asks for a Tool of a server that is just starting waits so long; its look-up may take 10 s in all
+LOOKUP_SECONDS: Final = 8.0
+# Three times two seconds for a server that ignores every request to end
+STOP_SECONDS: Final = 7.0
+
+Tools = dict[str, dict[str, Any]]
+
+
+class McpServers:
+    """The servers of a worker. ``start`` and ``stop`` are called once, in the event loop of the worker."""
+
+    def __init__(self, configs: Sequence[McpServerConfig]) -> None:
+        self.configs = {config.name: config for config in configs}
+        self._connections: dict[str, McpConnection] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._starting: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start all servers, if there are any; returns at once."""
+        if self.configs:
+            self._starting = asyncio.create_task(self._start_all())
+
+    async def _start_all(self) -> None:
+        module = await asyncio.to_thread(importlib.import_module, "acts.activities.mcp.connection")
+        self._connections = {name: module.McpConnection(config) for name, config in self.configs.items()}
+        self._tasks = [asyncio.create_task(c.run(), name=f"mcp {n}") for n, c in self._connections.items()]
+
+    async def stop(self) -> None:
+        """End all servers."""
+        starting, self._starting = self._starting, None
+        if starting is None:
+            return
+        await starting
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+
+    async def _connection(self, server: str) -> McpConnection:
+        if self._starting is None:
+            raise McpCallError(MCP_UNAVAILABLE, "this worker does not run its MCP servers now")
+        await asyncio.shield(self._starting)
+        return self._connections[server]
+
+    @property
+    def tools(self) -> Tools:
+        """The Tools that the servers offer now, by name."""
+        listings = [connection.listing for connection in self._connections.values()]
+        return {name: schema for listing in listings for name, schema in listing.tools.items()}
+
+    async def find_tools(self, names: Iterable[str]) -> tuple[Tools, dict[str, str]]:
+        """The Tools of these names, and why others of a configured server are missing."""
+        wanted = {name: server for name in names if (server := name.partition(".")[0]) in self.configs and "." in name}
+        connections = {server: await self._connection(server) for server in set(wanted.values())}
+        await asyncio.gather(*(connection.wait_up(LOOKUP_SECONDS) for connection in connections.values()))
+        tools, missing = self.tools, dict[str, str]()
+        for name, server in wanted.items():
+            connection = connections[server]
+            if not connection.is_up:
+                problem = f"is not up: {connection.failure}"
+            elif reason := connection.listing.refused.get(name):
+                problem = f"has it, but it cannot be used: {reason}"
+            else:
+                problem = "has no such tool"
+            if name not in tools:
+                missing[name] = f'MCP server "{server}" {problem}'
+        return {name: tools[name] for name in wanted if name in tools}, missing
+
+    def read_once(self, names: Sequence[str]) -> tuple[Tools, dict[str, str]]:
+        """``find_tools`` for a program that serves nothing: starts the servers of these Tools, reads, ends them."""
+        needed = [config for name, config in self.configs.items() if any(n.startswith(f"{name}.") for n in names)]
+        if not needed:
+            return {}, {}
+
+        async def read() -> tuple[Tools, dict[str, str]]:
+            own = McpServers(needed)
+            own.start()
+            try:
+                return await own.find_tools(names)
+            finally:
+                await own.stop()
+
+        with ThreadPoolExecutor(1) as executor:  # the caller may have an event loop of its own
+            return executor.submit(lambda: asyncio.run(read())).result()
+
+    async def call(self, server: str, tool: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+        """The answer to one Call (see ``McpConnection.call``)."""
+        connection = await self._connection(server)
+        return await connection.call(tool, arguments, **more)

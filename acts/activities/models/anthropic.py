@@ -1,0 +1,104 @@
+"""The adapter of Anthropic's Messages API, over its own SDK, read event by event.
+
+* A strict schema goes into ``output_config.format``, never into a forced tool, which the newest models reject. No
+  temperature is sent: the API has none any more. The effort goes into ``output_config.effort``.
+* A turn is one message of one block: a cache entry is found only within 20 blocks before a mark. Marks are at the end
+  of the system text and of the last two turns of the user: the later one is written, the earlier one was.
+* A stream that ends without a ``stop_reason`` broke off; the SDK raises nothing. An error in mid-stream arrives with
+  status 200, and its type says what happened.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import anthropic as sdk
+
+from acts.activities.models.clients import get_client
+from acts.activities.models.endpoints import Endpoint
+from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
+from acts.activities.models.stream import (
+    ResponseStream,
+    begin_stream,
+    build_block,
+    build_messages,
+    count_tokens,
+    dig,
+    translate_failures,
+)
+from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
+
+# The API takes four marks: one at the end of the system text, and these
+_MARKED_TURNS: Final = 2
+_MARK: Final = {"cache_control": {"type": "ephemeral"}}
+
+
+async def ask(
+    request: ModelRequest, on_call: CallReceiver | None = None, endpoint: Endpoint | None = None
+) -> ModelResponse:
+    """One request to ``anthropic:…``, or to an endpoint that speaks its API."""
+    client = get_client("anthropic", endpoint, request.model)
+    stream = await begin_stream("anthropic", request, on_call, endpoint, DEFAULT_MAX_OUTPUT_TOKENS)
+    if request.temperature is not None:
+        left_out = f"temperature {request.temperature:g} was left out: Anthropic's API has none"
+        stream.notes = (*stream.notes, left_out)
+    with translate_failures(stream, sdk):
+        async with await client.messages.create(**_build_body(stream), stream=True) as events:
+            stream.is_accepted, stream.requestId = True, events.response.headers.get("request-id")
+            async for event in events:
+                _handle_event(stream, event)
+    return stream.response()
+
+
+def _build_body(stream: ResponseStream) -> dict[str, Any]:
+    request, sent = stream.request, stream.sent
+    body: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.maxOutputTokens,
+        "messages": build_messages(request, _MARK, _MARKED_TURNS),
+    }
+    words = (PromptBlock(sent.in_words),) if sent.form == "words" else ()
+    if system := [build_block(b, "text", {}) for b in (*request.system, *words) if b.text.strip()]:
+        if any(block.is_cached for block in request.system):
+            system[-1] |= _MARK
+        body["system"] = system
+    output: dict[str, Any] = {} if request.effort is None else {"effort": request.effort}
+    if sent.form == "strict":
+        output["format"] = {"type": "json_schema", "schema": sent.schema}
+    return {**body, "output_config": output} if output else body
+
+
+def _handle_event(stream: ResponseStream, event: Any) -> None:
+    """One event of the stream."""
+    kind = dig(event, "type")
+    if kind == "message_start":
+        stream.model = dig(event, "message", "model")
+        _update_tokens(stream, dig(event, "message", "usage"))
+    elif kind == "content_block_delta" and dig(event, "delta", "type") == "text_delta":
+        stream.add_text(event.delta.text or "")
+    elif kind == "message_delta":
+        stream.finish_reason = dig(event, "delta", "stop_reason") or stream.finish_reason
+        if stream.finish_reason == "refusal":
+            details = dig(event, "delta", "stop_details")
+            stream.refusal = dig(details, "explanation") or dig(details, "category") or ""
+        _update_tokens(stream, dig(event, "usage"))
+
+
+def _update_tokens(stream: ResponseStream, usage: Any) -> None:
+    """Counts are cumulative; a later event has only those that changed. The API's input excludes cached tokens."""
+    old = stream.tokens
+
+    def latest(before: int, *names: str) -> int:
+        value = dig(usage, *names)
+        return before if value is None else count_tokens(value)
+
+    cache_reads = latest(old.cachedTokens, "cache_read_input_tokens")
+    cache_writes = latest(old.cacheWriteTokens, "cache_creation_input_tokens")
+    fresh = latest(old.inputTokens - old.cachedTokens - old.cacheWriteTokens, "input_tokens")
+    stream.tokens = TokenCounts(
+        inputTokens=fresh + cache_reads + cache_writes,
+        outputTokens=latest(old.outputTokens, "output_tokens"),
+        cachedTokens=cache_reads,
+        cacheWriteTokens=cache_writes,
+        reasoningTokens=latest(old.reasoningTokens, "output_tokens_details", "thinking_tokens"),
+    )

@@ -1,0 +1,220 @@
+"""The adapter of OpenAI's API and of servers that imitate it, over OpenAI's own SDK, read event by event.
+
+* The Responses API at api.openai.com, Chat Completions anywhere else (Ollama, vLLM, llama.cpp …), unless
+  ``ACTS_OPENAI_API`` (``responses`` or ``chat``) or the settings of the endpoint say otherwise.
+* ``error``, ``response.failed`` and ``response.incomplete`` are events; the SDK raises nothing for them. A stream
+  without an end broke off. Text beside the answer (``phase: commentary``, reasoning) is not part of it.
+* What a server does not take is declared (``quirks``), not learned.
+* Models since GPT-5.6 read their prompt cache only at the breakpoints of a request, and charge for writing more than
+  for reading anew. So each turn of the user ends with a breakpoint, as it did in the request before, and the one that
+  the API would put at the very end is off (``prompt_cache_options``).
+* A server other than OpenAI may constrain an answer by a schema that its model never sees; there the system text has
+  the schema too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import openai as sdk
+
+from acts.activities.models.clients import get_client, is_home
+from acts.activities.models.endpoints import Endpoint
+from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
+from acts.activities.models.model_facts import has_breakpoints, is_openai_model
+from acts.activities.models.provider_errors import ProviderFault
+from acts.activities.models.stream import (
+    ResponseStream,
+    begin_stream,
+    build_messages,
+    count_tokens,
+    dig,
+    translate_failures,
+)
+from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
+
+# Characters; both are the API's limits
+_MAX_NAME: Final = 64
+_MAX_CACHE_KEY: Final = 64
+# For a match the API considers the latest 80
+_MAX_BREAKPOINTS: Final = 80
+_MARK: Final = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+# Two names for one limit: where a server does not take one, the other is sent
+_CAPS: Final = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
+
+
+async def ask(
+    request: ModelRequest, on_call: CallReceiver | None = None, endpoint: Endpoint | None = None
+) -> ModelResponse:
+    """One request to ``openai:…``, or to an endpoint that speaks its APIs."""
+    client = get_client("openai", endpoint, request.model)
+    is_at_home = is_home("openai", str(client.base_url))
+    chosen = os.environ.get("ACTS_OPENAI_API") if endpoint is None else endpoint.api
+    is_chat = (chosen or ("responses" if is_at_home else "chat")) == "chat"
+    # Azure, Bedrock and Vertex have OpenAI's own models
+    is_own = is_at_home or (endpoint is not None and endpoint.cloud is not None)
+    # A default of ours could exceed the window of a small model, which is an error there
+    default_cap = DEFAULT_MAX_OUTPUT_TOKENS if is_own or not is_chat else None
+    stream = await begin_stream("openai", request, on_call, endpoint, default_cap)
+    omissions = endpoint.quirks.omit if endpoint else ()
+    takes_marks = has_breakpoints(request.model) and "prompt_cache_options" not in omissions
+    marks = _MAX_BREAKPOINTS if takes_marks else 0
+    body = _chat_body(stream, marks, is_own=is_own) if is_chat else _responses_body(stream, marks)
+    create: Any = client.chat.completions.create if is_chat else client.responses.create
+    handle = _read_chunk if is_chat else _ResponsesReader().read
+    with translate_failures(stream, sdk):
+        async with await create(**_omit_fields(body, omissions)) as events:
+            stream.is_accepted, stream.requestId = True, events.response.headers.get("x-request-id")
+            async for event in events:
+                handle(stream, event)
+    return stream.response()
+
+
+# -- requests --------------------------------------------------------------------
+
+
+def _responses_body(stream: ResponseStream, marks: int) -> dict[str, Any]:
+    request, sent = stream.request, stream.sent
+    system = "\n\n".join(block.text for block in request.system if block.text.strip())
+    is_plain = sent.form == "words"
+    # Plain JSON is refused unless the input itself contains the word; the instructions do not count
+    first = [{"role": "developer", "content": sent.in_words}] if is_plain else []
+    turns = build_messages(request, _MARK, marks, "input_text")
+    # Models with breakpoints also expect the phase of their earlier messages
+    phase = {"phase": "final_answer"} if has_breakpoints(request.model) else {}
+    return {
+        **_common_body(request),
+        **({"instructions": system} if system else {}),
+        "input": [*first, *(turn | (phase if turn["role"] == "assistant" else {}) for turn in turns)],
+        "text": {"format": {"type": "json_object"} if is_plain else {"type": "json_schema", **_format(stream)}},
+        "max_output_tokens": request.maxOutputTokens,
+        **({"reasoning": {"effort": request.effort}} if request.effort is not None else {}),
+        **_cache_body(request, marks),
+        "store": False,
+    }
+
+
+def _chat_body(stream: ResponseStream, marks: int, *, is_own: bool) -> dict[str, Any]:
+    request, sent = stream.request, stream.sent
+    is_plain = sent.form == "words"
+    is_schema_seen = is_own or is_openai_model(request.model)
+    texts = [block.text for block in request.system if block.text.strip()]
+    if is_plain or not is_schema_seen:
+        texts.append(sent.in_words)
+    first = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+    format_ = {"type": "json_object"} if is_plain else {"type": "json_schema", "json_schema": _format(stream)}
+    return {
+        **_common_body(request),
+        # Contents are plain text where no breakpoint is in them: not every server accepts a list of parts
+        "messages": [*first, *build_messages(request, _MARK, marks, prefers_text=True)],
+        "stream_options": {"include_usage": True},
+        "response_format": format_,
+        **(_cache_body(request, marks) if is_schema_seen else {}),
+        **({"reasoning_effort": request.effort} if request.effort is not None else {}),
+        **({"max_completion_tokens" if is_own else "max_tokens": cap} if (cap := request.maxOutputTokens) else {}),
+    }
+
+
+def _common_body(request: ModelRequest) -> dict[str, Any]:
+    temperature = {} if request.temperature is None else {"temperature": request.temperature}
+    return {"model": request.model, "stream": True, **temperature}
+
+
+def _cache_body(request: ModelRequest, marks: int) -> dict[str, Any]:
+    body: dict[str, Any] = {"prompt_cache_options": {"mode": "explicit"}} if marks else {}
+    if key := request.cache_key:
+        body["prompt_cache_key"] = hashlib.sha256(key.encode()).hexdigest() if len(key) > _MAX_CACHE_KEY else key
+    return body
+
+
+def _format(stream: ResponseStream) -> dict[str, Any]:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", stream.request.label)[:_MAX_NAME] or "solution"
+    return {"name": name, "strict": stream.sent.form == "strict", "schema": stream.sent.schema}
+
+
+def _omit_fields(body: dict[str, Any], omissions: Sequence[str]) -> dict[str, Any]:
+    """The request without what the endpoint does not take."""
+    out = {k: v for k, v in body.items() if k not in omissions}
+    for name, other in _CAPS.items():
+        if name in omissions and name in body and other not in omissions:
+            out[other] = body[name]
+    return out
+
+
+# -- answers ---------------------------------------------------------------------
+
+
+def _read_chunk(stream: ResponseStream, chunk: Any) -> None:
+    """A chunk of Chat Completions; the last one has the usage and no choice."""
+    stream.model = dig(chunk, "model") or stream.model
+    if (usage := dig(chunk, "usage")) is not None:
+        stream.tokens = _count_tokens(usage, "prompt_tokens", "completion_tokens")
+    for choice in (dig(chunk, "choices") or [])[:1]:
+        refusal, text = dig(choice, "delta", "refusal"), dig(choice, "delta", "content")
+        if refusal:
+            stream.add_refusal(refusal)
+        if isinstance(text, str):
+            stream.add_text(text)
+        stream.finish_reason = dig(choice, "finish_reason") or stream.finish_reason
+
+
+class _ResponsesReader:
+    """Reads events of the Responses API. Of several messages, the last that is no commentary is the answer."""
+
+    def __init__(self) -> None:
+        self._commentary: set[int] = set()
+        self._index: int | None = None
+
+    def read(self, stream: ResponseStream, event: Any) -> None:
+        """One event."""
+        kind, index = dig(event, "type") or "", dig(event, "output_index") or 0
+        if dig(event, "item", "phase") == "commentary":
+            self._commentary.add(index)
+        elif kind == "response.output_text.delta" and index not in self._commentary:
+            if index != self._index and self._index is not None:
+                stream.restart()
+            self._index = index
+            stream.add_text(event.delta or "")
+        elif kind == "response.refusal.delta":
+            stream.add_refusal(event.delta or "")
+        elif kind == "error":
+            raise _failure(stream, event)
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            _end_response(stream, kind, dig(event, "response"))
+
+
+def _end_response(stream: ResponseStream, kind: str, response: Any) -> None:
+    stream.model = dig(response, "model")
+    if (usage := dig(response, "usage")) is not None:
+        stream.tokens = _count_tokens(usage, "input_tokens", "output_tokens")
+    if kind == "response.failed":
+        raise _failure(stream, dig(response, "error"))
+    is_incomplete = "incomplete" in (kind.removeprefix("response."), dig(response, "status"))
+    # The likely reason, where the server states none
+    reason = dig(response, "incomplete_details", "reason") or "max_output_tokens"
+    stream.finish_reason = reason if is_incomplete else "completed"
+
+
+def _failure(stream: ResponseStream, error: Any) -> Exception:
+    code, message = dig(error, "code"), dig(error, "message")
+    fault = ProviderFault(
+        message if isinstance(message, str) and message else "the response failed",
+        words=(code,) if isinstance(code, str) else (),
+        requestId=stream.requestId,
+    )
+    return fault.to_error(stream.site, stream.request.model, **stream.usage())
+
+
+def _count_tokens(usage: Any, input_name: str, output_name: str) -> TokenCounts:
+    """Usage of either API; many servers send no details."""
+    return TokenCounts(
+        inputTokens=count_tokens(dig(usage, input_name)),
+        outputTokens=count_tokens(dig(usage, output_name)),
+        cachedTokens=count_tokens(dig(usage, f"{input_name}_details", "cached_tokens")),
+        cacheWriteTokens=count_tokens(dig(usage, f"{input_name}_details", "cache_write_tokens")),
+        reasoningTokens=count_tokens(dig(usage, f"{output_name}_details", "reasoning_tokens")),
+    )

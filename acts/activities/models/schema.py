@@ -1,0 +1,375 @@
+"""The schema of an answer in the form in which a provider is sent it. Pure; nothing here knows a request.
+
+Theory of operation. A schema is lowered one way, to what a provider enforces (``strict``): objects are closed, types
+are spelled out, ``oneOf`` becomes ``anyOf``, and limits that the provider lacks become part of the description. OpenAI
+wants every property to be required, so there null stands for an absent one (``drop_nulls``). What no strict schema can
+say (any value, an open map, recursion at Anthropic) and what exceeds the provider's limits makes the whole schema
+
+* ``unenforced``, at OpenAI's APIs: it is sent as it is, and not strict; or
+* ``words``: it is text in the prompt, and the provider is only asked for JSON.
+
+The caller checks every answer against the original schema, whatever its form. The same schema gives the same bytes,
+which providers cache.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from acts.language.errors import truncate
+from acts.language.schemas import subschemas
+from acts.language.values import Json
+
+Dialect = Literal["anthropic", "openai"]
+Form = Literal["strict", "unenforced", "words"]
+
+DEFS: Final = "#/$defs/"
+_TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
+_FORMATS: Final = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
+# The limits that are sent for each type
+_LIMITS: Final[dict[Dialect, dict[str, tuple[str, ...]]]] = {
+    "anthropic": {"string": ("pattern", "format"), "array": ("minItems",)},
+    "openai": {
+        "string": ("pattern", "format", "minLength", "maxLength"),
+        "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        "array": ("minItems", "maxItems"),
+    },
+}
+# Never sent, and of no use in a description
+_IGNORED: Final = frozenset(
+    {
+        "$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$vocabulary", "$defs", "definitions", "examples",
+        "readOnly", "writeOnly", "deprecated", "unevaluatedProperties", "unevaluatedItems", "discriminator",
+    }
+)  # fmt: skip
+_ANNOTATIONS: Final = _IGNORED | {"title", "description", "default"}
+# Keywords that a strict schema has in one form or another; all others become part of the description
+_STRUCTURE: Final = frozenset({"type", "enum", "const", "properties", "required", "additionalProperties", "items"})
+_COMBINED: Final = ("$ref", "anyOf", "oneOf", "allOf")
+_INEXPRESSIBLE: Final = ("prefixItems", "patternProperties", "$dynamicRef")
+# Characters of the limits in a description: more cost more in each request than they help
+_MAX_NOTES: Final = 1_500
+# Patterns that every engine reads alike: without alternatives, groups and classes of its own
+_PLAIN_PATTERN: Final = re.compile(r"\^?(?:[^\\|^$()]|\\[dws.†])*\$?")
+_NULL: Final[dict[str, Any]] = {"type": "null"}
+# Schemas of runs in flight: each is used by request after request
+_CACHED_SCHEMAS: Final = 128
+ONLY_JSON: Final = "Answer with one JSON value and nothing else. It must fit this JSON Schema:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SentSchema:
+    """A schema in one form: ``schema`` is what is sent or shown, ``reason`` why it is not strict."""
+
+    form: Form
+    schema: Any
+    reason: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """The schema as an instruction, for a model that does not see it otherwise."""
+        return ONLY_JSON + compact_json(self.schema)
+
+
+class NotStrict(Exception):
+    """No strict schema can say a part of the schema; the message names it."""
+
+
+def compact_json(value: Json) -> str:
+    """JSON without spaces; equal values in equal key order give equal text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def choose_form(schema: Json, dialect: Dialect, first: Form = "strict") -> SentSchema:
+    """The strictest form that the provider takes, no stricter than ``first``."""
+    return _choose_form(compact_json(schema), dialect, first)
+
+
+@lru_cache(maxsize=_CACHED_SCHEMAS)
+def _choose_form(text: str, dialect: Dialect, first: Form) -> SentSchema:
+    schema, reason = json.loads(text), "the settings of the endpoint"
+    if first == "strict":
+        try:
+            strict = lower_schema(schema, dialect)
+            _require_size(strict, dialect)
+            return SentSchema("strict", strict)
+        except (NotStrict, RecursionError) as error:
+            reason = str(error) or "too many levels"
+    return SentSchema("unenforced" if dialect == "openai" and first != "words" else "words", schema, reason)
+
+
+def lower_schema(schema: Json, dialect: Dialect) -> dict[str, Any]:
+    """The strict schema.
+
+    Raises:
+        NotStrict: it has no strict form; the message names the part.
+    """
+    lowering = _Lowering(schema, dialect)
+    root = lowering.lower(schema)
+    if root.get("type") != "object":
+        raise NotStrict("an answer that is no object")
+    used = {name: lowering.used[name] for name in lowering.definitions if name in lowering.used}
+    return {**root, "$defs": used} if used else root
+
+
+class _Lowering:
+    """One schema on its way. ``used`` are the lowered definitions that something refers to."""
+
+    def __init__(self, root: Json, dialect: Dialect) -> None:
+        self.definitions: dict[str, Json] = root.get("$defs", {}) if isinstance(root, dict) else {}
+        self.used: dict[str, dict[str, Any]] = {}
+        self._dialect = dialect
+        self._pending: set[str] = set()
+
+    def lower(self, schema: Json) -> dict[str, Any]:
+        """The strict form of a part."""
+        if not isinstance(schema, dict):
+            raise NotStrict("a place for any value")
+        if inexpressible := next((key for key in _INEXPRESSIBLE if key in schema), None):
+            raise NotStrict(f'"{inexpressible}"')
+        combined = next((key for key in _COMBINED if key in schema), None)
+        if combined and not set(schema) - _ANNOTATIONS - {combined}:
+            return self._lower_combined(schema, combined)
+        types = _types_of(schema)
+        if not types:
+            raise NotStrict("a place for any value")
+        lower = {"object": self._lower_object, "array": self._lower_array}
+        if len(types) == 1:
+            return lower.get(types[0], self._lower_leaf)(schema, types[0])
+        bare = {k: v for k, v in schema.items() if k not in _ANNOTATIONS}
+        return {**_describe(schema, schema), "anyOf": [lower.get(t, self._lower_leaf)(bare, t) for t in types]}
+
+    def _lower_combined(self, schema: dict[str, Any], key: str) -> dict[str, Any]:
+        notes, options = _describe(schema, schema), schema[key]
+        if key == "$ref":
+            reference = self._lower_reference(options)
+            return {**notes, "anyOf": [reference]} if notes else reference
+        if not options or (key == "allOf" and len(options) > 1):
+            raise NotStrict(f'"{key}"')
+        if key == "allOf":
+            return {**self.lower(options[0]), **notes}
+        parts: dict[str, dict[str, Any]] = {}  # by their text: thousands of alternatives are not compared pairwise
+        for option in options:
+            lowered = {"anyOf": []} if option is False else self.lower(option)
+            for part in lowered["anyOf"] if set(lowered) == {"anyOf"} else [lowered]:
+                parts.setdefault(compact_json(part), part)
+        if self._dialect == "openai" and self._share_first_property(parts.values()):
+            raise NotStrict("alternatives that begin with the same property")
+        return {**notes, "anyOf": [*parts.values()]}
+
+    def _share_first_property(self, parts: Iterable[dict[str, Any]]) -> bool:
+        """True when two objects begin with the same property, and no constant there tells them apart."""
+        constants: dict[str, list[Json]] = {}
+        for part in parts:
+            target = self.used.get(part["$ref"].removeprefix(DEFS), {}) if "$ref" in part else part
+            for name, first in list(target.get("properties", {}).items())[:1]:
+                choices = first.get("enum", [first.get("const")])
+                constants.setdefault(name, []).append(str(choices[0]) if len(choices) == 1 else "None")
+        shared = (texts for texts in constants.values() if len(texts) > 1)
+        return any("None" in texts or len(set(texts)) < len(texts) for texts in shared)
+
+    def _lower_reference(self, pointer: Json) -> dict[str, Any]:
+        name = str(pointer).removeprefix(DEFS)
+        if pointer != DEFS + name or name not in self.definitions:
+            raise NotStrict('a "$ref" to anything but a definition')
+        if name in self._pending:
+            if self._dialect == "anthropic":
+                raise NotStrict("a schema that refers to itself")
+        elif name not in self.used:
+            self._pending.add(name)
+            self.used[name] = self.lower(self.definitions[name])
+            self._pending.discard(name)
+        return {"$ref": DEFS + name}
+
+    # -- one type ----------------------------------------------------------------
+
+    def _lower_object(self, schema: dict[str, Any], _: str) -> dict[str, Any]:
+        """An object of named properties, closed where the schema does not say that it is open."""
+        properties = {k: v for k, v in schema.get("properties", {}).items() if v is not False}
+        required = schema.get("required", [])
+        if schema.get("additionalProperties", not properties) is not False or {"enum", "const"} & set(schema):
+            raise NotStrict("an object of any properties")
+        lowered = {k: self.lower(v) for k, v in properties.items()}
+        if not lowered.keys() >= set(required):
+            raise NotStrict("a required property without a schema")
+        if self._dialect == "openai":
+            lowered = {k: v if k in required else _or_null(v) for k, v in lowered.items()}
+        return {
+            "type": "object",
+            **_describe(schema, ()),
+            "properties": lowered,
+            "required": [k for k in lowered if self._dialect == "openai" or k in required],
+            "additionalProperties": False,
+        }
+
+    def _lower_array(self, schema: dict[str, Any], _: str) -> dict[str, Any]:
+        if {"enum", "const"} & set(schema):
+            raise NotStrict("a list that is one of a few")
+        items, limits = self.lower(schema.get("items", True)), self._supported_limits(schema, "array")
+        return {"type": "array", **_describe(schema, limits), "items": items, **limits}
+
+    def _lower_leaf(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
+        lowered: dict[str, Any] = {"type": name}
+        if "const" in schema:
+            lowered["const"] = schema["const"]
+        elif "enum" in schema:
+            kinds = (name, "integer") if name == "number" else (name,)
+            lowered["enum"] = [value for value in schema["enum"] if _type_of(value) in kinds]
+        lowered |= self._supported_limits(schema, "number" if name == "integer" else name)
+        return {**lowered, **_describe(schema, lowered)}
+
+    def _supported_limits(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
+        keywords = _LIMITS[self._dialect].get(name, ())
+        limits = {k: v for k, v in schema.items() if k in keywords and self._is_supported(k, v)}
+        if pattern := limits.get("pattern"):  # some engines search with it, some match all of the text
+            start, end = "" if pattern.startswith("^") else "^.*", "" if pattern.endswith("$") else ".*$"
+            limits["pattern"] = f"{start}{pattern}{end}"
+        return limits
+
+    def _is_supported(self, keyword: str, value: Any) -> bool:
+        if keyword == "pattern":
+            return _PLAIN_PATTERN.fullmatch(value) is not None
+        if keyword == "format":
+            return value in _FORMATS or (value == "uri" and self._dialect == "anthropic")
+        return keyword != "minItems" or self._dialect != "anthropic" or value in (0, 1)
+
+
+def _describe(schema: dict[str, Any], sent: Iterable[str]) -> dict[str, str]:
+    """Title and description, extended by the limits of the schema that are not among those ``sent``."""
+    expressed = _STRUCTURE.union(sent, _ANNOTATIONS)
+    notes = [f"{k}: {compact_json(v)}" for k, v in schema.items() if k not in expressed]
+    text, limits = schema.get("description", ""), truncate("; ".join(notes), _MAX_NOTES)
+    text = f"{text} ({limits})" if text and limits else text or limits
+    title = {"title": schema["title"]} if "title" in schema else {}
+    return {**title, "description": text} if text else title
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    options = schema.get("anyOf", [schema])
+    if _NULL in options:
+        return schema
+    return {**schema, "anyOf": [*options, _NULL]} if "anyOf" in schema else {"anyOf": [schema, _NULL]}
+
+
+def _types_of(schema: dict[str, Any]) -> list[str]:
+    """The types that a schema allows, by ``type`` or as its other keywords imply; none: any."""
+    if "type" in schema:
+        return schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if "const" in schema or schema.get("enum"):
+        kinds = set(map(_type_of, [schema["const"]] if "const" in schema else schema["enum"]))
+        return [name for name in (*_TYPES[:3], *_TYPES[4:], "number") if name in kinds]
+    return ["object"] if "properties" in schema else ["array"] if "items" in schema else []
+
+
+def _type_of(value: Json) -> str:
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "boolean"
+    if isinstance(value, (int, float)):
+        return "integer" if float(value).is_integer() else "number"
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+
+
+# -- limits ------------------------------------------------------------------------
+
+
+def _require_size(schema: dict[str, Any], dialect: Dialect) -> None:
+    """Raise NotStrict, like ``9,120 bytes of grammar, and at most 7,000 are taken``, above a limit of the provider."""
+    measure = _measure_for_anthropic if dialect == "anthropic" else _measure_for_openai
+    for size, most, what in measure(schema):
+        if size > most:
+            raise NotStrict(f"{size:,} {what}, and at most {most:,} are taken")
+
+
+def _measure_for_anthropic(schema: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
+    """24 and 16 are documented, and count what is reached without a ``$ref``. Users report a grammar of 7,354 bytes,
+    without texts for the reader, that was refused.
+    """
+    inline = list(subschemas({k: v for k, v in schema.items() if k != "$defs"}))
+    yield sum(len(p["properties"]) - len(p["required"]) for p in inline if "properties" in p), 24, "optional properties"
+    yield sum("anyOf" in part for part in inline), 16, "unions"
+    texts = ({k: part[k]} for part in subschemas(schema) for k in ("title", "description") if k in part)
+    text_bytes = sum(len(compact_json(text).encode()) - 1 for text in texts)
+    yield len(compact_json(schema).encode()) - text_bytes, 7_000, "bytes of grammar"
+
+
+def _measure_for_openai(schema: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
+    """All documented."""
+    definitions: dict[str, Any] = schema.get("$defs", {})
+    parts = list(subschemas(schema))
+    names = [name for part in parts for name in part.get("properties", ())]
+    choices = [str(value) for part in parts for value in part.get("enum", ())]
+    constants = [str(part["const"]) for part in parts if "const" in part]
+    yield len(names), 5_000, "properties"
+    yield max(map(_depth, (schema, *definitions.values()))), 10, "levels"
+    yield len(choices), 1_000, "values of enums"
+    yield sum(map(len, (*definitions, *names, *choices, *constants))), 120_000, "characters of names and choices"
+
+
+def _depth(schema: dict[str, Any]) -> int:
+    """Nested objects and lists; a reference ends the way."""
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
+    inner += [schema["items"]] if "items" in schema else []
+    return (schema.get("type") in ("object", "array")) + max(map(_depth, inner), default=0)
+
+
+# -- answers -----------------------------------------------------------------------
+
+
+def drop_nulls(value: Json, schema: Json) -> Json:
+    """The answer without the nulls that stand for absent properties: optional ones that do not take null."""
+    return _drop_nulls(value, schema, schema.get("$defs", {}) if isinstance(schema, dict) else {})
+
+
+def _drop_nulls(value: Json, schema: Json, definitions: dict[str, Json]) -> Json:
+    if isinstance(value, list):
+        items = next((p["items"] for p in _alternatives(schema, definitions) if "items" in p), True)
+        return value if items is True else [_drop_nulls(item, items, definitions) for item in value]
+    if not isinstance(value, dict):
+        return value
+    part = next((p for p in _alternatives(schema, definitions) if _may_fit(p, value)), {})
+    properties, required = part.get("properties", {}), part.get("required", [])
+    return {
+        key: _drop_nulls(item, properties.get(key, True), definitions)
+        for key, item in value.items()
+        if item is not None or key in required or _takes_null(properties.get(key, True), definitions)
+    }
+
+
+def _alternatives(schema: Json, definitions: dict[str, Json]) -> Iterator[dict[str, Any]]:
+    """The schemas that a value may fit, past references and unions."""
+    pending, visited = [schema], set[str]()
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, dict):
+            continue
+        name = str(part.get("$ref", "")).removeprefix(DEFS)
+        if name in definitions and name not in visited:
+            visited.add(name)
+            pending.append(definitions[name])
+        options = [option for key in _COMBINED[1:] for option in part.get(key, ())]
+        pending += reversed(options)
+        if not options and "$ref" not in part:
+            yield part
+
+
+def _may_fit(schema: dict[str, Any], value: dict[str, Any]) -> bool:
+    """True for an object with the constants of the value: this tells the Calls of different Tools apart."""
+    properties = schema.get("properties", {})
+    if not properties or not all(name in value for name in schema.get("required", ())):
+        return False
+    constants = ((k, part["const"]) for k, part in properties.items() if isinstance(part, dict) and "const" in part)
+    return all(k not in value or value[k] in (constant, None) for k, constant in constants)
+
+
+def _takes_null(schema: Json, definitions: dict[str, Json]) -> bool:
+    if not isinstance(schema, dict) or not set(schema) - _ANNOTATIONS:
+        return True
+    return any(
+        None in part["enum"] if "enum" in part else "null" in (_types_of(part) or "null")
+        for part in _alternatives(schema, definitions)
+    )

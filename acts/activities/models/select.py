@@ -1,0 +1,160 @@
+"""The choice of a model's adapter by its name, and what is measured of each request.
+
+A name is ``provider:name``, or ``endpoint/name`` of ``ACTS_MODELS``: of ``:`` and ``/`` the first decides. An adapter
+and its SDK are imported when the first of its models is asked, because the SDKs take a second to import.
+
+Spans and metrics have names, numbers and codes only. Prompts, answers, schemas and the texts of errors are in neither.
+The names are those of the semantic-conventions-genai repository, status Development.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from acts.activities.models.endpoints import Endpoint, EndpointsError, from_environment
+from acts.activities.models.interface import (
+    CallReceiver,
+    ModelError,
+    ModelRequest,
+    ModelResponse,
+    TokenCounts,
+)
+from acts.language.errors import truncate
+from acts.telemetry import metrics, tracing
+
+# Each has the module of its name here
+PROVIDERS: Final = ("anthropic", "openai", "scripted")
+_NAME: Final = re.compile(r"([^:/]*)([:/])(.+)", re.DOTALL)
+
+# gen_ai.provider.name, where it is not the name of the API
+_CLOUDS: Final = {"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "vertex": "gcp.vertex_ai"}
+_in_flight: Final[Counter[str]] = Counter()
+# Fractions of a US dollar that are counted: the SDK's counters take integers
+MICRO: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class ModelAddress:
+    """A model: the provider whose API it has, its name there, and the endpoint (None: the provider's own settings)."""
+
+    provider: str
+    name: str
+    endpoint: Endpoint | None = None
+
+    @property
+    def price_lists(self) -> tuple[str, ...]:
+        """The price lists that may have it, the best first."""
+        return (self.provider,) if self.endpoint is None else self.endpoint.price_lists
+
+
+def find_model(model: str) -> ModelAddress:
+    """The address of ``provider:name`` or ``endpoint/name``.
+
+    Raises:
+        ModelError: ``modelUnknown``.
+    """
+    match = _NAME.fullmatch(model)
+    first, mark, name = match.groups() if match else ("", "", "")
+    if mark == ":" and first in PROVIDERS:
+        return ModelAddress(first, name)
+    try:
+        endpoints = from_environment()
+    except EndpointsError as error:
+        raise ModelError("modelUnknown", str(error), retryable=False) from None
+    if mark == "/" and first in endpoints:
+        return ModelAddress(endpoints[first].provider, name, endpoints[first])
+    choices = ", ".join([*(f"{p}:…" for p in PROVIDERS), *(f"{name}/…" for name in endpoints)])
+    text = f"unknown model {truncate(model, 200)!r}; allowed: {choices}, as ACTS_MODELS of the worker names endpoints"
+    raise ModelError("modelUnknown", text, retryable=False)
+
+
+async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
+    """One request to a model; its name at the provider replaces ``request.model``. Raises ModelError."""
+    address = find_model(model)
+    adapter = await asyncio.to_thread(importlib.import_module, f"acts.activities.models.{address.provider}")
+    own = replace(request, model=address.name)
+    cloud = None if address.endpoint is None else address.endpoint.cloud
+    answer = adapter.ask(own, on_call, address.endpoint)
+    return await observe(model, _CLOUDS[cloud] if cloud else address.provider, own, answer)
+
+
+# -- what is measured ------------------------------------------------------------------
+
+
+async def observe(model: str, provider: str, request: ModelRequest, answer: Awaitable[ModelResponse]) -> ModelResponse:
+    """The answer to a request, observed; ``model`` is its full name, ``provider`` that of the conventions."""
+    current, began = tracing.tracing(), time.monotonic()
+    attributes = _request_attributes(provider, request)
+    scope = current.span(f"chat {request.model}", kind="CLIENT", attributes=attributes) if current else nullcontext()
+    result: ModelResponse | ModelError | None = None
+    _count_in_flight(model, 1)
+    try:
+        with scope as span:
+            try:
+                result = await answer
+            except ModelError as error:
+                result = error
+                raise
+            finally:
+                if span is not None and result is not None:
+                    span.set_attributes(_result_attributes(result))
+            return result
+    finally:
+        _count_in_flight(model, -1)
+        _count(model, result, time.monotonic() - began)
+
+
+def _count_in_flight(model: str, change: int) -> None:
+    _in_flight[model] += change
+    if (meters := metrics.meters()) is not None:
+        meters.set(metrics.MODEL_IN_FLIGHT, _in_flight[model], model=model)
+
+
+def _request_attributes(provider: str, request: ModelRequest) -> dict[str, Any]:
+    values = {
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": request.model,
+        "gen_ai.output.type": "json", "gen_ai.request.stream": True,
+        "gen_ai.request.max_tokens": request.maxOutputTokens, "gen_ai.request.temperature": request.temperature,
+        "gen_ai.conversation.id": request.cache_key or None,
+    }  # fmt: skip
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _result_attributes(result: ModelResponse | ModelError) -> dict[str, Any]:
+    """What a span says of an answer, or of a failure; what is unknown, and zeros, are left out."""
+    tokens, reason = result.tokens or TokenCounts(), result.finishReason
+    values = {
+        "gen_ai.response.id": getattr(result, "requestId", None),
+        "gen_ai.response.model": getattr(result, "model", None),
+        "gen_ai.response.finish_reasons": (reason,) if reason else None,
+        "gen_ai.usage.input_tokens": tokens.inputTokens,
+        "gen_ai.usage.output_tokens": tokens.outputTokens,
+        "gen_ai.usage.cache_read.input_tokens": tokens.cachedTokens,
+        "gen_ai.usage.cache_creation.input_tokens": tokens.cacheWriteTokens,
+        "gen_ai.usage.reasoning.output_tokens": tokens.reasoningTokens,
+        "acts.cost.dollars": result.cost,
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+def _count(model: str, result: ModelResponse | ModelError | None, seconds: float) -> None:
+    meters = metrics.meters()
+    if meters is None:
+        return
+    outcome = result.code if isinstance(result, ModelError) else "cancelled" if result is None else "ok"
+    meters.add(metrics.MODEL_REQUESTS, model=model, outcome=outcome)
+    meters.record(metrics.MODEL_SECONDS, seconds, model=model)
+    tokens = (result and result.tokens) or TokenCounts()
+    for kind in ("input", "output", "cached", "reasoning"):
+        if count := getattr(tokens, f"{kind}Tokens"):
+            meters.add(metrics.MODEL_TOKENS, count, model=model, kind=kind)
+    if result is not None and result.cost:
+        meters.add(metrics.MODEL_COST, round(result.cost * MICRO), model=model)

@@ -1,0 +1,177 @@
+"""The activities of a set. Each takes and returns one JSON value, and does its work in a thread beside a heartbeat.
+
+    acts.surveySet      {"source", "id"?, "past"?} → ``Survey``
+    acts.readPage       ``PageReading`` → {"rows": [[number, id, data]], "bad": [[number, line, code, message]]}
+    acts.createResults  {"file", "run"} → {}
+    acts.appendResults  {"file", "run", "lines": [[number, line]]} → {"written": count}
+    acts.closePage      {"file", "run", "reading", "line": {status, code, message}} → ``RowCounts``
+
+A file that cannot be read or written now is waited for between two attempts, so it takes no slot of a worker; all other
+failures are final. ``past`` is ``{run, results: [{file, run} or {workflowId, runId}], only}``: the earlier run that a
+run resumes, and the results files, or the histories of runs without one, with the results of its rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
+from acts.language import wire
+from acts.language.strict_json import write_json
+from acts.sets import results_file
+from acts.sets.row_reader import row_id
+from acts.sets.set_files import SetError, open_set, quote
+from acts.sets.survey import RowIds, read_page, survey
+from acts.tree.set_records import PageReading, RowCounts, bad_row_line, failed_line
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from acts.sets.row_reader import Row
+    from acts.sets.set_files import Download, SetSources
+    from acts.tree.past_run import PastRow
+
+    ReadRows = Callable[[str, str], AsyncIterator[tuple[PastRow, ...]]]
+    Json = dict[str, Any]
+
+
+class SetActivities:
+    """The activities, with the sources that the worker's settings name. ``download`` writes what is at a URL.
+
+    ``read_rows`` reads the results of the rows of a run without a results file, by its workflow id and run id.
+    """
+
+    def __init__(self, sources: SetSources, download: Download, read_rows: ReadRows) -> None:
+        self._sources, self._download, self._read_rows = sources, download, read_rows
+
+    def all(self) -> list[Callable[..., Any]]:
+        """The activities to register."""
+        work = {
+            wire.READ_PAGE: self.read_page, wire.CREATE_RESULTS: self.create_results,
+            wire.APPEND_RESULTS: self.append_results, wire.CLOSE_PAGE: self.close_page,
+        }  # fmt: skip
+        others = [_activity(name, _in_thread(function)) for name, function in work.items()]
+        return [_activity(wire.SURVEY_SET, self.survey), *others]
+
+    async def survey(self, request: Json) -> RawValue:
+        """How many rows a set has, where its pages begin, and which rows an earlier run leaves to this one."""
+        past = request.get("past") or {"run": None, "results": (), "only": None}
+        with closing(RowIds(past["run"], only_failed=past["only"] == "failed")) as ids:
+            for item in past["results"]:
+                if "file" in item:
+                    file = results_file.find_results(self._sources.results, item["file"])
+                    await asyncio.to_thread(ids.add_past, results_file.read_past(file, item["run"]))
+                    continue
+                async for rows in self._read_rows(item["workflowId"], item["runId"]):
+                    await asyncio.to_thread(ids.add_past, rows)
+            return await asyncio.to_thread(self.count_rows, request["source"], request.get("id"), ids)
+
+    def count_rows(self, source: str, id_field: str | None, ids: RowIds) -> RawValue:
+        """The survey of a file at rest, with what ``ids`` says of earlier runs."""
+        with open_set(source, self._sources, self._download, is_fresh=True) as opened:
+            before = _mark(opened.stream)
+            result = survey(opened.stream, opened.name, id_field, ids)
+            if not opened.is_copy and _mark(opened.stream) != before:
+                raise SetError(wire.SET_UNAVAILABLE, f"{opened.name} was written to while its rows were counted")
+        try:
+            return encode_result(result.to_json())
+        except ResultTooLarge as error:
+            text = f"what is to be recorded of {quote(source)} has {error}; split it into several files"
+            raise SetError(wire.SET_TOO_LARGE, text) from error
+
+    def read_page(self, request: Json) -> Json:
+        """The rows of a page: those that run, and those that cannot."""
+        reading = PageReading.from_json(request)
+        try:
+            rows = self._read_rows_of(reading, is_fresh=False)
+        except SetError as error:
+            if error.type != wire.SET_CHANGED:
+                raise
+            rows = self._read_rows_of(reading, is_fresh=True)  # a copy of another place may be stale, once
+        good: list[list[Any]] = []
+        bad: list[list[Any]] = []
+        skipped = frozenset(reading.skipped)
+        for number, row in enumerate(rows, reading.page.row):
+            if number in skipped:
+                continue
+            id_, code, message = _judge(row, number, reading)
+            if code:
+                bad.append([number, row.line, code, message])
+            else:
+                good.append([number, id_, row.data])
+        return {"rows": good, "bad": bad}
+
+    def _read_rows_of(self, reading: PageReading, *, is_fresh: bool) -> list[Row]:
+        with open_set(reading.source, self._sources, self._download, is_fresh=is_fresh) as opened:
+            opened.stream.seek(reading.page.offset)
+            return read_page(opened.stream, reading.dialect, reading.page, opened.name)
+
+    def create_results(self, request: Json) -> Json:
+        """Create the results file of a run."""
+        results_file.create(results_file.find_results(self._sources.results, request["file"]), request["run"])
+        return {}
+
+    def append_results(self, request: Json) -> Json:
+        """Append the lines of rows that have none yet."""
+        file = results_file.find_results(self._sources.results, request["file"])
+        lines = ((number, write_json(line)) for number, line in request["lines"])
+        return {"written": results_file.append(file, request["run"], lines)}
+
+    def close_page(self, request: Json) -> Json:
+        """Give each row of a page that has no line one with ``line``, and count the lines of all."""
+        reading, read, line = request["reading"], self.read_page(request["reading"]), request["line"]
+        lines = [[row[0], bad_row_line(reading["source"], row)] for row in read["bad"]]
+        lines += [[n, failed_line(id_, line["code"], line["message"], line["status"])] for n, id_, _ in read["rows"]]
+        self.append_results({**request, "lines": lines})
+        counts, page = RowCounts(), reading["page"]
+        file, last = results_file.find_results(self._sources.results, request["file"]), page["row"] + page["rows"] - 1
+        for own in results_file.read_rows(file, request["run"], page["row"], last):
+            counts.add(own)
+        return counts.to_json()
+
+
+def _mark(stream: Any) -> tuple[int, int]:
+    status = os.fstat(stream.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _judge(row: Row, number: int, reading: PageReading) -> tuple[str | None, str, str]:
+    """The id of a row, or the code and message that say why it cannot be used."""
+    if row.data is None:
+        return None, wire.BAD_ROW, row.fault
+    id_, reason = row_id(row.data, reading.id, number)
+    if id_ is None:
+        return None, wire.BAD_ROW, reason
+    if number in reading.repeated:
+        return None, wire.DUPLICATE_ID, f'an earlier row, which runs, has its id, "{id_}"'
+    return id_, "", ""
+
+
+# -- as activities ------------------------------------------------------------------------
+
+
+def _in_thread(work: Callable[[Json], Json]) -> Callable[[Json], Awaitable[RawValue]]:
+    async def run(request: Json) -> RawValue:
+        return encode_result(await asyncio.to_thread(work, request))
+
+    return run
+
+
+def _activity(name: str, work: Callable[[Json], Awaitable[RawValue]]) -> Callable[..., Any]:
+    @activity.defn(name=name)
+    async def run(request: dict[str, Any]) -> RawValue:
+        async with heartbeat():
+            try:
+                return await work(request)
+            except SetError as error:
+                is_final = error.type in (*wire.NON_RETRYABLE_TYPES, wire.RESUME_REFUSED)
+                raise ApplicationError(error.message, type=error.type, non_retryable=is_final) from error
+
+    return run

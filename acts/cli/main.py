@@ -1,0 +1,149 @@
+"""The program ``acts``: its help, its version, its exit, and the settings of the folder that it runs in.
+
+A command's module is imported when the command runs, so that ``acts --help`` needs neither pydantic nor Temporal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+HELP: Final = """Run plans of tool calls as durable Temporal workflows.
+
+Exit codes: 0 done, 1 the plan failed, 2 the input is wrong, 3 no server.
+A run that was rejected or cancelled, or is partial, ends with 1 as well.
+
+The server: TEMPORAL_ADDRESS or a profile of Temporal's configuration, else the dev
+server of this folder (`acts dev`), else 127.0.0.1:7233.
+
+Begin with `acts init my-plans`; tab completion: `acts --install-completion`.
+"""
+
+# Each command in the order of the help: its module in `acts.cli.commands`, and how its docstring begins
+COMMANDS: Final = {
+    "dev": ("dev", "Start a server, its Web UI and a worker; Ctrl-C stops all of it."),
+    "demo": ("dev", "Run example plans on a server in memory, and stop it."),
+    "worker": ("dev", "Start a worker, as `python -m acts.worker` does."),
+    "run": ("start", "Run a plan, or an agent, and wait for its end."),
+    "mcp": ("mcp", "Serve validate, simulate, run, status, pending and why as MCP tools on standard input and output."),
+    "init": ("testing", "Write a plan with tools, tests and a README into a folder; it runs at once."),
+    "test": ("testing", "Run the tests of plans (*.test.yaml) with canned results."),
+    "list": ("read", "List runs, newest first: phase, cost, tools."),
+    "show": ("read", "Show a run: its calls, result and errors; of an agent also its ticks and its usage."),
+    "why": ("why", "Show where a value of a run came from: who wrote it, what that call had read, and so on."),
+    "diff": ("read", "Show how a run's plan differs from the one it was started with"),
+    "tools": ("read", "List the tools that the workers serve; with a name, the schema of one."),
+    "validate": ("plans", "List every problem of a request."),
+    "simulate": ("plans", "Show what a plan would do: waves, outcomes, forecast."),
+    "graph": ("plans", "Draw a plan; the plan of a run with the states of its calls."),
+    "prompt": ("plans", "Show what a planner is shown for a request, or was shown in a run"),
+    "schema": ("plans", "Print the JSON Schema of a request file, for editors."),
+    "pending": ("decide", "List everything that waits for a person, across all runs or in one"),
+    "approve": ("decide", "Approve a plan or a call that waits."),
+    "reject": ("decide", "Reject a plan or a call that waits, with a reason."),
+    "edit": ("decide", "Change the plan that waits, or one call, in $EDITOR."),
+    "provide": ("control", "Send a run a message that it waits for."),
+    "cancel": ("control", "Cancel a run: running calls are cancelled, no more start."),
+    "pause": ("control", "Start no more calls of a run; running ones continue."),
+    "resume": ("control", "Resume a paused run."),
+    "retry": ("start", "Run what a plan has not completed: completed calls are taken over"),
+    "fork": ("start", "Run a plan another way from one call on: the calls before it are taken over."),
+    "replay": ("repair", "Replay the history of a run with the code that is installed here"),
+    "setup": ("operations", "Prepare a namespace: register the search attributes by which runs are found."),
+    "deploy-check": ("repair", "Replay the open runs with the code here, before a rollout."),
+    "doctor": ("doctor", "Check server, workers, settings and models; say what is wrong and what to do."),
+    "keygen": ("operations", "Make a key: of an approver, for `acts approve --key`; or for payloads (--codec)."),
+    "codec-server": ("operations", "Decrypt payloads for the Web UI and for `temporal`"),
+    "schedule": ("schedule", "Start plans and agents by the clock: Temporal's schedules."),
+    "storage": ("operations", "Values that ACTS_STORAGE keeps outside of histories."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """The commands; the module of one is imported when it is resolved."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, (_, text) in COMMANDS.items():
+            self.commands[name] = TyperCommand(name, help=text)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the module of the command that is named."""
+        if args and args[0] in COMMANDS:
+            module = import_module(f"acts.cli.commands.{COMMANDS[args[0]][0]}")
+            self.commands[args[0]] = typer.main.get_group(module.app).commands[args[0]]
+        return super().resolve_command(ctx, args)
+
+
+class Program(typer.Typer):
+    """The app as a program that exits at once, without waiting for threads of the SDK.
+
+    An interpreter that exits soon after the SDK connected sometimes crashes at shutdown (code 134 or 139), and scripts
+    read the exit code.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        code: Any = 0
+        try:
+            super().__call__(*args, **kwargs)
+        except SystemExit as ending:
+            code = ending.code
+            if "temporalio" not in sys.modules:
+                raise
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        if (traces := sys.modules.get("acts.telemetry.tracing")) is not None:
+            traces.flush()
+        os._exit(code if isinstance(code, int) else int(bool(code)))
+
+
+app = Program(
+    name="acts", cls=LazyGroup, help=HELP, rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True
+)
+
+
+def load_commands() -> TyperGroup:
+    """The program with all commands imported, for those who look at their options."""
+    group = typer.main.get_group(app)
+    for name in COMMANDS:
+        group.resolve_command(typer.Context(group), [name])
+    return group
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"acts {version('acts-engine')}")
+        raise typer.Exit
+
+
+Version_ = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+]
+
+
+@app.callback()
+def main(version: Version_ = False) -> None:  # noqa: ARG001, FBT002 - a flag of the command line, which exits
+    """The options of the program itself. The settings of the folder hold before a command reads its options."""
+    if not os.path.isfile("acts.toml"):  # noqa: PTH113 - `acts COMMAND --help` needs nothing else of pathlib
+        return
+    from acts.cli.console import CommandError, print_blocks
+    from acts.cli.text.project_file import load_project_file
+
+    try:
+        load_project_file()
+    except CommandError as error:
+        print_blocks(error.blocks)
+        raise typer.Exit(error.code) from None
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,231 @@
+"""Preflight: a Request validated before a worker sees it, with the Tools that this environment can load.
+
+Laws of this file:
+- the worker's modules (and with them Temporal) are imported only for a Request that needs them;
+- the worker decides. A problem that a worker with other Tools or Activities may not have is a warning here, unless
+  ``strict``; an error is one that every worker would report;
+- whether a file is run as a ``Plan`` or an ``Agent`` is decided here alone, with a reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from acts.cli.console import CommandError, command_error, print_blocks
+from acts.cli.text.set_input import add_set
+from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, read_source
+from acts.language.errors import InvalidRequest, Problem, format_choices
+from acts.language.messages import Request, ToolMessage, parse_request
+from acts.language.secrets import inline_secret_problems
+from acts.language.tools import META, registered_names, undecided_names
+from acts.language.values import Json, pointer
+from acts.plan.validate import validate
+
+MODULES: Final = "ACTS_ACTIVITIES"
+FOLDERS: Final = "ACTS_TOOLS"
+SERVERS: Final = "ACTS_MCP"
+CHECKOUT: Final = Path(__file__).resolve().parents[3]
+EXAMPLES: Final = CHECKOUT / "examples"
+DEMO: Final = "acts.cli.demo.demo_tools"
+UNSEEN_TOOL: Final = "unseenTool"
+# Problems that depend on what an unseen Tool may write
+_DEPENDS_ON_TOOLS: Final = ("unknownReference", "cycle")
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """The problems of a Request, and the Tools and Activities that it was validated with.
+
+    ``tools`` includes stand-ins for Tools that this environment does not load; ``unseen`` are their names if the
+    references of the plan cannot be checked without them. ``agent``: the Request is run as an ``Agent``, else as a
+    ``Plan``; ``why`` explains that if it is not obvious.
+    """
+
+    problems: list[Problem]
+    tools: Mapping[str, dict[str, Any]]
+    served: tuple[str, ...]
+    request: Request | None = None
+    agent: bool = False
+    why: str = ""
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems that every worker would report."""
+        return [p for p in self.problems if p.fatal]
+
+    @property
+    def calls(self) -> int:
+        """The number of Calls in the latest plan of the Request."""
+        plan = self.request.plan if self.request is not None else None
+        return 0 if plan is None else len(plan.calls)
+
+
+def run_preflight(
+    raw: Json, *, strict: bool = False, file: str | None = None, modules: str | None = None, agent: bool | None = None
+) -> Preflight:
+    """Validate a Request with the Tools of this environment, or of ``modules``.
+
+    ``agent`` says what it is run as; None leaves that to the Request.
+
+    Raises:
+        CommandError: the environment names modules or folders that cannot be loaded.
+    """
+    try:
+        request = parse_request(raw)
+    except InvalidRequest as error:
+        return Preflight(list(error.problems), {}, ())
+    registered, undecided = registered_names(request), undecided_names(request)
+    tools, served = load_registry(file, modules, registered) if registered or undecided else ({}, ())
+    missing = [] if strict else [name for name in registered if name not in tools]
+    tools = {**tools, **{name: _stand_in(name) for name in missing}}
+    as_agent, why = choose_workflow(request) if agent is None else (agent, "--agent" if agent else "--plan")
+    problems = _find_problems(request, raw, tools, served, agent=as_agent)
+    if not strict and not as_agent and undecided:  # a worker may serve Activities of their names
+        served = tuple(dict.fromkeys((*served, *undecided)))
+        certain = {(p.code, p.pointer) for p in _find_problems(request, raw, tools, served, agent=False)}
+        problems = [p if (p.code, p.pointer) in certain else replace(p, severity="warning") for p in problems]
+    depends = [p for p in problems if p.code in _DEPENDS_ON_TOOLS] if missing else []
+    problems = [replace(p, severity="warning") if p in depends else p for p in problems]
+    if missing:
+        problems.append(_unseen_tools(request, missing))
+    problems += inline_secret_problems(request)
+    unseen = missing if any(p.fatal for p in depends) else ()
+    return Preflight(problems, tools, served, request, as_agent, why, tuple(unseen))
+
+
+def _stand_in(name: str) -> dict[str, Any]:
+    """A Tool that allows whatever the real one may allow."""
+    free: dict[str, Any] = {key: {} for key in META}
+    return {"type": "object", "properties": {**free, "_tool": {"const": name}, "_activity": {"const": name}}}
+
+
+def _find_problems(
+    request: Request, raw: Json, tools: Mapping[str, Any], served: Iterable[str], *, agent: bool
+) -> list[Problem]:
+    """The problems of a plan, or those of an agent before its first tick."""
+    from acts.machines.agent_context import AgentContext
+
+    if agent:
+        try:
+            return list(AgentContext(request, tools, served).warnings)
+        except InvalidRequest as error:
+            return list(error.problems)
+    hint = "; or set config.model: then an agent makes the plan" if request.config.model is None else ""
+    problems = validate(raw, tools, served)
+    return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
+
+
+def check_file(
+    file: str, inputs: Sequence[str] | None = None, *, set_file: str | None = None, results: str | None = None,
+    strict: bool = False, agent: bool | None = None,
+) -> tuple[SourceText, Json, Preflight]:  # fmt: skip
+    """A file, its Request with what the command line adds to it, and the problems of that.
+
+    Raises:
+        CommandError: the file cannot be read, or an option does not fit it.
+    """
+    source = read_source(file)
+    request = add_set(add_inputs(source.value, inputs or ()), set_file, results)
+    return source, request, run_preflight(request, strict=strict, file=None if file == STDIN else file, agent=agent)
+
+
+def require_valid(preflight: Preflight, source: SourceText) -> None:
+    """Print the warnings about a Request that a worker may run.
+
+    Raises:
+        CommandError: no worker could run it; its problems, with their lines.
+    """
+    problems = preflight.problems
+    if any(p.code == UNSEEN_TOOL for p in problems):  # the worker itself reports at once what depends on its Tools
+        problems = [p for p in problems if p.fatal or p.code not in (UNSEEN_TOOL, *_DEPENDS_ON_TOOLS)]
+    if preflight.errors:
+        raise source.error(problems)
+    print_blocks(problem_blocks(problems, source))
+
+
+def choose_workflow(request: Request) -> tuple[bool, str]:
+    """True if a Request is for an Agent, and why.
+
+    It is if it has a model and no Calls; or a model, Calls, and a setting that only an agent uses (``schema``,
+    ``maxTicks``, ``step``): its Calls are then shown to the model. Any other Request is for a Plan.
+    """
+    config = request.config
+    if config.model is None:
+        return False, ""
+    if request.plan is None or not request.plan.calls:
+        return True, f"no calls are given: {config.model} plans them"
+    signs = ["a schema"] if request.schema is not None else []
+    signs += [k for k in ("maxTicks", "step") if k in config.model_fields_set]
+    if signs:
+        text = f"it has {' and '.join(signs)}, so its calls are shown to {config.model}"
+        return True, f"{text}; --plan runs them unchanged"
+    return False, f"its calls run unchanged; --agent shows them to {config.model}"
+
+
+def missing_tools_error(what: str, unseen: Sequence[str], where: str = "") -> CommandError:
+    """``what`` needs Tools that only the worker knows."""
+    names = f"tool{'s' * (len(unseen) != 1)} {format_choices(unseen)}"
+    hint = f"set {MODULES} to the modules that serve them (or {FOLDERS} to the folders of tools), as for the worker"
+    return command_error(f"{what} needs the {names}, which only the worker knows", where=where, hint=hint)
+
+
+def load_registry(
+    file: str | None = None, modules: str | None = None, names: Sequence[str] = ()
+) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """The Tools and the names of the Activities of this environment; for a file of the examples, of the examples.
+
+    The MCP servers of Tools among ``names`` are started, to ask them, and ended again.
+
+    Raises:
+        CommandError: they cannot be loaded.
+    """
+    if modules is None and not is_configured():
+        if file is None or not Path(file).resolve().is_relative_to(EXAMPLES):
+            return {}, ()
+        modules = default_modules()
+    from acts.activities.registry import RegistryError, from_environment, load
+
+    try:
+        registry = from_environment() if modules is None else load(modules.split(","), [])
+    except RegistryError as error:
+        hint = f"correct {MODULES}, {FOLDERS} or {SERVERS}"
+        raise command_error(str(error), where="the environment", hint=hint) from None
+    of_servers, _ = registry.servers.read_once([name for name in names if name not in registry.tools])
+    return {**of_servers, **registry.tools}, tuple(registry.names)
+
+
+def is_configured() -> bool:
+    """True if the environment or an installed package names modules to load."""
+    from importlib.metadata import entry_points
+
+    return any(map(os.environ.get, (MODULES, FOLDERS, SERVERS))) or bool(entry_points(group="acts.activities"))
+
+
+def has_examples() -> bool:
+    """True in a checkout of the engine; a wheel ships the tools of the demo alone."""
+    return (EXAMPLES / "__init__.py").is_file() and (CHECKOUT / "pyproject.toml").is_file()
+
+
+def default_modules() -> str:
+    """The modules that are loaded if none are configured: the examples, or the tools of the demo."""
+    if not has_examples():
+        return DEMO
+    import examples
+
+    return ",".join(examples.MODULES)
+
+
+def _unseen_tools(request: Request, names: Sequence[str]) -> Problem:
+    """One warning for all Tools that this environment does not load, at the first of them."""
+    spellings = [*names, *(f"Tool.{name}" for name in names)]
+    at = next(m.index for m in request.context if isinstance(m, ToolMessage) and m.tool in spellings)
+    quoted = format_choices([f'"{name}"' for name in names])
+    which = f"the tools {quoted} are" if len(names) > 1 else f"the tool {quoted} is"
+    text = f"{which} not registered here, so calls of {'them' if len(names) > 1 else 'it'} were not checked"
+    hint = f"the worker may have them (`acts tools` asks it); {MODULES} and {FOLDERS} say what is loaded here"
+    return Problem(UNSEEN_TOOL, text, pointer("context", at, "tool"), hint=hint, severity="warning")

@@ -1,0 +1,287 @@
+"""A definition, or a set, from an http(s) URL: of a host that the settings name, at an address that is checked here.
+
+* A URL is parsed once, and the request goes exactly where the checks were made: each name is resolved once, every
+  address it has must be allowed, and the connection goes to such an address. ``Host``, SNI and the certificate's name
+  stay those of the URL, so a second answer of the name server (DNS rebinding) is never used.
+* The tables of addresses are IANA's registries of special-purpose addresses. ``ipaddress.is_global`` is not used: its
+  answer depends on the patch version of Python.
+* A redirect is another URL, with all checks again; ``MAX_REDIRECTS`` of them, never from https down to http.
+* No proxy, cookie, password or ``.netrc`` of the environment is used: a proxy would resolve the name once more, without
+  checks.
+* The body is read as it is sent, at most ``MAX_BYTES``. A compressed one is refused: a few kilobytes of it can be
+  gigabytes.
+* One deadline covers everything, and there is no cache: each load asks the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Any, Final
+
+import httpx2
+
+from acts.delegates.definitions import MAX_BYTES, load_error, quote, too_large
+from acts.delegates.sources import HOSTS, PORTS, PRIVATE_HOSTS, DelegateSources, bracket_ipv6, host_of
+from acts.language.errors import format_choices
+from acts.language.wire import DELEGATE_INVALID, DELEGATE_NOT_FOUND, DELEGATE_REFUSED, DELEGATE_UNAVAILABLE
+
+# Clouds serve the credentials of a machine at 169.254.169.254, and Azure more at 168.63.129.16
+_SPECIAL_4: Final = (
+    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 168.63.129.16/32 172.16.0.0/12 192.0.0.0/24"
+    " 192.0.2.0/24 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4"
+)
+_NOT_PUBLIC_4: Final = tuple(map(IPv4Network, _SPECIAL_4.split()))
+# The only addresses assigned to hosts on the internet so far, and what of them is for other purposes
+_PUBLIC_6: Final = IPv6Network("2000::/3")
+_NOT_PUBLIC_6: Final = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
+# A gateway turns these into the IPv4 address in their last 32 bits
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+_LAST_32_BITS: Final = 0xFFFF_FFFF
+
+
+def is_public(address: str) -> bool:
+    """True for an address of the internet. IPv4 inside IPv6 (mapped, NAT64) counts as the address it leads to."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(ip, IPv6Address):
+        inner = ip_address(int(ip) & _LAST_32_BITS) if ip in _NAT64 else ip.ipv4_mapped
+        if inner is None:
+            return ip in _PUBLIC_6 and not any(ip in network for network in _NOT_PUBLIC_6)
+        ip = inner
+    return not any(ip in network for network in _NOT_PUBLIC_4)
+
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Host and port to addresses, best first; OSError when there are none."""
+
+# Characters; servers commonly refuse longer URLs
+MAX_URL: Final = 2000
+MAX_REDIRECTS: Final = 3
+# For everything. A definition is a small file: a server that needs longer would not finish within a minute either
+DEADLINE_SECONDS: Final = 20.0
+# Per address: with two of them, a dead one leaves time for the other
+CONNECT_SECONDS: Final = 5.0
+# Addresses of a name that are tried; each may cost CONNECT_SECONDS
+MAX_ADDRESSES: Final = 4
+
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_GONE: Final = (404, 410)
+# Beside 5xx: statuses of a server that may answer later
+_TRY_LATER: Final = (408, 425, 429)
+_SERVER_ERROR: Final = 500
+_OK: Final = 200
+# Hosts of raw files (GitHub's and GitLab's among them) send JSON as text/plain. A log-in page also answers with 200;
+# only this header distinguishes its HTML from a definition
+_CONTENT_TYPES: Final = re.compile(r"application/json|application/[\w.!#$&^-]+\+json|text/plain", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRules:
+    """What is fetched: its name in errors, and the settings that list its hosts.
+
+    ``write`` takes the body in parts, of any type and size; None: it is a definition, which is checked and returned.
+    """
+
+    noun: str = "delegate"
+    hosts: str = HOSTS
+    private_hosts: str = PRIVATE_HOSTS
+    write: Callable[[bytes], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTarget:
+    """A URL that may be fetched. ``host`` and ``port`` are compared with the settings."""
+
+    url: httpx2.URL
+    host: str
+    port: int
+
+    @property
+    def origin(self) -> str:
+        """``scheme://host:port``, for errors: a path or a query may hold a secret."""
+        return f"{self.url.scheme}://{bracket_ipv6(self.host)}:{self.port}"
+
+
+async def fetch(
+    url: str,
+    sources: DelegateSources,
+    *,
+    rules: FetchRules | None = None,
+    resolve: Resolve | None = None,
+    tls: ssl.SSLContext | None = None,
+    deadline_seconds: float = DEADLINE_SECONDS,
+) -> bytes:
+    """The bytes that a URL leads to; none where ``rules.write`` takes them. ``resolve`` and ``tls`` are for tests.
+
+    Raises:
+        ApplicationError: ``DelegateRefused``, ``DelegateNotFound``, ``DelegateTooLarge``,
+            ``DelegateInvalid`` (a wrong content type), or ``DelegateUnavailable``.
+    """
+    fetcher = _Fetcher(sources, rules or FetchRules(), resolve or system_addresses)
+    target = fetcher.check_url(url)
+    # Reads all certificates of the system
+    context = tls if tls is not None else await asyncio.to_thread(httpx2.create_ssl_context)
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            for _ in range(MAX_REDIRECTS + 1):
+                result = await fetcher.request(target, context)
+                if isinstance(result, bytes):
+                    return result
+                target = fetcher.check_redirect(target, result)
+    except TimeoutError as error:
+        text = f"{target.origin} did not send the {fetcher.rules.noun} within {deadline_seconds:g} s"
+        raise load_error(DELEGATE_UNAVAILABLE, text) from error
+    raise _refusal(f"{target.origin}: more than {MAX_REDIRECTS} redirects, one after another")
+
+
+async def system_addresses(host: str, port: int) -> Sequence[str]:
+    """The addresses that the system's resolver returns."""
+    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in answers))
+
+
+def _refusal(text: str) -> Exception:
+    return load_error(DELEGATE_REFUSED, text)
+
+
+@dataclass(frozen=True)
+class _Fetcher:
+    sources: DelegateSources
+    rules: FetchRules
+    resolve: Resolve
+
+    # -- checks --------------------------------------------------------------------
+
+    def check_url(self, url: str) -> FetchTarget:
+        """The URL as a target.
+
+        Raises:
+            ApplicationError: ``DelegateRefused``, naming the fault and what is allowed.
+        """
+        noun = self.rules.noun
+        if len(url) > MAX_URL:
+            raise _refusal(f"the URL of a {noun} has {len(url):,} characters; at most {MAX_URL:,} are allowed")
+        if match := _FORBIDDEN.search(url):
+            raise _refusal(f"the URL of a {noun} has the character {match.group()!r}, which no URL may contain")
+        try:
+            parts = httpx2.URL(url)
+        except httpx2.InvalidURL as error:
+            raise _refusal(f"the URL of a {noun} cannot be read: {error}") from error
+        if parts.scheme not in PORTS:
+            raise _refusal(f"a {noun}'s URL has the scheme {quote(parts.scheme)}; allowed: {format_choices(PORTS)}")
+        if parts.userinfo:  # not repeated: it may be a password
+            raise _refusal(f"the URL of a {noun} has a user or a password before the host: leave it out")
+        target = FetchTarget(parts, host_of(parts), PORTS[parts.scheme] if parts.port is None else parts.port)
+        if not target.host:
+            raise _refusal(f"the URL of a {noun} has no host: {quote(url)}")
+        if not self.sources.allows(parts.scheme, target.host, target.port):
+            hosts = format_choices(self.sources.format_hosts())
+            raise _refusal(f"{noun}s are not fetched from {target.origin}; {self.rules.hosts} allows: {hosts}")
+        return target
+
+    def check_redirect(self, target: FetchTarget, location: str) -> FetchTarget:
+        """The target of a redirect, with the checks of any URL."""
+        try:
+            following = self.check_url(str(target.url.join(location)))
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise _refusal(f"{target.origin} redirects to something that is no URL") from error
+        if target.url.scheme == "https" and following.url.scheme == "http":
+            raise _refusal(f"{target.origin} redirects to {following.origin}: from https to http is not followed")
+        return following
+
+    async def _resolve_addresses(self, target: FetchTarget) -> list[str]:
+        """The addresses of a target; one that is not allowed refuses all of them."""
+        try:
+            addresses = list(await self.resolve(target.host, target.port))
+        except (OSError, UnicodeError) as error:
+            text = f"the host of {target.origin} cannot be resolved: {error}"
+            raise load_error(DELEGATE_UNAVAILABLE, text) from error
+        is_any_allowed = self.sources.allows_private(target.host, target.port)
+        private = next((a for a in addresses if not is_any_allowed and not is_public(a)), None)
+        if private is not None:
+            host = f"{bracket_ipv6(target.host)}:{target.port}"
+            text = f"{target.origin} is at {private}, which is not a public address"
+            raise _refusal(f"{text}; for a server of your own, list {host} in {self.rules.private_hosts}")
+        return addresses[:MAX_ADDRESSES]
+
+    # -- one request ---------------------------------------------------------------
+
+    async def request(self, target: FetchTarget, tls: ssl.SSLContext) -> bytes | str:
+        """The body, or the location of a redirect. Addresses are tried until one can be connected to."""
+        reason = "it has no address"
+        for address in await self._resolve_addresses(target):
+            try:
+                return await self._request_at(target, address, tls)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                if fault := _certificate_error(error):
+                    text = f"{target.origin}: its certificate is not accepted: {fault.verify_message or fault}"
+                    raise _refusal(text) from error
+                reason = str(error) or type(error).__name__
+            except (httpx2.HTTPError, OSError) as error:
+                text = f"{target.origin} broke off its answer: {str(error) or type(error).__name__}"
+                raise load_error(DELEGATE_UNAVAILABLE, text) from error
+        raise load_error(DELEGATE_UNAVAILABLE, f"{target.origin} cannot be reached: {reason}")
+
+    async def _request_at(self, target: FetchTarget, address: str, tls: ssl.SSLContext) -> bytes | str:
+        """One request to one address. Each has a client of its own: another host must not get its connection."""
+        headers = {
+            "Host": target.url.netloc.decode("ascii"), "Accept": "application/json, text/plain;q=0.5",
+            "Accept-Encoding": "identity", "User-Agent": "acts", "Connection": "close",
+        }  # fmt: skip
+        url = target.url.copy_with(host=address, fragment=None)
+        timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)  # the deadline of ``fetch`` limits the rest
+        extensions: dict[str, Any] = {"sni_hostname": target.host}
+        async with (
+            httpx2.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=timeout) as client,
+            client.stream("GET", url, headers=headers, extensions=extensions) as response,
+        ):
+            location = response.headers.get("location")
+            if response.status_code in _REDIRECTS and location is not None:
+                return str(location)
+            self._check_status(target, response)
+            return await self._read_body(target, response)
+
+    def _check_status(self, target: FetchTarget, response: httpx2.Response) -> None:
+        status = response.status_code
+        if status != _OK:
+            may_recover = status in _TRY_LATER or status >= _SERVER_ERROR
+            type_ = DELEGATE_UNAVAILABLE if may_recover else DELEGATE_REFUSED
+            text = f"{target.origin} answered {status}; a {self.rules.noun} comes with 200"
+            raise load_error(DELEGATE_NOT_FOUND if status in _GONE else type_, text)
+        encoding = response.headers.get("content-encoding", "identity")
+        if encoding.strip().lower() not in ("", "identity"):
+            text = f"{target.origin} sent a body in the encoding {quote(encoding)}"
+            raise _refusal(f"{text}; only identity, which was asked for, is accepted")
+
+    async def _read_body(self, target: FetchTarget, response: httpx2.Response) -> bytes:
+        if self.rules.write is not None:
+            async for chunk in response.aiter_raw():
+                self.rules.write(chunk)
+            return b""
+        content = response.headers.get("content-type", "")
+        if not _CONTENT_TYPES.fullmatch(content.partition(";")[0].strip()):
+            actual = quote(content) if content else "nothing"
+            text = f"{target.origin} sent the content type {actual}; allowed: application/json, …+json, text/plain"
+            raise load_error(DELEGATE_INVALID, text)
+        data = bytearray()
+        async for chunk in response.aiter_raw():
+            data += chunk
+            if len(data) > MAX_BYTES:
+                raise too_large(target.origin)
+        return bytes(data)
+
+
+def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """The certificate error that caused an error, if any."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error

@@ -1,0 +1,320 @@
+"""Encrypts the payloads that a program writes and decrypts those that it reads: AES-256-GCM, by the SDK's codec.
+
+A payload that is encrypted has the encoding ``binary/encrypted``, the id of its key in its metadata, and as its data a
+fresh nonce and the ciphertext of the whole payload before. The id and the format are authenticated. Plain payloads are
+read as they are, so runs that began without keys continue. ``ACTS_CODEC_KEYS`` names one of
+
+* a file with a line ``id key`` for each key; the first encrypts, all decrypt; ``#`` begins a comment;
+* a folder with a file for each key, named by its id (a mounted secret); the last by name encrypts, or the one that the
+  file ``current`` names;
+* ``module:function``: it returns or yields pairs ``(id, 32 bytes)``; the first encrypts.
+
+A key is 32 random bytes in base64. Laws of this file: no error of it contains a key. The SDK encodes before it stores
+large payloads elsewhere, so what is stored is encrypted too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadCodec
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+
+VARIABLE: Final = "ACTS_CODEC_KEYS"
+KEY_BYTES: Final = 32  # AES-256
+# A changed file is read again after this long at most, an unknown id is looked up no more often than this
+REFRESH_SECONDS: Final = 5.0
+# A key service is asked again after this long: one request per process and five minutes
+SERVICE_SECONDS: Final = 300.0
+# The id is in the metadata of each payload
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_CURRENT: Final = "current"
+_HINT: Final = "`acts keygen --codec` prints a line for the file"
+
+
+class CodecError(RuntimeError):
+    """Payloads cannot be encrypted or decrypted: names the setting or the key's id, and what to do."""
+
+
+class KeySettingsError(CodecError):
+    """``ACTS_CODEC_KEYS`` has no usable keys."""
+
+
+def is_encrypting() -> bool:
+    """True where this program encrypts: its logs and traces then have no text that may hold values."""
+    return bool(os.environ.get(VARIABLE))
+
+
+def encode_key(key: bytes) -> str:
+    """A key as the file has it."""
+    return base64.b64encode(key).decode()
+
+
+def read_keys(setting: str) -> dict[str, bytes]:
+    """All keys by id; the first of the dict encrypts.
+
+    Raises:
+        KeySettingsError: there is none, or one cannot be used.
+    """
+    path = Path(setting)
+    try:
+        if path.is_dir():
+            keys = _read_folder(path)
+        elif path.is_file():
+            keys = _check(setting, _read_lines(path))
+        elif _FUNCTION.fullmatch(setting):
+            keys = _check(setting, _call(setting))
+        else:
+            text = f"{VARIABLE} is {setting!r}: there is no such file or folder, and it is no module:function"
+            raise KeySettingsError(text)
+    except OSError as error:
+        raise KeySettingsError(f"{VARIABLE} names {setting}, which cannot be read: {error.strerror}") from None
+    if not keys:
+        raise KeySettingsError(f"{VARIABLE} names {setting}, which has no key; {_HINT}")
+    return keys
+
+
+def _read_lines(path: Path) -> Iterable[tuple[str, bytes]]:
+    for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if words and len(words) != 2:  # noqa: PLR2004 - an id and a key
+            raise KeySettingsError(f"{path}, line {number}: a line is an id and a key, with a space between them")
+        if words:
+            yield words[0], _decode_key(words[1], f"{path}, line {number}")
+
+
+def _read_folder(path: Path) -> dict[str, bytes]:
+    # A mounted secret has ..data and the like beside the files
+    files = {f.name: f.read_text("utf-8", "replace") for f in sorted(path.iterdir()) if f.is_file()}
+    current = files.pop(_CURRENT, "").strip()
+    names = [name for name in files if not name.startswith(".")]
+    keys = _check(str(path), [(name, _decode_key(files[name], str(path / name))) for name in names])
+    current = current or next(reversed(keys), "")
+    if keys and current not in keys:
+        raise KeySettingsError(f"{path / _CURRENT} names the key {current[:64]!r}; there are: {', '.join(keys)}")
+    return {current: keys[current], **keys} if keys else {}
+
+
+def _call(setting: str) -> Iterable[tuple[str, bytes]]:
+    module, _, name = setting.partition(":")
+    try:
+        function: Callable[[], Iterable[tuple[str, bytes]]] = getattr(importlib.import_module(module), name)
+        return [(id_, key) for id_, key in function()]
+    except Exception as error:
+        # Its text could hold a key
+        raise KeySettingsError(f"{VARIABLE}: {setting} failed with {type(error).__name__}") from error
+
+
+def _decode_key(text: str, where: str) -> bytes:
+    """The key in base64; ``where`` names its place in an error."""
+    try:
+        key = base64.b64decode(text.strip().replace("-", "+").replace("_", "/"), validate=True)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise KeySettingsError(f"{where} is not a key: {KEY_BYTES} bytes in base64; {_HINT}")
+    return key
+
+
+def _check(where: str, pairs: Iterable[tuple[Any, Any]]) -> dict[str, bytes]:
+    keys: dict[str, bytes] = {}
+    for id_, key in pairs:
+        if not isinstance(id_, str) or not _ID.fullmatch(id_):
+            text = "the id of a key is 1 to 64 letters, digits, and . _ -, beginning with a letter or digit"
+            raise KeySettingsError(f"{where}: {text}")
+        if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+            raise KeySettingsError(f"{where}: the key {id_!r} has to be {KEY_BYTES} bytes; {_HINT}")
+        if id_ in keys:
+            raise KeySettingsError(f"{where}: the id {id_!r} is there twice; an id names one key for ever")
+        keys[id_] = key
+    return keys
+
+
+class KeyRing:
+    """``keys`` by id, the one that encrypts first, read again when they may have changed. ``refresh`` may block.
+
+    ``seconds`` is the age at which the keys are read again although no id was missing.
+    """
+
+    def __init__(
+        self, read: Callable[[], Mapping[str, bytes]], source: str, seconds: float = REFRESH_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.source = source
+        self._read, self._seconds, self._clock = read, seconds, clock
+        self._lock = threading.Lock()
+        self.keys = dict(read())
+        self._read_at = clock()
+
+    def is_due(self, ids: Iterable[str] = ()) -> bool:
+        """True when the keys should be read again: they are old, or lack one of these ids."""
+        age = self._clock() - self._read_at
+        return age >= self._seconds or (age >= REFRESH_SECONDS and any(id_ not in self.keys for id_ in ids))
+
+    def refresh(self) -> None:
+        """Read the keys again; what cannot be read now leaves those that are there."""
+        with self._lock:
+            try:
+                self.keys = dict(self._read())
+            except KeySettingsError:
+                logging.getLogger(__name__).exception("the keys of %s cannot be read again", VARIABLE)
+            self._read_at = self._clock()
+
+
+ENCODING: Final = b"binary/encrypted"
+KEY_ID: Final = "encryption-key-id"
+CIPHER_KEY: Final = "encryption-cipher"
+CIPHER: Final = b"AES-256-GCM"
+NONCE_BYTES: Final = 12  # what GCM is specified for
+TAG_BYTES: Final = 16
+# What an encrypted payload has more than the plain one: nonce, tag, metadata, and the framing of the inner message
+MAX_OVERHEAD_BYTES: Final = 256
+
+
+class UnknownKey(CodecError):
+    """A payload names a key that this program does not have; tasks are retried until it has."""
+
+
+class UndecryptablePayload(CodecError):
+    """A payload does not open with the key that it names: another key has that id, or the payload was changed."""
+
+
+def is_encrypted(payload: Payload) -> bool:
+    """True for a payload that some codec of ours wrote; what others call encrypted is not ours to wait for."""
+    metadata = payload.metadata
+    return (
+        metadata.get("encoding") == ENCODING
+        and metadata.get(CIPHER_KEY) == CIPHER
+        and bool(metadata.get(KEY_ID))
+        and len(payload.data) >= NONCE_BYTES + TAG_BYTES
+    )
+
+
+def _key_id(payload: Payload) -> str:
+    return payload.metadata.get(KEY_ID, b"").decode(errors="replace")[:64]
+
+
+def _associated_data(id_: str) -> bytes:
+    return b"acts payload 1 " + id_.encode()
+
+
+class AesGcmCodec(PayloadCodec):
+    """Encrypts with the newest key of the ring, decrypts with the one that a payload names."""
+
+    def __init__(self, ring: KeyRing) -> None:
+        self._ring = ring
+        self._ciphers: dict[bytes, AESGCM] = {}  # by key: making one takes longer than a small payload
+
+    def _cipher(self, key: bytes) -> AESGCM:
+        cipher = self._ciphers.get(key)
+        if cipher is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+            cipher = self._ciphers[key] = AESGCM(key)
+        return cipher
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Encrypt each payload that is not encrypted yet."""
+        if self._ring.is_due():
+            await asyncio.to_thread(self._ring.refresh)
+        return self.encrypt(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Decrypt each payload that is encrypted.
+
+        Raises:
+            UnknownKey, UndecryptablePayload: one cannot be read.
+        """
+        if self._ring.is_due(_key_id(p) for p in payloads if is_encrypted(p)):
+            await asyncio.to_thread(self._ring.refresh)
+        return self.decrypt(payloads)
+
+    def encrypt(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """As ``encode``, with the keys as they are."""
+        id_, key = next(iter(self._ring.keys.items()))
+        cipher, data = self._cipher(key), _associated_data(id_)
+        metadata = {"encoding": ENCODING, KEY_ID: id_.encode(), CIPHER_KEY: CIPHER}
+
+        def seal(payload: Payload) -> Payload:
+            nonce = os.urandom(NONCE_BYTES)
+            sealed = cipher.encrypt(nonce, payload.SerializeToString(), data)
+            return Payload(metadata=metadata, data=nonce + sealed)
+
+        return [p if is_encrypted(p) else seal(p) for p in payloads]
+
+    def decrypt(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """As ``decode``, with the keys as they are."""
+        return [self._open(p) if is_encrypted(p) else p for p in payloads]
+
+    def _open(self, payload: Payload) -> Payload:
+        from cryptography.exceptions import InvalidTag
+
+        id_ = _key_id(payload)
+        key = self._ring.keys.get(id_)
+        if key is None:
+            raise UnknownKey(
+                f"a payload is encrypted with the key {id_!r}; {VARIABLE} ({self._ring.source}) has: "
+                f"{', '.join(self._ring.keys)}; add that key to it"
+            )
+        try:
+            nonce, sealed = payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:]
+            plain = self._cipher(key).decrypt(nonce, sealed, _associated_data(id_))
+            return Payload.FromString(plain)
+        except (InvalidTag, ValueError):
+            text = f"a payload does not open with the key {id_!r} of {VARIABLE} ({self._ring.source})"
+            raise UndecryptablePayload(f"{text}: that id names another key there, or the payload was changed") from None
+
+
+class LockedCodec(PayloadCodec):
+    """A program without keys: writes plain payloads, and says what an encrypted one needs.
+
+    ``refuses`` is in each payload that it does not read as it is (``acts/worker/slots.py``).
+    """
+
+    refuses: ClassVar[tuple[bytes, ...]] = (ENCODING,)
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """The payloads as they are."""
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """The payloads as they are.
+
+        Raises:
+            UnknownKey: one is encrypted.
+        """
+        for payload in payloads:
+            if is_encrypted(payload):
+                raise UnknownKey(
+                    f"a payload is encrypted with the key {_key_id(payload)!r}, and {VARIABLE} is not set: set it to "
+                    "the keys of the workers"
+                )
+        return list(payloads)
+
+
+def codec_from_environment() -> AesGcmCodec | LockedCodec:
+    """The codec that ``ACTS_CODEC_KEYS`` describes.
+
+    Raises:
+        KeySettingsError: it has no usable keys.
+    """
+    setting = os.environ.get(VARIABLE)
+    if not setting:
+        return LockedCodec()
+    seconds = REFRESH_SECONDS if Path(setting).exists() else SERVICE_SECONDS
+    return AesGcmCodec(KeyRing(lambda: read_keys(setting), setting, seconds))

@@ -1,0 +1,155 @@
+"""Which stored values no run refers to any more, and their deletion.
+
+Why it is safe
+--------------
+A value is deleted only where all of this holds:
+
+1. *Nothing refers to it.* References are in the histories of the runs that the server still keeps, in the state of
+   their pending Activities (heartbeats, failures), and in schedules. All of these are read, of every run of the
+   namespace, open or closed: the server itself copies references (into the next run of a cron, a retry, a reset, what
+   a schedule starts), so no date of a run bounds the age of what it refers to. Whatever looks like the SHA-256 of a
+   stored value counts as a reference to it.
+2. *Nobody has begun to refer to it lately.* A value is stored before the reference reaches the server, so what was used
+   less than a grace period ago stays.
+3. *Nobody begins to refer to it now.* Only values of weeks that are over are deleted, and a writer uses only those of
+   the present week (``ContentStore``).
+
+Where anything cannot be read, nothing is deleted. What is not covered: histories that were exported or archived, and
+another namespace that refers to values of this one, which the engine never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from temporalio.api.workflowservice.v1 import DescribeScheduleRequest
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from acts.payloads.content_store import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from temporalio.client import Client
+
+    from acts.payloads.content_store import ContentStore, StoredContent
+
+# Longer than a value waits for the reference to it: an Activity or a client whose server is away
+DEFAULT_GRACE: Final = timedelta(days=1)
+# Histories that are read at a time: more would be a load on a server that others work with
+READERS: Final = 10
+_PAGE: Final = 1_000
+_DIGESTS: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+# A reference that a codec has encoded (an option of later SDKs) hides what it refers to
+_ENCODED_REFERENCE: Final = b"__temporal_external_storage_reference"
+_RPC_TIMEOUT: Final = timedelta(seconds=30)
+
+
+@dataclass
+class Inventory:
+    """What is stored for a namespace, and what of it nothing refers to. Sizes are in bytes."""
+
+    contents: list[StoredContent] = field(default_factory=list)
+    unused: list[StoredContent] = field(default_factory=list)
+    young: int = 0
+    runs: int = 0
+    schedules: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """The size of all."""
+        return sum(content.size for content in self.contents)
+
+    @property
+    def unused_bytes(self) -> int:
+        """The size of what can be deleted."""
+        return sum(content.size for content in self.unused)
+
+
+async def find_unused(client: Client, store: ContentStore, grace: timedelta = DEFAULT_GRACE) -> Inventory:
+    """What nothing refers to and was not used for the grace period.
+
+    Raises:
+        StorageError: something cannot be read, so nothing is known. RPCError: the server does not answer.
+    """
+    cutoff = datetime.now(UTC) - grace
+    contents = await asyncio.to_thread(lambda: list(store.list_contents(client.namespace)))
+    old = [content for content in contents if content.last_use < cutoff]
+    inventory = Inventory(contents, young=len(contents) - len(old))
+    if not old:
+        return inventory
+    marks = _Marks({content.digest.encode() for content in old})
+    # First the schedules: what one of them starts meanwhile is a run that is listed after it
+    inventory.schedules = await _read_schedules(client, marks)
+    inventory.runs = await _read_runs(client, marks)
+    inventory.unused = [content for content in old if content.digest.encode() not in marks.found]
+    return inventory
+
+
+async def delete_unused(store: ContentStore, inventory: Inventory, cutoff: datetime) -> Counter[str]:
+    """Delete what is unused, and what killed writers have left before ``cutoff``; how many of each."""
+    for content in inventory.unused:
+        await asyncio.to_thread(store.delete, content)
+    leftovers = await asyncio.to_thread(store.delete_leftovers, cutoff)
+    return Counter(deleted=len(inventory.unused), leftovers=leftovers)
+
+
+class _Marks:
+    """The digests of candidates that were found in what the server keeps."""
+
+    def __init__(self, candidates: set[bytes]) -> None:
+        self._candidates = candidates
+        self.found = set[bytes]()
+
+    def add(self, data: bytes) -> None:
+        """Mark what these bytes refer to."""
+        if _ENCODED_REFERENCE in data:
+            raise StorageError(
+                "a history has references that a codec has encoded, which cannot be read here; nothing was deleted"
+            )
+        self.found.update(self._candidates.intersection(_DIGESTS.findall(data)))
+
+
+@contextmanager
+def _unless_deleted() -> Iterator[None]:
+    """What the server has deleted meanwhile refers to nothing."""
+    try:
+        yield
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+
+
+async def _read_schedules(client: Client, marks: _Marks) -> int:
+    ids = [schedule.id async for schedule in await client.list_schedules(page_size=_PAGE)]
+    for id_ in ids:
+        with _unless_deleted():
+            request = DescribeScheduleRequest(namespace=client.namespace, schedule_id=id_)
+            answer = await client.workflow_service.describe_schedule(request, retry=True, timeout=_RPC_TIMEOUT)
+            marks.add(answer.SerializeToString())
+    return len(ids)
+
+
+async def _read_runs(client: Client, marks: _Marks) -> int:
+    runs = [(run.id, run.run_id, run.status) async for run in client.list_workflows(page_size=_PAGE)]
+    turns = asyncio.Semaphore(READERS)
+
+    async def read(id_: str, run_id: str, status: object) -> None:
+        handle = client.get_workflow_handle(id_, run_id=run_id)
+        async with turns:
+            with _unless_deleted():
+                if status == WorkflowExecutionStatus.RUNNING:
+                    described = await handle.describe(rpc_timeout=_RPC_TIMEOUT)
+                    marks.add(described.raw_description.SerializeToString())
+                async for event in handle.fetch_history_events(rpc_timeout=_RPC_TIMEOUT):
+                    marks.add(event.SerializeToString())
+
+    await asyncio.gather(*[read(*run) for run in runs])
+    return len(runs)

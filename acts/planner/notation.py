@@ -1,0 +1,216 @@
+r"""Values and types as a model reads them: JSON that cannot pose as anything else, in part where it is large.
+
+Laws of this file: pure, equal input gives equal text. Data is JSON in which no ``<`` begins a closing tag or one of
+our tags (it is written ``\u003c``, which JSON reads as the same text); free text keeps every ``<`` but those of our
+tags. What stands between the tags, and where, is not decided here. A type is for reading only, like ``{id: string,
+lines?: {sku: string, price: number}[]}``: nothing is checked by it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from acts.language.errors import truncate
+from acts.language.references import Path
+from acts.language.strict_json import json_size
+from acts.language.values import Json, type_name
+
+# Bytes of compact JSON: some 40,000 tokens. A value up to this size may have to be read; a larger one is passed on by
+# its reference, and what a planner needs of it is the shape
+LARGE_VALUE_BYTES: Final = 128 * 1024
+# Where all data together outgrows its room, values are shown in part above these sizes: the largest at which it fits
+VALUE_LIMITS: Final = (LARGE_VALUE_BYTES, 16_384, 4096, 1024, 256)
+# What is shown of a large value: this part of the limit, within these bounds
+_BEGINNING: Final = 16
+_LEAST_BEGINNING_BYTES: Final = 64
+_MOST_BEGINNING_BYTES: Final = 2048
+# A part of a part with less room than this has no beginning of its own: values nest 100 deep
+_LEAST_PART_BYTES: Final = 16
+# An object of more keys than these is a table: its beginning is shown, not each of its keys
+_MAX_KEYS: Final = 64
+# Items of a list whose keys are described: enough to meet the optional ones
+_SAMPLE_ITEMS: Final = 50
+# Characters of a key in the beginning of a large object
+_MAX_KEY: Final = 100
+IN_PART: Final = "(in part)"
+
+# Characters of one type: some 150 tokens. What a result holds is described, not specified: its Tool checks it
+MAX_TYPE: Final = 600
+_DEEPEST: Final = 6
+# Characters of the description of one property, and of one constant
+_MAX_NOTE: Final = 80
+_MAX_CONSTANT: Final = 60
+_MAX_CHOICES: Final = 12
+
+TAGS: Final = (
+    "text", "data", "outcomes", "problems", "earlier", "plan", "error", "call", "tool", "tools", "state", "input",
+    "system", "developer", "user", "assistant", "instructions", "rules", "output",
+)  # fmt: skip
+"""Names of tags that are ours, or that a reader could take for ours."""
+_OWN: Final = rf"\s*(?:{'|'.join(TAGS)})\b"
+_IN_JSON: Final = re.compile(rf"<(?=\s*[/\\]|{_OWN})", re.IGNORECASE)
+_IN_TEXT: Final = re.compile(rf"<(?=\s*/?{_OWN})", re.IGNORECASE)
+
+
+def data_json(value: Any) -> str:
+    """Compact JSON in which no tag of ours begins or ends."""
+    return _IN_JSON.sub("\\\\u003c", json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def escape_text(text: str) -> str:
+    """Free text in which no tag of ours begins or ends: their ``<`` is written ``&lt;``."""
+    return _IN_TEXT.sub("&lt;", text)
+
+
+# -- large values --------------------------------------------------------------------------------------------------
+
+
+def find_limit(sizes: Iterable[int], room: float, *, whole: bool = False) -> float:
+    """The bytes above which a value is shown in part, so that values of these sizes fit into ``room`` together.
+
+    ``whole``: where all of them fit, none is shown in part.
+    """
+    sizes = list(sizes)
+    limits = (math.inf, *VALUE_LIMITS) if whole else VALUE_LIMITS
+    return next((limit for limit in limits if sum(min(size, limit) for size in sizes) <= room), limits[-1])
+
+
+def in_part(value: Json, path: Path | None, limit: float = LARGE_VALUE_BYTES) -> Json:
+    """The value itself up to ``limit`` bytes of JSON; of a larger one its shape, its beginning and its reference.
+
+    ``path`` is where a Call can read all of it; None: nowhere. An object of few keys keeps them, each with a share.
+    """
+    size = json_size(value)
+    if size <= limit:
+        return value
+    if isinstance(value, dict) and len(value) <= _MAX_KEYS and limit >= _LEAST_BEGINNING_BYTES:
+        share = limit // (len(value) + 1)  # smaller at each level: a value that nests deep is measured a few times
+        parts = {k: in_part(v, _below(path, k), share) for k, v in value.items()}
+        if json_size(parts) <= limit:
+            return parts
+    return _excerpt(value, path, size, limit)
+
+
+def _below(path: Path | None, name: str) -> Path | None:
+    return None if path is None else Path(path.kind, (*path.names, name))
+
+
+def _excerpt(value: Json, path: Path | None, size: int, limit: float) -> Json:
+    """``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``."""
+    if limit < _LEAST_PART_BYTES and isinstance(value, (dict, list)):  # so small a part says nothing
+        return {IN_PART: f"{len(value):,} {'keys' if isinstance(value, dict) else 'items'}, {size:,} bytes"}
+    room = min(max(int(limit) // _BEGINNING, _LEAST_BEGINNING_BYTES), _MOST_BEGINNING_BYTES)
+    more: dict[str, Json] = {} if path is None else {"whole": str(path)}
+    if isinstance(value, str):
+        begins = value.encode()[:room].decode(errors="ignore")
+        return {IN_PART: f"a text of {len(value):,} characters", "begins": begins, **more}
+    if isinstance(value, list):
+        items = [item for _, item in _first_parts(enumerate(value), path, room)]
+        keys = _describe_items(value)
+        text = f"a list of {len(value):,} items, {size:,} bytes"
+        return {IN_PART: text, "begins": items, **({"keys": keys} if keys else {}), **more}
+    if isinstance(value, dict):
+        own = {truncate(key, _MAX_KEY): item for key, item in _first_parts(value.items(), path, room)}
+        return {IN_PART: f"an object of {len(value):,} keys, {size:,} bytes", "begins": own, **more}
+    return {IN_PART: f"a number of {size:,} digits", **more}
+
+
+def _first_parts(parts: Iterable[tuple[Any, Json]], path: Path | None, room: int) -> list[tuple[Any, Json]]:
+    """The first items of a list or keys of an object that fit into ``room`` bytes, at least one."""
+    out: list[tuple[Any, Json]] = []
+    for key, part in parts:
+        short = in_part(part, _below(path, str(key)), room // 2)
+        room -= json_size(short) + (len(key) if isinstance(key, str) else 0)
+        if out and room < 0:
+            break
+        out.append((key, short))
+    return out
+
+
+def _describe_items(value: list[Json]) -> dict[str, str]:
+    """The keys of the objects in a list, each with its type; ``{}`` where the items are no objects, or have many."""
+    types: dict[str, dict[str, None]] = {}
+    for item in value[:_SAMPLE_ITEMS]:
+        for key, part in item.items() if isinstance(item, dict) else ():
+            types.setdefault(truncate(key, _MAX_KEY), {})[type_name(part)] = None
+    return {key: " or ".join(names) for key, names in types.items()} if len(types) <= _MAX_KEYS else {}
+
+
+# -- types ---------------------------------------------------------------------------------------------------------
+
+
+def describe_type(schema: Json, definitions: Mapping[str, Json] | None = None) -> str:
+    """A JSON Schema in few words; ``definitions`` are those that its ``#/$defs/…`` references name.
+
+    A schema that says too much for one line loses its deepest levels.
+    """
+    texts = (_describe(schema, definitions or {}, depth) for depth in range(_DEEPEST, 0, -1))
+    short = next((text for text in texts if len(text) <= MAX_TYPE), None)
+    return truncate(_describe(schema, definitions or {}, 0), MAX_TYPE) if short is None else short
+
+
+def _describe(schema: Json, definitions: Mapping[str, Json], depth: int) -> str:
+    """The type of a schema, ``depth`` levels of objects deep."""
+    if not isinstance(schema, dict):
+        return "any" if schema is not False else "nothing"
+    schema = _resolve(schema, definitions)
+    if "const" in schema:
+        return _constant(schema["const"])
+    if isinstance(schema.get("enum"), list):
+        texts = [_constant(v) for v in schema["enum"][:_MAX_CHOICES]]
+        return " | ".join([*texts, *(["…"] if len(schema["enum"]) > _MAX_CHOICES else [])])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            return " | ".join(dict.fromkeys(_describe(s, definitions, depth) for s in schema[key]))
+    types = schema.get("type")
+    names = types if isinstance(types, list) else [types]
+    text = " | ".join(dict.fromkeys(_describe_as(schema, name, definitions, depth) for name in names))
+    return f"{text} | null" if schema.get("nullable") is True and "null" not in names else text
+
+
+def _resolve(schema: dict[str, Any], definitions: Mapping[str, Json]) -> dict[str, Any]:
+    """The schema that a reference names; a circle of references ends as any value."""
+    for _ in range(_DEEPEST):
+        name = schema.get("$ref")
+        if not isinstance(name, str):
+            return schema
+        target = definitions.get(name.removeprefix("#/$defs/"))
+        schema = target if isinstance(target, dict) else {}
+    return {}
+
+
+def _describe_as(schema: dict[str, Any], name: Json, definitions: Mapping[str, Json], depth: int) -> str:
+    """The schema as one of its types."""
+    if name == "array" or (name is None and "items" in schema):
+        item = _describe(schema.get("items", True), definitions, depth)
+        return f"({item})[]" if " | " in item else f"{item}[]"
+    if name == "object" or (name is None and "properties" in schema):
+        return _describe_object(schema, definitions, depth)
+    if isinstance(schema.get("format"), str) and name == "string":
+        return f"string ({truncate(schema['format'], _MAX_NOTE)})"
+    return name if isinstance(name, str) else "any"
+
+
+def _describe_object(schema: dict[str, Any], definitions: Mapping[str, Json], depth: int) -> str:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict) or not properties:
+        rest = schema.get("additionalProperties")
+        is_map = isinstance(rest, dict) and depth > 0
+        return f"{{[name]: {_describe(rest, definitions, depth - 1)}}}" if is_map else "object"
+    if depth <= 0:
+        return "{…}"
+    parts = []
+    for key, part in properties.items():
+        mark = "" if isinstance(required, list) and key in required else "?"
+        text = f"{key}{mark}: {_describe(part, definitions, depth - 1)}"
+        note = part.get("description") if isinstance(part, dict) and depth > 1 else None
+        parts.append(f"{text} ({truncate(note, _MAX_NOTE)})" if isinstance(note, str) and note else text)
+    return f"{{{', '.join(parts)}}}"
+
+
+def _constant(value: Json) -> str:
+    return truncate(json.dumps(value, ensure_ascii=False), _MAX_CONSTANT)

@@ -1,0 +1,309 @@
+"""The results file of a set: a line for each row, exactly once, whatever is killed and however often it is repeated.
+
+Theory of operation. Several workers append to one file. Beside it is its *journal*, ``.<name>.acts``, an SQLite
+database that says what of the file counts: the run that owns it, the end of the file, and where the line of each row
+begins. An append is one transaction of the journal, so it holds its lock, and it
+
+1. drops what the file has beyond its end: lines of an append that died;
+2. drops the lines of rows that the journal has already: a retry, or an attempt that was thought dead;
+3. writes the other lines, and waits until they are on the disk (``fsync``);
+4. commits their places and the new end: from then on the lines count.
+
+A process that dies before 4 leaves lines that the next append drops, and its own retry writes them again; one that dies
+after 4 leaves rows that its retry drops. So each row has one line. Rows are known by their number, not by the attempt
+or the run that brings them: a reset or a repetition of any part of the run changes nothing.
+
+A run that resumes another one reads that one's file up to the end in its journal; without a journal, all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from acts.delegates.safe_files import (
+    FILE_FLAGS,
+    IrregularFileError,
+    check_regular,
+    open_parent,
+    open_regular,
+    resolve_below,
+)
+from acts.language.wire import RESULTS_EXIST, RESULTS_REFUSED, RESULTS_UNAVAILABLE, RESUME_REFUSED
+from acts.sets.set_files import RESULTS, SetError, check_name, quote
+from acts.tree.past_run import PastRow
+from acts.tree.set_records import is_bad_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+# An append takes milliseconds; who waits longer is behind a file system that does not answer, and tries again later
+LOCK_SECONDS: Final = 20.0
+_CHUNK: Final = 1024 * 1024
+# Bytes of a line: 64 MiB is the largest state that a run keeps, and as JSON text it may double
+MAX_LINE: Final = 128 * 1024 * 1024
+_SCHEMA: Final = (
+    "CREATE TABLE IF NOT EXISTS file (run TEXT NOT NULL, end INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, begin INTEGER NOT NULL)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsFile:
+    """A results file: the folder without links, and the steps from there. ``label`` is its name in the plan."""
+
+    root: str
+    steps: tuple[str, ...]
+    label: str
+
+    @property
+    def name(self) -> str:
+        """The name of the file in its folder."""
+        return self.steps[-1]
+
+    @property
+    def journal(self) -> str:
+        """The name of its journal, in the same folder."""
+        return f".{self.name}.acts"
+
+
+def find_results(folders: Sequence[Path], name: str) -> ResultsFile:
+    """The results file that a plan names, in the first folder that it fits.
+
+    Raises:
+        SetError: it is not allowed.
+    """
+    check_name(name, "a results file", RESULTS_REFUSED)
+    if not folders:
+        raise SetError(RESULTS_REFUSED, f"this worker writes no results: {RESULTS} names no folder for {quote(name)}")
+    for folder in folders:
+        place = resolve_below(folder, name)
+        if place is not None and place[1][-1].startswith("."):
+            raise SetError(RESULTS_REFUSED, f"the results file {quote(name)} has a name that begins with a dot")
+        if place is not None:
+            return ResultsFile(*place, name)
+    where = ", ".join(map(str, folders))
+    raise SetError(RESULTS_REFUSED, f"the results file {quote(name)} is outside the folders of {RESULTS} ({where})")
+
+
+# -- writing -------------------------------------------------------------------------
+
+
+def create(file: ResultsFile, run: str) -> None:
+    """Create the file for a run; one that exists already must be that of this run.
+
+    Raises:
+        SetError: it exists already, or cannot be written now.
+    """
+    with _explained(file, "written"), open_parent(file.root, file.steps) as parent:
+        if not _exists(parent, file.journal):
+            _refuse_existing(file, parent, "")
+            with suppress(FileExistsError):  # another process was faster
+                os.close(os.open(file.journal, os.O_RDWR | os.O_CREAT | os.O_EXCL | FILE_FLAGS, 0o644, dir_fd=parent))
+        with _connect(file, parent) as journal:
+            for statement in _SCHEMA:
+                journal.execute(statement)
+            owner, _ = _read_owner(journal)
+            if owner != run:
+                _refuse_existing(file, parent, "" if owner is None else " (of another run)")
+                journal.execute("DELETE FROM file")
+                journal.execute("DELETE FROM rows")
+                journal.execute("INSERT INTO file VALUES (?, 0)", (run,))
+            journal.commit()
+        os.close(os.open(file.name, os.O_RDWR | os.O_CREAT | FILE_FLAGS, 0o644, dir_fd=parent))
+        os.fsync(parent)
+
+
+def append(file: ResultsFile, run: str, lines: Iterable[tuple[int, bytes]]) -> int:
+    """Append the lines (row number, JSON without a line end) of rows that have none yet; returns how many those are.
+
+    Raises:
+        SetError: the file is that of another run, or cannot be written now: then nothing of it counts.
+    """
+    new = {row: line + b"\n" for row, line in lines}
+    with (
+        _explained(file, "written"),
+        _open_own(file, run) as (journal, end),
+        os.fdopen(open_regular(file.root, file.steps, os.O_RDWR), "r+b", buffering=0) as results,
+    ):
+        _drop_beyond(file, results, end)
+        query = "SELECT number FROM rows WHERE number IN (SELECT value FROM json_each(?))"
+        for (row,) in journal.execute(query, (json.dumps(list(new)),)):
+            del new[row]
+        try:
+            _write(results, journal, end, new)
+        except (OSError, sqlite3.Error):  # no space, most likely: give back what it took
+            results.truncate(end)
+            raise
+    return len(new)
+
+
+def _write(results: IO[bytes], journal: sqlite3.Connection, end: int, new: dict[int, bytes]) -> None:
+    places, begin = [], end
+    for row, line in new.items():
+        places.append((row, begin))
+        begin += len(line)
+    view, offset = memoryview(b"".join(new.values())), end
+    while view:
+        written = os.pwrite(results.fileno(), view[:_CHUNK], offset)
+        view, offset = view[written:], offset + written
+    os.fsync(results.fileno())
+    journal.executemany("INSERT INTO rows VALUES (?, ?)", places)
+    journal.execute("UPDATE file SET end = ?", (begin,))
+    journal.commit()
+
+
+def _drop_beyond(file: ResultsFile, results: IO[bytes], end: int) -> None:
+    size = os.fstat(results.fileno()).st_size
+    if size > end:
+        results.truncate(end)
+    elif size < end:
+        text = f"the results file {quote(file.label)} has {size:,} bytes, of {end:,} that were written"
+        raise SetError(RESULTS_UNAVAILABLE, f"{text}: it was changed; put it back as it was")
+
+
+# -- reading -------------------------------------------------------------------------
+
+
+def read_rows(file: ResultsFile, run: str, first: int, last: int) -> Iterator[dict[str, Any]]:
+    """The lines of the rows from ``first`` to ``last`` that count, in the order of the file.
+
+    Raises:
+        SetError: the file is that of another run, or cannot be read now.
+    """
+    with _explained(file, "read"), _open_own(file, run, "BEGIN") as (journal, _):
+        query = "SELECT begin FROM rows WHERE number BETWEEN ? AND ? ORDER BY begin"
+        with os.fdopen(open_regular(file.root, file.steps), "rb") as results:
+            for (begin,) in journal.execute(query, (first, last)):
+                results.seek(begin)
+                yield json.loads(results.readline())
+
+
+def read_past(file: ResultsFile, run: str) -> Iterator[PastRow]:
+    """The lines of an earlier run's file, as far as they count. One line is in memory at a time.
+
+    Raises:
+        SetError: it cannot be read, or is not what the run wrote.
+    """
+    try:
+        with os.fdopen(open_regular(file.root, file.steps), "rb") as stream:
+            end, size = _confirmed_end(file, run), os.fstat(stream.fileno()).st_size
+            if end is not None and size < end:
+                text = f"has {size:,} bytes, of {end:,} that the earlier run wrote"
+                raise _past_refusal(file, f"{text}: put it back as it was")
+            yield from _parse_lines(file, stream, end)
+    except (FileNotFoundError, NotADirectoryError):
+        hint = "put it back, or start the plan without config.resume"
+        raise _past_refusal(file, f"is not there any more, so nobody knows which rows completed: {hint}") from None
+    except IrregularFileError as kind:
+        raise _past_refusal(file, f"is {kind} now") from None
+    except (OSError, sqlite3.Error) as error:
+        raise _unavailable(file, "read", error) from error
+
+
+def _confirmed_end(file: ResultsFile, run: str) -> int | None:
+    """How many bytes of the file the journal of a run confirms; None: there is no journal."""
+    try:
+        with _open_own(file, run, "BEGIN") as (_, end):
+            return end
+    except FileNotFoundError:
+        return None
+    except SetError:
+        text = f"has become that of another run: put the file of that run back, with its hidden file {file.journal}"
+        raise _past_refusal(file, text) from None
+
+
+def _parse_lines(file: ResultsFile, stream: IO[bytes], end: int | None) -> Iterator[PastRow]:
+    number, place = 0, 0
+    while (end is None or place < end) and (text := stream.readline(MAX_LINE)):
+        number, place = number + 1, place + len(text)
+        if not text.endswith(b"\n") and end is None and len(text) < MAX_LINE:
+            return  # the beginning of a line that the run did not finish
+        line = parse_line(text)
+        if line is None:
+            raise _past_refusal(file, f"is not what the earlier run wrote: line {number:,}; put it back as it was")
+        yield line
+
+
+def parse_line(text: bytes) -> PastRow | None:
+    """A line of a results file; None for what is none."""
+    try:
+        line: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(line, dict) or not isinstance(line.get("id"), str) or not isinstance(line.get("status"), str):
+        return None
+    return PastRow(id=line["id"], status=line["status"], isLine=is_bad_row(line["id"], line.get("errors")))
+
+
+# -- the journal -------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_own(file: ResultsFile, run: str, begin: str = "BEGIN IMMEDIATE") -> Iterator[tuple[sqlite3.Connection, int]]:
+    """The journal of this run, locked against all other threads and processes, and the end of the file.
+
+    Raises:
+        OSError: there is none. SetError: it is that of another run.
+    """
+    with open_parent(file.root, file.steps) as parent, _connect(file, parent, begin) as journal:
+        owner, end = _read_owner(journal)
+        if owner != run:
+            text = f"the results file {quote(file.label)} has become that of another run"
+            raise SetError(RESULTS_REFUSED, f"{text}: one file takes the results of one run")
+        yield journal, end
+
+
+@contextmanager
+def _connect(file: ResultsFile, parent: int, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
+    """A connection in a transaction; what is not committed is undone, also by the next process after one that died."""
+    check_regular(os.stat(file.journal, dir_fd=parent, follow_symlinks=False).st_mode)
+    address = f"{Path(file.root, *file.steps[:-1], file.journal).as_uri()}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None)) as journal:
+        journal.execute(begin)
+        yield journal
+
+
+def _read_owner(journal: sqlite3.Connection) -> tuple[str | None, int]:
+    """The run that the file belongs to, and where the file ends; None of a journal that is empty."""
+    owner: tuple[str | None, int] = journal.execute("SELECT run, end FROM file").fetchone() or (None, 0)
+    return owner
+
+
+@contextmanager
+def _explained(file: ResultsFile, what: str) -> Iterator[None]:
+    """Raise what goes wrong as a SetError."""
+    try:
+        yield
+    except IrregularFileError as kind:
+        raise SetError(RESULTS_REFUSED, f"the results file {quote(file.label)} is {kind} now") from None
+    except (OSError, ValueError, sqlite3.Error) as error:
+        raise _unavailable(file, what, error) from error
+
+
+def _unavailable(file: ResultsFile, what: str, error: Exception) -> SetError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return SetError(RESULTS_UNAVAILABLE, f"the results file {quote(file.label)} cannot be {what}: {reason}")
+
+
+def _past_refusal(file: ResultsFile, fault: str) -> SetError:
+    return SetError(RESUME_REFUSED, f"the results file {quote(file.label)} of the earlier run {fault}")
+
+
+def _refuse_existing(file: ResultsFile, parent: int, owner: str) -> None:
+    if _exists(parent, file.name):
+        text = f"the results file {quote(file.label)} exists already{owner}, and a run appends only to its own"
+        raise SetError(RESULTS_EXIST, f"{text}: remove it, or name another one")
+
+
+def _exists(parent: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

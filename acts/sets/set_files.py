@@ -1,0 +1,275 @@
+"""Where sets come from: the settings of the worker, and the file of a set, opened.
+
+A plain file is read where it is, a compressed one or a URL from a copy on this machine. A page begins at an offset in
+bytes. A ``.gz`` file and most web servers cannot be read from there, so their content is written once into a file below
+the system's folder for temporary files (the *spool*), and read from that. The spool is a cache: what is missing is made
+again, on each worker that reads a page; a page has a hash, so a stale copy is noticed.
+
+    ACTS_DATA                folders with sets (JSON Lines or CSV, also .gz), separated like PATH
+    ACTS_RESULTS             folders for results files, separated like PATH
+    ACTS_DATA_HOSTS          hosts to fetch sets from: "host" or "host:port", comma separated
+    ACTS_DATA_PRIVATE_HOSTS  "host:port" to fetch them from although its addresses are not public
+
+No plan can change them. Nothing here knows Temporal: the activities say which errors are retried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gzip
+import hashlib
+import os
+import re
+import tempfile
+import threading
+import time
+import zlib
+from collections import defaultdict
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from acts.delegates.safe_files import IrregularFileError, open_regular, resolve_below
+from acts.delegates.sources import DelegateSources, read_folders, read_hosts
+from acts.language import wire
+from acts.language.errors import format_choices, truncate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from acts.delegates.web import Resolve
+
+    Download = Callable[[str, BinaryIO], None]
+
+DATA: Final = "ACTS_DATA"
+RESULTS: Final = "ACTS_RESULTS"
+DATA_HOSTS: Final = "ACTS_DATA_HOSTS"
+DATA_PRIVATE_HOSTS: Final = "ACTS_DATA_PRIVATE_HOSTS"
+SUFFIXES: Final = (".jsonl", ".ndjson", ".csv", ".jsonl.gz", ".ndjson.gz", ".csv.gz")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+# Characters; no common file system has longer paths
+MAX_NAME: Final = 1000
+# Characters of a quoted value
+MAX_QUOTE: Final = 200
+# Of one copy: more than a disk for temporary files commonly has free. A few kilobytes of gzip can be gigabytes
+MAX_SPOOL_BYTES: Final = 20 * 1024**3
+# For a download: 20 GiB at 12 MB/s
+DEADLINE_SECONDS: Final = 1800.0
+# A copy that nothing has read for so long is deleted when the next one is made
+_SPOOL_SECONDS: Final = 24 * 3600.0
+_CHUNK: Final = 1024 * 1024
+_ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_MAX_LISTED: Final = 1_000
+_locks: Final[dict[str, threading.Lock]] = defaultdict(threading.Lock)
+
+
+class SetError(Exception):
+    """A set that cannot be read, or results that cannot be written.
+
+    ``type`` is the reason, one of the ``SET_…`` and ``RESULTS_…`` types of ``wire.py``.
+    """
+
+    def __init__(self, type_: str, message: str) -> None:
+        super().__init__(message)
+        self.type, self.message = type_, message
+
+
+def quote(text: object) -> str:
+    """A value for a message: on one line, shortened, with control characters escaped."""
+    return truncate(repr(text), MAX_QUOTE)
+
+
+def check_name(name: object, what: str, refused: str) -> str:
+    """The name of a file as a plan may write it.
+
+    Raises:
+        SetError: of the type ``refused``, naming the fault.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise SetError(refused, f"{what} is named by a text, not by {quote(name)}")
+    faults = {
+        f"has more than {MAX_NAME:,} characters": len(name) > MAX_NAME,
+        "has a control character or a backslash: paths are written with /": not name.isprintable() or "\\" in name,
+        'has the step "..", which leaves the folder': ".." in name.split("/"),
+        "ends in /: it is the name of a folder": name.endswith("/"),
+    }
+    for fault, is_there in faults.items():
+        if is_there:
+            raise SetError(refused, f"the name {quote(name)} of {what} {fault}")
+    return name
+
+
+# -- settings ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SetSources:
+    """Folders are searched in their order; ``hosts`` are compared like those of delegates."""
+
+    data: tuple[Path, ...] = ()
+    results: tuple[Path, ...] = ()
+    hosts: DelegateSources = field(default_factory=DelegateSources)
+
+
+def from_environment() -> SetSources:
+    """The sources that the environment names.
+
+    Raises:
+        DelegateSourcesError: naming the variable, its value and what is allowed.
+    """
+    hosts = DelegateSources((), read_hosts(DATA_HOSTS), read_hosts(DATA_PRIVATE_HOSTS, needs_port=True))
+    return SetSources(read_folders(DATA), read_folders(RESULTS), hosts)
+
+
+# -- opening -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSet:
+    """An open set: its name for people, and whether it is read from a copy of another place."""
+
+    name: str
+    stream: BinaryIO
+    is_copy: bool
+
+
+@contextmanager
+def open_set(source: str, sources: SetSources, download: Download, *, is_fresh: bool = False) -> Iterator[OpenSet]:
+    """The set that a plan names. ``download`` writes what is at a URL; ``is_fresh`` takes no copy of before.
+
+    Raises:
+        SetError: it is not there, not allowed, or cannot be read.
+    """
+    is_url = _URL.match(source) is not None
+    path = source.partition("?")[0].partition("#")[0] if is_url else source
+    name = check_name(path, "a set", wire.SET_REFUSED)
+    name = name.rpartition("/")[2] if is_url else name
+    if not name.lower().endswith(SUFFIXES):
+        text = f"the set {quote(source)} is neither JSON Lines nor CSV by its name"
+        raise SetError(wire.SET_REFUSED, f"{text}; names end in {format_choices(SUFFIXES)}")
+    with ExitStack() as stack:
+        if is_url:
+            stream = stack.enter_context(_open_copy(source, partial(download, source), is_fresh=is_fresh))
+            key = source
+        else:
+            stream = stack.enter_context(_open_below(sources.data, source))
+            status = os.fstat(stream.fileno())
+            key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+        if name.lower().endswith(".gz"):
+            unpack = partial(_unpack, name, stream)
+            stream = stack.enter_context(_open_copy(f"gz:{key}", unpack, is_fresh=is_fresh and is_url))
+        yield OpenSet(name, stream, is_url)
+
+
+def _unpack(name: str, stream: BinaryIO, file: BinaryIO) -> None:
+    try:
+        with gzip.GzipFile(fileobj=stream) as packed:
+            while chunk := packed.read(_CHUNK):
+                if file.tell() + len(chunk) > MAX_SPOOL_BYTES:
+                    raise SetError(wire.SET_TOO_LARGE, f"{name} has more than {MAX_SPOOL_BYTES >> 30} GiB uncompressed")
+                file.write(chunk)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise SetError(wire.SET_INVALID, f"{name} is no complete gzip file: {error}") from None
+
+
+def _open_copy(key: str, write: Callable[[BinaryIO], None], *, is_fresh: bool) -> BinaryIO:
+    folder = Path(tempfile.gettempdir()) / f"acts-sets-{os.getuid()}"
+    path = folder / hashlib.sha256(key.encode()).hexdigest()[:32]
+    with _locks[str(path)]:
+        if is_fresh or not path.exists():
+            _make_copy(folder, path, write)
+        with suppress(OSError):
+            os.utime(path)
+        return path.open("rb")
+
+
+def _make_copy(folder: Path, path: Path, write: Callable[[BinaryIO], None]) -> None:
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise SetError(
+                wire.SET_UNAVAILABLE, f"{folder} belongs to another user: the worker keeps copies of sets there"
+            )
+        _delete_old(folder)
+        descriptor, part = tempfile.mkstemp(dir=folder, prefix="part-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                write(file)
+            Path(part).replace(path)
+        finally:
+            Path(part).unlink(missing_ok=True)
+    except OSError as error:
+        text = f"the copy of the set in {folder} cannot be written: {error.strerror or error}"
+        raise SetError(wire.SET_UNAVAILABLE, text) from error
+
+
+def _delete_old(folder: Path) -> None:
+    oldest = time.time() - _SPOOL_SECONDS
+    for file in folder.iterdir():
+        with suppress(OSError):
+            if file.stat().st_mtime < oldest:
+                file.unlink()
+
+
+def _open_below(folders: tuple[Path, ...], name: str) -> BinaryIO:
+    """The set of this name, in the first folder that has it."""
+    if not folders:
+        raise SetError(
+            wire.SET_REFUSED, f"this worker reads no sets: {DATA} names no folder to read {quote(name)} from"
+        )
+    places = [place for folder in folders if (place := resolve_below(folder, name)) is not None]
+    where = ", ".join(map(str, folders))
+    if not places:
+        text = f"the set {quote(name)} is outside the folders of {DATA} ({where})"
+        raise SetError(wire.SET_REFUSED, f"{text}: only files inside them are read")
+    for place in places:
+        try:
+            return os.fdopen(open_regular(*place), "rb")
+        except IrregularFileError as kind:
+            raise SetError(wire.SET_REFUSED, f"the set {quote(name)} is {kind}; a set is a regular file") from None
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                text = f"the set {quote(name)} of {where} cannot be read: {error.strerror}"
+                is_permanent = error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP)
+                raise SetError(wire.SET_REFUSED if is_permanent else wire.SET_UNAVAILABLE, text) from error
+    files = (p.name for folder in folders for p in sorted(folder.glob("*"))[:_MAX_LISTED])
+    names = [file for file in dict.fromkeys(files) if file.lower().endswith(SUFFIXES)]
+    text = f"there is no set {quote(name)} in {where} ({DATA}); there are: {format_choices(names)}"
+    raise SetError(wire.SET_NOT_FOUND, text)
+
+
+# -- downloads -----------------------------------------------------------------------
+
+
+def downloader(hosts: DelegateSources, resolve: Resolve | None = None) -> Download:
+    """Writes what is at a URL of these hosts into a file as it comes, under the rules of delegates' URLs.
+
+    ``resolve`` is for tests.
+    """
+    types = {wire.DELEGATE_NOT_FOUND: wire.SET_NOT_FOUND, wire.DELEGATE_UNAVAILABLE: wire.SET_UNAVAILABLE}
+
+    def download(url: str, file: BinaryIO) -> None:
+        from temporalio.exceptions import ApplicationError
+
+        from acts.delegates import web  # takes a tenth of a second: imported when a URL is first fetched
+
+        left = MAX_SPOOL_BYTES
+
+        def write(chunk: bytes) -> None:
+            nonlocal left
+            left -= len(chunk)
+            if left < 0:
+                raise SetError(wire.SET_TOO_LARGE, f"the set at a URL has more than {MAX_SPOOL_BYTES >> 30} GiB")
+            file.write(chunk)
+
+        rules = web.FetchRules("set", DATA_HOSTS, DATA_PRIVATE_HOSTS, write)
+        fetched = web.fetch(url, hosts, rules=rules, resolve=resolve, deadline_seconds=DEADLINE_SECONDS)
+        try:
+            asyncio.run(fetched)
+        except ApplicationError as error:
+            raise SetError(types.get(error.type or "", wire.SET_REFUSED), error.message) from None
+
+    return download

@@ -1,0 +1,284 @@
+"""Log lines of the worker and its Tools: readable ones with time and level, or JSON, with the ids of run and Call.
+
+Laws of this file:
+- standard ``logging``, set up once per process; a Tool logs with any logger and gets the ids of its Call;
+- no parameter, result or prompt: libraries that write requests or tasks at DEBUG are kept at WARNING;
+- a failure that a Tool declares (an ``ApplicationError``) is one line; an unexpected exception keeps its traceback;
+- no secret (``LogGuard``). Only what goes through ``logging`` passes here, not what a Tool prints itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.secrets import SecretMasks
+from acts.language.wire import INSTANCE, MODEL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from temporalio.activity import Info
+
+    from acts.telemetry.telemetry_settings import TelemetrySettings
+
+
+# == the ids of a Call =======================================================================
+# The model Activity of a tick asks for no Tool
+PLANNER: Final = "planner"
+
+
+@dataclass(frozen=True, slots=True)
+class CallIdentity:
+    """The ids of a Call that runs. ``call`` is its key in the plan, ``run`` the workflow id; None: unknown."""
+
+    run: str | None
+    run_id: str | None
+    call: str | None
+    tool: str | None
+    instance: str | None
+    attempt: int
+    activity: str
+
+    def to_fields(self) -> dict[str, str | int]:
+        """What is known, by the name it has in a log line."""
+        fields: dict[str, str | int | None] = {
+            "run": self.run, "runId": self.run_id, "call": self.call, "instance": self.instance, "tool": self.tool,
+            "attempt": self.attempt if self.attempt > 1 else None,
+        }  # fmt: skip
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+current_call: Final[ContextVar[CallIdentity | None]] = ContextVar("acts_call", default=None)
+
+
+def identify(info: Info, args: Sequence[Any] = ()) -> CallIdentity:
+    """The Call of an Activity."""
+    first = args[0] if args and isinstance(args[0], dict) else {}
+    call = first.get("call") if info.activity_type == MODEL else first
+    tool, instance = first.get("tool" if info.activity_type == MODEL else "_tool"), None
+    if isinstance(call, dict):
+        instance = call.get("_instance")
+    if info.activity_type == MODEL:
+        tool = tool or PLANNER
+    if not isinstance(instance, str) and info.workflow_type == INSTANCE and info.workflow_id:
+        instance = info.workflow_id.rpartition("/")[2]
+    name = tool if isinstance(tool, str) and tool else None
+    return CallIdentity(
+        run=info.workflow_id, run_id=info.workflow_run_id, call=info.activity_id if name else None, tool=name,
+        instance=instance if isinstance(instance, str) else None, attempt=info.attempt, activity=info.activity_type,
+    )  # fmt: skip
+
+
+# == secrets ================================================================================
+# Changed secrets of a year; the oldest are given up
+MAX_SECRETS: Final = 1_000
+# Causes of a failure that are described
+_MAX_CAUSES: Final = 10
+_line_masks: Final[list[Callable[[str], str]]] = []
+
+
+class LogGuard:
+    """The masks of a process, applied to each record that any logger makes, and to each line as it is written.
+
+    ``hides_failures``: of failures that the SDK logs, only types and places are left: where payloads are encrypted,
+    their texts may hold any value, and are in the history for all who have the keys.
+    """
+
+    def __init__(self, *, hides_failures: bool = False) -> None:
+        self.hides_failures = hides_failures
+        self._lock = threading.Lock()
+        self._secrets: dict[str, None] = {}
+        self._masks = SecretMasks(())
+
+    def announce(self, secrets: Iterable[str]) -> None:
+        """From now on these are masked; call it before the Call that has them begins."""
+        new = [secret for secret in secrets if secret not in self._secrets]
+        if not new:
+            return
+        with self._lock:
+            self._secrets |= dict.fromkeys(new)
+            for oldest in list(self._secrets)[:-MAX_SECRETS]:
+                del self._secrets[oldest]
+            self._masks = SecretMasks(self._secrets)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """A block in which the records of every logger of this process are masked."""
+        make = logging.getLogRecordFactory()
+        logging.setLogRecordFactory(lambda *args, **options: self._mask_record(make(*args, **options)))
+        _line_masks.append(self._mask_text)
+        try:
+            yield
+        finally:
+            _line_masks.remove(self._mask_text)
+            logging.setLogRecordFactory(make)
+
+    def _mask_text(self, text: str) -> str:
+        masks = self._masks
+        return masks.mask_text(text) if masks.is_in_text(text) else text
+
+    def _mask_record(self, record: logging.LogRecord) -> logging.LogRecord:
+        try:
+            text = record.getMessage()
+        except Exception:  # noqa: BLE001 - arguments that do not fit are the handler's to report
+            return record
+        if (masked := self._mask_text(text)) != text:
+            record.msg, record.args = masked, ()
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return record
+        trace = "".join(traceback.format_exception(error)).rstrip("\n")
+        is_hidden = self.hides_failures and record.name.startswith("temporalio")
+        if (masked := self._mask_text(_bare_traceback(error) if is_hidden else trace)) != trace:
+            record.exc_info, record.exc_text = None, masked
+        return record
+
+
+def _bare_traceback(error: BaseException) -> str:
+    """Types and places of a failure and its causes, the first cause first, without their texts."""
+    parts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(parts) < _MAX_CAUSES:
+        trace = "".join(traceback.format_tb(cause.__traceback__))
+        parts.append(f"{trace}{_type_of(cause)} (its text is in the history)")
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return "\n".join(reversed(parts))
+
+
+def _type_of(error: BaseException) -> str:
+    return getattr(error, "type", None) or type(error).__name__
+
+
+# == lines ==================================================================================
+# What they write below WARNING holds tasks, requests or responses, or is a line for each request
+CAPPED: Final = (
+    "temporalio", "openai", "anthropic", "httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "requests",
+    "botocore", "boto3", "google", "mcp", "asyncio", "opentelemetry",
+)  # fmt: skip
+# … but for what Tools and workflows themselves write with the SDK's loggers. At DEBUG the SDK writes the details of
+# heartbeats there
+OWN_OF_SDK: Final = ("temporalio.activity", "temporalio.workflow")
+# The SDK's core, in Rust
+CORE: Final = "temporalio.core"
+# Characters of a message and of a field of the core: some of them quote what they could not send
+MAX_MESSAGE: Final = 8_000
+MAX_FIELD: Final = 300
+# Names of the SDK's details of an Activity or a run -> ours
+_SDK_FIELDS: Final = {"workflow_id": "run", "workflow_run_id": "runId", "run_id": "runId"}
+
+
+def configure_logs(settings: TelemetrySettings, stream: TextIO | None = None) -> logging.Handler:
+    """Write the records of this process to ``stream`` (standard error); replaces what was set up before."""
+    from temporalio import activity, workflow
+
+    level = getattr(logging, settings.log_level.upper())
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(Lines(is_json=settings.log_format == "json"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for names, lowest in ((CAPPED, logging.WARNING), (OWN_OF_SDK, logging.INFO)):
+        for name in names:
+            logging.getLogger(name).setLevel(max(level, lowest))
+    # The ids are fields of the record
+    activity.logger.activity_info_on_message = workflow.logger.workflow_info_on_message = False
+    logging.captureWarnings(capture=True)
+    return handler
+
+
+def announce(line: str, settings: TelemetrySettings, level: int = logging.INFO) -> None:
+    """Tell the operator something, whatever level is set: a line on standard output, of the form of the others."""
+    if settings.log_format == "json":
+        line = Lines(is_json=True).format(logging.LogRecord("worker", level, __file__, 0, line, (), None))
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def read_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """The ids of the run and the Call that a record is about, where they are known."""
+    call = current_call.get()
+    if call is not None:
+        return call.to_fields()
+    from temporalio import activity
+
+    if activity.in_activity():
+        return identify(activity.info()).to_fields()
+    fields: dict[str, Any] = {}
+    for details in (getattr(record, "temporal_activity", None), getattr(record, "temporal_workflow", None)):
+        if isinstance(details, dict):
+            fields |= {ours: details[theirs] for theirs, ours in _SDK_FIELDS.items() if details.get(theirs)}
+    core = getattr(record, "temporal_log", None)
+    if core is not None:
+        values = {name: value for name, value in core.fields.items() if isinstance(value, str | int | float | bool)}
+        fields |= {name: v[:MAX_FIELD] if isinstance(v, str) else v for name, v in values.items()}
+    return fields
+
+
+def is_declared(error: BaseException) -> bool:
+    """True for a failure that a Tool, or the engine, raised on purpose; False for an exception that became one."""
+    from temporalio.exceptions import ApplicationError
+
+    if not isinstance(error, ApplicationError):
+        return False
+    cause = error.__cause__
+    return cause is None or error.type != type(cause).__name__
+
+
+class Lines(logging.Formatter):
+    """One line per record, a traceback below it; or one object in JSON. Times are UTC.
+
+    ``2026-01-31T12:00:00.123Z WARNING message  run=order-1 call=2:refund tool=refund``, or ``time``, ``level``,
+    ``logger``, ``message``, the ids, and ``error``.
+    """
+
+    def __init__(self, *, is_json: bool) -> None:
+        super().__init__()
+        self._is_json = is_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line."""
+        error = record.exc_info[1] if record.exc_info else None
+        message, stack = record.getMessage(), record.exc_text  # set where it was masked before it came here
+        if error is not None:
+            stack = None if is_declared(error) else self.formatException(record.exc_info)  # type: ignore[arg-type]
+            if getattr(record, "__temporal_error_identifier", "") == "ActivityFailure":
+                message = f"the attempt failed: {_type_of(error)}: {getattr(error, 'message', None) or error}"
+        line = (self._json if self._is_json else self._text)(record, message[:MAX_MESSAGE], error, stack)
+        for mask in _line_masks:
+            line = mask(line)
+        return line
+
+    def _text(self, record: logging.LogRecord, message: str, _error: object, stack: str | None) -> str:
+        fields = "".join(f" {name}={_quoted(value)}" for name, value in read_fields(record).items())
+        line = f"{_time(record)} {record.levelname:<7} {message}{' ' if fields else ''}{fields}"
+        return f"{line}\n{stack}" if stack else line
+
+    def _json(self, record: logging.LogRecord, message: str, error: BaseException | None, stack: str | None) -> str:
+        out = {
+            "time": _time(record), "level": record.levelname.lower(), "logger": record.name, "message": message,
+            **read_fields(record),
+        }  # fmt: skip
+        details = {"type": None if error is None else _type_of(error), "stack": stack}
+        if any(details.values()):
+            out["error"] = {name: value for name, value in details.items() if value}
+        return json.dumps(out, ensure_ascii=False, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(c.isspace() or c in '"=' for c in text) else text

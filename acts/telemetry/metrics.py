@@ -1,0 +1,245 @@
+"""What a worker counts beside the SDK's own metrics, and the runtime that serves it: one table, one way to record.
+
+Laws of this file:
+- every metric stands in ``METRICS`` with its unit; docs/observability.md lists the same rows;
+- labels are few and bounded: a name beyond the bound counts as ``other``, and no label has an id of a run;
+- recording costs a microsecond, and one comparison while metrics are off;
+- it knows no event loop and no run: workflow code may record, where it is not replayed;
+- one runtime per process, made before the first client; without ``ACTS_METRICS`` it counts nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
+
+from acts.telemetry.logs import CORE
+from acts.telemetry.telemetry_settings import METRICS as METRICS_SETTING
+from acts.telemetry.telemetry_settings import TelemetryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from temporalio.common import MetricMeter
+
+    from acts.telemetry.telemetry_settings import TelemetrySettings
+
+
+OTHER: Final = "other"
+# Names beyond those that the worker registers: inline Tools that workers in other languages serve
+MAX_FOREIGN_TOOLS: Final = 100
+MAX_MODELS: Final = 50
+# Codes of failures: ours are fewer, but a script may state any
+MAX_CODES: Final = 50
+# The values of labels that are known beforehand
+LIMITS: Final = ("requests", "tokens", "cost")
+TYPES: Final = ("Plan", "Agent")
+PHASES: Final = ("completed", "partial", "rejected", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """``kind`` is counter, histogram or gauge. A histogram's ``buckets`` are its upper bounds, in its unit."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    text: str
+    buckets: tuple[float, ...] = ()
+
+
+# From a local look-up to a Tool that runs for hours
+_CALL_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
+# A model's answer, and its longest
+_MODEL_SECONDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 600.0)
+# A pause between two attempts: a minute by ourselves, an hour if the provider asks for it
+_PAUSE_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 3_600.0)
+# A person: a minute, a lunch, a night, a weekend, a holiday
+_PERSON_SECONDS: Final = (10.0, 60.0, 300.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 1_209_600.0)
+_RUN_SECONDS: Final = (1.0, 10.0, 60.0, 600.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0)
+_SHARES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
+
+METRICS: Final[dict[str, Metric]] = {}
+
+
+def _counter(name: str, labels: str, text: str) -> Metric:
+    METRICS[name] = Metric(name, "counter", tuple(labels.split()), text)
+    return METRICS[name]
+
+
+def _gauge(name: str, labels: str, text: str) -> Metric:
+    METRICS[name] = Metric(name, "gauge", tuple(labels.split()), text)
+    return METRICS[name]
+
+
+def _histogram(name: str, labels: str, text: str, buckets: tuple[float, ...]) -> Metric:
+    METRICS[name] = Metric(name, "histogram", tuple(labels.split()), text, buckets)
+    return METRICS[name]
+
+
+RUNS = _counter("acts_runs_total", "type phase", "roots of trees that ended, by how")
+RUN_SECONDS = _histogram("acts_run_seconds", "type", "from the start of a root to its end", _RUN_SECONDS)
+CALLS = _counter("acts_calls_total", "tool outcome", "Calls that were started and have ended")
+CALL_SECONDS = _histogram(
+    "acts_call_seconds", "tool", "from a Call's start to its outcome, with queue and retries", _CALL_SECONDS
+)
+QUEUE_SECONDS = _histogram(
+    "acts_call_queue_seconds", "tool", "how long an attempt waited in its task queue for this worker", _CALL_SECONDS
+)
+APPROVALS_OPENED = _counter("acts_approvals_opened_total", "what", "decisions that a run began to wait for")
+APPROVALS_CLOSED = _counter("acts_approvals_closed_total", "what", "decisions that are no longer waited for")
+APPROVAL_SECONDS = _histogram("acts_approval_wait_seconds", "what", "how long they were waited for", _PERSON_SECONDS)
+RUNS_WAITING = _gauge("acts_runs_waiting", "", "roots that wait for a decision now, as the server lists them")
+OLDEST_WAIT = _gauge("acts_oldest_wait_seconds", "", "age of the oldest pending decision among them")
+BUDGET_LOW = _counter("acts_budget_low_total", "limit", "trees that have used nine tenths of a budget")
+BUDGET_LEFT = _histogram("acts_budget_left_ratio", "limit", "part of a budget that a tree left unused", _SHARES)
+MODEL_REQUESTS = _counter(
+    "acts_model_requests_total", "model outcome", "requests to models; `ok` or the code of the failure"
+)
+MODEL_SECONDS = _histogram(
+    "acts_model_request_seconds", "model", "from a request to the end of its answer", _MODEL_SECONDS
+)
+MODEL_TOKENS = _counter("acts_model_tokens_total", "model kind", "tokens: input, output; of these cached, reasoning")
+MODEL_COST = _counter(
+    "acts_model_cost_microdollars_total", "model", "list price of the requests, in millionths of a US dollar"
+)
+MODEL_WAITS = _counter("acts_model_waits_total", "model reason", "pauses before another attempt")
+MODEL_WAIT_SECONDS = _histogram("acts_model_wait_seconds", "model", "length of these pauses", _PAUSE_SECONDS)
+MODEL_IN_FLIGHT = _gauge("acts_model_requests_in_flight", "model", "requests that this worker has in flight")
+STUCK_TASKS = _counter("acts_worker_stuck_tasks_total", "", "workflow tasks that were stopped because they did not end")
+SLOW_TASKS = _counter("acts_worker_slow_tasks_total", "", "workflow tasks that took more than half of their timeout")
+LOST_THREADS = _gauge("acts_worker_lost_threads", "", "threads that stuck workflow tasks have taken for good")
+BLOCKED_LOOPS = _counter(
+    "acts_worker_blocked_tool_loops_total", "", "times that an `async def` Tool blocked its event loop"
+)
+MEMORY = _gauge("acts_worker_memory_bytes", "", "resident memory of the process")
+CACHED_RUNS = _gauge("acts_worker_cached_runs", "", "runs in the cache")
+EVICTIONS = _counter(
+    "acts_worker_memory_evictions_total", "", "runs that were evicted to save memory; each costs a replay"
+)
+INTERPRETER_SECONDS = _counter("acts_worker_cpu_seconds_total", "", "CPU time of the process")
+
+
+class Names:
+    """The values of a label that are counted one by one: those registered, and the first few others."""
+
+    def __init__(self, registered: Iterable[str], max_others: int) -> None:
+        self._names = set(registered)
+        self._max = len(self._names) + max_others
+        self._lock = threading.Lock()
+
+    def bound(self, name: str) -> str:
+        """The name, or ``other``."""
+        if name in self._names:
+            return name
+        with self._lock:
+            if len(self._names) < self._max:
+                self._names.add(name)
+                return name
+        return OTHER
+
+
+class Meters:
+    """Records into the meter of the process. Thread-safe."""
+
+    def __init__(self, meter: MetricMeter, tools: Iterable[str] = ()) -> None:
+        # The counters of the SDK count integers
+        create: dict[str, Any] = {
+            "counter": meter.create_counter, "histogram": meter.create_histogram_float,
+            "gauge": meter.create_gauge_float,
+        }  # fmt: skip
+        self._instruments = {name: create[m.kind](name, m.text) for name, m in METRICS.items()}
+        self._bound: dict[tuple[str, ...], Any] = {}
+        self._names = {
+            "tool": Names(tools, MAX_FOREIGN_TOOLS), "model": Names((), MAX_MODELS), "outcome": Names((), MAX_CODES),
+            "reason": Names((), MAX_CODES),
+        }  # fmt: skip
+        self._totals: dict[str, int] = {}
+        # From the first scrape on: a rate does not see an event that makes its series
+        for metric in METRICS.values():
+            if metric.kind == "counter" and not metric.labels:
+                self.add(metric, 0)
+        for limit in LIMITS:
+            self.add(BUDGET_LOW, 0, limit=limit)
+        for type_, phase in product(TYPES, PHASES):
+            self.add(RUNS, 0, type=type_, phase=phase)
+        for tool, outcome in product(sorted(tools), ("completed", "failed")):
+            self.add(CALLS, 0, tool=tool, outcome=outcome)
+
+    def add(self, metric: Metric, value: int = 1, **labels: str) -> None:
+        """Add to a counter."""
+        self._at(metric, labels).add(value)
+
+    def record(self, metric: Metric, value: float, **labels: str) -> None:
+        """Record a value in a histogram."""
+        self._at(metric, labels).record(value)
+
+    def set(self, metric: Metric, value: float, **labels: str) -> None:
+        """Set a gauge."""
+        self._at(metric, labels).set(value)
+
+    def raise_to(self, metric: Metric, total: float) -> None:
+        """Add to a counter what ``total``, which only grows, has grown since the last time."""
+        grown = int(total) - self._totals.get(metric.name, 0)
+        self._totals[metric.name] = int(total)
+        self.add(metric, grown)
+
+    def _at(self, metric: Metric, labels: dict[str, str]) -> Any:
+        labels = {label: self._names[label].bound(v) if label in self._names else v for label, v in labels.items()}
+        key = (metric.name, *labels.values())
+        if key not in self._bound:
+            instrument = self._instruments[metric.name]
+            self._bound[key] = instrument.with_additional_attributes(labels) if labels else instrument
+        return self._bound[key]
+
+
+_current: Meters | None = None
+
+
+def start(meter: MetricMeter | None, tools: Iterable[str] = ()) -> None:
+    """Record into this meter from now on; None: nothing is recorded."""
+    global _current  # noqa: PLW0603 - one process has one endpoint
+    _current = None if meter is None else Meters(meter, tools)
+
+
+def meters() -> Meters | None:
+    """The meters of this process; None while metrics are off."""
+    return _current
+
+
+def create_runtime(settings: TelemetrySettings, tools: Iterable[str] = ()) -> Runtime:
+    """The runtime of a worker; ``tools`` are the names by which Calls are counted.
+
+    Raises:
+        TelemetryError: the endpoint of the metrics cannot be opened.
+    """
+    forwarding = LogForwardingConfig(
+        logging.getLogger(CORE), append_target_to_name=False, prepend_target_on_message=False,
+        append_log_fields_to_message=False,
+    )  # fmt: skip
+    logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding)
+    prometheus: Any = None
+    if settings.metrics is not None:
+        # Names as the SDK's own documentation has them, without further suffixes; ours end in their unit
+        prometheus = PrometheusConfig(
+            bind_address=str(settings.metrics), durations_as_seconds=True,
+            histogram_bucket_overrides={m.name: m.buckets for m in METRICS.values() if m.buckets},
+        )  # fmt: skip
+    try:
+        runtime = Runtime(telemetry=TelemetryConfig(logging=logs, metrics=prometheus, attach_service_name=False))
+    except ValueError as error:
+        raise TelemetryError(f"{METRICS_SETTING} is {settings.metrics}; nothing can listen there: {error}") from None
+    start(runtime.metric_meter if prometheus is not None else None, tools)
+    return runtime

@@ -1,0 +1,206 @@
+"""States, counts and text from outside, as people read them: marks, phrases, and Markdown for the Web UI.
+
+* Text from outside (names, messages, reasons) is in code spans, which render it literally: no markup, scripts, links
+  or typographic quotes. (Character references would escape marks but not quotes, and would make the raw page hard to
+  read.)
+* A page is bounded, and cut between lines. The Web UI requests the page with the text in the URL, which may have 1
+  MiB; one character takes up to 12 bytes there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import format_choices, truncate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+# The states of a Call, in the order in which counts list them
+CALL_STATES: Final = (
+    "running", "awaiting", "ready", "pending", "completed", "detached", "skipped", "failed", "rejected", "cancelled",
+)  # fmt: skip
+_COUNTS: Final = ("total", "completed", "failed", "running")
+STATE_MARKS: Final[dict[str, str]] = {
+    "running": "▶", "awaiting": "⏸", "ready": "·", "pending": "·", "completed": "✓", "detached": "↗", "skipped": "–",
+    "failed": "✗", "rejected": "✗", "cancelled": "⊘",
+    # of the Calls of an instance that has not ended and reports none of them
+    "open": "▶",
+    # of runs alone
+    "planning": "▶", "paused": "⏸", "partial": "✗", "terminated": "✗", "timedOut": "✗", "continued": "↗",
+}  # fmt: skip
+UNKNOWN_MARK: Final = "?"
+
+
+# -- reports -------------------------------------------------------------------
+
+
+def set_counts(report: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """``{total, completed, failed, running}`` of a run over a set; None for any other report."""
+    instances = (report or {}).get("instances")
+    if not isinstance(instances, dict) or not isinstance(instances.get("completed"), int):
+        return None
+    return instances
+
+
+def named_instances(report: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The instances of a report by name; none for a set."""
+    instances = (report or {}).get("instances")
+    return instances if isinstance(instances, dict) and set_counts(report) is None else {}
+
+
+def element_counts_text(counts: Any) -> str:
+    """``3 of 10 elements done, 1 failed, 2 running``, or nothing where a report has no such counts."""
+    if not isinstance(counts, Mapping) or not all(isinstance(counts.get(k, 0), int) for k in _COUNTS):
+        return ""
+    more = [f"{counts[k]:,} {k}" for k in ("failed", "running") if counts.get(k)]
+    return ", ".join([f"{counts.get('completed', 0):,} of {counts.get('total', 0):,} elements done", *more])
+
+
+def describe_call(call: Mapping[str, Any]) -> str:
+    """The error of a call, why it was skipped, what it waits for, its elements, or which attempt of it runs."""
+    error = call.get("error")
+    if isinstance(error, Mapping):
+        return f"{error.get('code')}: {error.get('message')}"
+    if isinstance(call.get("reason"), str):
+        return str(call["reason"])
+    if isinstance(call.get("waitsFor"), list):
+        return f"waits for {format_choices(call['waitsFor'])}"
+    if call.get("taskQueue"):
+        return f'waits for a worker of the task queue "{call["taskQueue"]}"'
+    if call.get("attempt"):
+        return f"attempt {call['attempt']}, after: {call.get('lastFailure') or 'a failure'}"
+    return element_counts_text(call.get("elements"))
+
+
+def usage_text(usage: Mapping[str, Any]) -> str:
+    """The requests, tokens and US dollars that a run spent on models."""
+    requests, cost = usage.get("requests", 0), usage.get("cost")
+    cached = f" ({usage['cachedTokens']:,} cached)" if usage.get("cachedTokens") else ""
+    price = ", price unknown" if cost is None else f", {cost:.4f} USD" if cost else ""
+    return (
+        f"{requests:,} request{'' if requests == 1 else 's'}, {usage.get('inputTokens', 0):,} tokens in{cached}, "
+        f"{usage.get('outputTokens', 0):,} out{price}"
+    )
+
+
+# -- simulations ---------------------------------------------------------------
+
+_LABELS: Final = {"requests": "model requests", "cost": "USD", "seconds": "s without waits for people"}
+_FIGURES: Final = ("requests", "cost", "actions", "seconds")
+
+
+def forecast_text(simulation: Mapping[str, Any]) -> str:
+    """``2 model requests, about 0.01 to 0.02 USD, at least 7 actions``"""
+    return ", ".join(_forecast_parts(simulation))
+
+
+def _forecast_parts(simulation: Mapping[str, Any]) -> Iterator[str]:
+    for name in _FIGURES:
+        span = simulation.get(name)
+        if isinstance(span, dict) and (span["max"] or name == "requests"):
+            yield _figure_text(name, span, has_bound=name not in simulation["unforeseen"])
+    if simulation["requests"]["max"] and simulation.get("cost") is None:
+        yield "cost unknown"
+    if simulation.get("withoutDuration"):
+        yield f"the duration of {format_choices(simulation['withoutDuration'])} is unknown"
+    if simulation["delegates"]["max"]:
+        yield f"{range_text(simulation['delegates'])} delegates, whose requests are not counted"
+    if "each" in simulation:
+        each = [_figure_text(name, span) for name, span in simulation["each"].items()]
+        yield f"{' and '.join(each)} in each of {simulation['runs']:,} children"
+    elif "runs" in simulation:
+        yield f"and what {simulation['runs']:,} children take"
+
+
+def _figure_text(name: str, span: Mapping[str, float], *, has_bound: bool = True) -> str:
+    """``about 7 to 9 actions``; ``at least 3 model requests`` if delegates or children add to it."""
+    label = _LABELS.get(name, name)
+    if not has_bound:
+        return f"at least {span['min']:,} {label}"
+    return f"{'' if name == 'requests' else 'about '}{range_text(span)} {label}"
+
+
+def range_text(span: Mapping[str, float]) -> str:
+    """``3``, or ``3 to 5``."""
+    low, high = span["min"], span["max"]
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def how_text(call: Mapping[str, Any]) -> str:
+    """How a call of a simulation runs: ``delegate moderate, in the background, after approval (destructive)``."""
+    target = call.get("activity") or call.get("delegate")
+    how = f"{call['how']} {target}" if target and target != call["tool"] else str(call["how"])
+    how = "answered in the plan" if call.get("given") else how
+    how += f" on {call['taskQueue']}" if call.get("taskQueue") else ""
+    how += f" for each of {range_text(call['elements'])} elements" if "elements" in call else ""
+    how += f" when {call['when']}" if "when" in call else ""
+    how += ", in the background" if call.get("background") else ""
+    how += ", after approval" if call.get("approval") else ""
+    return how + (f" ({', '.join(call['hints'])})" if call.get("hints") else "")
+
+
+# -- Markdown ------------------------------------------------------------------
+
+# Characters of one section. A page has at most eight, and notes: 73,000 characters, 876,000 bytes
+MAX_SECTION: Final = 8_000
+# Lines of one section: nobody reads more in a browser
+MAX_ROWS: Final = 100
+# What a code span cannot contain: backticks, the cell separator of tables, and the placeholders of the Web UI
+_UNSAFE: Final = re.compile(r"([`|]+|\{(?=(?:namespace|workflowId|runId)\}))")
+
+
+def code_span(text: Any, limit: int = 120) -> str:
+    """Text from outside as code, on one line, truncated to ``limit`` characters."""
+    line = "".join(c if c.isprintable() else " " for c in str(text))
+    parts = _UNSAFE.split(truncate(" ".join(line.split()), limit))
+    return "".join("".join(f"&#{ord(c)};" for c in p) if i % 2 else _span(p) for i, p in enumerate(parts))
+
+
+def _span(text: str) -> str:
+    """A code span; surrounding spaces go outside, because Markdown strips them inside."""
+    inner = text.strip()
+    before, _, after = text.partition(inner) if inner else (text, "", "")
+    return f"{before}`{inner}`{after}" if inner else text
+
+
+def fence(value: Any) -> str:
+    """JSON in a code block, indented, escaped so that no text in it can close the block."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text.replace("`", "\\u0060"))
+    text = _UNSAFE.sub(lambda match: match[0].replace("{", "\\u007b"), text)
+    return f"```json\n{text}\n```"
+
+
+def table(heads: Sequence[str], rows: Sequence[str]) -> str:
+    """A table; ``rows`` are results of ``row``."""
+    return "\n".join([row(*heads), "|" + "-|" * len(heads), *rows]) if rows else ""
+
+
+def row(*cells: str) -> str:
+    """One row of a table. Text from outside must be in code spans.
+
+    The Web UI renders cells without padding, so each cell ends with a no-break space.
+    """
+    return "| " + "\u00a0 | ".join(cells) + " |"
+
+
+def fit_lines(lines: Iterable[str], count: int, others: str, limit: int = MAX_ROWS) -> list[str]:
+    """The first lines that fit, at most ``limit``; then how many of ``count`` are missing.
+
+    ``others`` tells the reader where the rest is, like "ask the query `status`".
+    """
+    out: list[str] = []
+    room = MAX_SECTION
+    for line in islice(lines, limit):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        out.append(line)
+    rest = count - len(out)
+    return [*out, f"\n… and {rest:,} more: {others}"] if rest else out

@@ -1,0 +1,432 @@
+"""All that stands between the SDK and what a worker runs: one chain for Activities, one for workflows.
+
+Around an Activity, from the outside: what observes it (``acts/telemetry/observation.py``); what makes room for its
+result, in the history of its run or, for a local one, in the message of its workflow task; the steps of the worker:
+versions, secrets, and where Tools run.
+
+Around a workflow: its span and the headers that carry it on, what is counted and logged when it ends, and the answer to
+the Web UI, which asks each run for its signals, its queries and its page. The page is drawn by the query that shows it:
+drawn at the end of each workflow task, it took a tenth of the time of a replay, and nearly always nobody looked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from temporalio import activity, workflow
+from temporalio.api.failure.v1 import Failure
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
+from temporalio.service import RPCError
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ActivityOutboundInterceptor,
+    ContinueAsNewInput,
+    ExecuteActivityInput,
+    ExecuteWorkflowInput,
+    HandleQueryInput,
+    Interceptor,
+    StartActivityInput,
+    StartChildWorkflowInput,
+    StartLocalActivityInput,
+    WorkflowInboundInterceptor,
+    WorkflowOutboundInterceptor,
+)
+
+from acts.activities.secret_interceptor import mask_details
+from acts.language import wire
+from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
+from acts.telemetry import metrics
+from acts.telemetry.failures import EngineFailureConverter
+from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
+from acts.workflows.handlers import RunWorkflow
+from acts.workflows.in_flight import MARKER_BYTES, MAX_LOCAL_BYTES, must_go_through_queue
+from acts.workflows.observe import used_shares
+from acts.workflows.payloads import HAS_STORAGE
+from acts.workflows.signals import describe_interactions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from temporalio.activity import Info
+    from temporalio.api.common.v1 import Payload
+    from temporalio.client import Client
+    from temporalio.worker import WorkflowInterceptorClassInput
+
+    from acts.machines.run_machine import RunMachine
+
+Proceed = Callable[[ExecuteActivityInput], Awaitable[Any]]
+Step = Callable[[ExecuteActivityInput, Proceed], Awaitable[Any]]
+
+# What other workflows of the worker call is none of the engine's business
+ENGINE_WORKFLOWS: Final = frozenset((wire.PLAN, wire.AGENT, wire.DELEGATE, wire.INSTANCE, wire.BATCH, wire.BACKGROUND))
+# The query by which the Web UI asks a run for its handlers and its page; the answer is a ``WorkflowMetadata``
+_METADATA: Final = "__temporal_workflow_metadata"
+CONTINUED: Final = "continuedAsNew"
+
+
+class EngineInterceptor(Interceptor):
+    """Both chains of one worker.
+
+    ``client`` tells how large a history is; None: nobody asks. ``steps`` stand around each Activity, the outermost
+    first; ``tracing`` takes the spans of runs.
+    """
+
+    def __init__(
+        self, client: Client | None = None, *, observe: Step | None = None, steps: Sequence[Step] = (),
+        tracing: Tracing | None = None,
+    ) -> None:  # fmt: skip
+        self.rooms = TaskRooms()
+        self.tracing = tracing
+        self._has_storage = client is not None and client.data_converter.external_storage is not None
+        room = None if client is None else ResultRoom(client)
+        outer = () if observe is None else (observe,)
+        self._steps: tuple[Step, ...] = (*outer, partial(make_room, self.rooms, room), *steps)
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+        """Put the steps around an Activity."""
+        return _Activities(next, self._steps)
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002 - the SDK's name
+    ) -> type[WorkflowInboundInterceptor]:
+        """Observe each run, and pass on what it starts."""
+        engine = self
+        input.unsafe_extern_functions[HAS_STORAGE] = lambda: self._has_storage
+
+        class Inbound(_Inbound):
+            def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+                self.spans = None if engine.tracing is None else RunSpans(engine.tracing)
+                super().init(_Outbound(outbound, engine.rooms, self.spans))
+
+        return Inbound
+
+
+# -- Activities --------------------------------------------------------------------------------
+
+
+class _Activities(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
+        super().__init__(next)
+        self._proceed: Proceed = self._execute
+        for step in reversed(steps):
+            self._proceed = _put_around(step, self._proceed)
+
+    def init(self, outbound: ActivityOutboundInterceptor) -> None:
+        super().init(_Heartbeats(outbound))
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        return await self._proceed(input)
+
+    async def _execute(self, call: ExecuteActivityInput) -> Any:
+        if not is_async(call.fn):
+            call.fn = partial(_without_stop_iteration, call.fn)
+        return await self.next.execute_activity(call)
+
+
+def _put_around(step: Step, proceed: Proceed) -> Proceed:
+    return lambda call: step(call, proceed)
+
+
+def _without_stop_iteration(function: Callable[..., Any], *args: Any) -> Any:
+    """Run a function. A future refuses StopIteration, so the call would wait until its timeout."""
+    try:
+        return function(*args)
+    except StopIteration as error:
+        raise RuntimeError("the tool raised StopIteration: next() found nothing; give it a default") from error
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """True for a coroutine function; an Activity may be an object with an async ``__call__``."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+class _Heartbeats(ActivityOutboundInterceptor):
+    """Heartbeats without secrets; they go through the worker's loop, whichever thread sends them."""
+
+    def __init__(self, next: ActivityOutboundInterceptor) -> None:  # noqa: A002 - the SDK's name
+        super().__init__(next)
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def heartbeat(self, *details: Any) -> None:
+        if threading.get_ident() == self._thread:
+            super().heartbeat(*mask_details(details))
+        else:
+            self._loop.call_soon_threadsafe(super().heartbeat, *mask_details(details))
+
+
+# -- room for results --------------------------------------------------------------------------
+
+# A result that fits leaves the run below its own end
+MAX_HISTORY_BYTES: Final = END_BYTES - 1_000_000
+# A size is trusted for so long, as long as the history is less than half full
+TRUST_SECONDS: Final = 1.0
+# Outcomes that are kept, of at most 2 MB; the oldest is dropped, and its Activity runs again
+MAX_OUTCOMES: Final = 32
+# Runs whose bytes are counted; one is forgotten when so many others have returned something since
+MAX_RUNS: Final = 10_000
+_HINT: Final = "keep large data outside and return a reference to it"
+_HINT_WITHOUT_STORAGE: Final = f"set ACTS_STORAGE for the worker and its clients, or {_HINT}"
+
+
+class TaskRooms:
+    """How many bytes the local Activities of each run have returned in its workflow task, and what did not fit.
+
+    Each outcome is a marker in the message that ends the task, and the server terminates a run whose message is above
+    4 MiB. An Activity whose outcome does not fit fails with ``LOCAL_DEFERRED``, and the run starts an ordinary one with
+    the same id, which returns the outcome. Where that is lost (another worker, or this one was restarted), it runs
+    again, as after a crash. Workflows and Activities use this from many threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by run id: its task, and the bytes in it
+        self._outcomes: OrderedDict[tuple[str, str], tuple[Future[Any], int]] = OrderedDict()
+
+    def begin_task(self, run_id: str, task: int) -> None:
+        """The run starts a local Activity in this workflow task (any number that tells tasks apart)."""
+        with self._lock:
+            if self._tasks.get(run_id, (None, 0))[0] != task:
+                self._tasks[run_id] = (task, 0)
+            self._tasks.move_to_end(run_id)
+            if len(self._tasks) > MAX_RUNS:
+                self._tasks.popitem(last=False)
+
+    def require(self, run_id: str, activity_id: str, outcome: Future[Any], size: int) -> None:
+        """Count an outcome of so many bytes, or keep it.
+
+        Raises:
+            ApplicationError: it does not fit into the task of its run.
+        """
+        with self._lock:
+            task, total = self._tasks.get(run_id, (-1, 0))
+            total += size + MARKER_BYTES
+            if total <= MAX_LOCAL_BYTES:
+                self._tasks[run_id] = (task, total)
+                return
+            self._outcomes[run_id, activity_id] = outcome, size
+            if len(self._outcomes) > MAX_OUTCOMES:
+                self._outcomes.popitem(last=False)
+        raise ApplicationError(
+            f"the outcome has {size:,} bytes: an ordinary activity returns it",
+            type=wire.LOCAL_DEFERRED, non_retryable=True, category=ApplicationErrorCategory.BENIGN,
+        )  # fmt: skip
+
+    def take(self, run_id: str, activity_id: str) -> tuple[Future[Any], int] | None:
+        """The kept outcome of this id and its bytes, once."""
+        with self._lock:
+            return self._outcomes.pop((run_id, activity_id), None)
+
+
+async def make_room(rooms: TaskRooms, room: ResultRoom | None, call: ExecuteActivityInput, proceed: Proceed) -> Any:
+    """A step: return what there is room for, encoded once; the SDK passes a ``RawValue`` on as it is."""
+    info = activity.info()
+    run_id = info.workflow_run_id
+    if run_id is None or info.workflow_type not in ENGINE_WORKFLOWS:
+        return await proceed(call)
+    earlier = None if info.is_local else rooms.take(run_id, info.activity_id)
+    outcome, size = earlier or await _perform(call, proceed)
+    if info.is_local:
+        rooms.require(run_id, info.activity_id, outcome, size)
+    elif room is not None and outcome.exception() is None:
+        await room.require(info, size)
+    return outcome.result()
+
+
+async def _perform(call: ExecuteActivityInput, proceed: Proceed) -> tuple[Future[Any], int]:
+    """The outcome of an Activity, and its bytes."""
+    outcome = Future[Any]()
+    try:
+        result = await proceed(call)
+        payload = None if result is None else activity.payload_converter().to_payload(result)
+    except Exception as error:  # noqa: BLE001 - it is raised again, here or by the ordinary Activity
+        failure = Failure()
+        EngineFailureConverter().to_failure(error, activity.payload_converter(), failure)
+        outcome.set_exception(error)
+        return outcome, failure.ByteSize()
+    outcome.set_result(None if payload is None else RawValue(payload))
+    return outcome, 0 if payload is None else payload.ByteSize()
+
+
+@dataclass(slots=True)
+class _Run:
+    """``bytes`` of a history as the server knew them at ``asked_at``, with the large results returned since."""
+
+    bytes: int = 0
+    asked_at: float = float("-inf")
+
+
+class ResultRoom:
+    """Whether the history of a run has room for a large result, asked by the worker that has the result.
+
+    The run cannot prevent it: by the time it learns that sixty Calls have returned 1.5 MB each, the server has
+    terminated it. Several worker processes may ask at the same time and overshoot by what they have in hand; below the
+    server's limit are 7 MB for that.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        # Large values travel as references
+        self._is_stored = client.data_converter.external_storage is not None
+
+    async def require(self, info: Info, size: int) -> None:
+        """Reserve room for a result of ``size`` bytes.
+
+        Raises:
+            ApplicationError: there is none, or the result does not fit into one payload.
+        """
+        if size <= UNSEEN_RESULT_BYTES or info.workflow_run_id is None:
+            return
+        limit = wire.MAX_STORED_BYTES if self._is_stored else wire.MAX_PAYLOAD_BYTES
+        if size > limit:
+            raise self._refusal(size, f"at most {limit:,} are recorded")
+        if self._is_stored and size >= wire.STORED_ABOVE_BYTES:
+            return  # history has a reference
+        run = self._runs.setdefault(info.workflow_run_id, _Run())
+        self._runs.move_to_end(info.workflow_run_id)
+        if len(self._runs) > MAX_RUNS:
+            self._runs.popitem(last=False)
+        is_fresh = time.monotonic() - run.asked_at < TRUST_SECONDS
+        if not (is_fresh and run.bytes + size <= MAX_HISTORY_BYTES // 2):
+            now = await self._history_bytes(info)
+            run.bytes = max(run.bytes, now)  # read after the wait: others have reserved meanwhile
+            run.asked_at = time.monotonic()
+        if run.bytes + size > MAX_HISTORY_BYTES:
+            raise self._refusal(size, f"the history of the run has {run.bytes:,} of at most {MAX_HISTORY_BYTES:,}")
+        run.bytes += size
+
+    def _refusal(self, size: int, why: str) -> ApplicationError:
+        hint = _HINT if self._is_stored else _HINT_WITHOUT_STORAGE
+        text = f"the result has {size:,} bytes; {why}: {hint}"
+        return ApplicationError(text, type=wire.RESULT_TOO_LARGE, non_retryable=True)
+
+    async def _history_bytes(self, info: Info) -> int:
+        """0 where the server does not answer: the result is worth more than the check."""
+        try:
+            handle = self._client.get_workflow_handle(str(info.workflow_id), run_id=info.workflow_run_id)
+            described = await handle.describe()
+        except RPCError:
+            return 0
+        return described.raw_description.workflow_execution_info.history_size_bytes
+
+
+# -- workflows --------------------------------------------------------------------------------------
+
+
+class _Inbound(WorkflowInboundInterceptor):
+    spans: RunSpans | None = None
+
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
+        try:
+            result = await super().execute_workflow(input)
+        except workflow.ContinueAsNewError:
+            self._end(CONTINUED, None)
+            raise
+        except ApplicationError as error:
+            self._end("failed", error)
+            raise
+        except (FailureError, asyncio.CancelledError):
+            self._end("cancelled", None)
+            raise
+        machine = _machine()
+        self._end("completed" if machine is None or machine.finished is None else machine.finished, None)
+        return result
+
+    async def handle_query(self, input: HandleQueryInput) -> Any:  # noqa: A002 - the SDK's name
+        answer = await super().handle_query(input)
+        run = workflow.instance()
+        if input.query != _METADATA or workflow.info().workflow_type not in ENGINE_WORKFLOWS:
+            return answer
+        describe_interactions(answer, takes_signals=workflow.info().workflow_type != wire.BACKGROUND)
+        page = run.page() if isinstance(run, RunWorkflow) else None
+        if page is not None:
+            answer.current_details = page
+        return answer
+
+    def _end(self, phase: str, error: ApplicationError | None) -> None:
+        """The run ends now, unless it is replayed; an eviction counts as a replay."""
+        if not workflow.in_workflow() or workflow.unsafe.is_replaying():
+            return
+        info = workflow.info()
+        if info.workflow_type not in ENGINE_WORKFLOWS:
+            return
+        if self.spans is not None and self.spans.own.trace_flags.sampled:
+            root, instance = _place()
+            attributes = {"acts.root": root, "acts.phase": phase}
+            self.spans.emit(attributes | ({} if instance is None else {"acts.instance": instance}), error)
+        if phase != CONTINUED and info.parent is None:
+            _record_end(phase)
+            level = logging.WARNING if phase == "failed" else logging.INFO
+            type_ = f": {error.type}" if error is not None and error.type else ""
+            workflow.logger.log(level, "%s ended: %s%s", info.workflow_type, phase, type_)
+
+
+class _Outbound(WorkflowOutboundInterceptor):
+    def __init__(self, next: WorkflowOutboundInterceptor, rooms: TaskRooms, spans: RunSpans | None) -> None:  # noqa: A002 - the SDK's name
+        super().__init__(next)
+        self._rooms, self._spans = rooms, spans
+
+    def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
+        if must_go_through_queue.get():
+            input.disable_eager_execution = True
+        input.headers = self._below(input.headers)
+        return super().start_activity(input)
+
+    def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
+        info = workflow.info()
+        self._rooms.begin_task(info.run_id, info.get_current_history_length())
+        input.headers = self._below(input.headers)
+        return super().start_local_activity(input)
+
+    async def start_child_workflow(self, input: StartChildWorkflowInput) -> workflow.ChildWorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
+        input.headers = self._below(input.headers)
+        return await super().start_child_workflow(input)
+
+    def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:  # noqa: A002 - the SDK's name
+        if self._spans is not None and HEADER in workflow.info().headers:  # beside its span
+            input.headers = add_header(input.headers, self._spans.carrier)
+        super().continue_as_new(input)
+
+    def _below(self, headers: Mapping[str, Payload]) -> Mapping[str, Payload]:
+        return headers if self._spans is None else self._spans.add_to(headers, *_place())
+
+
+def _machine() -> RunMachine | None:
+    run = workflow.instance()
+    return run.machine if isinstance(run, RunWorkflow) else None
+
+
+def _place() -> tuple[str, str | None]:
+    """The workflow id of the root of a run's tree, and the instance that it works for."""
+    own, machine = workflow.info().workflow_id, _machine()
+    if machine is None:
+        return read_header(workflow.info().headers).get(ROOT, own), None
+    position = machine.position
+    return (position.ancestors[0] if position.ancestors else own), position.instance
+
+
+def _record_end(phase: str) -> None:
+    meters, info, machine = metrics.meters(), workflow.info(), _machine()
+    if meters is None:
+        return
+    meters.add(metrics.RUNS, type=info.workflow_type, phase=phase)
+    began = info.workflow_start_time
+    if machine is not None and machine.position.startedAt:  # that of the first run, where it continued as new
+        began = datetime.fromisoformat(machine.position.startedAt)
+    meters.record(metrics.RUN_SECONDS, max(0.0, workflow.time() - began.timestamp()), type=info.workflow_type)
+    if machine is not None:
+        for limit, share in used_shares(machine).items():
+            meters.record(metrics.BUDGET_LEFT, max(0.0, 1.0 - share), limit=limit)

@@ -1,0 +1,262 @@
+"""Adds the engine to a worker: ``Worker(client, …, plugins=[acts.Plugin()])``, as the SDK's own plugins do.
+
+The worker keeps its workflows and its Activities, which become Tools that a plan may name. It gets the engine's
+workflows, its Activities, its interceptors, a runner that runs the engine's workflows without the sandbox, and a
+failure converter that no foreign failure breaks. ``acts worker`` is this plugin and the hardening around it
+(``serve.py``): watchdog, watches over tasks and memory, slots, health. What a worker without it does not promise:
+``docs/plugin.md``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.client import Client
+from temporalio.converter import DataConverter, DefaultFailureConverter
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from acts.activities.ask_model import ask_model
+from acts.activities.load_delegate import Loader
+from acts.activities.models.clients import close_clients
+from acts.activities.read_past_run import PastRuns
+from acts.activities.registry import Registry, activity_name
+from acts.activities.run_setup import check_search_attributes, first_attempt, look_up_approvers
+from acts.activities.secret_interceptor import SecretInterceptor
+from acts.activities.set_work import SetActivities
+from acts.activities.worker_versions import (
+    check_queues,
+    missing_activity,
+    refuse_missing,
+    registry_version,
+    worker_identity,
+)
+from acts.machines.plan_run import PlanRun
+from acts.machines.set_run import SetRun
+from acts.payloads.converter import worker_converter
+from acts.sets.set_files import downloader
+from acts.telemetry.failures import EngineFailureConverter
+from acts.telemetry.tracing import Tracing
+from acts.tree.past_run import PastRun
+from acts.worker.interceptors import EngineInterceptor, Step
+from acts.worker.replay import replay
+from acts.worker.settings import Settings
+from acts.workflows.handlers import RunWorkflow
+from acts.workflows.types import (
+    AgentWorkflow,
+    BackgroundWorkflow,
+    BatchWorkflow,
+    DelegateWorkflow,
+    InstanceWorkflow,
+    PlanWorkflow,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from temporalio.client import ClientConfig, WorkflowHistory
+    from temporalio.runtime import Runtime
+    from temporalio.worker import Worker, WorkerConfig, WorkflowInstanceDetails
+
+    from acts.activities.read_past_run import ReadHistory
+
+WORKFLOWS: Final[list[type]] = [
+    PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow, BatchWorkflow
+]  # fmt: skip
+# The server gives up a workflow task after 10 s, so one that takes longer is lost anyway. The SDK's detector would fail
+# each task of two seconds, and the server begins it again, for ever: a plan of ten thousand Calls takes longer
+DEADLOCK_SECONDS: Final = 10.0
+
+
+class Plugin(SimplePlugin):
+    """The engine as a plugin of a worker. ``tools`` are schemas of Tools by name, for Requests that only name them.
+
+    Settings of the engine (delegates, sets, secrets, models …) come from the environment: ``settings.py`` lists them.
+    A worker that is hardened hands over its ``registry``, and the steps around each Activity: ``observe``, ``announce``
+    (takes the secrets of each Call) and ``run_tools`` (makes the step that runs them, of the names of our Activities).
+    """
+
+    def __init__(
+        self, tools: Mapping[str, dict[str, Any]] | None = None, *, settings: Settings | None = None,
+        registry: Registry | None = None, observe: Step | None = None, tracing: Tracing | None = None,
+        announce: Callable[[Iterable[str]], None] = lambda _secrets: None,
+        run_tools: Callable[[Iterable[str]], Step] | None = None, deadlock_seconds: float | None = DEADLOCK_SECONDS,
+    ) -> None:  # fmt: skip
+        super().__init__("acts", workflows=WORKFLOWS, workflow_runner=_choose_runner)
+        self._settings = settings or Settings.from_environment()
+        self._tools, self._registry = dict(tools or {}), registry
+        self._observe, self._tracing, self._announce, self._run_tools = observe, tracing, announce, run_tools
+        self._deadlock_seconds = deadlock_seconds
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        """Give a client the converter of a worker."""
+        config = super().configure_client(config)
+        converter = config.get("data_converter", DataConverter.default)
+        is_default = converter == DataConverter.default
+        config["data_converter"] = engine_converter() if is_default else _with_engine_failures(converter)
+        return config
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """Add the engine to the settings of a worker."""
+        config = super().configure_worker(config)
+        users: Sequence[Callable[..., Any]] = config.get("activities") or ()
+        self._registry = registry = self._registry or Registry(self._tools, tuple(users))
+        client = config["client"]
+        version = registry_version(registry)
+        identity = worker_identity(version)
+        own = own_activities(client, self._settings, registry, registry.tool_list(version, identity))
+        names = [activity_name(function) for function in own]
+        others = [] if any(map(is_for_all_names, users)) else [missing_activity]
+        config["activities"] = [*dict.fromkeys((*users, *registry.activities)), *own, *others]
+        config["identity"] = config.get("identity") or identity
+        secrets = SecretInterceptor(registry, self._settings.secrets, self._announce)
+        steps: list[Step] = [refuse_missing(identity, registry.names), secrets]
+        steps += [self._run_tools(names)] if self._run_tools is not None else []
+        engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
+        config["interceptors"] = [engine, *(config.get("interceptors") or ())]
+        # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
+        # the whole update back. The server drops such an update alone. All else that we send is measured before
+        config["disable_payload_error_limit"] = True
+        return config
+
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002 - the SDK's name
+        """Run the MCP servers beside the worker."""
+        use_converter(worker, _with_engine_failures)
+        set_deadlock_timeout(worker, self._deadlock_seconds)
+        servers = self._registry.servers if self._registry is not None else None
+        if servers is not None:
+            servers.start()
+        try:
+            await super().run_worker(worker, next)
+        finally:
+            if servers is not None:
+                await servers.stop()
+            await close_clients()
+
+
+class EngineRunner(WorkflowRunner):
+    """Runs the engine's workflows without the sandbox, which costs half of the CPU, and others in theirs.
+
+    What the sandbox would forbid stays out of the engine's few workflows by rule and by lint.
+    """
+
+    def __init__(self, others: WorkflowRunner) -> None:
+        self._others, self._own = others, UnsandboxedWorkflowRunner()
+
+    def prepare_workflow(self, defn: Any) -> None:
+        """Prepare as the runner of this workflow does."""
+        self._choose(defn).prepare_workflow(defn)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """An instance of the runner of this workflow."""
+        return self._choose(det.defn).create_instance(det)
+
+    def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
+        """Set them for both."""
+        self._own.set_worker_level_failure_exception_types(types)
+        self._others.set_worker_level_failure_exception_types(types)
+
+    def _choose(self, defn: Any) -> WorkflowRunner:
+        return self._own if defn.cls in WORKFLOWS else self._others
+
+
+def _choose_runner(present: WorkflowRunner | None) -> WorkflowRunner:
+    is_sandbox = present is None or isinstance(present, SandboxedWorkflowRunner)
+    return EngineRunner(present or SandboxedWorkflowRunner()) if is_sandbox else present  # type: ignore[return-value]
+
+
+def is_for_all_names(function: Callable[..., Any]) -> bool:
+    """True for the Activity of every name that the worker does not have."""
+    definition = getattr(function, "__temporal_activity_definition", None)
+    return definition is not None and not definition.name
+
+
+def own_activities(
+    client: Client, settings: Settings, registry: Registry, tool_list: Callable[..., Any]
+) -> list[Callable[..., Any]]:
+    """The engine's own Activities. They do not block, so they run in the worker's own loop."""
+    past_runs = PastRuns(past_run_reader(client))
+    sets = SetActivities(settings.set_sources, downloader(settings.set_sources.hosts), past_runs.rows)
+    return [
+        registry.lookup(), tool_list, ask_model, check_queues,
+        look_up_approvers, check_search_attributes, first_attempt, Loader(settings.delegate_sources).activity(),
+        past_runs.activity(), *registry.server_activities, *sets.all(),
+    ]  # fmt: skip
+
+
+def past_run_reader(client: Client) -> ReadHistory:
+    """Replays histories with the workflows of this worker, and reads what the runs had done."""
+
+    async def read(history: WorkflowHistory, run_id: str, children: Mapping[str, str]) -> Any:
+        def read_run(run: object) -> PastRun | None:
+            return facts_of(run, history.workflow_id, run_id, children)
+
+        result = await replay(history, WORKFLOWS, client.data_converter, read_run)
+        return result.failure or result.answer
+
+    return read
+
+
+def facts_of(run: object, workflow_id: str, run_id: str, children: Mapping[str, str]) -> PastRun | None:
+    """What the run had done, of which ``run`` is the workflow object; None if it walks no plan.
+
+    ``children`` are the runs that it had started: run id by workflow id. A run that ended before it began had done
+    nothing.
+    """
+    if not isinstance(run, RunWorkflow):
+        return None
+    if run.machine is None:
+        return PastRun(workflowId=workflow_id, runId=run_id)
+    if isinstance(run.machine, SetRun):
+        return run.machine.read_facts(run_id)
+    return run.machine.read_facts(run_id, children) if isinstance(run.machine, PlanRun) else None
+
+
+def build_replayer(runtime: Runtime | None = None) -> Replayer:
+    """What replays histories as a worker of this checkout does; without the SDK's deadlock detector."""
+    return Replayer(
+        workflows=WORKFLOWS,
+        data_converter=engine_converter(),
+        interceptors=[EngineInterceptor()],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        debug_mode=True,
+        runtime=runtime,
+    )
+
+
+def engine_converter() -> DataConverter:
+    """The converter of a worker in this environment: pydantic's JSON, keys and storage if they are set."""
+    return worker_converter(EngineFailureConverter)
+
+
+def _with_engine_failures(converter: DataConverter) -> DataConverter:
+    if converter.failure_converter_class is not DefaultFailureConverter:
+        return converter
+    return dataclasses.replace(converter, failure_converter_class=EngineFailureConverter)
+
+
+def set_deadlock_timeout(worker: Any, seconds: float | None) -> None:
+    """Let the SDK's detector wait for so long, or (None) switch it off, and leave workflow tasks in threads.
+
+    ``debug_mode`` also switches it off, but runs the tasks in the event loop: a long one would stop all Activities
+    and heartbeats of the worker. There is no public setting for the timeout alone.
+    """
+    replace_private(worker, "_workflow_worker", "_deadlock_timeout_seconds", lambda _: seconds)
+
+
+def use_converter(
+    worker: Any, replace: Callable[[DataConverter], DataConverter], parts: Sequence[str] = ("workflow", "activity")
+) -> None:
+    """Replace the converter of a worker, or of one part of it: the SDK takes the client's for all of it."""
+    for part in parts:
+        replace_private(worker, f"_{part}_worker", "_data_converter", replace)
+
+
+def replace_private(worker: Any, part: str, name: str, replace: Callable[[Any], Any]) -> None:
+    """Replace what the SDK has no setting for."""
+    inner = getattr(worker, part, None)
+    if inner is None or not hasattr(inner, name):
+        raise RuntimeError(f"this version of temporalio has no Worker.{part}.{name}; 1.35 has it")
+    setattr(inner, name, replace(getattr(inner, name)))

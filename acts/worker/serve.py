@@ -1,0 +1,325 @@
+"""The worker process: serves one task queue with the engine and its hardening, and stops gracefully.
+
+Run it as ``acts worker`` or ``python -m acts.worker``. What it reads from the environment is in ``settings.py``; what
+it adds to a plain worker of the SDK with the plugin: slots and turns of workflow tasks, watches over tasks, Tools and
+memory, a watchdog, health, and a stop that loses no workflow task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
+
+from acts.activities.registry import Registry, RegistryError, from_environment
+from acts.activities.secret_interceptor import SecretSettingsError, check_tools
+from acts.language.errors import format_choices
+from acts.payloads.codec import is_encrypting
+from acts.payloads.converter import activity_converter
+from acts.telemetry import metrics
+from acts.telemetry.health import Health
+from acts.telemetry.logs import LogGuard, announce, configure_logs
+from acts.telemetry.observation import Observation
+from acts.telemetry.telemetry_settings import TelemetryError, TelemetrySettings
+from acts.worker.memory import MemoryWatch, measure_memory
+from acts.worker.plugin import Plugin, engine_converter, use_converter
+from acts.worker.settings import Settings, SettingsError
+from acts.worker.slots import TaskSlots, leave_out_visits
+from acts.worker.tool_runs import ToolLoops, ToolRunner, new_event_loop
+from acts.worker.watch import TaskThreads, WatchedRunner, WorkflowWatch, keep_looking
+from acts.worker.watchdog import TaskBoard, Watchdog, limit_stop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from temporalio.runtime import Runtime
+
+
+# Names the file that the start is reported to, instead of a line in the log: for ``acts dev``
+START_REPORT: Final = "ACTS_START_REPORT"
+# A stop without patience still lets the server know of it
+MIN_STOP_SECONDS: Final = 1.0
+# Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
+TASK_THREADS: Final = 100
+# Local Activities at once: the SDK's own default
+LOCAL_ACTIVITIES: Final = 100
+# Polls for workflow tasks at once. With the SDK's five, a hundred tasks that are accepted at once come one by one: each
+# poll takes a way to the server and back. One of them is for runs outside the cache, as by default: the server spreads
+# these polls over the parts of a task queue together with those for Activities, and it lists only what polls the first
+# part. Of a worker that joined with four of them, it knew nothing for fifty seconds
+TASK_POLLS: Final = 20
+# Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
+# one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
+CACHED_WORKFLOWS: Final = 500
+# Between two samples of the metrics: a third of a usual scrape interval
+SAMPLE_SECONDS: Final = 5.0
+# New objects after which the garbage collector looks for cycles; the default is 700
+OBJECTS_PER_COLLECTION: Final = 10_000
+
+
+class Watches:
+    """What looks after a worker while it runs."""
+
+    def __init__(self, settings: Settings | None = None, logs: LogGuard | None = None) -> None:
+        settings = settings or Settings()
+        self.board = TaskBoard()
+        self.tasks, self.memory = WorkflowWatch(self.board), MemoryWatch(settings.memory_bytes)
+        self.tools, self.logs = ToolLoops(), logs or LogGuard()
+        self.looks = [self.tasks.look, self.tools.look, self.memory.look, self._sample_when_due]
+        self._next_sample = 0.0
+
+    def _sample_when_due(self) -> None:
+        if time.monotonic() >= self._next_sample:
+            self._next_sample = time.monotonic() + SAMPLE_SECONDS
+            self.sample()
+
+    def sample(self) -> None:
+        """Record what the watches have seen so far."""
+        meters = metrics.meters()
+        if meters is None:
+            return
+        meters.raise_to(metrics.STUCK_TASKS, self.tasks.count)
+        meters.raise_to(metrics.SLOW_TASKS, self.tasks.slow_count)
+        meters.raise_to(metrics.BLOCKED_LOOPS, self.tools.blocked_count)
+        meters.raise_to(metrics.EVICTIONS, self.memory.evictions)
+        meters.raise_to(metrics.INTERPRETER_SECONDS, time.process_time())
+        meters.set(metrics.LOST_THREADS, self.tasks.lost_threads)
+        meters.set(metrics.MEMORY, measure_memory())
+        meters.set(metrics.CACHED_RUNS, self.memory.cached_runs)
+
+    @contextmanager
+    def run(self, watchdog_seconds: float, purpose: str) -> Iterator[None]:
+        """A block in which this process watches its threads, and another one watches this process."""
+        with Watchdog(watchdog_seconds, purpose, self.board) as watchdog:
+            self.tasks.count_earlier(watchdog.read_stuck_runs())
+            with keep_looking(self.looks), self.logs.watch():
+                yield
+
+
+QUERY: Final = "acts_last_poll"
+# It takes 5 to 30 ms, of a busy worker up to 100. What has not arrived by then must not delay the stop
+DRAIN_SECONDS: Final = 1.0
+# A query for a run that has become busy waits for the run's next task; then another run is asked
+ROUND_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 0.003
+
+
+class DrainingWorker(Worker):
+    """A worker that uses up its sticky polls before it stops: the SDK drops the workflow tasks that they bring later.
+
+    The SDK's core (1.35) keeps one poller for the task queue and one for the sticky queue, whose tasks are of the runs
+    in this worker's cache. When it stops, it ends its work on workflow tasks as soon as either poller has no poll left,
+    or no run has work in hand; what the server gives the other polls at that moment is dropped. Such a task waits for
+    its timeout, 10 s by default. A stop under load drops one on average, with any setting of the server.
+
+    So first, no new polls begin (``TaskSlots.close``). Tasks of a busy worker use up the sticky polls that are out; for
+    the rest, this worker asks an idle run in its cache a query that no run knows. Each takes one poll, and leaves no
+    trace in the history. Then the worker stops as ever. A poll of the task queue itself cannot be used up this way,
+    since another worker may take what is put there.
+
+    ``slots`` counts the polls of this worker, ``memory`` knows the runs in its cache.
+    """
+
+    def __init__(self, *args: Any, slots: TaskSlots, memory: MemoryWatch, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._slots, self._memory = slots, memory
+
+    async def shutdown(self) -> None:
+        """Use up the sticky polls, then stop."""
+        self._slots.close()
+        if self.is_running:
+            await self._drain()
+        await super().shutdown()
+
+    async def _drain(self) -> None:
+        queries: list[asyncio.Task[Any]] = []
+        start = time.monotonic()
+        while self._slots.sticky_polls and self._memory.cached_runs and time.monotonic() - start < DRAIN_SECONDS:
+            if time.monotonic() - start >= ROUND_SECONDS * len(queries):
+                queries.append(asyncio.create_task(self._ask_idle_run(self._slots.sticky_polls)))
+            await asyncio.sleep(LOOK_SECONDS)
+        for query in queries:
+            query.cancel()
+        await asyncio.gather(*queries, return_exceptions=True)
+
+    async def _ask_idle_run(self, times: int) -> None:
+        for idle in self._memory.find_idle()[:1]:
+            handle = self.client.get_workflow_handle(idle.workflow_id, run_id=idle.run_id)
+            limit = timedelta(seconds=DRAIN_SECONDS)
+            queries = [handle.query(QUERY, rpc_timeout=limit) for _ in range(times)]
+            await asyncio.gather(*queries, return_exceptions=True)
+
+
+async def connect(runtime: Runtime | None = None) -> Client:
+    """A client for the server that the environment (or its profile) names."""
+    config = ClientConfig.load_client_connect_config()
+    config.setdefault("target_host", "127.0.0.1:7233")
+    return await Client.connect(**config, data_converter=engine_converter(), runtime=runtime)
+
+
+def build(
+    client: Client, settings: Settings, registry: Registry, executor: ThreadPoolExecutor,
+    watches: Watches | None = None, observation: Observation | None = None,
+) -> Worker:  # fmt: skip
+    """One worker that serves our workflows and the registry's Activities.
+
+    Each number has its reason in ``docs/performance.md``.
+    """
+    watches, observation = watches or Watches(settings), observation or Observation()
+    plugin = Plugin(
+        settings=settings, registry=registry, observe=observation.observe_call, tracing=observation.tracing,
+        announce=watches.logs.announce, deadlock_seconds=None,  # the watch takes the place of the SDK's detector
+        run_tools=lambda own: ToolRunner(own, watches.tools),
+    )  # fmt: skip
+    slots = TaskSlots()
+    has_storage = client.data_converter.external_storage is not None
+    worker = DrainingWorker(
+        client,
+        slots=slots,
+        memory=watches.memory,
+        task_queue=settings.task_queue,
+        plugins=[plugin],
+        deployment_config=settings.deployment_config,
+        activity_executor=executor,
+        workflow_runner=WatchedRunner(watches.tasks, watches.memory, slots, has_storage=has_storage),
+        workflow_task_executor=TaskThreads(slots, TASK_THREADS),
+        tuner=WorkerTuner.create_composite(
+            workflow_supplier=slots,
+            activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
+            local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
+            nexus_supplier=FixedSizeSlotSupplier(1),
+        ),
+        max_concurrent_workflow_task_polls=TASK_POLLS,
+        nonsticky_to_sticky_poll_ratio=1 / TASK_POLLS,
+        max_cached_workflows=CACHED_WORKFLOWS,
+        max_eager_activity_reservations_per_workflow_task=settings.max_activities,
+        # After a crash, tasks wait this long for the dead worker before another takes them
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+        # Cancellation reaches an Activity with a heartbeat: within a second, not 48
+        max_heartbeat_throttle_interval=timedelta(seconds=1),
+        default_heartbeat_throttle_interval=timedelta(seconds=1),
+        graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds),
+    )
+    leave_out_visits()
+    # Activities and workflow tasks can wait for a storage for different times
+    use_converter(worker, activity_converter, ["activity"])
+    watches.memory.evict = worker._bridge_worker.request_workflow_eviction  # noqa: SLF001 - no public way
+    return worker
+
+
+async def serve(settings: Settings, registry: Registry, stop: threading.Event) -> None:
+    """Serve until ``stop`` is set, then give running Activities time to finish."""
+    watches = Watches(settings, LogGuard(hides_failures=is_encrypting()))
+    health = Health(lambda: watches.tasks.lost_threads, TASK_THREADS)
+    observation = Observation.start(settings.telemetry, {*registry.tools, *registry.names}, health)
+    executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
+    async with observation.run():
+        client = await connect(observation.runtime)
+        with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
+            async with build(client, settings, registry, executor, watches, observation) as worker:
+                identity = worker.config(active_config=True)["identity"] or client.identity
+                async with observation.serving(client, settings.task_queue, identity):
+                    report_start(client, settings, registry)
+                    await asyncio.to_thread(stop.wait)
+        executor.shutdown(wait=False, cancel_futures=True)
+        watches.tools.close()
+
+
+def report_start(client: Client, settings: Settings, registry: Registry) -> None:
+    """Say that the worker is ready: in the log, or in a file for ``acts dev``, with the files that it watches."""
+    report = os.environ.get(START_REPORT)
+    if not report:
+        announce(start_line(client, settings, registry), settings.telemetry)
+        return
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    content = {
+        "taskQueue": settings.task_queue, "activities": registry.names, "tools": sorted(registry.tools),
+        "modules": {name: file for name, file in files.items() if file},
+    }  # fmt: skip
+    Path(report).write_text(json.dumps(content), "utf-8")
+
+
+def start_line(client: Client, settings: Settings, registry: Registry) -> str:
+    """One line that names the queue, the server and the Activities of this worker."""
+    names = format_choices(registry.names)
+    servers = f"; MCP servers: {format_choices(registry.servers.configs)}" if registry.servers.configs else ""
+    version = settings.version
+    pinned = f"; version {version.build_id} of deployment {version.deployment_name!r}" if version else ""
+    return (
+        f"acts worker: task queue {settings.task_queue!r}, namespace {client.namespace!r} at "
+        f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}"
+        f"{servers}{pinned}"
+    )
+
+
+def freeze_imports() -> None:
+    """Take what the imports left (some 70,000 objects) out of every garbage collection to come, and collect less often.
+
+    By default the collector looks for cycles after 700 new objects; a plan of 20,000 Calls is a million, and a third
+    of the time to read it went into that.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(OBJECTS_PER_COLLECTION)
+
+
+def run_until_signal(settings: Settings, registry: Registry) -> None:
+    """Serve in a thread of its own: the main thread is left to signals, which nothing delays."""
+    stop, outcome = threading.Event(), Future[None]()
+
+    def request_stop(_number: int, _frame: object) -> None:
+        if not stop.is_set():
+            limit_stop(max(settings.shutdown_seconds, MIN_STOP_SECONDS))
+            stop.set()
+
+    def run() -> None:
+        try:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(serve(settings, registry, stop))
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it again
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, request_stop)
+    threading.Thread(target=run, name="worker", daemon=True).start()
+    outcome.result()
+
+
+def main() -> int:
+    """Run the worker. Exit codes: 0 after a stop, 2 for invalid settings, 3 without a server."""
+    telemetry = TelemetrySettings()
+    try:
+        telemetry = TelemetrySettings.from_environment()
+        configure_logs(telemetry)
+        settings, registry = Settings.from_environment(), from_environment()
+        for line in check_tools(registry.tools, settings.secrets):
+            announce(f"acts worker: warning: {line}; calls of it wait until it is there", telemetry, logging.WARNING)
+        freeze_imports()
+        run_until_signal(settings, registry)
+    except (SettingsError, RegistryError, SecretSettingsError, TelemetryError) as error:
+        announce(f"acts worker: {error}", telemetry, logging.ERROR)
+        return 2
+    except RuntimeError as error:
+        if "connect" not in str(error).lower():
+            raise
+        hint = "set TEMPORAL_ADDRESS, or start one with: acts dev"
+        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", telemetry, logging.ERROR)
+        return 3
+    return 0

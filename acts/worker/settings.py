@@ -1,0 +1,188 @@
+"""The worker's settings: every variable of the environment that it reads, in one model.
+
+Others read Temporal's own ``TEMPORAL_*`` (where the server is), the providers' ``ANTHROPIC_*`` and ``OPENAI_*``, and
+OpenTelemetry's ``OTEL_*``. Settings that are typed ``str`` here belong to rooms that read them where they use them, the
+CLI among them; ``from_environment`` has each room check its own. ``acts doctor`` checks all before a worker does.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import WorkerDeploymentConfig
+
+from acts.activities.models.endpoints import EndpointsError
+from acts.activities.models.endpoints import check_environment as check_endpoints
+from acts.activities.run_setup import approvers_from_environment
+from acts.activities.secret_interceptor import SecretSettingsError, check_setting
+from acts.delegates.sources import DelegateSources, DelegateSourcesError
+from acts.delegates.sources import from_environment as delegates_from_environment
+from acts.language.wire import TASK_QUEUE
+from acts.payloads.codec import CodecError, codec_from_environment
+from acts.payloads.content_store import StorageError
+from acts.payloads.converter import verify_storage
+from acts.sets.set_files import SetSources
+from acts.sets.set_files import from_environment as sets_from_environment
+from acts.telemetry.telemetry_settings import TelemetryError, TelemetrySettings
+from acts.tree.decisions import ApproversError
+from acts.worker.memory import read_container_limit
+
+logger = logging.getLogger(__name__)
+PREFIX: Final = "ACTS_"
+_ERRORS: Final = (
+    ApproversError, CodecError, DelegateSourcesError, EndpointsError, SecretSettingsError,
+    StorageError, TelemetryError,
+)  # fmt: skip
+
+
+class SettingsError(Exception):
+    """A setting of the environment has no usable value."""
+
+
+class Settings(BaseSettings):
+    """The worker's settings. A field ``x`` is the variable ``ACTS_X``; an empty one counts as not set."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
+
+    task_queue: str = Field(TASK_QUEUE, description="the queue to serve (acts)")
+    activities: str = Field("", description="Python modules with Activities and TOOLS, comma separated")
+    tools: str = Field("", description="folders with *.json Tools, separated like PATH")
+    mcp: str = Field("", description="a file with MCP servers, whose tools are Tools (docs/mcp.md)")
+    scripts: str = Field("", description="folders with the scripts of ``scripted:`` models")
+    delegates: str = Field("", description="folders with the definitions of delegates (docs/delegates.md)")
+    delegate_hosts: str = Field("", description="hosts to fetch definitions from: host or host:port, comma separated")
+    delegate_private_hosts: str = Field("", description="host:port where the address need not be public")
+    data: str = Field("", description="folders with sets of instances (docs/sets.md)")
+    results: str = Field("", description="folders for the results of sets")
+    data_hosts: str = Field("", description="hosts that sets may be fetched from, as for delegates")
+    data_private_hosts: str = Field("", description="host:port where the address need not be public")
+    models: str = Field("", description="a file with model endpoints: ``NAME/MODEL`` (docs/models.md)")
+    storage: str = Field(
+        "", description="where values above 128 KiB are kept: file:<folder> or s3://bucket/prefix (docs/storage.md)"
+    )
+    approvers: str = Field(
+        "", description="a file with the public keys of those who alone may decide (docs/approvers.md)"
+    )
+    secrets: str = Field("", description="a folder, or env:PREFIX, with the secrets of Tools (docs/secrets.md)")
+    codec_keys: str = Field("", description="keys that payloads are encrypted with (docs/encryption.md)")
+    openai_api: Literal["", "chat", "responses"] = Field(
+        "", description="the API to use with OpenAI or a compatible server (docs/models.md)"
+    )
+    # Slots for Activities, and how many a workflow may start eagerly in one task: with the SDK's 100 and 3, a fan-out
+    # of 500 takes twice as long
+    max_activities: int = Field(500, ge=1, le=10_000, description="how many Activities run at once (500)")
+    # Above four fifths of it, the worker gives up cached workflows. 0: no limit
+    worker_memory: float = Field(
+        default_factory=lambda: read_container_limit() >> 20, ge=0, le=1_000_000,
+        description="MB that the process may take before it gives up cached workflows (the container's limit)",
+    )  # fmt: skip
+    # The server writes a version as NAME.BUILD and as NAME:BUILD, so a name has neither; Temporal's controller for
+    # Kubernetes puts a "/" into it. 200 characters leave room for a build id in the 255 that the server allows
+    deployment: str = Field(
+        "", pattern=r"^[A-Za-z0-9_/-]{0,200}$",
+        description="the Worker Deployment of this worker, with ACTS_BUILD_ID; runs end on their version"
+        " (docs/operations.md)",
+    )  # fmt: skip
+    # A digest of Git or of an image, a date, a semantic version; the names of Kubernetes' labels allow no more
+    build_id: str = Field(
+        "", pattern=r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,62})?$", description="the version of the code in it"
+    )
+    shutdown_seconds: float = Field(
+        20.0, ge=0, le=3600, description="from a stop until the process ends, whatever still runs (20)"
+    )
+    # C code that holds the interpreter lock for so long is not coming back: the server has given up its workflow tasks
+    # after 10 s. As long as a stop may take by default, so that a stop during it is no later
+    watchdog_seconds: float = Field(
+        20.0, ge=0, le=3600, description="how long no Python code may run before the process is ended (20; 0: for ever)"
+    )
+    log: str = Field("", description="``text`` or ``json`` (docs/observability.md)")
+    log_level: str = Field("", description="debug, info, warning or error")
+    metrics: str = Field("", description="host:port of the Prometheus endpoint ``/metrics`` (none)")
+    health: str = Field("", description="host:port of ``/live`` and ``/ready`` (none)")
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Read the settings and have each room check its own.
+
+        Raises:
+            SettingsError: naming the variable, what it holds and what is allowed, in one line.
+        """
+        try:
+            settings = cls()
+            _ = settings.delegate_sources, settings.set_sources, settings.telemetry
+            check_setting(settings.secrets)
+            _ = codec_from_environment(), approvers_from_environment()
+            check_endpoints()
+            away = verify_storage(writes=True)
+        except ValidationError as error:
+            raise SettingsError(_describe(error)) from None
+        except _ERRORS as error:
+            raise SettingsError(str(error)) from error
+        if away:
+            logger.warning("external storage: %s; the worker starts, and waits for it where it is needed", away)
+        return settings
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the process may take; 0: no limit."""
+        return int(self.worker_memory) << 20
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long Activities may continue after a stop; the rest is for reporting those that are cut off."""
+        return self.shutdown_seconds - min(2.0, self.shutdown_seconds / 4)
+
+    @property
+    def delegate_sources(self) -> DelegateSources:
+        """The folders and hosts that definitions are loaded from."""
+        return delegates_from_environment()
+
+    @property
+    def set_sources(self) -> SetSources:
+        """The folders and hosts that sets are read from, and the folders for results."""
+        return sets_from_environment()
+
+    @property
+    def telemetry(self) -> TelemetrySettings:
+        """Logs, metrics and health checks."""
+        return TelemetrySettings.from_environment()
+
+    @model_validator(mode="after")
+    def _require_both(self) -> Self:
+        if bool(self.deployment) != bool(self.build_id):
+            raise ValueError("worker versioning needs both ACTS_DEPLOYMENT and ACTS_BUILD_ID, or neither")
+        return self
+
+    @property
+    def version(self) -> WorkerDeploymentVersion | None:
+        """The Worker Deployment Version that runs are pinned to (Temporal's worker versioning); None: unversioned."""
+        if not self.deployment:
+            return None
+        return WorkerDeploymentVersion(deployment_name=self.deployment, build_id=self.build_id)
+
+    @property
+    def deployment_config(self) -> WorkerDeploymentConfig | None:
+        """The SDK's setting: a run and all that it starts end on the version that began it; None: unversioned."""
+        if self.version is None:
+            return None
+        return WorkerDeploymentConfig(
+            self.version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.PINNED
+        )
+
+
+def list_variables() -> dict[str, str]:
+    """The description of each variable, by its name."""
+    return {f"{PREFIX}{name.upper()}": field.description or "" for name, field in Settings.model_fields.items()}
+
+
+def _describe(error: ValidationError) -> str:
+    """The first setting that cannot be used, and what is allowed."""
+    first = error.errors()[0]
+    if not first["loc"]:
+        return first["msg"].removeprefix("Value error, ")
+    name = str(first["loc"][0]).upper().removeprefix(PREFIX)
+    return f"{PREFIX}{name} is {first['input']!r}; {first['msg'].lower()}"

@@ -1,0 +1,209 @@
+"""Where Tools run: ``async def`` in event loops beside the worker's own, ``def`` in the worker's threads.
+
+The worker's own loop starts and ends workflow tasks, sends heartbeats and serves every run of this process. A Tool that
+calls ``time.sleep`` or a blocking client there would stop all of them. So Tools run in the loop of another thread. When
+that loop does not come back for a second, the place is logged, and new calls go to another loop. A Tool sees one loop
+for as long as nothing blocks, so clients that are bound to a loop may be shared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import ExecuteActivityInput
+
+from acts.worker.interceptors import is_async
+from acts.worker.watch import describe_place, find_frame, format_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+logger = logging.getLogger(__name__)
+
+# A loop that does not come back for so long is blocked: a busy one comes back many times in a second
+BLOCKED_SECONDS: Final = 1.0
+# Each blocked loop is one thread; with so many of them blocked, calls wait
+MAX_LOOPS: Final = 16
+
+
+class ToolCall:
+    """One call of a Tool in a loop; ``outcome`` is its result."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], name: str) -> None:
+        self.outcome: Future[Any] = Future()
+        self._loop, self._work, self._name = loop, work, name
+        loop.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> None:
+        """Cancel it, from any thread."""
+        self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._work, name=self._name)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            self.outcome.set_result(task.result())
+        else:
+            self.outcome.set_exception(error)
+
+
+class ToolLoop:
+    """An event loop in a thread."""
+
+    def __init__(self, number: int) -> None:
+        self.loop = new_event_loop()
+        self.is_blocked = False
+        self._beat_at: float | None = None
+        self.thread = threading.Thread(target=self._run, name=f"tools-{number}", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def beat(self) -> None:
+        """Ask the loop for a sign of life."""
+        if self._beat_at is None:
+            self._beat_at = time.monotonic()
+            self.loop.call_soon_threadsafe(self._answer_beat)
+
+    def _answer_beat(self) -> None:
+        self._beat_at = None
+
+    def blocked_seconds(self) -> float:
+        """How long the last sign of life has been missing."""
+        since = self._beat_at
+        return 0.0 if since is None else time.monotonic() - since
+
+
+class ToolLoops:
+    """The loops of this process; ``look`` is called about twice per second."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loops: list[ToolLoop] = []
+        self.blocked_count = 0
+
+    def submit(self, work: Coroutine[Any, Any, Any], name: str) -> ToolCall:
+        """Begin a call in the first loop that is free; ``name`` is its name in the log."""
+        with self._lock:
+            loop = next((loop for loop in self._loops if not loop.is_blocked), None)
+            if loop is None and len(self._loops) < MAX_LOOPS:
+                self._loops.append(ToolLoop(len(self._loops) + 1))
+            loop = loop or self._loops[-1]
+        return ToolCall(loop.loop, _guard_loop(work), name)
+
+    def look(self) -> None:
+        """Find the loops that are blocked."""
+        for loop in list(self._loops):
+            was_blocked, seconds = loop.is_blocked, loop.blocked_seconds()
+            loop.is_blocked = seconds > BLOCKED_SECONDS or (was_blocked and seconds > 0)
+            if loop.is_blocked and not was_blocked:
+                self.blocked_count += 1
+                self._report(loop)
+            elif was_blocked and not loop.is_blocked:
+                logger.warning("the event loop of thread %s is free again", loop.thread.name)
+            loop.beat()
+
+    def _report(self, loop: ToolLoop) -> None:
+        frame, task = find_frame(loop.thread.ident), asyncio.current_task(loop.loop)
+        name = "an unknown tool" if task is None else task.get_name()
+        logger.warning(
+            "%s blocks the event loop of the async tools, at %s: other async tools that run now wait for it. Write "
+            "it as a plain `def`, or await in it\n%s",
+            name, describe_place(frame), format_stack(frame),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Stop the loops; a blocked one ends with the process."""
+        for loop in self._loops:
+            loop.loop.call_soon_threadsafe(loop.loop.stop)
+
+
+class ToolRunner:
+    """A step around Activities: runs ``async def`` Tools in the loops.
+
+    ``own`` are the engine's Activities, which stay in the worker's loop.
+    """
+
+    def __init__(self, own: Iterable[str], loops: ToolLoops) -> None:
+        self._own, self._loops = frozenset(own), loops
+
+    async def __call__(
+        self, call: ExecuteActivityInput, proceed: Callable[[ExecuteActivityInput], Awaitable[Any]]
+    ) -> Any:
+        """Choose where an Activity runs."""
+        info = activity.info()
+        if is_async(call.fn) and info.activity_type not in self._own:
+            function = call.fn
+            _share_events()
+
+            async def run_beside(*args: Any) -> Any:
+                name = f"tool {info.activity_type} of run {info.workflow_id}"
+                return await _wait_for(self._loops.submit(function(*args), name))
+
+            call.fn = run_beside
+        return await proceed(call)
+
+
+async def _guard_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop
+        raise ApplicationError(str(error), type=type(error).__name__) from error
+
+
+async def _wait_for(call: ToolCall) -> Any:
+    """The result of a call. A cancellation is passed on, and the call's own end is awaited."""
+    outcome = asyncio.wrap_future(call.outcome)
+    while True:
+        try:
+            return await asyncio.shield(outcome)
+        except asyncio.CancelledError:
+            if outcome.done():
+                raise
+            call.cancel()
+
+
+class _SharedEvent:
+    """An asyncio event of the worker's loop that can be awaited in any loop."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event, self._loop = event, asyncio.get_running_loop()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._event.wait(), self._loop))
+
+
+def _share_events() -> None:
+    """``activity.wait_for_cancelled`` and ``wait_for_worker_shutdown`` await events of the worker's loop."""
+    context = activity._Context.current()  # noqa: SLF001 - no public way
+    for holder in (context.cancelled_event, context.worker_shutdown_event):
+        if isinstance(holder.async_event, asyncio.Event):
+            holder.async_event = _SharedEvent(holder.async_event)  # type: ignore[assignment]
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop if it is installed, which saves about 5 % of the wall time."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

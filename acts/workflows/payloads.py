@@ -1,0 +1,307 @@
+"""JSON and records in and out of Temporal payloads, with their sizes known before anything is sent.
+
+A payload above 2 MiB cannot be recorded: a workflow that tries retries its task forever. One that sends more than 4
+MiB in one task is terminated. So this file encodes, looks at the size, and refuses. With external storage large
+payloads are recorded as references, and larger ones fit.
+
+*Records* travel as readable JSON with their type in the payload's metadata, which tells them from a Request: a
+workflow takes one argument. What a run carries into the next, and what the children of a batch are started with, is
+compressed.
+
+*Storage.* Whether a tree of runs has external storage is decided in the first workflow task of its root, by the worker
+that has that task, and recorded as a patch marker; the runs below inherit it. Every replay reads it, whatever its
+worker has. A worker without storage cannot decode the references of a run that has it, and must not send its large
+values (``acts/worker/watch.py``): its workflow tasks fail, and wait for a worker with storage.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from temporalio import workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
+
+from acts.language.errors import CallError, InvalidRequest, Problem, truncate
+from acts.language.strict_json import SharedSizes, read_json, write_json
+from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, NOT_JSON, RESULT_TOO_LARGE, STORED_ABOVE_BYTES
+from acts.tree.records import InstanceInput
+from acts.tree.wire_format import TYPE_KEY, RecordError, VersionedRecord
+
+if TYPE_CHECKING:
+    from acts.tree.records import TreePosition
+
+
+# The function by which the worker's interceptor says whether it has storage
+HAS_STORAGE: Final = "acts_has_storage"
+_PATCH: Final = "acts-external-storage"
+# What a reference counts for, beside a part of its value. It has 400 bytes; so a slice of 128 KiB starts at most 16
+# large values, which still fit a task (2 MiB) where a codec shrinks each to just below the threshold
+REFERENCE_BYTES: Final = 8 * 1024
+# … so that the values of one slice have at most 64 MiB: they are in memory at once
+_VALUE_SHARE: Final = 512
+
+
+def decide_storage() -> None:
+    """Decide whether the tree of this root has external storage: once, before anything else."""
+    has_storage = workflow.extern_functions().get(HAS_STORAGE)
+    if workflow.unsafe.is_replaying() or (has_storage is not None and has_storage()):
+        workflow.instance().uses_storage = workflow.patched(_PATCH)
+
+
+def share_storage(position: TreePosition) -> TreePosition:
+    """The place of a run with what its root has decided, and the run knows it."""
+    if position.storesValues:
+        workflow.instance().uses_storage = True
+    return position.model_copy(update={"storesValues": True}) if uses_storage() else position
+
+
+def uses_storage() -> bool:
+    """True in a run whose tree has external storage."""
+    return workflow.in_workflow() and getattr(workflow.instance(), "uses_storage", False)
+
+
+def max_payload_bytes() -> int:
+    """The largest value that the present run may send or return."""
+    return MAX_STORED_BYTES if uses_storage() else MAX_PAYLOAD_BYTES
+
+
+def payload_bytes(value: RawValue) -> int:
+    """Bytes of a payload's data and metadata."""
+    return len(value.payload.data) + sum(len(v) for v in value.payload.metadata.values())
+
+
+def recorded_bytes(size: int) -> int:
+    """What a payload of so many bytes takes in the history of the present run."""
+    if size < STORED_ABOVE_BYTES or not uses_storage():
+        return size
+    return REFERENCE_BYTES + size // _VALUE_SHARE
+
+
+def carried_bytes(value: RawValue) -> int:
+    """What a payload takes in the message of its workflow task, at most: a codec may keep a large one from storage."""
+    size = payload_bytes(value)
+    return min(size, STORED_ABOVE_BYTES) if size > STORED_ABOVE_BYTES and uses_storage() else size
+
+
+def too_large_hint() -> str:
+    """What to do about a value that is too large."""
+    if uses_storage():
+        return "keep larger data outside and pass a reference to it"
+    return "set ACTS_STORAGE for the worker and its clients, or keep large data outside and pass a reference to it"
+
+
+# All commands of one workflow task travel in one gRPC message of at most 4 MiB; one command alone has at most 2 MiB
+MAX_TASK_BYTES: Final = 2 * 1024 * 1024
+
+_JSON: Final = {"encoding": b"json/plain"}
+_COMPRESSED: Final = b"binary/plain"
+# What is compressed at all: more JSON, mostly one value in a thousand places, is not even written
+MAX_COMPRESSED_FROM: Final = 64 * 1024 * 1024
+# With external storage the state of a run may be larger; 128 MiB take some 3 s of the 8 s that a task may compute …
+MAX_STORED_FROM: Final = 128 * 1024 * 1024
+# … at the level of zlib that is three times as fast as the default, and leaves a fifth more
+_FAST: Final = 1
+_DENSE: Final = 6
+# How much is compressed before its size is looked at
+_CHUNK: Final = 1024 * 1024
+NOTHING: Final = RawValue(Payload())
+R = TypeVar("R", bound=VersionedRecord)
+
+
+def raw(data: bytes) -> RawValue:
+    """JSON bytes as a payload."""
+    return RawValue(Payload(metadata=_JSON, data=data))
+
+
+def encode(value: Any) -> RawValue:
+    """A value as one JSON payload.
+
+    Raises:
+        CallError: it is too large to be recorded.
+    """
+    return raw(_within_limit(write_json(value)))
+
+
+def _within_limit(data: bytes) -> bytes:
+    if len(data) > STORED_ABOVE_BYTES and len(data) > max_payload_bytes():
+        raise _too_large(len(data))
+    return data
+
+
+def _too_large(size: int) -> CallError:
+    text = f"{size:,} bytes of JSON are more than the {max_payload_bytes():,} that one payload may hold"
+    return CallError(RESULT_TOO_LARGE, f"{text}: {too_large_hint()}")
+
+
+def decode(value: RawValue) -> Any:
+    """The JSON of a payload that an Activity, in any language, returned.
+
+    Raises:
+        CallError: it is not JSON.
+    """
+    payload = value.payload
+    if not payload.metadata and not payload.data:
+        return None  # some SDKs return nothing at all for nothing
+    encoding = payload.metadata.get("encoding", b"").decode(errors="replace")
+    if encoding == "binary/null":
+        return None
+    if encoding not in ("json/plain", "json/protobuf"):
+        raise CallError(NOT_JSON, f"the result is {encoding or 'without an encoding'}, not JSON")
+    try:
+        return read_json(payload.data)
+    except (ValueError, RecursionError) as error:
+        raise CallError(NOT_JSON, f"the result is not JSON: {truncate(str(error), 200)}") from error
+
+
+def decode_or_none(value: RawValue) -> Any:
+    """The JSON of a signal; None when it is none."""
+    try:
+        return decode(value)
+    except CallError:
+        return None
+
+
+def decode_request(value: RawValue) -> Any:
+    """The JSON of the Request that a person started a run with.
+
+    Raises:
+        InvalidRequest: it is none, or too large to be carried over.
+    """
+    hint = "start it with one argument: {config, context, schema}"
+    if not value.payload.metadata:
+        raise InvalidRequest([Problem("invalidJson", "the workflow was started without a Request", hint=hint)])
+    if payload_bytes(value) > max_payload_bytes():
+        text = f"the Request has {payload_bytes(value):,} bytes; at most {max_payload_bytes():,} can be recorded"
+        raise InvalidRequest([Problem("limitExceeded", text, hint=too_large_hint())])
+    try:
+        return decode(value)
+    except CallError as error:
+        text = error.message.replace("the result", "the Request")
+        raise InvalidRequest([Problem("invalidJson", text, hint=hint)]) from error
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def encode_record(record: VersionedRecord) -> RawValue:
+    """A record as JSON, its type in the metadata; what the children of a batch are started with is compressed.
+
+    Raises:
+        CallError: it is too large to be recorded.
+    """
+    metadata, data = {TYPE_KEY: type(record).__name__.encode()}, write_json(record.to_json())
+    if isinstance(record, InstanceInput):  # the history of a batch has one of them for each child
+        return RawValue(
+            Payload(metadata={"encoding": _COMPRESSED, **metadata}, data=_within_limit(zlib.compress(data)))
+        )
+    return RawValue(Payload(metadata={**_JSON, **metadata}, data=_within_limit(data)))
+
+
+def encode_state(state: VersionedRecord) -> RawValue | None:
+    """What a run carries into the next, compressed: a large plan and its results must fit. None if they do not."""
+    content = state.to_json()
+    if SharedSizes().size(content) > (MAX_STORED_FROM if uses_storage() else MAX_COMPRESSED_FROM):
+        return None
+    data = _compress(write_json(content))
+    if data is None:
+        return None
+    metadata = {"encoding": _COMPRESSED, TYPE_KEY: type(state).__name__.encode()}
+    return RawValue(Payload(metadata=metadata, data=data))
+
+
+def _compress(data: bytes) -> bytes | None:
+    """The data compressed; None as soon as it is clear that it does not fit one payload."""
+    limit, level = max_payload_bytes(), _FAST if len(data) > MAX_COMPRESSED_FROM // 4 and uses_storage() else _DENSE
+    compressor, out, size = zlib.compressobj(level), list[bytes](), 0
+    for start in range(0, len(data), _CHUNK):
+        out.append(compressor.compress(data[start : start + _CHUNK]))
+        size += len(out[-1])
+        if size > limit:
+            return None
+    out.append(compressor.flush())
+    packed = b"".join(out)
+    return packed if len(packed) <= limit else None
+
+
+def record_type(value: RawValue) -> str:
+    """The name of the record that a payload holds, or nothing."""
+    return value.payload.metadata.get(TYPE_KEY, b"").decode(errors="replace")
+
+
+def decode_record(value: RawValue, type_: type[R]) -> R:
+    """The record in a payload.
+
+    Raises:
+        RecordError: it holds another, or none.
+    """
+    if record_type(value) != type_.__name__:
+        raise RecordError(f"not a {type_.__name__}: {record_type(value) or 'no record of the engine'}")
+    try:
+        return type_.from_json(_content(value))
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
+
+
+def _content(value: RawValue) -> Any:
+    """The JSON of a record."""
+    metadata, data = value.payload.metadata, value.payload.data
+    if metadata.get("encoding") == _COMPRESSED:
+        return read_json(zlib.decompress(data))
+    return read_json(data)
+
+
+def find_token(start: RawValue) -> str | None:
+    """The token of the tree in what a run was started with, whatever record that is; None if there is none."""
+    try:
+        content = _content(start)
+        position = content.get("position") or content["input"]["position"]  # of a plan that continues as new
+        token = position["token"]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error):
+        return None
+    return token if isinstance(token, str) else None
+
+
+def decode_signal(value: RawValue, type_: type[R]) -> R:
+    """The record that a signal holds. Anybody may send one: nothing compressed is unpacked.
+
+    Raises:
+        RecordError: it holds another, or none.
+    """
+    if value.payload.metadata.get("encoding") == _COMPRESSED:
+        raise RecordError(f"not a {type_.__name__}: a signal is not compressed")
+    return decode_record(value, type_)
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+def encode_or_compress(value: Any) -> RawValue:
+    """JSON that a person can read, or compressed where that is too large: much of a large result is alike.
+
+    Raises:
+        CallError: it is too large even so.
+    """
+    size = SharedSizes().size(value)
+    if size > MAX_COMPRESSED_FROM:
+        raise _too_large(size)
+    try:
+        return encode(value)
+    except CallError:
+        packed = _compress(write_json(value))
+        if packed is None:
+            raise
+        return RawValue(Payload(metadata={"encoding": _COMPRESSED}, data=packed))
+
+
+def decode_result(value: RawValue) -> Any:
+    """The JSON that ``encode_or_compress`` encoded."""
+    if value.payload.metadata.get("encoding") == _COMPRESSED:
+        return read_json(zlib.decompress(value.payload.data))
+    return decode(value)
+
+
+def decode_detail(value: Any) -> Any:
+    """The same for the detail of a failure, which the SDK has decoded already."""
+    return read_json(zlib.decompress(value)) if isinstance(value, bytes) else value

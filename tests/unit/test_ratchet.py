@@ -1,0 +1,96 @@
+"""The ratchet: the lines of a room may only fall. The house was halved once, and shall not grow back unnoticed.
+
+``python -m tests.unit.test_ratchet`` prints the table as it stands. Lower a number whenever you can. What raises one
+needs a line in ``RAISED`` that says by how much, and why nothing else could go for it.
+"""
+
+from __future__ import annotations
+
+import ast
+import statistics
+from pathlib import Path
+
+import pytest
+
+ACTS = Path(__file__).parents[2] / "acts"
+
+# Lines of all Python files of a room, blank ones too
+LINES = {
+    ".": 22,
+    "activities": 5_037,
+    "cli": 7_363,
+    "delegates": 655,
+    "language": 3_711,
+    "machines": 8_069,
+    "payloads": 1_490,
+    "plan": 2_243,
+    "planner": 1_681,
+    "provenance": 686,
+    "sets": 1_030,
+    "simulation": 1_141,
+    "telemetry": 1_444,
+    "testing": 620,
+    "tree": 2_294,
+    "views": 1_426,
+    "worker": 2_763,
+    "workflows": 3_696,
+}
+# Room, lines, reason
+RAISED: list[tuple[str, int, str]] = []
+FILES = 192
+TEST_LINES = 42_731
+LONGEST_FUNCTION = 60
+MEDIAN_FUNCTION = 7
+
+
+def lines_by_room(root: Path = ACTS) -> dict[str, int]:
+    rooms: dict[str, int] = {}
+    for file in sorted(root.rglob("*.py")):
+        parts = file.relative_to(root).parts
+        room = parts[0] if len(parts) > 1 else "."
+        rooms[room] = rooms.get(room, 0) + file.read_text("utf-8").count("\n")
+    return rooms
+
+
+def function_lengths(root: Path = ACTS) -> list[int]:
+    trees = [ast.parse(file.read_text("utf-8")) for file in root.rglob("*.py")]
+    functions = [n for tree in trees for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [function.end_lineno - function.lineno + 1 for function in functions if function.end_lineno is not None]
+
+
+def allowed_lines(room: str) -> int:
+    return LINES.get(room, 0) + sum(lines for name, lines, _ in RAISED if name == room)
+
+
+@pytest.mark.parametrize("room", lines_by_room())
+def test_a_room_does_not_grow(room: str) -> None:
+    lines, allowed = lines_by_room()[room], allowed_lines(room)
+    assert lines <= allowed, f"{room} has {lines:,} lines, {lines - allowed:,} more than the ratchet allows"
+
+
+def test_each_raise_has_its_reason() -> None:
+    assert all(room in LINES and lines > 0 and len(reason) > 20 for room, lines, reason in RAISED)
+
+
+def test_there_are_no_more_files_and_no_longer_functions() -> None:
+    lengths = function_lengths()
+    assert len([file for file in ACTS.rglob("*.py") if file.name != "__init__.py"]) <= FILES
+    assert max(lengths) <= LONGEST_FUNCTION
+    assert statistics.median(lengths) <= MEDIAN_FUNCTION
+
+
+def test_the_tests_do_not_grow() -> None:
+    files = (ACTS.parent / "tests").rglob("*.py")
+    assert sum(file.read_text("utf-8").count("\n") for file in files) <= TEST_LINES
+
+
+def test_the_ratchet_rings(tmp_path: Path) -> None:
+    room = tmp_path / "language"
+    room.mkdir()
+    (room / "more.py").write_text("x = 1\n" * (allowed_lines("language") + 1), "utf-8")
+    assert lines_by_room(tmp_path)["language"] > allowed_lines("language")
+
+
+if __name__ == "__main__":
+    for name, count in lines_by_room().items():
+        print(f'    "{name}": {count:_},')  # noqa: T201 - the table, to be copied
