@@ -17,7 +17,7 @@ T = TypeVar("T")
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 # A workflow task that is lost on its way to a busy worker is given again after 15 s
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=180)
 FIRST_PAUSE_SECONDS = 0.002  # most things are true at once or within a few milliseconds
 LONGEST_PAUSE_SECONDS = 0.1  # after that, looking more often only takes time from what is awaited
 

@@ -29,7 +29,7 @@ async def waiting(handle: Handle) -> list[dict[str, Json]]:
 
 
 async def decide(handle: Handle, decision: str, **more: Json) -> None:
-    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 60)
+    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 180)
 
 
 async def paid(foreign: Foreign, handle: Handle) -> int:
@@ -130,7 +130,7 @@ async def settled(foreign: Foreign, handle: Handle) -> None:
     for run in (await tree(foreign.client, handle)).values():
         if run.type == "Background":
             try:
-                await asyncio.wait_for(foreign.client.get_workflow_handle(run.id).result(), 60)
+                await asyncio.wait_for(foreign.client.get_workflow_handle(run.id).result(), 180)
             except TimeoutError:
                 raise
             except Exception:  # noqa: BLE001, S112 - how it ends is its own

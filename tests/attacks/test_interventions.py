@@ -49,7 +49,7 @@ async def waits(handle: Handle, **wanted: Json) -> dict[str, Json]:
 
 
 async def decide(handle: Handle, decision: str, **more: Json) -> None:
-    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 60)
+    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 180)
 
 
 async def edit(handle: Handle, call_: str, with_: Json, **where: str) -> None:

@@ -234,7 +234,7 @@ async def more_has_begun(world: World, before: int) -> None:
     async def more() -> bool:
         return world.begun() >= before + 4
 
-    await assert_eventually(more, within=timedelta(seconds=60), why="more calls begin")
+    await assert_eventually(more, within=timedelta(seconds=180), why="more calls begin")
 
 
 # -- what must be true afterwards ----------------------------------------------------
@@ -282,7 +282,7 @@ async def all_results_arrive(client: Client, world: World) -> None:
         result = await came_to(client.get_workflow_handle(f"{world.queue}/{name}"))
         assert (name, result["status"], result["state"]) == (name, "completed", expected)
     background = client.get_workflow_handle(f"{world.queue}/fire and forget/5:add_one")
-    await asyncio.wait_for(background.result(), 60)
+    await asyncio.wait_for(background.result(), 180)
 
 
 TARGETS = (["engine"], ["server", "engine"], ["foreign"], ["server", "engine", "foreign"])

@@ -29,7 +29,7 @@ REQUESTS, EFFECTS = 2 + 9 * 3, 2 + 3 * 2 + 9 * 2 + 9 * 2
 OUTPUT = 243  # 3 branches of 21 + 30 i
 BUDGET_SIGNALS = (BUDGET_REQUEST, BUDGET_REPORT)
 SHORT = 20  # of the requests that the branches would make, which are 27
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=180)
 END_SECONDS = 120  # it needs 20: a request that a worker took with it is missed after 15 s, and asked again 2 s later
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 

@@ -14,7 +14,7 @@ from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, ended, tool
 
 Json = Any
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=180)
 DATE_STEP = timedelta(milliseconds=1)  # of the dates in a result
 
 

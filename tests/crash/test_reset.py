@@ -30,7 +30,7 @@ from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, ended, tool
 
 Json = Any
-SOON = timedelta(seconds=40)
+SOON = timedelta(seconds=120)
 ADD = tool("add_one", activity="add_one", options=OPTIONS)
 GATED = tool("gated", activity="gated", options=OPTIONS)
 
@@ -172,7 +172,7 @@ async def test_a_run_below_another_that_is_reset_gives_its_calls_the_same_ids(
         run_id = (await child.describe()).run_id
         for point in (await reset_points(child))[:2]:
             again = await reset(client, child.id, point, run_id)
-            await asyncio.wait_for(again.result(), 30)
+            await asyncio.wait_for(again.result(), 180)
     await all_is_over(client, handle.id)
     each_call_has_one_key_and_one_effect(world, handle.id, KINDS[kind][2])
 
@@ -314,7 +314,7 @@ async def test_of_a_signal_and_an_update_that_a_reset_repeats_the_signal_comes_f
     await handle.query("status")
     again = await reset(client, handle.id, (await reset_points(handle))[0])
     await assert_eventually(partial(is_rejected, again, first), within=SOON, why="the signal counts")
-    await asyncio.wait_for(asyncio.gather(again.result(), return_exceptions=True), 30)
+    await asyncio.wait_for(asyncio.gather(again.result(), return_exceptions=True), 180)
     replayer = Replayer(workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner())
     await replayer.replay_workflow(await again.fetch_history())
 
@@ -332,7 +332,7 @@ async def test_a_run_that_goes_on_in_a_new_run_keeps_its_ids_when_either_is_rese
         points = await reset_points(client.get_workflow_handle(id_, run_id=run.run_id))
         again = await reset(client, id_, points[len(points) // 2], run.run_id)
         assert (await ended(client.get_workflow_handle(id_)))["state"]["n25"] == 25
-        await asyncio.wait_for(again.result(), 30)
+        await asyncio.wait_for(again.result(), 180)
     each_call_has_one_key_and_one_effect(world, id_, 25)
 
 

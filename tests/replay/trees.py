@@ -194,7 +194,7 @@ async def tree_cancelled(user: Foreign) -> list[Handle]:
     heart = Heart()
     async with user.serving(heart.activity()):
         handle = await plan(user, "tree_cancelled", call("deep", "†state.x"), context=[delegating("deep", "beats")])
-        await asyncio.wait_for(heart.beating.wait(), 60)
+        await asyncio.wait_for(heart.beating.wait(), 180)
         await handle.cancel()
         await cancelled(handle)
     return below(user, handle, "1:deep", "1:deep/plan")

@@ -175,7 +175,7 @@ async def check_signed_decisions(folder: Path, environment: dict[str, str], clie
     assert (unsigned.returncode, forged.returncode) == (2, 2)
     rejected = await act("reject", "--reason", PLANTED["reason"], "--key", "ada.pem")
     assert rejected.returncode == 0, rejected.stderr
-    (decision,) = (await asyncio.wait_for(run.result(), 60))["decisions"]
+    (decision,) = (await asyncio.wait_for(run.result(), 180))["decisions"]
     assert (decision["by"], decision["reason"], decision["decision"]) == ("ada", PLANTED["reason"], "reject")
     assert decision["signed"]["signature"]
     # A worker without the variable replays the run as it was
@@ -193,7 +193,7 @@ async def test_no_planted_value_is_in_the_database_or_a_log_and_no_secret_in_any
     async with world(tmp_path) as (_, environment, client):
         id_ = f"planted-{uuid.uuid4().hex}"
         handle = await client.start_workflow("Plan", request(*PLAN), id=id_, task_queue="planted")
-        result = await asyncio.wait_for(handle.result(), 60)
+        result = await asyncio.wait_for(handle.result(), 180)
         assert {c["state"] for c in result["calls"]} == {"completed"}
         state = result["state"]
         # The secret was there, and was masked wherever the Tools had put it
@@ -238,7 +238,7 @@ async def test_no_planted_value_is_in_the_database_or_a_log_and_no_secret_in_any
 
         await assert_eventually(waits, why="the status names the secret")
         (tmp_path / "secrets" / "comes-later").write_text(LATER, "utf-8")
-        came = await asyncio.wait_for(late.result(), 60)
+        came = await asyncio.wait_for(late.result(), 180)
         assert came["state"]["late"]["headers"]["Authorization"] == "[secret]"
         metrics = await asyncio.to_thread(urllib.request.urlopen, f"http://{environment['ACTS_METRICS']}/metrics")
         with metrics:

@@ -91,7 +91,7 @@ async def test_who_waits_gets_the_slot_that_is_given_back_unless_the_worker_stop
     await asyncio.sleep(0)
     assert not second.done()
     await asyncio.to_thread(run_task, slots, first)
-    permit = await asyncio.wait_for(second, 60)
+    permit = await asyncio.wait_for(second, 180)
     assert isinstance(permit, Permit)
     slots.close()
     run_task(slots, permit)

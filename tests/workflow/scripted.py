@@ -85,7 +85,7 @@ class Stage:
     async def _has_ended(self, id_: str) -> None:
         handle = self.foreign.client.get_workflow_handle(id_)
         try:
-            await asyncio.wait_for(handle.result(), 60)
+            await asyncio.wait_for(handle.result(), 180)
         except WorkflowFailureError:
             return
         except TimeoutError:

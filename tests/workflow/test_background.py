@@ -39,7 +39,7 @@ async def test_a_call_without_an_output_path_is_a_run_of_its_own_that_outlives_t
         assert (found.workflow_type, found.status) == ("Background", WorkflowExecutionStatus.RUNNING)
         assert found.parent_id == handle.id
         letter.opened.set()
-        await asyncio.wait_for(child.result(), 60)
+        await asyncio.wait_for(child.result(), 180)
     assert letter.arrived[0]["to"] == "Ada"
     assert letter.arrived[0]["_id"]
     (scheduled,) = await of_type(child, "ACTIVITY_TASK_SCHEDULED")
@@ -60,7 +60,7 @@ async def test_fire_and_forget_sees_the_scopes_of_its_call(foreign: Foreign) -> 
             foreign.request(call("look", _scopes=["state"]), context=[{"type": "state", "a": 1}])
         )
         await ended(handle)
-        await asyncio.wait_for(foreign.client.get_workflow_handle(f"{handle.id}/1:look").result(), 60)
+        await asyncio.wait_for(foreign.client.get_workflow_handle(f"{handle.id}/1:look").result(), 180)
     assert seen == [{"type": "state", "state": {"a": 1}}]
 
 
@@ -76,5 +76,5 @@ async def test_a_child_id_in_use_gets_the_start_of_the_run_id(foreign: Foreign) 
         run = second.first_execution_run_id
         assert run is not None
         for id_ in (f"{first.id}/1:post", f"{first.id}/1:post~{run[:8]}"):
-            await asyncio.wait_for(foreign.client.get_workflow_handle(id_).result(), 60)
+            await asyncio.wait_for(foreign.client.get_workflow_handle(id_).result(), 180)
     assert letter.arrived[0]["_id"] != letter.arrived[1]["_id"]

@@ -299,10 +299,10 @@ async def test_cancelling_reaches_down_the_tree(foreign: Foreign, saved: Saved) 
     ]})  # fmt: skip
     async with foreign.serving(heart.activity()):
         handle = await foreign.start(foreign.request(call("top", "†state.x"), context=[delegating("top", outer)]))
-        await asyncio.wait_for(heart.beating.wait(), 60)
+        await asyncio.wait_for(heart.beating.wait(), 180)
         await handle.cancel()
         with pytest.raises(WorkflowFailureError):
             await ended(handle)
-        await asyncio.wait_for(heart.stopped.wait(), 60)
+        await asyncio.wait_for(heart.stopped.wait(), 180)
     found = await foreign.client.get_workflow_handle(f"{handle.id}/1:top/plan/1:deep").describe()
     assert found.status == WorkflowExecutionStatus.CANCELED

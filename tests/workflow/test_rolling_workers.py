@@ -91,7 +91,7 @@ class Workers:
                 await stack.enter_async_context(built)
             versions = {f"acts/{registry_version(registry)}" for registry in registries}
             await assert_eventually(
-                lambda: self._are_listed(versions), within=timedelta(seconds=60), why="the server lists the workers"
+                lambda: self._are_listed(versions), within=timedelta(seconds=180), why="the server lists the workers"
             )
             yield
 

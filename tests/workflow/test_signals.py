@@ -131,11 +131,11 @@ async def test_cancellation_reaches_what_runs_and_the_run_ends_canceled(foreign:
                 context=[foreign.tool("beat", options={"heartbeat": "5s", "timeout": "1h"})],
             )
         )
-        await asyncio.wait_for(heart.beating.wait(), 60)
+        await asyncio.wait_for(heart.beating.wait(), 180)
         await state_of(handle, "1:echo", "completed")
         await handle.cancel()
         await cancelled(handle)
-        await asyncio.wait_for(heart.stopped.wait(), 60)
+        await asyncio.wait_for(heart.stopped.wait(), 180)
     found = await status(handle)
     assert found["phase"] == "cancelled"
     assert list(states(found).values()) == ["completed", "cancelled", "cancelled"]
