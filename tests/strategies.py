@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from acts.language.output_methods import METHODS
+from acts.language.messages import METHODS
 
 KINDS = ("state", "data", "user")
 NAMES = ("a", "b", "c", "0")

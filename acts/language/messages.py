@@ -18,9 +18,39 @@ from pydantic import ValidationError
 
 from acts.language.config import Config, settings_problems
 from acts.language.errors import ExpressionError, InvalidRequest, Problem, find_similar, suggest, truncate
-from acts.language.output_methods import METHODS
 from acts.language.references import Path, parse
-from acts.language.values import ABSENT, UNKNOWN, Json, defect, pointer, type_name
+from acts.language.values import ABSENT, UNKNOWN, Json, defect, list_index, pointer, type_name
+
+
+@dataclass(frozen=True, slots=True)
+class OutputMethod:
+    """``extends`` are the types of value that the method adds to; none: it replaces a value of any type.
+
+    A method that ``grows`` lengthens a list or string, so an index into it depends on all of it. One that
+    ``adds_element`` takes its value as one element of a list; any other needs a value of the type it extends.
+    """
+
+    extends: tuple[str, ...] = ()
+    grows: bool = False
+    adds_element: bool = False
+
+    def fits(self, old: str, new: str) -> bool:
+        """True when a value of the type ``new`` can be added to one of the type ``old``."""
+        return old in self.extends and (self.adds_element or old == new)
+
+
+OUTPUT_METHODS: Final = {
+    "set": OutputMethod(),
+    "merge": OutputMethod(extends=("object", "list")),
+    "assign": OutputMethod(extends=("object",)),
+    "push": OutputMethod(extends=("list",), grows=True, adds_element=True),
+    "concat": OutputMethod(extends=("list", "string"), grows=True),
+}
+METHODS: Final = tuple(OUTPUT_METHODS)
+GROWING_METHODS: Final = tuple(name for name, method in OUTPUT_METHODS.items() if method.grows)
+# For people and models
+METHODS_TEXT: Final = f"{METHODS[0]} (default), {', '.join(METHODS[1:-1])} or {METHODS[-1]}"
+
 
 DATA_TYPES: Final = ("data", "input", "state")
 TYPES: Final = ("system", "text", *DATA_TYPES, "tool", "plan", "error")
@@ -398,3 +428,46 @@ def _read_plan(raw: dict[str, Any], index: int, problems: _Problems) -> Message 
         if key not in ("type", "plan", "mode", "run"):
             problems.report("ignoredField", f'"{key}" has no meaning in a plan message', *at, key, warn=True)
     return PlanMessage(index, "plan", raw, tuple(raw.get("plan", ())), raw.get("mode", "eager"), raw.get("run") is True)
+
+
+def scoped_context(
+    scopes: Iterable[Path], read: Callable[[Path], Json], is_list: Callable[[Path], bool] | None = None
+) -> list[dict[str, Any]]:
+    """The Messages that a Call with these scopes gets; ``[]`` without scopes.
+
+    ``is_list`` tells whether a value on the way to a scope is a list, where ``read`` must not be
+    asked for it: a Call does not depend on what else is written there.
+    """
+    is_list = is_list or (lambda path: isinstance(read(path), list))
+    values = {path: value for path in scopes if (value := read(path)) is not ABSENT}
+    payloads: dict[str, Json] = dict.fromkeys((path.kind for path in values), ABSENT)
+    for path, value in values.items():
+        if not any(prefix in values for prefix in path.prefixes()):
+            payloads[path.kind] = _place(payloads[path.kind], path, 0, value, is_list)
+    return [wrap_message(kind, payload) for kind, payload in payloads.items()]
+
+
+def wrap_message(kind: str, payload: Json) -> dict[str, Any]:
+    """The Message of a kind in wrapped form; any other than the data-like types is ``data`` with ``kind``."""
+    if kind in DATA_TYPES:
+        return {"type": kind, kind: payload}
+    return {"type": "data", "kind": kind, "data": payload}
+
+
+def _place(payload: Json, path: Path, depth: int, value: Json, is_list: Callable[[Path], bool]) -> Json:
+    """``payload`` with ``value`` at the names of a path from ``depth`` on; a list has null before its index.
+
+    No scope is below another one, so every container on the way was made here, and is changed in place.
+    """
+    if depth == len(path.names):
+        return value
+    name = path.names[depth]
+    index = list_index(name)
+    if index is None or not is_list(Path(path.kind, path.names[:depth])):
+        part = payload if isinstance(payload, dict) else {}
+        part[name] = _place(part.get(name, ABSENT), path, depth + 1, value, is_list)
+        return part
+    items = payload if isinstance(payload, list) else []
+    items.extend([None] * (index + 1 - len(items)))
+    items[index] = _place(items[index], path, depth + 1, value, is_list)
+    return items

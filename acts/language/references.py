@@ -31,12 +31,23 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from acts.language.admission import MAX_ALTERNATIVES, MAX_NAMES, MAX_PARENTHESES, MAX_PATHS, Work
-from acts.language.errors import ExpressionError
+from acts.language.errors import ExpressionError, Problem, truncate
 from acts.language.strict_json import DECODER, write_json
-from acts.language.values import ABSENT, MAX_DEPTH, UNKNOWN, UNKNOWN_TEXT, Json, Names, defect, is_unicode
+from acts.language.values import (
+    ABSENT,
+    MAX_DEPTH,
+    UNKNOWN,
+    UNKNOWN_TEXT,
+    Json,
+    Names,
+    Place,
+    defect,
+    is_unicode,
+    replace_parts,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
 
 MARK: Final = "†"
 
@@ -546,3 +557,169 @@ class _Parser:
             self.fail("a bracket is not closed")
         self.at += 1
         return str(name)
+
+
+# The kinds of the two paths that a Call with ``_each`` has for each of its elements
+ITEM: Final = "item"
+INDEX: Final = "index"
+ELEMENT_KINDS: Final = frozenset({ITEM, INDEX})
+
+
+def is_reference(value: Json) -> bool:
+    """True for a string that is an expression (``†x``, neither ``††x`` nor a template)."""
+    return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK and not is_text_template(value)
+
+
+def parse_marked(text: str) -> Expression:
+    """What a string with a ``†`` stands for: an expression, a template, or a literal text with its escapes replaced.
+
+    Raises:
+        ExpressionError: it is malformed.
+    """
+    if is_reference(text):
+        return parse(text)
+    if is_text_template(text):
+        template = parse_text_template(text)
+        if operands(template):
+            return template
+        text = unescape_inside("".join(map(str, template.parts)))
+    else:  # ``††x`` is the string ``†x``, at the beginning of a text and inside it
+        text = MARK + unescape_inside(text[2:]) if text.startswith(MARK * 2) else unescape_inside(text)
+    return Literal(json.dumps(text))
+
+
+def unread_value(text: str) -> Json:
+    """The value of a planned string while nothing is read: UNKNOWN, UNKNOWN_TEXT, or its text."""
+    if MARK not in text:
+        return text
+    if is_reference(text):
+        return UNKNOWN
+    try:
+        tree = parse_marked(text)
+    except ExpressionError:
+        return UNKNOWN_TEXT
+    return tree.value if isinstance(tree, Literal) else UNKNOWN_TEXT
+
+
+# What looks like a path inside a text: a kind, a dot, and mostly names
+_EMBEDDED: Final = re.compile(rf"(?<!{MARK}){MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
+
+
+def find_embedded(
+    text: str, tree: Expression, kinds: Container[str], place: str, *, each: bool = False
+) -> Problem | None:
+    """The problem of a string that stands for ``tree`` and has what a reader would take for a reference in plain text.
+
+    ``place`` is the pointer to it; ``each``: inside a Call with ``_each``.
+    """
+    parts: tuple[Any, ...] = tree.parts if isinstance(tree, TextTemplate) else ()
+    if isinstance(tree, Literal):
+        parts = (text[2:] if text.startswith(MARK * 2) else text,)
+    for match in (match for part in parts if isinstance(part, str) for match in _EMBEDDED.finditer(part)):
+        kind, dot, names = match.groups()
+        if (dot and kind in kinds) or (each and kind in ELEMENT_KINDS):
+            path = f"{kind}.{names}" if names else kind
+            corrected = truncate(text.replace(MARK + path, f"{OPENING}{path}}}", 1), 200)
+            hint = f'a template puts a value into a text: "{corrected}"; plain text is written {MARK}{MARK}{path}'
+            return Problem(
+                "embeddedReference", f"{MARK}{path} is inside a text, where nothing replaces it", place, hint=hint
+            )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceUse:
+    """One expression, template, condition or escaped text inside a JSON value. ``at`` leads to it: keys and indexes.
+
+    ``paths`` are those of the context: in a Call with ``_each``, all but ``†item`` and ``†index``.
+    """
+
+    at: Place
+    text: str
+    tree: Expression
+    paths: tuple[Path, ...]
+    is_of_element: bool = False
+
+    @classmethod
+    def of(cls, at: Place, text: str, tree: Expression, *, each: bool = False) -> ReferenceUse:
+        """The use of a tree; ``each``: in the parameters of a Call with ``_each``."""
+        every = paths(tree)
+        own = tuple(path for path in every if path.kind not in ELEMENT_KINDS) if each else every
+        return cls(at, text, tree, own, len(own) < len(every))
+
+    def is_of_context(self, path: Path) -> bool:
+        """True for one of ``paths``: the context yields it, not an element."""
+        return not (self.is_of_element and path.kind in ELEMENT_KINDS)
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """The expressions that are read one by one: those of a template, else the tree itself."""
+        return operands(self.tree) if isinstance(self.tree, TextTemplate) else (self.tree,)
+
+    def absent_texts(self, read: Callable[[Path], Json]) -> list[str]:
+        """What of a use that is absent to name: of a template the expressions that are, not the text around them."""
+        if not isinstance(self.tree, TextTemplate):
+            return [self.text]
+        return [str(tree) for tree in self.expressions if evaluate(tree, read) is ABSENT]
+
+    @property
+    def needed_expressions(self) -> tuple[Expression, ...]:
+        """The plain expressions that must yield something for a value, or for a condition that holds."""
+        return tuple(term for tree in self.expressions for term in _needed_terms(tree))
+
+
+def _needed_terms(tree: Expression) -> Iterator[Expression]:
+    """The terms of a condition without which it cannot hold; a plain expression is its own."""
+    if _is_plain(tree):
+        yield tree
+    elif isinstance(tree, AllOf) or (isinstance(tree, Comparison) and not tree.accepts_absence):
+        for part in operands(tree):
+            yield from _needed_terms(part)
+
+
+def _is_plain(tree: Expression) -> bool:
+    """True for an expression that is no condition."""
+    return isinstance(tree, Path) or (isinstance(tree, (AnyOf, AllOf)) and all(map(_is_plain, tree.terms)))
+
+
+def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
+    """Yield each string of ``value`` that contains ``†``, with its place."""
+    if isinstance(value, str):
+        if MARK in value:
+            yield at, value
+    elif isinstance(value, (dict, list)):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(child, (str, dict, list)):
+                yield from scan_marked(child, *at, key)
+
+
+def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
+    """Each expression and template of ``value``, with its place."""
+    return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text) or is_text_template(text))
+
+
+def resolve_references(
+    value: Json, uses: Iterable[ReferenceUse], read: Callable[[Path], Json], work: Work | None = None
+) -> tuple[Json, list[ReferenceUse]]:
+    """``value`` with each of its ``uses`` replaced by what it yields, and the uses that are absent.
+
+    What is absent keeps its text. ``value`` is not changed: what holds no replacement is shared with it.
+
+    Raises:
+        TooComplex: the texts or the values that are repeated in it are more than is allowed (see ``Work``).
+    """
+    work = work or Work()
+    replacements: list[tuple[Place, Json]] = []
+    missing = []
+    present: set[int] = set()
+    repeated = 0
+    for use in uses:
+        result = evaluate(use.tree, read, work)
+        if result is ABSENT:
+            missing.append(use)
+            continue
+        replacements.append((use.at, result))
+        if id(result) in present:
+            repeated = work.add_repeated(repeated, result)
+        present.add(id(result))
+    return replace_parts(value, replacements), missing

@@ -24,8 +24,7 @@ from pydantic import ValidationError
 from acts.language.admission import SUBSCHEMAS, TOOLS, Meter
 from acts.language.config import Options, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
-from acts.language.messages import Request, ToolMessage
-from acts.language.output_methods import METHODS
+from acts.language.messages import METHODS, Request, ToolMessage
 from acts.language.references import parse
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, with_defs
 from acts.language.secrets import forbid_secrets

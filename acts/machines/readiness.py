@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import CallError, EngineError, TooComplex, truncate
-from acts.language.reference_uses import ELEMENT_KINDS
-from acts.language.references import holds
+from acts.language.references import ELEMENT_KINDS, holds
 from acts.language.schemas import Checker, Defect
 from acts.language.tools import META
 from acts.language.values import UNKNOWN, Json, pointer
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from acts.language.admission import Work
-    from acts.language.reference_uses import ReferenceUse
-    from acts.language.references import Path
+    from acts.language.references import Path, ReferenceUse
     from acts.machines.call_state import CallState
     from acts.machines.walk_context import WalkContext
     from acts.machines.writer_progress import WriterProgress

@@ -44,8 +44,8 @@ from acts.machines.readiness import Readiness
 from acts.machines.walk_context import WalkContext
 from acts.machines.writer_progress import WaitingCalls, WriterProgress
 from acts.plan.calls import UNIT, ElementReading, read_elements
+from acts.plan.context_log import place_result, refuse_defects
 from acts.plan.graph import WriterIndex, paths_read
-from acts.plan.placement import place_result, refuse_defects
 from acts.tree.records import CallRecord, WalkState
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from acts.language.values import Json
     from acts.machines.readiness import Assessment
     from acts.plan.calls import PlannedCall
-    from acts.plan.placement import Writes
+    from acts.plan.context_log import Writes
     from acts.plan.validate import ValidatedPlan
     from acts.tree.past_run import PastCall
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acts.language.admission import Work
 from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex
-from acts.language.reference_uses import scoped_context
+from acts.language.messages import scoped_context
 from acts.language.references import Expression, Path, evaluate, parse, paths
 from acts.language.values import ABSENT, Json, get
 from acts.language.wire import TOO_COMPLEX
-from acts.plan.context_log import END
-from acts.plan.placement import appended_message, build_message
+from acts.plan.context_log import END, appended_message, build_message
 from acts.plan.validate import ValidatedPlan, is_template
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from acts.language.references import Expression, Path, is_provided, paths
 from acts.language.values import Names
 
 if TYPE_CHECKING:
-    from acts.language.reference_uses import ReferenceUse
+    from acts.language.references import ReferenceUse
     from acts.plan.calls import PlannedCall
 
 Key = tuple[str | None, str, Names]

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import ExpressionError, Problem, TooComplex
-from acts.language.reference_uses import ReferenceUse, find_embedded, parse_marked, resolve_references
-from acts.language.references import MARK
+from acts.language.references import MARK, ReferenceUse, find_embedded, parse_marked, resolve_references
 from acts.language.schemas import Checker
 from acts.language.values import MAX_DEPTH, Json, Place, defect, pointer, type_name
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED

@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import ExpressionError
-from acts.language.reference_uses import ELEMENT_KINDS, INDEX, ITEM, parse_marked, scan
 from acts.language.references import (
+    ELEMENT_KINDS,
+    INDEX,
+    ITEM,
     MARK,
     AnyOf,
     Expression,
@@ -30,7 +32,9 @@ from acts.language.references import (
     operands,
     parse,
     parse_condition,
+    parse_marked,
     paths,
+    scan,
 )
 from acts.language.strict_json import begin_json
 from acts.language.tools import META, Tool

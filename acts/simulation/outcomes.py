@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.admission import DRY_RUN, LIMITS
 from acts.language.errors import CallError
-from acts.language.messages import Data
-from acts.language.reference_uses import wrap_message
+from acts.language.messages import Data, wrap_message
 from acts.language.references import conjunction
 from acts.language.tools import is_server_tool
 from acts.language.values import UNKNOWN, deep_merge, nest
 from acts.language.wire import SCHEMA_MISMATCH
 from acts.machines.commands import Command, StartCall
 from acts.machines.walk import Walk
-from acts.plan.placement import place_result
+from acts.plan.context_log import place_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,7 @@ from acts.language.tools import hint_words
 from acts.language.values import UNKNOWN, Json, pointer
 from acts.language.wire import TOO_COMPLEX
 from acts.plan.calls import MAX_ELEMENTS, approval_needed
-from acts.plan.lint import lint
-from acts.plan.validate import ValidatedPlan, is_template, validate_request
+from acts.plan.validate import ValidatedPlan, is_template, lint, validate_request
 from acts.simulation.forecast import Price, estimate_plan, find_critical_path, find_waves
 from acts.simulation.outcomes import OutcomeRun, PossibleOutcomes, count_steps, explore_outcomes
 from acts.simulation.sampling import sample

@@ -16,8 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import Problem, truncate
-from acts.language.reference_uses import ELEMENT_KINDS
-from acts.language.references import AllOf, Expression, Path, TextTemplate, operands
+from acts.language.references import ELEMENT_KINDS, AllOf, Expression, Path, TextTemplate, operands
 from acts.language.schemas import follow, with_null
 from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, list_index, pointer, type_name
 from acts.plan.context_log import START
@@ -25,7 +24,7 @@ from acts.plan.context_log import START
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from acts.language.reference_uses import ReferenceUse
+    from acts.language.references import ReferenceUse
     from acts.plan.calls import PlannedCall
     from acts.plan.validate import ValidatedPlan
 

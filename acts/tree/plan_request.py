@@ -12,8 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import InvalidRequest, Problem
-from acts.language.output_methods import GROWING_METHODS
-from acts.language.reference_uses import scoped_context, wrap_message
+from acts.language.messages import GROWING_METHODS, scoped_context, wrap_message
 from acts.language.references import Path
 from acts.language.strict_json import json_size
 from acts.language.values import ABSENT, Json, Names, deep_merge, nest

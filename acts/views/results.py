@@ -19,7 +19,7 @@ from acts.language.values import pointer
 from acts.language.wire import CONTEXT, STATUS
 from acts.machines.call_report import calls, errors
 from acts.machines.instances import instance_summaries
-from acts.plan.placement import appended_message
+from acts.plan.context_log import appended_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

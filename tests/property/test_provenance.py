@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
-from acts.language.reference_uses import parse_marked
-from acts.language.references import Path, evaluate, parse
+from acts.language.references import Path, evaluate, parse, parse_marked
 from acts.language.tools import META
 from acts.language.values import ABSENT, get
 from acts.machines.call_report import calls

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 
 from acts.language.admission import LIMITS, TASK, TEXTS, Limit, Meter, Work, measure_json
 from acts.language.errors import ExpressionError, TooComplex
-from acts.language.reference_uses import ReferenceUse, parse_marked, resolve_references, scan_marked
-from acts.language.references import alternatives, evaluate, holds, parse, parse_condition
+from acts.language.references import (
+    ReferenceUse,
+    alternatives,
+    evaluate,
+    holds,
+    parse,
+    parse_condition,
+    parse_marked,
+    resolve_references,
+    scan_marked,
+)
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.values import UNKNOWN, UNKNOWN_TEXT, Json
 from tests.strategies import values

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import ExpressionError
-from acts.language.reference_uses import ReferenceUse
 from acts.language.references import (
     AllOf,
     AnyOf,
@@ -18,6 +17,7 @@ from acts.language.references import (
     Literal,
     Not,
     Path,
+    ReferenceUse,
     holds,
     is_provided,
     parse_condition,

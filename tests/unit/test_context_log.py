@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.output_methods import METHODS
+from acts.language.messages import METHODS
 from acts.language.references import Path, parse
 from acts.language.values import ABSENT
 from acts.plan.context_log import END, START, Log

@@ -17,7 +17,7 @@ from acts.language.messages import MAX_PROBLEMS_READ, read_request
 from acts.language.references import alternatives, parse
 from acts.language.schemas import Checker, clear_caches, judge_schema
 from acts.language.wire import TOO_COMPLEX
-from acts.plan.read_calls import MAX_ERRORS
+from acts.plan.calls import MAX_ERRORS
 from acts.plan.validate import validate, validate_request
 from acts.planner.answer_schema import compose_solution_schema
 

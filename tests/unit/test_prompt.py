@@ -22,8 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.messages import Message, parse_message, read_request
-from acts.language.reference_uses import scoped_context
+from acts.language.messages import Message, parse_message, read_request, scoped_context
 from acts.language.tools import Tool, read_tools
 from acts.machines.commands import StartChild
 from acts.plan.validate import validate_request

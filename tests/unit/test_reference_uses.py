@@ -8,14 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.language.reference_uses import (
-    ReferenceUse,
-    parse_marked,
-    resolve_references,
-    scan,
-    scan_marked,
-)
-from acts.language.references import Path
+from acts.language.references import Path, ReferenceUse, parse_marked, resolve_references, scan, scan_marked
 from acts.language.values import ABSENT
 from tests import oracle
 

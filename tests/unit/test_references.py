@@ -9,8 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import ExpressionError
-from acts.language.reference_uses import is_reference, unread_value
-from acts.language.references import AllOf, AnyOf, Expression, Path, alternatives, evaluate, parse
+from acts.language.references import (
+    AllOf,
+    AnyOf,
+    Expression,
+    Path,
+    alternatives,
+    evaluate,
+    is_reference,
+    parse,
+    unread_value,
+)
 from acts.language.values import ABSENT
 from tests import oracle
 

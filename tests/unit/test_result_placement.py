@@ -11,7 +11,7 @@ from acts.language.errors import CallError
 from acts.language.messages import Data, parse_message
 from acts.language.references import Path
 from acts.plan.calls import PlannedCall
-from acts.plan.placement import appended_message, is_message, place_result
+from acts.plan.context_log import appended_message, is_message, place_result
 from acts.plan.validate import validate_request
 from tests.cases import call, own, row
 

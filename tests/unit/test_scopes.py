@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acts.language.reference_uses import scoped_context
+from acts.language.messages import scoped_context
 from acts.language.references import Path, parse
 from acts.language.values import ABSENT, get
 

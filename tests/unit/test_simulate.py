@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import CallError
-from acts.language.reference_uses import wrap_message
+from acts.language.messages import wrap_message
 from acts.language.values import UNKNOWN, nest
 from acts.machines.commands import StartCall
 from acts.machines.walk import Walk

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import ExpressionError
-from acts.language.reference_uses import unread_value
-from acts.language.references import AllOf, AnyOf, Path, evaluate, parse_text_template
+from acts.language.references import AllOf, AnyOf, Path, evaluate, parse_text_template, unread_value
 from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT
 from tests import oracle
 

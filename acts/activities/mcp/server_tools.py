@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from acts.activities.mcp.mcp_config import Hints, McpServerConfig, ToolPolicy
 from acts.language.errors import truncate
-from acts.language.output_methods import METHODS
+from acts.language.messages import METHODS
 from acts.language.schemas import judge_schema, map_parts, subschemas
 from acts.language.tools import HINTS, SERVER_TOOL
 

@@ -27,8 +27,7 @@ from acts.cli.console import (
 )
 from acts.cli.runs.run_reader import PLANNING_TYPES, RunReader, open_run, unknown_instance_error
 from acts.language.errors import ExpressionError
-from acts.language.reference_uses import scan
-from acts.language.references import MARK, Path, parse
+from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, read_tool
 from acts.language.values import Json
 from acts.provenance import authors

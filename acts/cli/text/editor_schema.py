@@ -17,8 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from acts.language.config import Config, Options, as_expected, parse_seconds
-from acts.language.messages import DATA_TYPES, PROVENANCE
-from acts.language.output_methods import METHODS, METHODS_TEXT
+from acts.language.messages import DATA_TYPES, METHODS, METHODS_TEXT, PROVENANCE
 from acts.language.tools import META
 
 Schema = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any, Final
 from acts.cli.console import clean, command_error
 from acts.language.errors import format_choices
 from acts.language.messages import INSTANCES
-from acts.language.reference_uses import scan
+from acts.language.references import scan
 from acts.language.values import Json
 
 # The kind of the rows where the plan does not say it
