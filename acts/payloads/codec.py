@@ -33,7 +33,6 @@ from temporalio.converter import PayloadCodec
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-
 VARIABLE: Final = "ACTS_CODEC_KEYS"
 KEY_BYTES: Final = 32  # AES-256
 # A changed file is read again after this long at most, an unknown id is looked up no more often than this
@@ -43,8 +42,18 @@ SERVICE_SECONDS: Final = 300.0
 # The id is in the metadata of each payload
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_CURRENT: Final = "current"
 _HINT: Final = "`acts keygen --codec` prints a line for the file"
+
+ENCODING: Final = b"binary/encrypted"
+KEY_ID: Final = "encryption-key-id"
+CIPHER_KEY: Final = "encryption-cipher"
+CIPHER: Final = b"AES-256-GCM"
+NONCE_BYTES: Final = 12  # what GCM is specified for
+TAG_BYTES: Final = 16
+# Authenticated together with the id of the key
+_FORMAT: Final = b"acts payload 1 "
+# What an encrypted payload has more than the plain one: nonce, tag, metadata, and the framing of the inner message
+MAX_OVERHEAD_BYTES: Final = 256
 
 
 class CodecError(RuntimeError):
@@ -55,14 +64,20 @@ class KeySettingsError(CodecError):
     """``ACTS_CODEC_KEYS`` has no usable keys."""
 
 
+class UnknownKey(CodecError):
+    """A payload names a key that this program does not have; tasks are retried until it has."""
+
+
+class UndecryptablePayload(CodecError):
+    """A payload does not open with the key that it names: another key has that id, or the payload was changed."""
+
+
 def is_encrypting() -> bool:
     """True where this program encrypts: its logs and traces then have no text that may hold values."""
     return bool(os.environ.get(VARIABLE))
 
 
-def encode_key(key: bytes) -> str:
-    """A key as the file has it."""
-    return base64.b64encode(key).decode()
+# == keys ===================================================================================
 
 
 def read_keys(setting: str) -> dict[str, bytes]:
@@ -101,12 +116,12 @@ def _read_lines(path: Path) -> Iterable[tuple[str, bytes]]:
 def _read_folder(path: Path) -> dict[str, bytes]:
     # A mounted secret has ..data and the like beside the files
     files = {f.name: f.read_text("utf-8", "replace") for f in sorted(path.iterdir()) if f.is_file()}
-    current = files.pop(_CURRENT, "").strip()
+    current = files.pop("current", "").strip()
     names = [name for name in files if not name.startswith(".")]
     keys = _check(str(path), [(name, _decode_key(files[name], str(path / name))) for name in names])
     current = current or next(reversed(keys), "")
     if keys and current not in keys:
-        raise KeySettingsError(f"{path / _CURRENT} names the key {current[:64]!r}; there are: {', '.join(keys)}")
+        raise KeySettingsError(f"{path / 'current'} names the key {current[:64]!r}; there are: {', '.join(keys)}")
     return {current: keys[current], **keys} if keys else {}
 
 
@@ -121,7 +136,6 @@ def _call(setting: str) -> Iterable[tuple[str, bytes]]:
 
 
 def _decode_key(text: str, where: str) -> bytes:
-    """The key in base64; ``where`` names its place in an error."""
     try:
         key = base64.b64decode(text.strip().replace("-", "+").replace("_", "/"), validate=True)
     except ValueError:
@@ -145,53 +159,7 @@ def _check(where: str, pairs: Iterable[tuple[Any, Any]]) -> dict[str, bytes]:
     return keys
 
 
-class KeyRing:
-    """``keys`` by id, the one that encrypts first, read again when they may have changed. ``refresh`` may block.
-
-    ``seconds`` is the age at which the keys are read again although no id was missing.
-    """
-
-    def __init__(
-        self, read: Callable[[], Mapping[str, bytes]], source: str, seconds: float = REFRESH_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        self.source = source
-        self._read, self._seconds, self._clock = read, seconds, clock
-        self._lock = threading.Lock()
-        self.keys = dict(read())
-        self._read_at = clock()
-
-    def is_due(self, ids: Iterable[str] = ()) -> bool:
-        """True when the keys should be read again: they are old, or lack one of these ids."""
-        age = self._clock() - self._read_at
-        return age >= self._seconds or (age >= REFRESH_SECONDS and any(id_ not in self.keys for id_ in ids))
-
-    def refresh(self) -> None:
-        """Read the keys again; what cannot be read now leaves those that are there."""
-        with self._lock:
-            try:
-                self.keys = dict(self._read())
-            except KeySettingsError:
-                logging.getLogger(__name__).exception("the keys of %s cannot be read again", VARIABLE)
-            self._read_at = self._clock()
-
-
-ENCODING: Final = b"binary/encrypted"
-KEY_ID: Final = "encryption-key-id"
-CIPHER_KEY: Final = "encryption-cipher"
-CIPHER: Final = b"AES-256-GCM"
-NONCE_BYTES: Final = 12  # what GCM is specified for
-TAG_BYTES: Final = 16
-# What an encrypted payload has more than the plain one: nonce, tag, metadata, and the framing of the inner message
-MAX_OVERHEAD_BYTES: Final = 256
-
-
-class UnknownKey(CodecError):
-    """A payload names a key that this program does not have; tasks are retried until it has."""
-
-
-class UndecryptablePayload(CodecError):
-    """A payload does not open with the key that it names: another key has that id, or the payload was changed."""
+# == codecs =================================================================================
 
 
 def is_encrypted(payload: Payload) -> bool:
@@ -209,16 +177,37 @@ def _key_id(payload: Payload) -> str:
     return payload.metadata.get(KEY_ID, b"").decode(errors="replace")[:64]
 
 
-def _associated_data(id_: str) -> bytes:
-    return b"acts payload 1 " + id_.encode()
-
-
 class AesGcmCodec(PayloadCodec):
-    """Encrypts with the newest key of the ring, decrypts with the one that a payload names."""
+    """Encrypts with the first of its ``keys``, decrypts with the one that a payload names.
 
-    def __init__(self, ring: KeyRing) -> None:
-        self._ring = ring
+    ``read`` returns the keys by id; it may block. It is called again when an id is missing, and every ``seconds``.
+    ``source`` is the setting, for errors.
+    """
+
+    def __init__(
+        self, read: Callable[[], Mapping[str, bytes]], source: str, seconds: float = REFRESH_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._read, self._source, self._seconds, self._clock = read, source, seconds, clock
+        self._lock = threading.Lock()
+        self.keys = dict(read())
+        self._read_at = clock()
         self._ciphers: dict[bytes, AESGCM] = {}  # by key: making one takes longer than a small payload
+
+    async def _refresh(self, payloads: Sequence[Payload] = ()) -> None:
+        """Read keys that are old, or lack one that a payload names; if they cannot be read, the old ones remain."""
+        age = self._clock() - self._read_at
+        lacks_key = any(_key_id(p) not in self.keys for p in payloads if is_encrypted(p))
+        if age >= self._seconds or (lacks_key and age >= REFRESH_SECONDS):
+            await asyncio.to_thread(self._read_again)
+
+    def _read_again(self) -> None:
+        with self._lock:
+            try:
+                self.keys = dict(self._read())
+            except KeySettingsError:
+                logging.getLogger(__name__).exception("the keys of %s cannot be read again", VARIABLE)
+            self._read_at = self._clock()
 
     def _cipher(self, key: bytes) -> AESGCM:
         cipher = self._ciphers.get(key)
@@ -230,9 +219,19 @@ class AesGcmCodec(PayloadCodec):
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Encrypt each payload that is not encrypted yet."""
-        if self._ring.is_due():
-            await asyncio.to_thread(self._ring.refresh)
-        return self.encrypt(payloads)
+        await self._refresh()
+        id_, key = next(iter(self.keys.items()))
+        cipher, data = self._cipher(key), _FORMAT + id_.encode()
+        metadata = {"encoding": ENCODING, KEY_ID: id_.encode(), CIPHER_KEY: CIPHER}
+        encrypted: list[Payload] = []
+        for payload in payloads:
+            if is_encrypted(payload):
+                encrypted.append(payload)
+                continue
+            nonce = os.urandom(NONCE_BYTES)
+            sealed = cipher.encrypt(nonce, payload.SerializeToString(), data)
+            encrypted.append(Payload(metadata=metadata, data=nonce + sealed))
+        return encrypted
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """Decrypt each payload that is encrypted.
@@ -240,43 +239,24 @@ class AesGcmCodec(PayloadCodec):
         Raises:
             UnknownKey, UndecryptablePayload: one cannot be read.
         """
-        if self._ring.is_due(_key_id(p) for p in payloads if is_encrypted(p)):
-            await asyncio.to_thread(self._ring.refresh)
-        return self.decrypt(payloads)
-
-    def encrypt(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """As ``encode``, with the keys as they are."""
-        id_, key = next(iter(self._ring.keys.items()))
-        cipher, data = self._cipher(key), _associated_data(id_)
-        metadata = {"encoding": ENCODING, KEY_ID: id_.encode(), CIPHER_KEY: CIPHER}
-
-        def seal(payload: Payload) -> Payload:
-            nonce = os.urandom(NONCE_BYTES)
-            sealed = cipher.encrypt(nonce, payload.SerializeToString(), data)
-            return Payload(metadata=metadata, data=nonce + sealed)
-
-        return [p if is_encrypted(p) else seal(p) for p in payloads]
-
-    def decrypt(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """As ``decode``, with the keys as they are."""
+        await self._refresh(payloads)
         return [self._open(p) if is_encrypted(p) else p for p in payloads]
 
     def _open(self, payload: Payload) -> Payload:
         from cryptography.exceptions import InvalidTag
 
         id_ = _key_id(payload)
-        key = self._ring.keys.get(id_)
+        key = self.keys.get(id_)
         if key is None:
             raise UnknownKey(
-                f"a payload is encrypted with the key {id_!r}; {VARIABLE} ({self._ring.source}) has: "
-                f"{', '.join(self._ring.keys)}; add that key to it"
+                f"a payload is encrypted with the key {id_!r}; {VARIABLE} ({self._source}) has: "
+                f"{', '.join(self.keys)}; add that key to it"
             )
         try:
             nonce, sealed = payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:]
-            plain = self._cipher(key).decrypt(nonce, sealed, _associated_data(id_))
-            return Payload.FromString(plain)
+            return Payload.FromString(self._cipher(key).decrypt(nonce, sealed, _FORMAT + id_.encode()))
         except (InvalidTag, ValueError):
-            text = f"a payload does not open with the key {id_!r} of {VARIABLE} ({self._ring.source})"
+            text = f"a payload does not open with the key {id_!r} of {VARIABLE} ({self._source})"
             raise UndecryptablePayload(f"{text}: that id names another key there, or the payload was changed") from None
 
 
@@ -289,15 +269,10 @@ class LockedCodec(PayloadCodec):
     refuses: ClassVar[tuple[bytes, ...]] = (ENCODING,)
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """The payloads as they are."""
         return list(payloads)
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """The payloads as they are.
-
-        Raises:
-            UnknownKey: one is encrypted.
-        """
+        """The payloads as they are. Raises UnknownKey for one that is encrypted."""
         for payload in payloads:
             if is_encrypted(payload):
                 raise UnknownKey(
@@ -308,13 +283,9 @@ class LockedCodec(PayloadCodec):
 
 
 def codec_from_environment() -> AesGcmCodec | LockedCodec:
-    """The codec that ``ACTS_CODEC_KEYS`` describes.
-
-    Raises:
-        KeySettingsError: it has no usable keys.
-    """
+    """The codec that ``ACTS_CODEC_KEYS`` describes. Raises KeySettingsError if it has no usable keys."""
     setting = os.environ.get(VARIABLE)
     if not setting:
         return LockedCodec()
     seconds = REFRESH_SECONDS if Path(setting).exists() else SERVICE_SECONDS
-    return AesGcmCodec(KeyRing(lambda: read_keys(setting), setting, seconds))
+    return AesGcmCodec(lambda: read_keys(setting), setting, seconds)

@@ -12,7 +12,7 @@ import hmac
 import ipaddress
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
@@ -37,53 +37,32 @@ _CORS: Final = {
 }
 
 
-class CodecServerError(Exception):
-    """The server cannot be started as requested."""
-
-
-@dataclass(frozen=True)
-class CodecServerSettings:
-    """``origins`` are those of the Web UI, like http://localhost:8233; ``token``: what ``Authorization`` must have."""
-
-    host: str
-    port: int
-    origins: Sequence[str]
-    token: str | None = None
-
-    def __post_init__(self) -> None:
-        if not self.token and not _is_loopback(self.host):
-            text = f"on {self.host} anybody who reaches it could decrypt everything"
-            raise CodecServerError(f"{text}: set {TOKEN_VARIABLE}, or listen on 127.0.0.1")
-        if "*" in self.origins:
-            raise CodecServerError("any web page could decrypt everything with the origin *: name that of the Web UI")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def create_server(codec: PayloadCodec, settings: CodecServerSettings) -> ThreadingHTTPServer:
+def create_server(
+    codec: PayloadCodec, host: str, port: int, origins: Sequence[str], token: str | None = None
+) -> ThreadingHTTPServer:
     """A server that listens; ``serve_forever`` serves. Port 0 is a free one.
 
+    ``origins`` are those of the Web UI, like http://localhost:8233; ``token``: what ``Authorization`` must have.
+
     Raises:
-        OSError: the address cannot be bound.
+        CodecError: it would answer anybody. OSError: the address cannot be bound.
     """
-
-    class Handler(_Handler):
-        pass
-
-    Handler.codec, Handler.settings = codec, settings
-    return ThreadingHTTPServer((settings.host, settings.port), Handler)
+    is_loopback = host == "localhost"
+    with suppress(ValueError):
+        is_loopback |= ipaddress.ip_address(host).is_loopback
+    if not token and not is_loopback:
+        text = f"on {host} anybody who reaches it could decrypt everything"
+        raise CodecError(f"{text}: set {TOKEN_VARIABLE}, or listen on 127.0.0.1")
+    if "*" in origins:
+        raise CodecError("any web page could decrypt everything with the origin *: name that of the Web UI")
+    settings = {"codec": codec, "origins": tuple(origins), "token": token}
+    return ThreadingHTTPServer((host, port), type("Handler", (_Handler,), settings))
 
 
 class _Handler(BaseHTTPRequestHandler):
     codec: PayloadCodec
-    settings: CodecServerSettings
+    origins: Sequence[str]
+    token: str | None
     timeout = SOCKET_SECONDS
     server_version, sys_version = "acts-codec", ""
 
@@ -99,10 +78,11 @@ class _Handler(BaseHTTPRequestHandler):
         """``/decode`` and ``/encode``; also below a path that a proxy or the Web UI puts before them."""
         path = "/" + self.path.partition("?")[0].rstrip("/").rpartition("/")[2]
         length = self.headers.get("Content-Length") or ""
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ").encode(errors="replace")
         if not self._is_allowed_origin():
             text = f"the origin {self.headers['Origin'][:200]!r} is not allowed: --origin names it"
             self._answer(403, {"error": text})
-        elif not self._is_authorized():
+        elif self.token and not hmac.compare_digest(token, self.token.encode()):
             self._answer(401, {"error": f"the header Authorization lacks the token of {TOKEN_VARIABLE}"})
         elif path not in ("/decode", "/encode"):
             self._answer(404, {"error": _HINT})
@@ -126,25 +106,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _is_allowed_origin(self) -> bool:
         """A browser names the origin of each page that asks; other programs name none."""
         origin = self.headers.get("Origin")
-        return origin is None or origin in self.settings.origins
-
-    def _is_authorized(self) -> bool:
-        if not self.settings.token:
-            return True
-        sent = (self.headers.get("Authorization") or "").removeprefix("Bearer ").encode(errors="replace")
-        return hmac.compare_digest(sent, self.settings.token.encode())
+        return origin is None or origin in self.origins
 
     def _answer(self, status: int, content: Any = None) -> None:
         data = b"" if content is None else json.dumps(content).encode()
-        self.send_response(status)
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(data)), "Cache-Control": "no-store"}
         origin = self.headers.get("Origin")
         if origin is not None and self._is_allowed_origin():
-            self.send_header("Access-Control-Allow-Origin", origin)
-            for name, value in _CORS.items():
-                self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Cache-Control", "no-store")
+            headers |= {"Access-Control-Allow-Origin": origin, **_CORS}
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
 

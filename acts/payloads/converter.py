@@ -3,67 +3,194 @@
 ``ACTS_STORAGE`` says where values above 128 KiB are kept: ``file:<folder>`` or ``s3://bucket/prefix``; unset: values
 travel in histories, and none is larger than 2 MiB.
 
-Laws of this file: it knows no workflow, no command and no Tool. What the environment sets for payloads (an encryption
-codec, an external storage) is added here and nowhere else, so that no program writes what another cannot read.
+Laws of this file
+-----------------
+* It knows no workflow, no command and no Tool. What the environment sets for payloads (an encryption codec, an external
+  storage) is added here and nowhere else, so that no program writes what another cannot read.
+* Content is read at most once by each process as long as the cache holds it: a workflow decodes the same values again
+  with each replay. The cache is bounded in bytes. What is read has the hash that was asked for, or is an error.
+* A store that cannot be reached is waited for, for as long as the caller has patience. Content that is not there is an
+  error after a second: a network file system may show it late.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+import threading
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from temporalio.converter import DataConverter, ExternalStorage
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import DataConverter, ExternalStorage, StorageDriver, StorageDriverClaim
 
 from acts.language.wire import STORED_ABOVE_BYTES
+from acts.payloads import stores
 from acts.payloads.codec import codec_from_environment, is_encrypting
-from acts.payloads.content_store import (
-    ACTIVITY_PATIENCE_SECONDS,
-    CLIENT_PATIENCE_SECONDS,
-    TASK_PATIENCE_SECONDS,
-    ContentDriver,
-    StorageError,
-    StorageRefused,
-    StorageUnavailable,
-)
-from acts.payloads.folder_store import FolderStore
-from acts.payloads.s3_store import S3Store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from temporalio.api.failure.v1 import Failure
-    from temporalio.converter import FailureConverter, PayloadConverter
+    from temporalio.converter import (
+        FailureConverter,
+        PayloadConverter,
+        StorageDriverRetrieveContext,
+        StorageDriverStoreContext,
+    )
 
-    from acts.payloads.content_store import ContentStore
-
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 VARIABLE: Final = "ACTS_STORAGE"
+# Of a process: twelve values of 5 MB. A larger cache would take what the worker's own cache of runs needs
+CACHE_BYTES: Final = 64 * 1024 * 1024
+# A larger value would push out everything else: it is read again
+MAX_CACHED_BYTES: Final = CACHE_BYTES // 4
+# Content that was stored so recently is not stored again: a replay encodes all that a run ever sent
+STORED_SECONDS: Final = 60.0
+MAX_STORED: Final = 10_000
+# A workflow task has 10 s by default, and may wait twice: for what it reads, and for what it writes
+TASK_PATIENCE_SECONDS: Final = 4.0
+# An Activity has done its work, or could begin it: it waits as long as a Tool's default timeout
+ACTIVITY_PATIENCE_SECONDS: Final = 300.0
+# A command is watched by a person
+CLIENT_PATIENCE_SECONDS: Final = 1.0
+MISSING_PATIENCE_SECONDS: Final = 1.0
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 2.0
+# Between two lines of the log about a store that is away
+_LOG_SECONDS: Final = 10.0
 
 
-def read_setting(text: str) -> ContentStore:
-    """The store that a value of ``ACTS_STORAGE`` names.
+class ContentCache:
+    """Content by its SHA-256, the least recently used first, at most ``limit`` bytes. Thread-safe."""
 
-    Raises:
-        StorageError: it names none.
-    """
+    def __init__(self, limit: int = CACHE_BYTES, largest: int = MAX_CACHED_BYTES) -> None:
+        self._limit, self._largest = limit, largest
+        self._lock = threading.Lock()
+        self._contents: OrderedDict[str, bytes] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, digest: str) -> bytes | None:
+        with self._lock:
+            data = self._contents.get(digest)
+            if data is not None:
+                self._contents.move_to_end(digest)
+            return data
+
+    def put(self, digest: str, data: bytes) -> None:
+        """Keep the content, unless it is too large."""
+        with self._lock:
+            if digest in self._contents or len(data) > self._largest:
+                return
+            self._contents[digest] = data
+            self.bytes += len(data)
+            while self.bytes > self._limit:
+                self.bytes -= len(self._contents.popitem(last=False)[1])
+
+
+class ContentDriver(StorageDriver):
+    """Stores and retrieves payloads by their content. ``patience``: seconds that a store may be away."""
+
+    def __init__(self, store: stores.ContentStore, patience: float = CLIENT_PATIENCE_SECONDS) -> None:
+        self.contents, self.patience = store, patience
+        self._cache, self._threads = ContentCache(), ThreadPoolExecutor(stores.THREADS, "storage")
+        # By namespace and hash: when content was stored, and its claim
+        self._stored: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
+        self._logged_at = float("-inf")
+
+    def name(self) -> str:
+        """The name in references."""
+        return self.contents.driver_name
+
+    type = name  # each kind of store has one name
+
+    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
+        """Store each payload under the hash of its bytes."""
+        namespace = context.target.namespace if context.target is not None else ""
+        claims = [self._patiently(lambda p=payload: self._put(namespace, p)) for payload in payloads]  # type: ignore[misc]
+        return [StorageDriverClaim(claim) for claim in await asyncio.gather(*claims)]
+
+    async def retrieve(
+        self,
+        context: StorageDriverRetrieveContext,  # noqa: ARG002 - the SDK's form
+        claims: Sequence[StorageDriverClaim],
+    ) -> list[Payload]:
+        """The payloads, each with the hash that its claim names."""
+        return await asyncio.gather(*[self._retrieve(claim.claim_data) for claim in claims])
+
+    async def _retrieve(self, claim: Mapping[str, str]) -> Payload:
+        data = self._cache.get(self.contents.read_digest(claim))
+        return Payload.FromString(await self._patiently(lambda: self._get(claim)) if data is None else data)
+
+    def _put(self, namespace: str, payload: Payload) -> dict[str, str]:
+        data = payload.SerializeToString(deterministic=True)  # the order of metadata must not change the hash
+        digest = stores.sha256(data)
+        stored_at, claim = self._stored.get((namespace, digest), (float("-inf"), {}))
+        if time.monotonic() - stored_at > STORED_SECONDS:
+            claim = self.contents.put(namespace, digest, data)
+            if len(self._stored) >= MAX_STORED:
+                self._stored.clear()
+            self._stored[namespace, digest] = time.monotonic(), claim
+        self._cache.put(digest, data)
+        return claim
+
+    def _get(self, claim: Mapping[str, str]) -> bytes:
+        data, digest = self.contents.get(claim), self.contents.read_digest(claim)
+        if (actual := stores.sha256(data)) != digest:
+            raise stores.StorageError(
+                f"the value {digest} in {self.contents.describe()} has another content: {len(data):,} bytes with the "
+                f"SHA-256 {actual}; restore it from a backup"
+            )
+        self._cache.put(digest, data)
+        return data
+
+    async def _patiently(self, operation: Callable[[], T]) -> T:
+        began, pause = time.monotonic(), _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._threads, operation)
+            except stores.ContentMissing:
+                if time.monotonic() - began + pause > min(self.patience, MISSING_PATIENCE_SECONDS):
+                    raise
+            except stores.StorageUnavailable as error:
+                if time.monotonic() - began + pause > self.patience:
+                    raise
+                # A client fails in a moment, and says why
+                is_quiet = self.patience <= CLIENT_PATIENCE_SECONDS
+                if not is_quiet and time.monotonic() - self._logged_at > _LOG_SECONDS:
+                    self._logged_at = time.monotonic()
+                    logger.warning("external storage: %s; it is tried again, and nothing is lost meanwhile", error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+# == what the environment sets ==============================================================
+
+
+@lru_cache(maxsize=8)  # one cache and one set of threads per store and process
+def read_setting(text: str) -> ContentDriver:
+    """The driver of the store that a value of ``ACTS_STORAGE`` names. Raises StorageError if it names none."""
     kind, _, rest = text.partition(":")
     if kind == "file" and rest:
         if rest.startswith("//"):  # a URL: file:///folder, file://localhost/folder
             host, slash, path = rest[2:].partition("/")
             if host not in ("", "localhost"):
-                raise StorageError(f"{VARIABLE} is {text!r}: a folder of this machine is file:<folder>")
+                raise stores.StorageError(f"{VARIABLE} is {text!r}: a folder of this machine is file:<folder>")
             rest = slash + path
-        return FolderStore(Path(rest).expanduser().absolute())
+        return ContentDriver(stores.FolderStore(Path(rest).expanduser().absolute()))
     bucket, _, prefix = rest.removeprefix("//").partition("/")
     if kind == "s3" and rest.startswith("//") and bucket:
-        return S3Store(bucket, prefix)
-    raise StorageError(f'{VARIABLE} is {text!r}; it is "file:<folder>" or "s3://bucket/prefix"')
-
-
-@lru_cache(maxsize=8)  # one cache and one set of threads per store and process
-def _driver(text: str) -> ContentDriver:
-    return ContentDriver(read_setting(text), CLIENT_PATIENCE_SECONDS)
+        return ContentDriver(stores.S3Store(bucket, prefix))
+    raise stores.StorageError(f'{VARIABLE} is {text!r}; it is "file:<folder>" or "s3://bucket/prefix"')
 
 
 def driver_from_environment(*, creates: bool = False) -> ContentDriver | None:
@@ -75,7 +202,7 @@ def driver_from_environment(*, creates: bool = False) -> ContentDriver | None:
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return None
-    driver = _driver(text)
+    driver = read_setting(text)
     driver.contents.prepare(creates=creates)
     return driver
 
@@ -92,27 +219,11 @@ def verify_storage(*, writes: bool) -> str:
     try:
         if driver is not None:
             driver.contents.verify(writes=writes)
-    except StorageRefused:
+    except stores.StorageRefused:
         raise
-    except StorageUnavailable as error:
+    except stores.StorageUnavailable as error:
         return str(error)
     return ""
-
-
-def activity_converter(converter: DataConverter) -> DataConverter:
-    """A worker's converter for its Activities, which wait for minutes: a failure would repeat what one has done."""
-    drivers = () if converter.external_storage is None else converter.external_storage.drivers
-    if len(drivers) != 1 or not isinstance(drivers[0], ContentDriver):
-        return converter  # a program has set up a storage of its own
-    return _with_driver(converter, drivers[0].with_patience(ACTIVITY_PATIENCE_SECONDS))
-
-
-def _with_driver(converter: DataConverter, driver: ContentDriver) -> DataConverter:
-    return replace(converter, external_storage=ExternalStorage([driver], payload_size_threshold=STORED_ABOVE_BYTES))
-
-
-# In place of a message that is encrypted: the SDK's own words
-_ENCODED: Final = "Encoded failure"
 
 
 def worker_converter(failures: type[FailureConverter]) -> DataConverter:
@@ -122,6 +233,14 @@ def worker_converter(failures: type[FailureConverter]) -> DataConverter:
     """
     converter = replace(DataConverter.default, failure_converter_class=failures)
     return _with_environment(converter, driver_from_environment(creates=True), TASK_PATIENCE_SECONDS)
+
+
+def activity_converter(converter: DataConverter) -> DataConverter:
+    """A worker's converter for its Activities, which wait for minutes: a failure would repeat what one has done."""
+    drivers = () if converter.external_storage is None else converter.external_storage.drivers
+    if len(drivers) != 1 or not isinstance(drivers[0], ContentDriver):
+        return converter  # a program has set up a storage of its own
+    return _with_driver(converter, drivers[0], ACTIVITY_PATIENCE_SECONDS)
 
 
 def client_converter() -> DataConverter:
@@ -135,10 +254,19 @@ def _with_environment(converter: DataConverter, driver: ContentDriver | None, pa
     """Add what the environment sets. Raises KeySettingsError for keys that cannot be used."""
     converter = replace(converter, payload_codec=codec_from_environment())
     if is_encrypting():
-        converter = replace(
-            converter, failure_converter_class=_with_encoded_messages(converter.failure_converter_class)
-        )
-    return converter if driver is None else _with_driver(converter, driver.with_patience(patience))
+        failures = _with_encoded_messages(converter.failure_converter_class)
+        converter = replace(converter, failure_converter_class=failures)
+    return converter if driver is None else _with_driver(converter, driver, patience)
+
+
+def _with_driver(converter: DataConverter, driver: ContentDriver, patience: float) -> DataConverter:
+    own = copy(driver)  # the same store and cache, for a caller that can wait so long
+    own.patience = patience
+    return replace(converter, external_storage=ExternalStorage([own], payload_size_threshold=STORED_ABOVE_BYTES))
+
+
+# In place of a message that is encrypted: the SDK's own words
+_ENCODED: Final = "Encoded failure"
 
 
 @cache

@@ -12,7 +12,7 @@ A value is deleted only where all of this holds:
 2. *Nobody has begun to refer to it lately.* A value is stored before the reference reaches the server, so what was used
    less than a grace period ago stays.
 3. *Nobody begins to refer to it now.* Only values of weeks that are over are deleted, and a writer uses only those of
-   the present week (``ContentStore``).
+   the present week (``stores.py``).
 
 Where anything cannot be read, nothing is deleted. What is not covered: histories that were exported or archived, and
 another namespace that refers to values of this one, which the engine never does.
@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -32,14 +31,12 @@ from temporalio.api.workflowservice.v1 import DescribeScheduleRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from acts.payloads.content_store import StorageError
+from acts.payloads.stores import ContentStore, StorageError, StoredContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from temporalio.client import Client
-
-    from acts.payloads.content_store import ContentStore, StoredContent
 
 # Longer than a value waits for the reference to it: an Activity or a client whose server is away
 DEFAULT_GRACE: Final = timedelta(days=1)
@@ -64,12 +61,10 @@ class Inventory:
 
     @property
     def bytes(self) -> int:
-        """The size of all."""
         return sum(content.size for content in self.contents)
 
     @property
     def unused_bytes(self) -> int:
-        """The size of what can be deleted."""
         return sum(content.size for content in self.unused)
 
 
@@ -85,36 +80,54 @@ async def find_unused(client: Client, store: ContentStore, grace: timedelta = DE
     inventory = Inventory(contents, young=len(contents) - len(old))
     if not old:
         return inventory
-    marks = _Marks({content.digest.encode() for content in old})
+    candidates, found = {content.digest.encode() for content in old}, set[bytes]()
+
+    def mark(data: bytes) -> None:
+        if _ENCODED_REFERENCE in data:
+            text = "a history has references that a codec has encoded, which cannot be read here; nothing was deleted"
+            raise StorageError(text)
+        found.update(candidates.intersection(_DIGESTS.findall(data)))
+
     # First the schedules: what one of them starts meanwhile is a run that is listed after it
-    inventory.schedules = await _read_schedules(client, marks)
-    inventory.runs = await _read_runs(client, marks)
-    inventory.unused = [content for content in old if content.digest.encode() not in marks.found]
+    inventory.schedules = await _read_schedules(client, mark)
+    inventory.runs = await _read_runs(client, mark)
+    inventory.unused = [content for content in old if content.digest.encode() not in found]
     return inventory
 
 
-async def delete_unused(store: ContentStore, inventory: Inventory, cutoff: datetime) -> Counter[str]:
-    """Delete what is unused, and what killed writers have left before ``cutoff``; how many of each."""
+async def delete_unused(store: ContentStore, inventory: Inventory, cutoff: datetime) -> None:
+    """Delete what is unused, and what killed writers have left before ``cutoff``."""
     for content in inventory.unused:
         await asyncio.to_thread(store.delete, content)
-    leftovers = await asyncio.to_thread(store.delete_leftovers, cutoff)
-    return Counter(deleted=len(inventory.unused), leftovers=leftovers)
+    await asyncio.to_thread(store.delete_leftovers, cutoff)
 
 
-class _Marks:
-    """The digests of candidates that were found in what the server keeps."""
+async def _read_schedules(client: Client, mark: Callable[[bytes], None]) -> int:
+    ids = [schedule.id async for schedule in await client.list_schedules(page_size=_PAGE)]
+    for id_ in ids:
+        with _unless_deleted():
+            request = DescribeScheduleRequest(namespace=client.namespace, schedule_id=id_)
+            answer = await client.workflow_service.describe_schedule(request, retry=True, timeout=_RPC_TIMEOUT)
+            mark(answer.SerializeToString())
+    return len(ids)
 
-    def __init__(self, candidates: set[bytes]) -> None:
-        self._candidates = candidates
-        self.found = set[bytes]()
 
-    def add(self, data: bytes) -> None:
-        """Mark what these bytes refer to."""
-        if _ENCODED_REFERENCE in data:
-            raise StorageError(
-                "a history has references that a codec has encoded, which cannot be read here; nothing was deleted"
-            )
-        self.found.update(self._candidates.intersection(_DIGESTS.findall(data)))
+async def _read_runs(client: Client, mark: Callable[[bytes], None]) -> int:
+    runs = [(run.id, run.run_id, run.status) async for run in client.list_workflows(page_size=_PAGE)]
+    turns = asyncio.Semaphore(READERS)
+
+    async def read(id_: str, run_id: str, status: object) -> None:
+        handle = client.get_workflow_handle(id_, run_id=run_id)
+        async with turns:
+            with _unless_deleted():
+                if status == WorkflowExecutionStatus.RUNNING:
+                    described = await handle.describe(rpc_timeout=_RPC_TIMEOUT)
+                    mark(described.raw_description.SerializeToString())
+                async for event in handle.fetch_history_events(rpc_timeout=_RPC_TIMEOUT):
+                    mark(event.SerializeToString())
+
+    await asyncio.gather(*[read(*run) for run in runs])
+    return len(runs)
 
 
 @contextmanager
@@ -125,31 +138,3 @@ def _unless_deleted() -> Iterator[None]:
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             raise
-
-
-async def _read_schedules(client: Client, marks: _Marks) -> int:
-    ids = [schedule.id async for schedule in await client.list_schedules(page_size=_PAGE)]
-    for id_ in ids:
-        with _unless_deleted():
-            request = DescribeScheduleRequest(namespace=client.namespace, schedule_id=id_)
-            answer = await client.workflow_service.describe_schedule(request, retry=True, timeout=_RPC_TIMEOUT)
-            marks.add(answer.SerializeToString())
-    return len(ids)
-
-
-async def _read_runs(client: Client, marks: _Marks) -> int:
-    runs = [(run.id, run.run_id, run.status) async for run in client.list_workflows(page_size=_PAGE)]
-    turns = asyncio.Semaphore(READERS)
-
-    async def read(id_: str, run_id: str, status: object) -> None:
-        handle = client.get_workflow_handle(id_, run_id=run_id)
-        async with turns:
-            with _unless_deleted():
-                if status == WorkflowExecutionStatus.RUNNING:
-                    described = await handle.describe(rpc_timeout=_RPC_TIMEOUT)
-                    marks.add(described.raw_description.SerializeToString())
-                async for event in handle.fetch_history_events(rpc_timeout=_RPC_TIMEOUT):
-                    marks.add(event.SerializeToString())
-
-    await asyncio.gather(*[read(*run) for run in runs])
-    return len(runs)

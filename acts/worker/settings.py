@@ -23,8 +23,8 @@ from acts.delegates.sources import DelegateSources, DelegateSourcesError
 from acts.delegates.sources import from_environment as delegates_from_environment
 from acts.language.wire import TASK_QUEUE
 from acts.payloads.codec import CodecError, codec_from_environment
-from acts.payloads.content_store import StorageError
 from acts.payloads.converter import verify_storage
+from acts.payloads.stores import StorageError
 from acts.sets.set_files import SetSources
 from acts.sets.set_files import from_environment as sets_from_environment
 from acts.telemetry.telemetry_settings import TelemetryError, TelemetrySettings

@@ -20,8 +20,7 @@ from temporalio.converter import DataConverter, ExternalStorage
 from acts.cli.commands import operations
 from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.payloads import storage_gc
-from acts.payloads.content_store import sha256
-from acts.payloads.s3_store import S3Store
+from acts.payloads.stores import S3Store, sha256
 from tests.cli.conftest import ROOT, Acts, clean_environment, new_name, wait_for_listing, wait_for_state
 from tests.storage.s3_server import S3Server, contents
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,11 @@ from acts.payloads.codec import (
     REFRESH_SECONDS,
     VARIABLE,
     AesGcmCodec,
-    KeyRing,
     KeySettingsError,
     LockedCodec,
     UndecryptablePayload,
     UnknownKey,
     codec_from_environment,
-    encode_key,
     is_encrypted,
     read_keys,
 )
@@ -42,8 +41,22 @@ payloads = st.builds(
 ).filter(lambda p: not is_encrypted(p))
 
 
-def codec(**keys: bytes) -> AesGcmCodec:
-    return AesGcmCodec(KeyRing(lambda: keys, "the test"))
+def encode_key(key: bytes) -> str:
+    return base64.b64encode(key).decode()
+
+
+class Codec(AesGcmCodec):
+    """Without a loop."""
+
+    def encrypt(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return asyncio.run(self.encode(payloads))
+
+    def decrypt(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return asyncio.run(self.decode(payloads))
+
+
+def codec(**keys: bytes) -> Codec:
+    return Codec(lambda: keys, "the test")
 
 
 @given(st.lists(payloads, max_size=5))
@@ -87,7 +100,7 @@ def test_plain_payloads_are_read_and_encrypted_ones_are_not_encrypted_again() ->
 
 def test_the_largest_payload_of_ours_still_fits_when_it_is_encrypted() -> None:
     item = Payload(metadata={"encoding": b"json/plain"}, data=b"x" * MAX_PAYLOAD_BYTES)
-    [sealed] = AesGcmCodec(KeyRing(lambda: {"k" * 64: OLD}, "the test")).encrypt([item])
+    [sealed] = Codec(lambda: {"k" * 64: OLD}, "the test").encrypt([item])
     assert sealed.ByteSize() - item.ByteSize() <= MAX_OVERHEAD_BYTES
     assert sealed.ByteSize() < SERVER_LIMIT
 
@@ -103,15 +116,15 @@ def test_an_unknown_key_is_named_with_the_setting() -> None:
 def test_a_key_that_is_added_to_the_file_is_used_without_a_restart(tmp_path: Path) -> None:
     file, now = tmp_path / "keys", [0.0]
     file.write_text(f"old {encode_key(OLD)}\n", "utf-8")
-    ring = KeyRing(lambda: read_keys(str(file)), "keys", clock=lambda: now[0])
+    reader = AesGcmCodec(lambda: read_keys(str(file)), "keys", clock=lambda: now[0])
     sealed = codec(new=NEW).encrypt([Payload(data=b"x")])
     file.write_text(f"old {encode_key(OLD)}\nnew {encode_key(NEW)} # decrypts already\n", "utf-8")
     now[0] += REFRESH_SECONDS
-    assert asyncio.run(AesGcmCodec(ring).decode(sealed)) == [Payload(data=b"x")]
-    assert next(iter(ring.keys)) == "old"
+    assert asyncio.run(reader.decode(sealed)) == [Payload(data=b"x")]
+    assert next(iter(reader.keys)) == "old"
     file.write_text("broken", "utf-8")
     now[0] += REFRESH_SECONDS
-    assert asyncio.run(AesGcmCodec(ring).decode(sealed)) == [Payload(data=b"x")]
+    assert asyncio.run(reader.decode(sealed)) == [Payload(data=b"x")]
 
 
 def test_keys_come_from_a_file_a_folder_or_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.cli.runs.signing import create_key
-from acts.payloads.codec import VARIABLE, encode_key
+from acts.payloads.codec import VARIABLE
 from acts.payloads.converter import client_converter
 from acts.workflows.types import PlanWorkflow
 from tests.cli.conftest import ROOT, clean_environment, run_acts
@@ -99,7 +99,7 @@ async def world(folder: Path) -> AsyncIterator[tuple[DevServer, dict[str, str], 
     """A server with a database, a worker with keys and a secret, and a client with the keys."""
     keys, secrets = folder / "keys.txt", folder / "secrets"
     secrets.mkdir()
-    keys.write_text(f"k1 {encode_key(os.urandom(32))}\n", "utf-8")
+    keys.write_text(f"k1 {base64.b64encode(os.urandom(32)).decode()}\n", "utf-8")
     (secrets / "crm-token").write_text(SECRET + "\n", "utf-8")
     approvers = folder / "approvers.json"
     approvers.write_text(json.dumps({"ada": base64.b64encode(create_key(folder / "ada.pem")).decode()}), "utf-8")

@@ -19,18 +19,15 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
-from acts.payloads.content_store import (
+from acts.payloads.converter import (
     ContentCache,
-    ContentCorrupt,
     ContentDriver,
-    ContentMissing,
-    StorageError,
-    StorageUnavailable,
-    make_key,
+    activity_converter,
+    client_converter,
+    read_setting,
+    worker_converter,
 )
-from acts.payloads.converter import activity_converter, client_converter, read_setting, worker_converter
-from acts.payloads.folder_store import FolderStore
-from acts.payloads.s3_store import S3Store
+from acts.payloads.stores import ContentMissing, FolderStore, S3Store, StorageError, StorageUnavailable, make_key
 from tests.support import assert_eventually
 
 STORE = StorageDriverStoreContext(StorageDriverWorkflowInfo(namespace="default", id="run"))
@@ -85,7 +82,7 @@ async def test_content_that_was_changed_is_an_error(tmp_path: Path) -> None:
     (claim,) = await ContentDriver(store).store(STORE, [payload(b"1")])
     (path,) = files(tmp_path)
     path.write_bytes(payload(b"2").SerializeToString())
-    with pytest.raises(ContentCorrupt, match="has another content"):
+    with pytest.raises(StorageError, match="has another content"):
         await ContentDriver(store).retrieve(RETRIEVE, [claim])
 
 
@@ -138,7 +135,7 @@ def test_the_cache_never_holds_more_than_its_limit(sizes: list[int]) -> None:
     ],
 )
 def test_a_setting_names_a_store(text: str, place: str) -> None:
-    store = read_setting(text)
+    store = read_setting(text).contents
     assert isinstance(store, S3Store if text.startswith("s3:") else FolderStore)
     assert store.describe() == place
 

@@ -14,9 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.payloads import content_store
-from acts.payloads.content_store import ContentMissing, StorageError, StorageUnavailable, path_segment, sha256
-from acts.payloads.folder_store import MARKER, FolderStore
+from acts.payloads import stores
+from acts.payloads.stores import (
+    MARKER,
+    ContentMissing,
+    FolderStore,
+    StorageError,
+    StorageUnavailable,
+    path_segment,
+    sha256,
+)
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "default"
@@ -144,7 +151,7 @@ def test_a_clean_up_never_deletes_what_a_writer_of_this_week_uses(
         def now(cls, tz: Any = None) -> datetime:
             return later.astimezone(tz)
 
-    monkeypatch.setattr(content_store, "datetime", Later)
+    monkeypatch.setattr(stores, "datetime", Later)
     new = put(store, b"value")
     assert store.get(old) == store.get(new) == b"value"
     first, second = sorted(store.list_contents(NAMESPACE), key=lambda content: content.last_use)

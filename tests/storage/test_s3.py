@@ -15,9 +15,8 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
-from acts.payloads.content_store import ContentDriver, ContentMissing, StorageRefused, StorageUnavailable, sha256
-from acts.payloads.converter import verify_storage
-from acts.payloads.s3_store import S3Store
+from acts.payloads.converter import ContentDriver, verify_storage
+from acts.payloads.stores import ContentMissing, S3Store, StorageRefused, StorageUnavailable, sha256
 from tests.storage.s3_server import CREDENTIALS, S3Server, contents
 
 STORE = StorageDriverStoreContext(StorageDriverWorkflowInfo(namespace="default", id="run"))

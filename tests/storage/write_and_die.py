@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acts.payloads.content_store import sha256
-from acts.payloads.folder_store import FolderStore
+from acts.payloads.stores import FolderStore, sha256
 
 CALLS = ("open", "fsync", "rename", "mkdir", "unlink")
 KILLED = 9

@@ -23,10 +23,9 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.machines import lifetime
-from acts.payloads.content_store import sha256
 from acts.payloads.converter import client_converter
-from acts.payloads.folder_store import FolderStore
 from acts.payloads.storage_gc import delete_unused, find_unused
+from acts.payloads.stores import FolderStore, sha256
 from acts.worker.interceptors import EngineInterceptor
 from acts.workflows.types import PlanWorkflow
 from tests.support import assert_eventually
@@ -223,8 +222,8 @@ async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing_
             await schedule.delete()
             inventory = await unused()
             assert len(inventory.unused) == 2
-            done = await delete_unused(store, inventory, datetime.now(UTC) - timedelta(days=1))
-            assert done["deleted"] == len(values(folder)) == 2
+            await delete_unused(store, inventory, datetime.now(UTC) - timedelta(days=1))
+            assert len(inventory.unused) == len(values(folder)) == 2
             assert (await find_unused(storing.client, store, timedelta(0))).unused == []
         finally:
             gate.opened.set()

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from acts.cli.dev.temporal_server import DevServer
 from acts.cli.main import app
 from acts.cli.runs import run_reader
-from acts.payloads import content_store
+from acts.payloads import converter
 from acts.payloads.converter import client_converter
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
@@ -115,7 +115,7 @@ async def test_a_storage_that_is_away_is_waited_for_and_no_call_runs_twice(
 async def test_a_run_whose_values_have_vanished_says_so_and_goes_on_when_they_are_restored(
     place: Place, server: DevServer, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content_store, "MISSING_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(converter, "MISSING_PATIENCE_SECONDS", 0.2)
     monkeypatch.setattr(run_reader, "QUERY_TIMEOUT", timedelta(seconds=0.5))
     gate = Gate()
     async with storing(server, task_queue, tmp_path) as user, user.serving(gate.activity(), length):

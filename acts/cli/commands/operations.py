@@ -6,7 +6,6 @@ import asyncio
 import base64
 import os
 import time
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -19,17 +18,17 @@ from acts.cli.command_line import AsJson, CommandGroup, read_seconds
 from acts.cli.console import EXIT_DONE, command_error, count_text, print_err, print_json, print_out
 from acts.cli.runs import server
 from acts.cli.runs.signing import create_key
-from acts.payloads.codec import KEY_BYTES, AesGcmCodec, CodecError, codec_from_environment, encode_key
+from acts.payloads.codec import KEY_BYTES, AesGcmCodec, CodecError, codec_from_environment
 from acts.payloads.codec import VARIABLE as CODEC_KEYS
-from acts.payloads.codec_server import TOKEN_VARIABLE, CodecServerError, CodecServerSettings, create_server
-from acts.payloads.content_store import sha256
+from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import driver_from_environment
 from acts.payloads.storage_gc import Inventory, delete_unused, find_unused
+from acts.payloads.stores import sha256
 from acts.tree.search_attributes import TYPES
 
 if TYPE_CHECKING:
-    from acts.payloads.content_store import ContentStore
+    from acts.payloads.stores import ContentStore
 
 # Of `acts dev` and `temporal server start-dev`
 WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")
@@ -93,7 +92,7 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
     Examples: `acts keygen ada.pem`, `acts keygen --codec >> keys.txt`.
     """
     if codec:
-        print_out(f"k{datetime.now(UTC):%Y%m%d%H%M%S} {encode_key(os.urandom(KEY_BYTES))}")
+        print_out(f"k{datetime.now(UTC):%Y%m%d%H%M%S} {base64.b64encode(os.urandom(KEY_BYTES)).decode()}")
         return EXIT_DONE
     if file is None:
         raise command_error("a file for the private key is missing", hint="like `acts keygen ada.pem`")
@@ -119,13 +118,12 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
     origins = tuple(origin or WEB_UI)
     try:
         codec = codec_from_environment()
-        settings = CodecServerSettings(host, port, origins, os.environ.get(TOKEN_VARIABLE))
-    except (CodecError, CodecServerError) as error:
+        if not isinstance(codec, AesGcmCodec):
+            hint = "set it to the keys of the workers: docs/encryption.md"
+            raise command_error(f"{CODEC_KEYS} is not set", hint=hint)
+        codec_http = create_server(codec, host, port, origins, os.environ.get(TOKEN_VARIABLE))
+    except CodecError as error:
         raise command_error(str(error)) from None
-    if not isinstance(codec, AesGcmCodec):
-        raise command_error(f"{CODEC_KEYS} is not set", hint="set it to the keys of the workers: docs/encryption.md")
-    try:
-        codec_http = create_server(codec, settings)
     except OSError as error:
         raise command_error(f"cannot listen on {host}:{port}: {error.strerror}", hint="--port names another") from None
     with codec_http:
@@ -155,9 +153,10 @@ async def gc(delete: Delete = False, grace: Grace = "1d", as_json: AsJson = Fals
     if seconds < _SHORT_GRACE_SECONDS:
         print_err("a grace period below 1h is safe only while no worker and no client stores values", "yellow")
     inventory = await find_unused(client, store, timedelta(seconds=seconds))
-    done = await delete_unused(store, inventory, cutoff) if delete else Counter[str]()
+    if delete:
+        await delete_unused(store, inventory, cutoff)
     if as_json:
-        return print_json(_figures(inventory, done, store, client.namespace))
+        return print_json(_figures(inventory, store, client.namespace, deleted=len(inventory.unused) if delete else 0))
     used = len(inventory.contents) - len(inventory.unused) - inventory.young
     about = f"{store.describe()}, namespace {client.namespace}"
     print_out(f"{about}: {count_text(len(inventory.contents), 'value')}, {decimal(inventory.bytes)}")
@@ -166,7 +165,7 @@ async def gc(delete: Delete = False, grace: Grace = "1d", as_json: AsJson = Fals
     print_out(f"  too young   {inventory.young:>8,}   used within the grace period")
     print_out(f"  unused      {len(inventory.unused):>8,}   {decimal(inventory.unused_bytes)}")
     if delete:
-        print_out(f"deleted {done['deleted']:,}")
+        print_out(f"deleted {len(inventory.unused):,}")
     elif inventory.unused:
         print_out("nothing was deleted: add --delete")
     return EXIT_DONE
@@ -179,7 +178,7 @@ async def check(as_json: AsJson = False) -> int:
     client = await server.connect()
     inventory = await asyncio.to_thread(_try_store, store, client.namespace)
     if as_json:
-        return print_json(_figures(inventory, Counter(), store, client.namespace))
+        return print_json(_figures(inventory, store, client.namespace))
     text = f"{count_text(len(inventory.contents), 'value')}, {decimal(inventory.bytes)}"
     print_out(f"{store.describe()} can be written to and read; namespace {client.namespace}: {text}")
     return EXIT_DONE
@@ -207,10 +206,10 @@ def _store() -> ContentStore:
     return driver.contents
 
 
-def _figures(inventory: Inventory, done: Counter[str], store: ContentStore, namespace: str) -> dict[str, object]:
+def _figures(inventory: Inventory, store: ContentStore, namespace: str, deleted: int = 0) -> dict[str, object]:
     return {
         "storage": store.describe(), "namespace": namespace, "values": len(inventory.contents),
         "bytes": inventory.bytes, "young": inventory.young, "unused": len(inventory.unused),
         "unusedBytes": inventory.unused_bytes, "runs": inventory.runs, "schedules": inventory.schedules,
-        "deleted": done["deleted"],
+        "deleted": deleted,
     }  # fmt: skip

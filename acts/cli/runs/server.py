@@ -153,7 +153,7 @@ def _no_server(target: ServerTarget, cause: str) -> CommandError:
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine; an error of the server, or of the external storage, becomes a ``CommandError``."""
-    from acts.payloads.content_store import StorageError
+    from acts.payloads.stores import StorageError
 
     hint = "ACTS_STORAGE must be here what the worker has"
     try:

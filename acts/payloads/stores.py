@@ -1,0 +1,415 @@
+"""Where large values are kept: a folder that all programs share, such as a network file system, or a bucket of S3.
+
+::
+
+    acts-storage.json                        in a folder: says that this is a storage, else nothing is written. In S3:
+                                             written by each worker that starts, a test of its permissions
+    values/<namespace>/<week>/ab/<sha256>    one value: a serialized Temporal ``Payload``
+    new/…                                    in a folder: what is being written
+
+A store keeps bytes by their SHA-256, apart for each namespace and week (its Monday, UTC). A writer uses only content of
+the present week, and a clean-up deletes only that of weeks that are over, so the two never meet. What is used for many
+weeks is stored once a week. A *claim* is what a history records of a piece of content: a small map of strings. Claims
+on S3 have the form of the SDKs' own S3 driver (``aws.s3driver``: bucket, key, hash), so a client in any language reads
+our values with that driver, and we read its values of the same bucket.
+
+Laws of this file
+-----------------
+* A store knows no Temporal and blocks; what it raises is a ``StorageError`` that names the place, what was found, and
+  what to do.
+* A file under ``values`` is complete: it is written elsewhere, synchronized, and renamed. A kill leaves a file in
+  ``new``, never half a value.
+* A folder that is not mounted is empty. ``acts-storage.json`` tells it from a storage without values, so nothing is
+  written below a mount point by mistake.
+* Every path is built from a key that has been checked; none leaves the folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib.util
+import os
+import re
+import secrets
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.errors import install_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MARKER: Final = "acts-storage.json"
+_MARKER_DATA: Final = b'{"storage": "acts", "version": 2}\n'
+_KEY: Final = re.compile(r"[A-Za-z0-9_%-]+/(\d{4}-\d\d-\d\d)/[0-9a-f]{2}/([0-9a-f]{64})")
+# Bytes of a path segment that need no escape, on file systems and in S3 keys
+_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+# A file name has at most 255 bytes
+_MAX_SEGMENT: Final = 200
+
+
+class StorageError(Exception):
+    """A value could not be stored or read."""
+
+
+class StorageUnavailable(StorageError):
+    """The place cannot be reached or written to now; it may come back."""
+
+
+class StorageRefused(StorageUnavailable):
+    """The place answers, and refuses: credentials, permissions or the setting must be changed first."""
+
+
+class ContentMissing(StorageError):
+    """The place is there, the content is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContent:
+    """One piece of content. ``last_use``: no program has begun to refer to it after that time."""
+
+    location: str
+    digest: str
+    size: int
+    last_use: datetime
+
+
+def make_key(namespace: str, digest: str) -> str:
+    """The key of content that is stored now."""
+    now = datetime.now(UTC)
+    monday = now - timedelta(days=now.weekday())
+    return f"{path_segment(namespace)}/{monday:%Y-%m-%d}/{digest[:2]}/{digest}"
+
+
+def read_key(key: str) -> tuple[str, datetime] | None:
+    """The SHA-256 in a key, and the end of its week; None for a key of another form."""
+    match = _KEY.fullmatch(key)
+    try:
+        monday = datetime.strptime(match[1], "%Y-%m-%d").replace(tzinfo=UTC) if match else None
+    except ValueError:
+        return None
+    return (match[2], monday + timedelta(weeks=1)) if match and monday else None
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def path_segment(name: str) -> str:
+    """A name as one segment of a path: bytes outside letters, digits, ``-`` and ``_`` are written ``%XX``.
+
+    So no name is ``..`` or has a slash; different names stay different.
+    """
+    text = "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in name.encode()) or "%"
+    return text if len(text) <= _MAX_SEGMENT else f"%-{sha256(name.encode())}"
+
+
+# == a folder ===============================================================================
+# Values hold whatever the plans hold: they are for the owner of the folder. A folder's group is inherited where it
+# has the setgid bit, and an administrator may widen the folder itself
+_FOLDER_MODE: Final = 0o770
+_FILE_MODE: Final = 0o660
+
+
+class FolderStore:
+    """Values as files of one folder. ``driver_name`` is in references: every client must have a driver of this name."""
+
+    driver_name = "acts.folder"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._marker, self._values, self._new = root / MARKER, root / "values", root / "new"
+
+    def describe(self) -> str:
+        """The place, as a person knows it."""
+        return f"file:{self.root}"
+
+    def prepare(self, *, creates: bool) -> None:
+        """Create what is missing. A client leaves a folder that is not there alone: it may be away for a while."""
+        try:
+            if creates:
+                self.root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            elif not self.root.is_dir() or any(self.root.iterdir()):
+                return
+            for folder in (self._values, self._new):
+                folder.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            if not self._marker.exists():
+                self._write(self._marker, _MARKER_DATA)
+            if not os.access(self._new, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, "not writable")
+        except OSError as error:
+            raise StorageError(f"{self.describe()} cannot be used: {_reason(error)}") from error
+
+    def verify(self, *, writes: bool) -> None:  # noqa: ARG002 - ``prepare`` has tried to write
+        """Look whether the folder is there."""
+        with self._explained("read"):
+            self._require_marker()
+
+    def put(self, namespace: str, digest: str, data: bytes) -> dict[str, str]:
+        """Keep the data, unless it is there already, for this week; returns the claim."""
+        key = make_key(namespace, digest)
+        path = self._values / key
+        with self._explained("write to"):
+            # A file of another size was cut by the file system: the writer has the right bytes
+            if not path.exists() or path.stat().st_size != len(data):
+                self._require_marker()
+                self._write(path, data)
+        return {"key": key}
+
+    def read_digest(self, claim: Mapping[str, str]) -> str:
+        """The SHA-256 that a claim names; raises ContentMissing for a claim of another form."""
+        content = read_key(str(claim.get("key")))
+        if content is None:
+            raise ContentMissing(f"a reference to {self.describe()} has a key, not {dict(claim)!r}")
+        return content[0]
+
+    def get(self, claim: Mapping[str, str]) -> bytes:
+        """The bytes of a claim, not verified."""
+        self.read_digest(claim)
+        with self._explained("read"):
+            with suppress(FileNotFoundError):
+                return (self._values / claim["key"]).read_bytes()
+            self._require_marker()
+        raise ContentMissing(
+            f"the value {claim['key']} is not in {self.describe()}: it was deleted, or its writer has another "
+            "ACTS_STORAGE; restore it from a backup"
+        )
+
+    def list_contents(self, namespace: str) -> Iterator[StoredContent]:
+        """All content of a namespace; each may have been used until its week was over."""
+        with self._explained("read"):
+            self._require_marker()
+            for path in (self._values / path_segment(namespace)).glob("*/??/*"):
+                content = read_key(path.relative_to(self._values).as_posix())
+                with suppress(FileNotFoundError):
+                    if content is not None:
+                        yield StoredContent(str(path), content[0], path.stat().st_size, content[1])
+
+    def delete(self, content: StoredContent) -> None:
+        """Delete content of a week that is over."""
+        with self._explained("delete from"):
+            Path(content.location).unlink(missing_ok=True)
+
+    def delete_leftovers(self, unused_since: datetime) -> int:
+        """Delete what was being written when its writer was killed; returns how many."""
+        count = 0
+        with self._explained("delete from"):
+            for path in self._new.iterdir():
+                with suppress(FileNotFoundError):
+                    if datetime.fromtimestamp(path.stat().st_mtime, UTC) < unused_since:
+                        path.unlink()
+                        count += 1
+        return count
+
+    def _require_marker(self) -> None:
+        if not self._marker.exists():
+            raise StorageUnavailable(
+                f"{self.describe()} is not there: it has no {MARKER}. Mount the folder; if it was deleted on purpose, "
+                "restart the worker, which makes it anew"
+            )
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write a file that is there as a whole or not at all, and still there after a power cut."""
+        temporary = self._new / f"{os.getpid()}-{secrets.token_hex(8)}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            for folder in reversed(path.relative_to(self.root).parents[:-1]):
+                with suppress(FileExistsError):
+                    (self.root / folder).mkdir(mode=_FOLDER_MODE)
+                    _synchronize((self.root / folder).parent)
+            temporary.rename(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _synchronize(path.parent)
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageUnavailable(f"cannot {verb} {self.describe()}: {_reason(error)}") from error
+
+
+def _synchronize(folder: Path) -> None:
+    """Make the names in a folder durable; some network file systems have no such call."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
+
+
+# == S3, and what speaks its protocol =======================================================
+# Connections at a time: as many as threads that store and load
+THREADS: Final = 16
+# To connect: with one more try, a workflow task still ends in its 10 s
+_CONNECT_SECONDS: Final = 2
+# Between two bytes of an answer: a slow server takes some to write 64 MiB. A workflow task does not wait so long: the
+# server gives it up after 10 s, and begins it again
+_READ_SECONDS: Final = 10
+_NOT_THERE: Final = ("404", "NoSuchKey", "NotFound")
+_DENIED: Final = ("403", "AccessDenied", "AllAccessDisabled", "AccountProblem")
+# Answers below 500 by which a server asks for patience
+_BUSY: Final = ("408", "429", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests")
+_SERVER_ERROR: Final = 500
+# What is done with the bucket -> the permission for it
+_PERMISSIONS: Final = {
+    "write to": "s3:PutObject",
+    "read": "s3:GetObject, and s3:ListBucket, without which what is missing is denied, too",
+    "list": "s3:ListBucket",
+    "delete from": "s3:DeleteObject",
+}
+_CREDENTIALS: Final = "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION"
+
+
+class S3Store:
+    """Values as objects of one bucket, below a prefix (or none: ""); boto3 finds address, region and credentials."""
+
+    driver_name = "aws.s3driver"
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self.bucket, self.prefix = bucket, prefix.strip("/")
+        self._folder = f"{self.prefix}/values/".removeprefix("/")
+
+    def describe(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+    def prepare(self, *, creates: bool) -> None:  # noqa: ARG002 - a bucket is created by its owner
+        """Look whether boto3 is installed: to load it takes half a second, and many commands store nothing."""
+        if importlib.util.find_spec("boto3") is None:
+            text = f"ACTS_STORAGE is {self.describe()}, but boto3 is not installed: {install_hint('s3')}"
+            raise StorageError(text)
+
+    def verify(self, *, writes: bool) -> None:
+        """Read the marker, and write it before where the caller ``writes``.
+
+        Raises:
+            StorageRefused: S3 says no, and will until somebody changes something. StorageUnavailable: no answer.
+        """
+        key = f"{self.prefix}/{MARKER}".removeprefix("/")
+        if writes:
+            with self._explained("write to"):
+                self._client.put_object(Bucket=self.bucket, Key=key, Body=_MARKER_DATA)
+        # A client may be here before the first worker: the bucket has answered
+        with suppress(ContentMissing), self._explained("read", key):
+            self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+
+    def put(self, namespace: str, digest: str, data: bytes) -> dict[str, str]:
+        key = self._folder + make_key(namespace, digest)
+        with self._explained("write to"):
+            if not self._has(key, len(data)):
+                self._client.put_object(Bucket=self.bucket, Key=key, Body=data)
+        return {"bucket": self.bucket, "key": key, "hash_algorithm": "sha256", "hash_value": digest}
+
+    def read_digest(self, claim: Mapping[str, str]) -> str:
+        digest = str(claim.get("hash_value"))
+        if claim.get("hash_algorithm") != "sha256" or not re.fullmatch("[0-9a-f]{64}", digest) or not claim.get("key"):
+            raise ContentMissing(f"a reference to S3 has bucket, key and a sha256, not {dict(claim)!r}")
+        if claim.get("bucket") != self.bucket:
+            raise ContentMissing(f"a value is in the bucket {claim.get('bucket')!r}; ACTS_STORAGE is {self.describe()}")
+        return digest
+
+    def get(self, claim: Mapping[str, str]) -> bytes:
+        self.read_digest(claim)
+        with self._explained("read", claim["key"]):
+            answer = self._client.get_object(Bucket=self.bucket, Key=claim["key"])
+            data: bytes = answer["Body"].read()
+            return data
+
+    def list_contents(self, namespace: str) -> Iterator[StoredContent]:
+        prefix = f"{self._folder}{path_segment(namespace)}/"
+        with self._explained("list"):
+            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
+                for item in page.get("Contents", ()):
+                    content = read_key(item["Key"].removeprefix(self._folder))
+                    if content is not None:
+                        yield StoredContent(item["Key"], content[0], item["Size"], content[1])
+
+    def delete(self, content: StoredContent) -> None:
+        with self._explained("delete from"):
+            self._client.delete_object(Bucket=self.bucket, Key=content.location)
+
+    def delete_leftovers(self, unused_since: datetime) -> int:  # noqa: ARG002 - an object is there as a whole
+        return 0
+
+    def _has(self, key: str, size: int) -> bool:
+        """Whether the object is there; one of another size is written anew: the writer has the right bytes."""
+        from botocore.exceptions import ClientError
+
+        try:
+            answer = self._client.head_object(Bucket=self.bucket, Key=key)
+        except ClientError as error:
+            # Without s3:ListBucket, S3 says 403 of what is not there. If it means it, it says so to the writing, too
+            if _code(error) in (*_NOT_THERE, *_DENIED):
+                return False
+            raise
+        return bool(answer["ContentLength"] == size)
+
+    @cached_property
+    def _client(self) -> Any:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
+        config = Config(
+            connect_timeout=_CONNECT_SECONDS, read_timeout=_READ_SECONDS, max_pool_connections=THREADS,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+        )  # fmt: skip
+        try:
+            # A session is for one thread, and each that comes first has its own; its client is for all
+            return boto3.session.Session().client("s3", config=config)
+        except (BotoCoreError, ValueError) as error:  # a profile that is not there, an address that is none
+            raise StorageRefused(f"{self.describe()} cannot be used: {error}; check the AWS_* variables") from error
+
+    @contextmanager
+    def _explained(self, verb: str, key: str = "") -> Iterator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+        text = f"cannot {verb} {self.describe()}"
+        try:
+            yield
+        except ClientError as error:
+            if key and _code(error) in _NOT_THERE:
+                missing = f"the value {key} is not in s3://{self.bucket}: it was deleted (by a lifecycle rule?), or its"
+                raise ContentMissing(f"{missing} writer has another ACTS_STORAGE; restore it from a backup") from error
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            if status >= _SERVER_ERROR or _code(error) in _BUSY:
+                raise StorageUnavailable(f"{text}: {error}") from error
+            raise StorageRefused(f"{text}: {error}; {self._hint(verb, _code(error))}") from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise StorageRefused(f"{text}: {error}; {self._hint(verb, '')}") from error
+        except BotoCoreError as error:
+            raise StorageUnavailable(f"{text}: {error}") from error
+
+    def _hint(self, verb: str, code: str) -> str:
+        """What to do about an answer, and who gave it: a forgotten address means that AWS was asked."""
+        hint = f"check the credentials ({_CREDENTIALS})"
+        if code in _DENIED:
+            hint = f"these credentials need {_PERMISSIONS[verb]} (docs/storage.md)"
+        elif code == "NoSuchBucket":
+            hint = "create the bucket, or correct ACTS_STORAGE"
+        return f"{hint}; the request went to {self._client.meta.endpoint_url} (AWS_ENDPOINT_URL)"
+
+
+def _code(error: Any) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+ContentStore = FolderStore | S3Store
