@@ -20,8 +20,7 @@ from acts.activities.models import select
 from acts.activities.models.clients import close_clients
 from acts.language.messages import parse_message
 from acts.language.tools import read_tool
-from acts.tree.questions import ModelQuestion
-from acts.tree.records import Turn
+from acts.tree.records import ModelQuestion, Turn
 from benchmarks.cache_rules import MODELS, PromptCache, Rules, Share
 from benchmarks.tables import Table, print_progress, run_program
 from tests.models import rawserver

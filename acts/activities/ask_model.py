@@ -58,7 +58,7 @@ from acts.planner.conversation import PromptTurn
 from acts.planner.prompt import Prompt, render_latent_prompt, render_repair_turn
 from acts.planner.request_estimate import answer_seconds, higher_cap
 from acts.planner.turns import MAX_TEXT
-from acts.tree.questions import ModelQuestion
+from acts.tree.records import ModelQuestion
 
 _TRUNCATED: Final = "modelTruncated"
 # The model itself may correct an answer with one of these faults

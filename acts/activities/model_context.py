@@ -27,8 +27,7 @@ from acts.language.wire import PROMPT_CONTEXT
 from acts.planner.answer_schema import compose_solution_schema
 from acts.planner.prompt import PlannerView, Prompt, render_planner_prompt
 from acts.planner.request_estimate import conversation_room
-from acts.tree.questions import QuestionSource
-from acts.tree.records import Turn
+from acts.tree.records import QuestionSource, Turn
 
 if TYPE_CHECKING:
     from temporalio.client import Client

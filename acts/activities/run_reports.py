@@ -24,7 +24,7 @@ from acts.activities.engine_activities import send_record
 from acts.language.strict_json import json_size
 from acts.language.wire import MAX_PAYLOAD_BYTES, MODEL_WAIT, STREAMED_CALLS
 from acts.telemetry import metrics
-from acts.tree.questions import ModelQuestion
+from acts.tree.records import ModelQuestion
 from acts.tree.signal_records import ModelWait, StreamedCalls
 
 # An answer that ends within this time starts its Calls with it: no report is needed

@@ -147,6 +147,16 @@ class Request:
         """The latest plan message."""
         return next((m for m in reversed(self.context) if isinstance(m, PlanMessage)), None)
 
+    @property
+    def calls(self) -> list[Json]:
+        """The Calls of the plan as they were written."""
+        return [] if self.plan is None else list(self.plan.calls)
+
+    @property
+    def mode(self) -> str:
+        """The mode of the plan."""
+        return "eager" if self.plan is None else self.plan.mode
+
     def data(self) -> tuple[Data, ...]:
         """The data-like messages, oldest first."""
         return tuple(m for m in self.context if isinstance(m, Data))

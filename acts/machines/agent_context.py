@@ -21,8 +21,8 @@ from acts.plan.context_log import Log
 from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, validate_plan
 from acts.planner import turns
 from acts.planner.solution import DEPTH_RESERVE, call_at
+from acts.tree.child_requests import part_request
 from acts.tree.decisions import DECISION_KEYS
-from acts.tree.plan_request import part_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ class AgentContext:
             raise InvalidRequest(problems)
         self.warnings = tuple(problems)
         self.tools: Mapping[str, Tool] = tools.by_name
-        self.mode = request.plan.mode if request.plan is not None else "eager"
+        self.mode = request.mode
         self._own_count = len(request.context)
 
     # -- messages ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from acts.language.values import pointer
 from acts.machines import commands, events
 from acts.machines.request_size import context_bytes, latent_request_size
 from acts.machines.run_machine import RunMachine
-from acts.tree.delegation import plan_output
+from acts.tree.child_requests import plan_output
 from acts.tree.identity import part_identity
 from acts.tree.records import PlanInput
 

@@ -27,19 +27,20 @@ from acts.machines.tick import extended_request
 from acts.machines.walk import Walk, match_calls
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_parsed
-from acts.tree.batches import (
+from acts.tree.child_requests import (
     Batch,
+    build_delegate_input,
     count_calls,
+    depth_problem,
+    edited_request,
     expand_template,
     keep_instance,
     needs_children,
     split_into_children,
 )
 from acts.tree.decisions import Decision, call_subject
-from acts.tree.delegation import build_delegate_input, depth_problem
 from acts.tree.identity import child_id
 from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
-from acts.tree.plan_request import edited_request
 from acts.tree.records import (
     BackgroundInput,
     Capabilities,

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.tools import registered_names, undecided_names
 from acts.plan.graph import ChainFold
 from acts.plan.validate import ValidatedPlan, is_template
-from acts.tree.batches import group_instances, needs_children
-from acts.tree.delegation import resolved_upfront
+from acts.tree.child_requests import group_instances, needs_children, resolved_upfront
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

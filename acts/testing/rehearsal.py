@@ -43,8 +43,8 @@ from acts.machines.events import (
 )
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.machines.queue_watch import QUEUE_TIMER
-from acts.plan.validate import ValidatedPlan, is_template
-from acts.tree.batches import copy_for_instances
+from acts.plan.validate import ValidatedPlan
+from acts.tree.child_requests import expand_template
 from acts.tree.identity import call_identity
 from acts.tree.records import Accounting, Capabilities, ContextRef, TreePosition
 from acts.views.results import build_result
@@ -204,9 +204,7 @@ class _WholePlan(PlanSetup):
     """A run that walks its instances itself, with the Calls of all of them in one walk."""
 
     def own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
-        if not is_template(prepared.request, prepared.nodes):
-            return prepared
-        return copy_for_instances(prepared, prepared.request.instances())
+        return expand_template(prepared, prepared.request.instances())
 
 
 def rehearse(

@@ -14,9 +14,9 @@ makes of its identity, the place and the time: so a signature fits one wait of o
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any, Final, Self
 
@@ -41,15 +41,11 @@ WORDS: Final = (APPROVE, REJECT, EDIT)
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
 # Characters of each text of a decision: results and the Web UI show them
 MAX_TEXT_LENGTH: Final = 2_000
-_MAX_SIGNATURE_TEXT: Final = 100
 # Waits that an error looks for: ten thousand decisions may be refused in one task
 MAX_MATCHES: Final = 100
 # In a pending approval that has to be signed: {"challenge", "subject"}
 SIGN: Final = "sign"
 FORMAT: Final = "decision/1"
-# Hex digits: 128 bits tell all waits apart
-_CHALLENGE_CHARACTERS: Final = 32
-_FINGERPRINT_CHARACTERS: Final = 16
 # Approvers travel with the start of every run of the tree: some 100 bytes each
 MAX_APPROVERS: Final = 100
 MAX_KEYS: Final = 10
@@ -58,7 +54,7 @@ KEY_BYTES: Final = 32
 # What tells a wait from all others: workflow id, what, call, instance, inner instance
 WaitKey = tuple[str, str, str | None, str | None, str | None]
 _Text = Annotated[str, Field(max_length=MAX_TEXT_LENGTH)]
-_SignatureText = Annotated[str, Field(max_length=_MAX_SIGNATURE_TEXT)]
+_SignatureText = Annotated[str, Field(max_length=100)]
 
 
 class PendingApproval(BaseModel):
@@ -86,7 +82,6 @@ class PendingApproval(BaseModel):
 
     @property
     def key(self) -> WaitKey:
-        """What tells it from all others."""
         return (self.workflow_id, self.what, self.call, self.instance, self.inner)
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +100,7 @@ class PendingApproval(BaseModel):
         return f"{name} of {self.workflow_id}" + (f" [{self.instance}]" if self.instance else "")
 
 
-def _plan_calls(value: Json) -> Json:
+def _calls_of_message(value: Json) -> Json:
     """The Calls of a plan message, as in the query's answer or in a file."""
     return value["plan"] if isinstance(value, dict) and isinstance(value.get("plan"), list) else value
 
@@ -131,7 +126,7 @@ class Decision(BaseModel):
     version: int | None = None
     by: _Text | None = None
     reason: _Text | None = None
-    calls: Annotated[list[Any], BeforeValidator(_plan_calls)] | None = Field(None, alias="plan")
+    calls: Annotated[list[Any], BeforeValidator(_calls_of_message)] | None = Field(None, alias="plan")
     call_with: dict[str, Any] | None = Field(None, alias="with")
     signature: Signature | None = None
 
@@ -154,7 +149,6 @@ class Decision(BaseModel):
         return self.decision in (APPROVE, REJECT)
 
     def to_json(self) -> dict[str, Any]:
-        """The decision as a signal or an update has it."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
     def record(self, wait: PendingApproval, date: str) -> dict[str, Any]:
@@ -167,11 +161,7 @@ class Decision(BaseModel):
 
 
 def read_decision(raw: Json, word: str | None = None) -> Decision:
-    """A decision from the JSON of a signal (``word`` is its name) or of the update.
-
-    Raises:
-        DecisionRefused: it is malformed.
-    """
+    """Read the JSON of a signal (``word`` is its name) or of the update; raise DecisionRefused if it is malformed."""
     fields = {} if raw is None and word == APPROVE else raw
     if not isinstance(fields, dict):
         raise DecisionRefused(f"a decision is an object, not {type_name(raw)}")
@@ -198,8 +188,10 @@ def match_decision(
     waits = waits if listed is not None else list(waits)
     matches = list(islice((w for w in waits if is_for(w, decision)), MAX_MATCHES))
     if not matches:
+        keys = (("call", decision.call), ("instance", decision.instance), ("workflowId", decision.workflow_id))
+        meant = ", ".join(f"{key} {value!r}" for key, value in keys if value is not None) or "this decision"
         names = format_choices(map(str, islice(waits if listed is None else listed, MAX_MATCHES)))
-        raise DecisionRefused(f"nothing that waits is matched by {_describe(decision)}; waiting: {names}")
+        raise DecisionRefused(f"nothing that waits is matched by {meant}; waiting: {names}")
     if len(matches) > 1:
         text = f"{len(matches)} waits are matched: {format_choices(map(str, matches))}"
         raise DecisionRefused(f"{text}; name one with call, instance, workflowId")
@@ -228,11 +220,6 @@ def is_for(wait: PendingApproval, decision: Decision) -> bool:
     return is_by_id or decision.instance in (None, wait.instance)
 
 
-def _describe(decision: Decision) -> str:
-    parts = (("call", decision.call), ("instance", decision.instance), ("workflowId", decision.workflow_id))
-    return ", ".join(f"{key} {value!r}" for key, value in parts if value is not None) or "this decision"
-
-
 # -- who may decide -----------------------------------------------------------------------------------------------
 
 
@@ -241,32 +228,20 @@ class ApproversError(ValueError):
 
 
 def _read_public_key(text: str) -> str:
-    """A public key as 32 bytes in base64; it may be given as PEM."""
-    data = _bytes_of_pem(text) if "BEGIN" in text else _from_base64(text.strip())
-    if len(data) != KEY_BYTES:
-        raise ValueError(f"a public key is Ed25519, as {KEY_BYTES} bytes in base64 or as PEM (`acts keygen`)")
-    return base64.b64encode(data).decode()
-
-
-def _bytes_of_pem(text: str) -> bytes:
-    """The 32 bytes of an Ed25519 public key in PEM; nothing for another one."""
+    """Return a public key as 32 bytes in base64; it may be given as PEM."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    try:
-        key = load_pem_public_key(text.encode())
-    except (ValueError, UnsupportedAlgorithm):
-        return b""
-    return key.public_bytes_raw() if isinstance(key, Ed25519PublicKey) else b""
-
-
-def _from_base64(text: str) -> bytes:
-    """The bytes of a text in base64; nothing for another one."""
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
+    data = b""
+    with suppress(ValueError, UnsupportedAlgorithm):
+        if "BEGIN" not in text:
+            data = base64.b64decode(text.strip(), validate=True)
+        elif isinstance(key := load_pem_public_key(text.encode()), Ed25519PublicKey):
+            data = key.public_bytes_raw()
+    if len(data) != KEY_BYTES:
+        raise ValueError(f"a public key is Ed25519, as {KEY_BYTES} bytes in base64 or as PEM (`acts keygen`)")
+    return base64.b64encode(data).decode()
 
 
 _Keys = tuple[Annotated[str, AfterValidator(_read_public_key)], ...]
@@ -290,11 +265,7 @@ class Approver(Record):
 
 
 def read_approvers(content: Json) -> tuple[Approver, ...]:
-    """The approvers of a file's content.
-
-    Raises:
-        ApproversError: it has another form.
-    """
+    """Read the content of a file of approvers; raise ApproversError if it has another form."""
     if not isinstance(content, dict) or not content or len(content) > MAX_APPROVERS:
         raise ApproversError(f"approvers are an object of name to public key, with 1 to {MAX_APPROVERS} names")
     approvers = []
@@ -318,7 +289,7 @@ def call_subject(call: Mapping[str, Json]) -> dict[str, Json]:
 def make_challenge(identity: str, wait: PendingApproval) -> str:
     """The text that makes a signature fit this wait alone. ``identity`` is that of the run that waits."""
     place = [identity, wait.workflow_id, wait.what, wait.call, wait.instance, wait.since]
-    return digest(place, _CHALLENGE_CHARACTERS)
+    return digest(place, 32)  # 128 bits tell all waits apart
 
 
 def make_statement(wait: PendingApproval, decision: Decision, time: str) -> bytes:
@@ -353,8 +324,8 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
         text = "whole plans" if tool is None else f'calls of the tool "{tool}"'
         raise DecisionRefused(f'the approver "{approver.name}" may not decide about {text}')
     time, value = decision.signature.time, decision.signature.value
-    message, signature = make_statement(wait, decision, time), _from_base64(value)
-    key = next((key for key in map(base64.b64decode, approver.keys) if _holds(key, signature, message)), None)
+    message = make_statement(wait, decision, time)
+    key = next((key for key in map(base64.b64decode, approver.keys) if _holds(key, value, message)), None)
     if key is None:
         raise DecisionRefused(
             f'the signature does not hold: no key of "{approver.name}" has signed this decision about version '
@@ -364,17 +335,17 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     return {"key": fingerprint(key), "time": time, "signature": value, **sign}
 
 
-def _holds(key: bytes, signature: bytes, message: bytes) -> bool:
+def _holds(key: bytes, signature: str, message: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
-    except (InvalidSignature, ValueError):
+        Ed25519PublicKey.from_public_bytes(key).verify(base64.b64decode(signature, validate=True), message)
+    except (InvalidSignature, ValueError):  # no signature, or no base64
         return False
     return True
 
 
 def fingerprint(key: bytes) -> str:
     """A short name of a public key: the beginning of its SHA-256."""
-    return hashlib.sha256(key).hexdigest()[:_FINGERPRINT_CHARACTERS]
+    return hashlib.sha256(key).hexdigest()[:16]

@@ -21,42 +21,37 @@ if TYPE_CHECKING:
 _CHARACTERS: Final = 32
 # For people, and no part of what a Call does
 _COMMENTS: Final = ("_reasoningForCall",)
+# Of a Tool: what answers Calls
+_ANSWERING: Final = ("_tool", "_activity", "_delegate", "_outputPath", "_errorPath", "_scopes")
 
 
 class PastCall(Record):
-    """One Call of the earlier run.
-
-    ``state``: it had ``completed`` (or is ``detached``: started, and nobody waits for it), or is ``open``: it may have
-    been started, and has no result. ``planned`` is the digest of the Call as planned, ``reads`` that of what it was
-    started with (empty where that cannot be read any more), ``id`` its ``_id``. ``outcome``, ``written`` and ``error``
-    are those of its ``CallState``; ``written`` has the values in the order of the outcome's paths. Of an open one with
-    ``_each``, ``results`` has those of its elements, by index, and ``open`` the ``_id``s of those that have none.
-    """
+    """One Call of the earlier run; ``outcome``, ``written`` and ``error`` are those of its ``CallState``."""
 
     call: str
+    # It had ``completed``, or is ``detached``: started, and nobody waits for it; or is ``open``: it may have been
+    # started, and has no result
     state: str
-    id: str
-    planned: str
-    reads: str = ""
+    id: str  # its ``_id``
+    planned: str  # the digest of the Call as planned
+    reads: str = ""  # … of what it was started with; empty where that cannot be read any more
     instance: str | None = None
     outcome: int = 0
-    written: tuple[Any, ...] = ()
+    written: tuple[Any, ...] = ()  # values, in the order of the outcome's paths
     error: dict[str, Any] | None = None
+    # Of an open one with ``_each``, by index: the results of its elements, and the ``_id``s of those without one
     results: tuple[Any, ...] = ()
     open: dict[int, str] = {}  # noqa: RUF012 - pydantic copies defaults
 
 
 class PastInstance(Record):
-    """One instance that a child of the earlier run walked.
-
-    ``digest`` is that of what the child was started with for it; ``report`` what the child said of it, if it completed.
-    ``workflowId`` and ``runId`` name the child, if it was started.
-    """
+    """One instance that a child of the earlier run walked."""
 
     id: str
     status: str
-    digest: str
-    report: dict[str, Any] | None = None
+    digest: str  # of what the child was started with for it
+    report: dict[str, Any] | None = None  # what the child said of it, if it completed
+    # The child, if it was started
     workflowId: str | None = None
     runId: str | None = None
 
@@ -76,70 +71,54 @@ class PastHistory(Record):
 
 
 class PastRow(Record):
-    """What a row came to. ``isLine``: it could not be used, so its id is ``line`` and its line in the set."""
+    """What a row came to."""
 
     id: str
     status: str
-    isLine: bool = False
+    isLine: bool = False  # it could not be used: its id is ``line`` and its line in the set
 
 
 class PastSet(Record):
-    """What an earlier run over a set had done.
+    """What an earlier run over a set had done."""
 
-    ``identity`` is what the ``_id``s of its rows derive from, ``id`` the field with the ids of its rows. ``results``
-    say what its rows have come to: those of the runs that it resumed, the oldest first, then its own. ``rows`` are
-    those that ended in this run of the workflow, if it has no results file.
-    """
-
-    identity: str
-    id: str | None = None
-    results: tuple[PastResults | PastHistory, ...] = ()
-    rows: tuple[PastRow, ...] = ()
+    identity: str  # what the ``_id``s of its rows derive from
+    id: str | None = None  # the field with the ids of its rows
+    results: tuple[PastResults | PastHistory, ...] = ()  # of the runs that it resumed, the oldest first, then its own
+    rows: tuple[PastRow, ...] = ()  # those that ended in this run of the workflow, if it has no results file
 
 
 class PastRun(VersionedRecord):
-    """What an earlier run had done.
-
-    ``plan`` are the ids of its Calls, ``prompt`` is the digest of what its latent Calls were shown, ``provided`` are
-    the messages that it was sent. ``set``: it was a run over a set.
-    """
+    """What an earlier run had done."""
 
     workflowId: str
     runId: str
-    plan: tuple[str, ...] = ()
-    prompt: str = ""
+    plan: tuple[str, ...] = ()  # the ids of its Calls
+    prompt: str = ""  # the digest of what its latent Calls were shown
     provided: tuple[Any, ...] = ()
     calls: tuple[PastCall, ...] = ()
     instances: tuple[PastInstance, ...] = ()
     set: PastSet | None = None
 
 
-class PastSource(Record):
-    """The run of the earlier tree that a child takes over from, and how: what its parent has decided.
-
-    ``runs`` are workflow id and run id of each. ``instances`` are those of the child. ``calls`` are the ids of the
-    Calls that may be taken over; None: all. ``hasSamePrompt``: what latent Calls are shown by the root is unchanged.
-    """
-
-    runs: tuple[tuple[str, str | None], ...]
-    instances: tuple[str, ...]
-    calls: tuple[str, ...] | None = None
+class _PastTerms(Record):
+    calls: tuple[str, ...] | None = None  # the ids of those that may be taken over; None: all
     keepsIds: bool = True
-    hasSamePrompt: bool = True
+    hasSamePrompt: bool = True  # what latent Calls are shown by the root is unchanged
 
 
-class PastState(Record):
-    """What a run that continues as new still needs of an earlier one.
+class PastSource(_PastTerms):
+    """The runs of the earlier tree that a child takes over from, and how: what its parent has decided."""
 
-    ``taken`` are the Calls and elements that it has taken over: their ``_id`` by key.
-    """
+    runs: tuple[tuple[str, str | None], ...]  # workflow id and run id
+    instances: tuple[str, ...]
+
+
+class PastState(_PastTerms):
+    """What a run that continues as new still needs of an earlier one."""
 
     source: dict[str, Any]
     past: tuple[PastRun, ...]
-    calls: tuple[str, ...] | None = None
-    keepsIds: bool = True
-    hasSamePrompt: bool = True
-    taken: dict[str, str] = {}  # noqa: RUF012 - pydantic copies defaults
+    taken: dict[str, str] = {}  # noqa: RUF012 - pydantic copies defaults; the ``_id`` of what it took over, by key
 
 
 def planned_digest(node: PlannedCall) -> str:
@@ -173,17 +152,10 @@ def request_digest(request: Mapping[str, Any]) -> str:
     """The digest of what one instance is walked with: its data and its Calls. Of a Tool counts what answers Calls."""
     parts: list[Any] = []
     for message in request["context"]:
-        if message.get("type") == "tool":
-            parts.append(_answering_part(message["tool"]))
+        if message.get("type") == "tool" and isinstance(tool := message["tool"], dict):
+            parts.append({k: v for k, v in {**tool, **(tool.get("properties") or {})}.items() if k in _ANSWERING})
         elif message.get("type") == "plan":
             parts.append([{k: v for k, v in c.items() if k not in _COMMENTS} for c in message["plan"]])
         else:
             parts.append(message)
     return digest(parts, _CHARACTERS)
-
-
-def _answering_part(tool: Json) -> Json:
-    if not isinstance(tool, dict):
-        return tool
-    own = {**tool, **(tool.get("properties") or {})}
-    return {k: own[k] for k in ("_tool", "_activity", "_delegate", "_outputPath", "_errorPath", "_scopes") if k in own}

@@ -1,8 +1,4 @@
-"""What a run of a tree is started with, gives back, and carries into the next: each a record, frozen and versioned.
-
-* what a child is started with: ``PlanInput``, ``InstanceInput``, ``DelegateInput``, ``BackgroundInput``;
-* what every child gives back beside its result: ``Accounting``;
-* what a run carries into the next one: ``PlanState``, ``AgentState``.
+"""What a run of a tree is started with, gives back, asks a model, and carries into the next: frozen, versioned records.
 
 The signals between runs are in ``signal_records.py``; ``wire_format.py`` says what all have in common. This file knows
 no Temporal: ``workflows/payloads.py`` puts records into payloads.
@@ -11,9 +7,12 @@ no Temporal: ``workflows/payloads.py`` puts records into payloads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from acts.language.config import DEFAULT_PARALLEL, MAX_PARALLEL, Budget
+from pydantic import BaseModel, ConfigDict
+
+from acts.language.config import DEFAULT_PARALLEL, DEFAULT_PATIENCE_SECONDS, MAX_PARALLEL, Budget
+from acts.language.values import Json
 from acts.tree.decisions import Approver
 from acts.tree.past_run import PastSource, PastState
 from acts.tree.wire_format import Record, VersionedRecord
@@ -25,40 +24,29 @@ DEFAULT_DEPTH: Final = 8
 
 
 class BudgetAccount(Record):
-    """One budget of a tree: that of the root, or of a definition that sets its own. ``id`` is a workflow id."""
+    """One budget of a tree: that of the root, or of a definition that sets its own."""
 
-    id: str
+    id: str  # a workflow id
     limits: Budget
 
 
 class TreePosition(Record):
-    """The place of a run below its root.
+    """The place of a run below its root."""
 
-    ``ancestors`` are the workflow ids from the root down to the parent: empty at the root.
-    ``instance`` is the instance that the root's plan walks on this branch. ``accounts`` are the
-    budgets that hold here, the root's first. ``depth`` counts the delegates on the way. ``maxParallel`` is how many
-    Calls may be in flight in this part of the tree, ``permitKeeper`` the run that is asked for permits (None: this run
-    has them all), ``keepsPermits`` says that the runs below ask this one.
-    ``identity`` is what the ``_id``s of this run's Calls derive from, ``token`` the secret of the tree
-    (``tree/identity.py``); a root makes both when it starts. ``startedAt`` is when the run itself was started, by the
-    server's clock in microseconds; a run that continues as new keeps it. ``storesValues``: the root began with external
-    storage, so large values of the tree may travel as references. ``approvers``: who alone may decide, by signed
-    decisions; none: whoever can send one.
-    """
-
-    ancestors: tuple[str, ...] = ()
-    instance: str | None = None
-    depth: int = 0
+    ancestors: tuple[str, ...] = ()  # workflow ids from the root down to the parent
+    instance: str | None = None  # what the root's plan walks on this branch
+    depth: int = 0  # delegates on the way
     maxDepth: int = DEFAULT_DEPTH
-    accounts: tuple[BudgetAccount, ...] = ()
-    maxParallel: int = DEFAULT_PARALLEL
-    permitKeeper: str | None = None
-    keepsPermits: bool = False
+    accounts: tuple[BudgetAccount, ...] = ()  # the budgets that hold here, the root's first
+    maxParallel: int = DEFAULT_PARALLEL  # Calls in flight in this part of the tree
+    permitKeeper: str | None = None  # the run that is asked for permits; None: this run has them all
+    keepsPermits: bool = False  # the runs below ask this one
+    # What the ``_id``s of this run's Calls derive from, and the secret of the tree (``tree/identity.py``)
     identity: str = ""
     token: str = ""
-    startedAt: str = ""
-    storesValues: bool = False
-    approvers: tuple[Approver, ...] = ()
+    startedAt: str = ""  # by the server's clock in microseconds; kept by continue-as-new
+    storesValues: bool = False  # the root began with external storage: large values may travel as references
+    approvers: tuple[Approver, ...] = ()  # who alone may decide, signed; none: whoever can send a decision
 
     @property
     def parent(self) -> str | None:
@@ -71,7 +59,7 @@ class TreePosition(Record):
         return not self.ancestors
 
     def with_budget(self, workflow_id: str, budget: Budget) -> TreePosition:
-        """The same place, with the run's own limits added to those that hold here already."""
+        """Add the run's own limits to those that hold here already."""
         changes: dict[str, Any] = {}
         if budget.depth is not None:
             own = self.depth + budget.depth
@@ -81,18 +69,16 @@ class TreePosition(Record):
         return self.model_copy(update=changes)
 
     def with_limit(self, max_parallel: int, lease: PermitLease | None) -> TreePosition:
-        """The same place, with the run's own ``maxParallel``: that of its tree, or a smaller one for its part of it."""
+        """Apply the run's own ``maxParallel``: that of its tree, or a smaller one for its part of it."""
         limit = min(max_parallel, MAX_PARALLEL)
-        if lease is None:
-            return self.model_copy(update={"maxParallel": limit})
-        if limit >= self.maxParallel:
+        if lease is not None and limit >= self.maxParallel:
             return self
-        return self.model_copy(update={"maxParallel": limit, "keepsPermits": True})
+        return self.model_copy(update={"maxParallel": limit, "keepsPermits": self.keepsPermits or lease is not None})
 
     def child(self, workflow_id: str, instance: str | None = None, identity: str | None = None) -> TreePosition:
-        """The place of a child of this run that works on the same level of delegation.
+        """The place of a child on the same level of delegation; ``identity`` None: it walks a part of this run's plan.
 
-        ``identity`` None: it walks a part of this run's plan.
+        ``workflow_id`` is that of this run.
         """
         changes: dict[str, Any] = {"ancestors": (*self.ancestors, workflow_id), "startedAt": ""}
         if self.instance is None and instance is not None:
@@ -109,8 +95,7 @@ class TreePosition(Record):
         """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
         return TreePosition(
             depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token,
-            storesValues=self.storesValues,
-            approvers=self.approvers,
+            storesValues=self.storesValues, approvers=self.approvers,
         )  # fmt: skip
 
 
@@ -118,15 +103,12 @@ class TreePosition(Record):
 
 
 class Capabilities(Record):
-    """What the worker served when the run began, and which definitions were pinned (name to SHA-256).
-
-    ``price`` is what the run's model costs, in US dollars per token of input and of output.
-    """
+    """What the worker served when the run began."""
 
     tools: dict[str, Any] = {}
     served: tuple[str, ...] = ()
-    pins: dict[str, str] = {}
-    price: tuple[float, float] | None = None
+    pins: dict[str, str] = {}  # SHA-256 of pinned definitions, by name
+    price: tuple[float, float] | None = None  # of the model: US dollars per token of input, of output
 
 
 class ContextRef(Record):
@@ -145,18 +127,15 @@ class PermitLease(Record):
 
 
 class GrantedRequest(Record):
-    """One request to a model that the ledger reserved: what it may cost. ``id`` names the reservation.
-
-    ``tokensShort`` and ``costShort`` are what it lacks to the longest answer: the last of a budget goes to a
-    shorter one. With ``mayRepair`` as much again is reserved for a second turn.
-    """
+    """One request to a model that the ledger reserved: what it may cost."""
 
     id: str
     tokens: int = 0
     cost: float = 0.0
+    # What it lacks to the longest answer: the last of a budget goes to a shorter one
     tokensShort: int = 0
     costShort: float = 0.0
-    mayRepair: bool = False
+    mayRepair: bool = False  # as much again is reserved for a second turn
 
 
 class SettledRequest(Record):
@@ -167,34 +146,23 @@ class SettledRequest(Record):
 
 
 class PlanInput(VersionedRecord):
-    """What the run that walks the plan of a tick, or of a definition, is started with.
-
-    ``capabilities`` None: it looks them up itself. ``approve`` is what the person asked for who
-    started the tree; ``part`` says that ``request`` holds a part of the context only. ``settled`` are requests
-    that the root has not heard of: this run reports them with its own. ``isGrowing``: the plan is the
-    beginning of one that is still being written; each ``PlanExtension`` brings more of it.
-    """
+    """What the run that walks the plan of a tick, or of a definition, is started with."""
 
     request: dict[str, Any]
     position: TreePosition
-    capabilities: Capabilities | None = None
+    capabilities: Capabilities | None = None  # None: it looks them up itself
     context: ContextRef | None = None
-    approve: Any = None
-    part: bool = False
-    settled: tuple[SettledRequest, ...] = ()
-    isGrowing: bool = False
+    approve: Any = None  # as the person asked for it who started the tree
+    part: bool = False  # ``request`` holds a part of the context only
+    settled: tuple[SettledRequest, ...] = ()  # the root has not heard of them; reported with the run's own
+    isGrowing: bool = False  # the plan is still being written: each ``PlanExtension`` brings more of it
     lease: PermitLease | None = None
 
 
 class InstanceInput(PlanInput):
-    """A ``PlanInput`` for some instances; ``places`` are those of the Calls in the plan that they were taken from.
-
-    ``resume`` names the children of an earlier run that walked them, and what may be taken over from those.
-    """
-
     instances: tuple[str, ...]
-    places: tuple[int, ...] | None = None
-    resume: PastSource | None = None
+    places: tuple[int, ...] | None = None  # of the Calls in the plan that they were taken from
+    resume: PastSource | None = None  # the children of an earlier run that walked these instances
 
 
 class AnonymousCall(Record):
@@ -208,11 +176,7 @@ class AnonymousCall(Record):
 
 
 class DelegateInput(VersionedRecord):
-    """What the child that does a delegated Call is started with, and nothing else of its parent.
-
-    ``price`` is that of the model, where ``anonymous`` takes it over from its parent. ``lease`` is the permit of
-    the Call.
-    """
+    """What the child that does a delegated Call is started with, and nothing else of its parent."""
 
     delegate: str
     input: dict[str, Any]
@@ -221,15 +185,12 @@ class DelegateInput(VersionedRecord):
     position: TreePosition
     sha256: str | None = None
     call: AnonymousCall | None = None
-    price: tuple[float, float] | None = None
-    lease: PermitLease | None = None
+    price: tuple[float, float] | None = None  # of the model, where ``anonymous`` takes it over from its parent
+    lease: PermitLease | None = None  # the permit of the Call
 
 
 class BackgroundInput(VersionedRecord):
-    """A fire-and-forget Call: an Activity with its three arguments, or a delegate. ``token`` is that of the tree.
-
-    ``storesValues`` as in its ``TreePosition``.
-    """
+    """A fire-and-forget Call: an Activity with its three arguments, or a delegate."""
 
     label: str
     token: str = ""
@@ -242,18 +203,65 @@ class BackgroundInput(VersionedRecord):
     storesValues: bool = False
 
 
-# -- what a child gives back -------------------------------------------------------------
-
-
 class Accounting(Record):
-    """What a child's work adds to the run above, beside its result.
+    """What a child's work adds to the run above, beside its result."""
 
-    ``settled`` are granted requests whose usage the root has not heard of. ``permits`` are what is left of its lease
-    and of what it was granted besides; None: it had no lease.
-    """
+    settled: tuple[SettledRequest, ...] = ()  # the root has not heard of their usage
+    permits: int | None = None  # left of its lease and of later grants; None: it had no lease
 
-    settled: tuple[SettledRequest, ...] = ()
-    permits: int | None = None
+
+# -- what a model is asked -----------------------------------------------------------------
+
+
+class _QuestionPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class QuestionSource(_QuestionPart):
+    """The run that has the context: its first ``upto`` messages are shown."""
+
+    workflowId: str
+    runId: str = ""
+    upto: int = 0
+
+
+class Reserved(_QuestionPart):
+    """What all requests of a question may use; None: no limit. ``cost`` is in US dollars."""
+
+    tokens: float | None = None
+    cost: float | None = None
+
+
+class ModelQuestion(_QuestionPart):
+    """What the model activity is asked: for a Solution, or for the result of a latent Call."""
+
+    ask: Literal["solution", "output"]
+    model: str
+    source: QuestionSource
+    fallbackModels: tuple[str, ...] = ()
+    patience: float = DEFAULT_PATIENCE_SECONDS
+    effort: str | None = None
+    temperature: float | None = None
+    maxOutputTokens: int | None = None
+    priced: bool = False  # the budget limits the cost: a model without a price is refused
+    mayRepair: bool = True  # further requests may be made, within what is reserved for all
+    answersLeft: int | None = None  # so many unusable answers end the run; None: the most that any may have
+    reserved: Reserved = Reserved()
+    token: str = ""
+    root: str | None = None  # is told of waits
+    # Of a Solution
+    tick: int = 1
+    streams: bool = False  # Calls are reported while the model writes
+    # Of a latent Call; ``paths`` are its outcomes
+    tool: str = ""
+    call: dict[str, Any] = {}
+    paths: tuple[str, ...] = ()
+    scoped: Json = None
+
+    @property
+    def is_planning(self) -> bool:
+        """True where a Solution is asked for."""
+        return self.ask == "solution"
 
 
 # -- what a run carries into the next ------------------------------------------------------
@@ -288,29 +296,23 @@ class CallRecord(Record):
 
 
 class WalkState(Record):
-    """A walk that continues in the next run of its workflow. ``calls`` are by rank, those to which something happened.
+    """A walk that continues in the next run of its workflow."""
 
-    ``provided`` are the messages that came from outside.
-    """
-
-    calls: dict[int, CallRecord] = {}
-    provided: tuple[Any, ...] = ()
+    calls: dict[int, CallRecord] = {}  # by rank, those to which something happened
+    provided: tuple[Any, ...] = ()  # messages that came from outside
     isPaused: bool = False
     isGrowing: bool = False
 
 
 class PlanState(VersionedRecord):
-    """A plan that continues as new. ``input`` is what the run was started with, without its Request.
-
-    ``past`` is what it still needs of the run that it resumes.
-    """
+    """A plan that continues as new."""
 
     request: dict[str, Any]
     capabilities: Capabilities
     walk: WalkState
     approvals: dict[str, Any]
     budget: dict[str, Any]
-    input: dict[str, Any] | None = None
+    input: dict[str, Any] | None = None  # what the run was started with, without its Request
     position: TreePosition | None = None
     usage: dict[str, Any] = {}
     version: int = 1
@@ -320,46 +322,34 @@ class PlanState(VersionedRecord):
 
 
 class UnusableAnswers(Record):
-    """Answers of a model in a row that could not be used.
-
-    ``cap`` is that of the request after a cut answer, in tokens: no later one is lower.
-    """
+    """Answers of a model in a row that could not be used."""
 
     count: int = 0
-    cap: int | None = None
+    cap: int | None = None  # tokens of the request after a cut answer: no later one is lower
 
     def added(self, unusable: Mapping[str, Any]) -> UnusableAnswers:
-        """One more, as the model activity returns it."""
+        """Add one more, as the model activity returns it."""
         cap = unusable.get("cap")
         count = self.count + unusable.get("answers", 1)
         return UnusableAnswers(count=count, cap=cap if isinstance(cap, int) else self.cap)
 
 
 class Turn(Record):
-    """One answer of a planner, and what came of it. ``at`` is the number of messages when it was requested.
+    """One answer of a planner, and what came of it."""
 
-    ``answer`` is the Solution as the planner wrote it. With ``hasPlan`` its calls are left out: they are those of the
-    first plan message from ``at`` on. ``text`` is an answer that was no JSON. ``changed`` are the Calls that a person
-    put in place of the answer's before anything ran.
-    """
-
-    at: int
-    answer: Any = None
-    hasPlan: bool = False
-    text: str | None = None
+    at: int  # messages when it was requested
+    answer: Any = None  # the Solution as the planner wrote it
+    hasPlan: bool = False  # its calls are left out: they are those of the first plan message from ``at`` on
+    text: str | None = None  # an answer that was no JSON
     outcomes: tuple[dict[str, Any], ...] = ()
     problems: tuple[dict[str, Any], ...] = ()
-    changed: tuple[Any, ...] = ()
+    changed: tuple[Any, ...] = ()  # Calls that a person put in place of the answer's before anything ran
 
 
 class AgentProgress(Record):
-    """What an agent has done: ``context`` are the messages that joined the Request's.
+    """What an agent has done."""
 
-    ``turnAt`` and ``answer`` belong to the turn under way. ``proposal`` are the Calls that wait for a person, and
-    ``wantedOutput`` is the output that came with them.
-    """
-
-    context: tuple[Any, ...] = ()
+    context: tuple[Any, ...] = ()  # messages that joined the Request's
     tick: int = 0
     planTick: int = 0
     usage: dict[str, Any] = {}
@@ -367,18 +357,17 @@ class AgentProgress(Record):
     errors: tuple[dict[str, Any], ...] = ()
     instances: dict[str, dict[str, Any]] = {}
     turns: tuple[Turn, ...] = ()
+    # Of the turn under way
     turnAt: int = 0
     answer: Any = None
     unusable: UnusableAnswers = UnusableAnswers()
+    # The Calls that wait for a person, and the output that came with them
     proposal: tuple[Any, ...] | None = None
     wantedOutput: Any = None
 
 
 class AgentState(VersionedRecord):
-    """An agent that continues as new, between two ticks or while its plan waits for a person.
-
-    ``definition`` and ``delegate`` are those of a delegate: where its definition came from, and its input.
-    """
+    """An agent that continues as new, between two ticks or while its plan waits for a person."""
 
     request: dict[str, Any]
     capabilities: Capabilities
@@ -389,6 +378,7 @@ class AgentState(VersionedRecord):
     isPaused: bool = False
     version: int = 0
     provided: tuple[Any, ...] = ()
+    # Of a delegate: where its definition came from, and its input
     definition: dict[str, str] = {}
     delegate: dict[str, Any] | None = None
     lease: PermitLease | None = None

@@ -32,29 +32,25 @@ _BAD_ROW_ID: Final = re.compile(r"line [1-9][0-9]{0,14}")
 
 
 class Dialect(Record):
-    """How a file is read: its format, and of CSV the columns and the delimiter.
-
-    ``start`` is the byte where its rows begin, after ``lines`` lines.
-    """
+    """How a file is read."""
 
     format: str
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # of CSV
     delimiter: str = ","
+    # Its rows begin at this byte, after so many lines
     start: int = 0
     lines: int = 0
 
 
 class Survey(Record):
-    """What a set holds. A page is ``(bytes, rows, lines, hash)``; the rows that repeat an earlier id are a bitmap.
-
-    Of a run that resumes another one: which rows do not run, how many of those had completed, and how many others
-    ``only`` leaves out.
-    """
+    """What a set holds."""
 
     total: int
     dialect: Dialect
-    pages: tuple[tuple[int, int, int, str], ...]
-    repeated: str = ""
+    pages: tuple[tuple[int, int, int, str], ...]  # (bytes, rows, lines, hash)
+    repeated: str = ""  # a bitmap: the rows that repeat an earlier id
+    # Of a run that resumes another one: a bitmap of the rows that do not run, how many of those had completed, and how
+    # many others ``only`` leaves out
     skipped: str = ""
     takenOver: int = 0
     leftOut: int = 0
@@ -72,44 +68,33 @@ class SetPage(Record):
 
 
 class PageReading(Record):
-    """How a page is read: the set, the field with the ids of its rows, and the rows whose id an earlier row has.
-
-    The ``skipped`` rows do not run, since the run resumes another one.
-    """
+    """How a page is read."""
 
     source: str
-    id: str | None
+    id: str | None  # the field with the ids of the rows
     dialect: Dialect
     page: SetPage
-    repeated: tuple[int, ...] = ()
-    skipped: tuple[int, ...] = ()
+    repeated: tuple[int, ...] = ()  # rows whose id an earlier row has
+    skipped: tuple[int, ...] = ()  # rows that do not run, since the run resumes another one
 
 
 class BatchInput(PlanInput):
-    """A ``PlanInput`` whose instances are the rows of a page. Its ``request`` has none of them.
+    """A ``PlanInput`` whose instances are the rows of a page. Its ``request`` has none of them."""
 
-    ``index`` is their place in its context, ``type`` and ``kind`` are those of their Messages. ``results`` is the file
-    that takes their results, if any, and ``run`` the identity of the root, to which that file belongs.
-    """
-
-    index: int
+    index: int  # their place in its context
     type: str
     kind: str
     reading: PageReading
-    results: str | None = None
+    results: str | None = None  # the file that takes their results, and the identity of the root, whose file it is
     run: str = ""
 
 
 class ResumedSet(Record):
-    """The earlier run that a run over a set resumes, as far as it was read.
+    """The earlier run that a run over a set resumes, as far as it was read."""
 
-    ``source`` is how the result names it, ``results`` say what its rows have come to (the latest last).
-    ``identity`` is what the ``_id``s of the rows derive from; None: that of the run itself.
-    """
-
-    source: dict[str, Any]
-    results: tuple[PastResults | PastHistory, ...] = ()
-    identity: str | None = None
+    source: dict[str, Any]  # how the result names it
+    results: tuple[PastResults | PastHistory, ...] = ()  # what its rows have come to, the latest last
+    identity: str | None = None  # what the ``_id``s of the rows derive from; None: the run itself
 
 
 class SetState(VersionedRecord):
@@ -152,7 +137,7 @@ def failed_line(id_: str, code: str, message: str, status: str = "failed") -> di
 
 
 def bad_row_line(source: str, bad: Sequence[Any]) -> dict[str, Any]:
-    """The line of a row that cannot be used: ``[number, line, code, message]``."""
+    """The line of a row that cannot be used; ``bad`` is ``[number, line, code, message]``."""
     _, line, code, message = bad
     return failed_line(f"line {line}", code, f"line {line:,} of {source}: {message}")
 

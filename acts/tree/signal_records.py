@@ -18,32 +18,30 @@ class TreeSignal(VersionedRecord):
     token: str = ""
 
 
-class PendingChanged(TreeSignal):
-    """To the root: what waits in the sender has changed. ``ancestors`` are those of the sender.
-
-    ``isComplete``: nothing waits there but what opened. ``edited`` is what was edited since it opened.
-    """
+class SenderSignal(TreeSignal):
+    """Base of the signals that name a run: the sender, where nothing else is said."""
 
     workflowId: str
+
+
+class PendingChanged(SenderSignal):
+    """To the root: what waits in the sender has changed."""
+
     ancestors: tuple[str, ...]
     opened: tuple[PendingApproval, ...] = ()
     closed: tuple[WaitKey, ...] = ()
-    edited: tuple[WaitKey, ...] = ()
-    isComplete: bool = False
+    edited: tuple[WaitKey, ...] = ()  # since it opened
+    isComplete: bool = False  # nothing waits there but what opened
 
 
 class ForwardedDecision(TreeSignal):
-    """A decision on its way: from the run that a person told to the root, or from the root to the run that waits.
+    """A decision on its way: from the run that a person told to the root, or from the root to the run that waits."""
 
-    ``scope`` limits it to the runs at and below one run. ``replyTo`` is the run that owes the person an
-    answer, ``id`` how that run names the decision. ``target`` is what the root found to be meant.
-    """
-
-    id: str
+    id: str  # by which ``replyTo``, the run that owes the person an answer, knows it
     replyTo: str
     decision: Decision
-    scope: str | None = None
-    target: PendingApproval | None = None
+    scope: str | None = None  # limits it to the runs at and below this one
+    target: PendingApproval | None = None  # what the root found to be meant
 
 
 class DecisionAnswer(TreeSignal):
@@ -55,26 +53,21 @@ class DecisionAnswer(TreeSignal):
     details: Any = None
 
 
-class BudgetRequest(TreeSignal):
-    """To the root: may I make so many requests of this size, or so many more Calls?
+class BudgetRequest(SenderSignal):
+    """To the root: may I make so many requests of this size, or so many more Calls?"""
 
-    ``tokens`` and ``cost`` are what each may take at most, ``leastTokens`` and ``leastCost`` what it needs.
-    ``parts`` asks for one part of what is left, for a run that outlives the tree. ``settled`` is a report that
-    travels along.
-    """
-
-    workflowId: str
     id: int
     accounts: tuple[BudgetAccount, ...]
     ancestors: tuple[str, ...] = ()
     requests: int = 0
+    # What each request may take at most, and what it needs
     tokens: int = 0
     leastTokens: int = 0
     cost: float = 0.0
     leastCost: float = 0.0
     calls: int = 0
-    parts: int = 0
-    settled: tuple[SettledRequest, ...] = ()
+    parts: int = 0  # asks for one part of what is left, for a run that outlives the tree
+    settled: tuple[SettledRequest, ...] = ()  # a report that travels along
 
 
 class BudgetGrant(TreeSignal):
@@ -86,22 +79,17 @@ class BudgetGrant(TreeSignal):
     share: dict[str, Any] | None = None
 
 
-class BudgetReport(TreeSignal):
+class BudgetReport(SenderSignal):
     """To the root: what granted requests cost, and by how many Calls an edit changed a plan."""
 
-    workflowId: str
     accounts: tuple[BudgetAccount, ...] = ()
     settled: tuple[SettledRequest, ...] = ()
     calls: int = 0
 
 
-class PermitRequest(TreeSignal):
-    """To the keeper of permits (see ``machines/permits.py``).
+class PermitRequest(SenderSignal):
+    """To the keeper of permits: so many are lacking, beside the ``held`` ones, for Calls that could start."""
 
-    ``missing`` permits are lacking here, beside the ``held`` ones, for Calls that could start.
-    """
-
-    workflowId: str
     ancestors: tuple[str, ...]
     missing: int
     held: int
@@ -113,69 +101,50 @@ class PermitGrant(TreeSignal):
     permits: int
 
 
-class PermitReturn(TreeSignal):
-    """To the keeper: ``permits`` that the sender does not use, or that it had lent to ``goneRun``.
+class PermitReturn(SenderSignal):
+    """To the keeper: permits that the sender does not use, or that it had lent to ``goneRun``."""
 
-    ``goneRun`` is a child of the sender that ended without a word: what it and the runs below it had is free.
-    ``startsAgain``: another run takes its place, under the same id.
-    """
-
-    workflowId: str
     ancestors: tuple[str, ...]
     permits: int
-    goneRun: str | None = None
-    startsAgain: bool = False
+    goneRun: str | None = None  # a child that ended without a word: what it and the runs below it had is free
+    startsAgain: bool = False  # another run takes its place, under the same id
 
 
 class StreamedCalls(TreeSignal):
-    """From the model activity to its agent: Calls of an answer that is still being written.
-
-    ``first`` is the position of the first of them, from 0. ``attempt`` numbers the attempts at the answer.
-    """
+    """From the model activity to its agent: Calls of an answer that is still being written."""
 
     tick: int
     attempt: int
-    first: int
+    first: int  # the position of the first of them, from 0
     calls: tuple[Any, ...]
 
 
 class PlanExtension(TreeSignal):
-    """To the run that walks a growing plan: more of its Calls, and the context before them.
-
-    A number in ``context`` is the message that the run has at that index. ``isComplete``: no more Calls
-    follow. ``dropped`` says why the plan is only what has started: the rest of it is void. ``permits`` join its lease.
-    """
+    """To the run that walks a growing plan: more of its Calls, and the context before them."""
 
     calls: tuple[Any, ...] = ()
-    context: tuple[Any, ...] = ()
-    isComplete: bool = False
-    dropped: str | None = None
-    permits: int = 0
+    context: tuple[Any, ...] = ()  # a number is the message that the run has at that index
+    isComplete: bool = False  # no more Calls follow
+    dropped: str | None = None  # why the plan is only what has started: the rest of it is void
+    permits: int = 0  # join its lease
 
 
-class ModelWait(TreeSignal):
-    """From the model activity: the run ``workflowId`` waits for a model; ``seconds`` 0: it does so no more.
+class ModelWait(SenderSignal):
+    """From the model activity: a run waits for a model."""
 
-    ``nextTry`` is the time of the next attempt (ISO 8601, UTC), ``seconds`` that until then.
-    """
-
-    workflowId: str
-    seconds: float
+    seconds: float  # until the next try; 0: it waits no more
     model: str = ""
     reason: str = ""
-    nextTry: str = ""
+    nextTry: str = ""  # ISO 8601, UTC
 
 
-class RunEnded(TreeSignal):
+class RunEnded(SenderSignal):
     """To the root: a run ended without a last word; what waits there or is reserved for it is void."""
 
-    workflowId: str
 
-
-class CancelledReport(TreeSignal):
+class CancelledReport(SenderSignal):
     """To the parent: what a cancelled child had done. A cancelled workflow has no result."""
 
-    workflowId: str
     report: dict[str, Any]
 
 
@@ -183,26 +152,24 @@ class Resync(TreeSignal):
     """From a run that was reset to all below it: say again what waits there, and what it needs."""
 
 
-class ChildReset(TreeSignal):
-    """From a run that was reset to its parent. ``firstRunId`` is the first run of its chain.
+class ChildReset(SenderSignal):
+    """From a run that was reset to its parent.
 
     A parent that waits for another run of this workflow id waits in vain: the server has ended that one.
     """
 
-    workflowId: str
-    firstRunId: str
+    firstRunId: str  # of its chain
 
 
-class Superseded(TreeSignal):
+class Superseded(SenderSignal):
     """To a run that a reset or a retry left behind: the run ``runId`` of its parent starts its work again.
 
-    ``sentAt`` is the date of the task that sent it, in microseconds of the server's clock. The sender may have been
-    reset itself before the message arrived: then it reaches the run that was started in the place of the leftover.
+    The sender may have been reset itself before the message arrived: then it reaches the run that was started in the
+    place of the leftover.
     """
 
-    workflowId: str
     runId: str
-    sentAt: str = ""
+    sentAt: str = ""  # the date of the task that sent it, in microseconds of the server's clock
 
     def is_about(self, parent: str | None, started_at: str) -> bool:
         """True for a run of this parent that was there when the message was sent.

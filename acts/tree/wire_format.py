@@ -26,7 +26,7 @@ class RecordError(ActsError):
 
 
 def first_error(error: ValidationError) -> str:
-    """The first thing that is wrong, as ``place: message``."""
+    """Return the first thing that is wrong, as ``place: message``."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     text = str(first["msg"]).removeprefix("Value error, ")
@@ -39,16 +39,11 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON; a field that has its default is left out."""
         return self.model_dump(exclude_defaults=True, by_alias=True)
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The record that ``to_json`` gave.
-
-        Raises:
-            RecordError: the data is none, or of a later version.
-        """
+        """Read what ``to_json`` gave; raise RecordError for anything else, and for a later version."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -61,7 +56,6 @@ class VersionedRecord(Record):
     v: int = WIRE_VERSION
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON, its version first."""
         return {"v": self.v, **super().to_json()}
 
     @model_validator(mode="before")

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import ActsError
@@ -27,7 +28,6 @@ from acts.plan.calls import UNIT
 from acts.simulation.outcomes import count_steps
 from acts.simulation.simulate import simulate_prepared
 from acts.tree.decisions import SIGN
-from acts.tree.plan_request import prompt_context
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results
 from acts.views.drawing import render_graph
@@ -173,8 +173,7 @@ class RunView:
     def plan(self) -> list[Any]:
         """The latest plan's Calls as they were written."""
         context = self._context()
-        plan = None if context is None else context.request.plan
-        return [] if plan is None else list(plan.calls)
+        return [] if context is None else context.request.calls
 
     def context(self, page: Any, limit: int) -> Any:
         """All messages, a page of at most ``limit`` bytes, or the value of an expression."""
@@ -182,27 +181,36 @@ class RunView:
         if isinstance(page, dict) and isinstance(page.get("path"), str):
             return _value_at(context, page["path"], page.get("instance"))
         every = [] if context is None else [*(m.raw for m in context.request.context), *context.appended]
-        sizes = SharedSizes()
         if not isinstance(page, dict):
-            if sizes.size_of_list(every) <= limit:
+            if SharedSizes().size_of_list(every) <= limit:
                 return every
             page = {}
         offset, count = int(page.get("offset", 0)), int(page.get("limit", PAGE))
-        fitting: list[Any] = []
-        size = 0
-        for message in every[offset : offset + count]:
-            size += sizes.size(message)
-            if fitting and size > limit:
-                break
-            fitting.append(message)
-        return {"messages": fitting, "offset": offset, "total": len(every)}
+        messages = _fit_bytes(every[offset : offset + count], limit)
+        return {"messages": messages, "offset": offset, "total": len(every)}
 
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        """What a model is shown; nothing, where requests to models are made below."""
+        """A page of what a model is shown; nothing, where requests to models are made below.
+
+        ``page`` is ``{offset?, upto?, turns?: [offset, upto], known?}``; without ``known`` the page includes the Tools
+        and the settings. The turns of a planner follow after the last message.
+        """
         context = self._context()
         if context is None or context.tools is None:
             return {"messages": []}
-        return prompt_context(context.request, context.tools, context.mode, page, limit, self._turns(page))
+        page = page if isinstance(page, dict) else {}
+        request, out = context.request, dict[str, Any]()
+        if not page.get("known"):
+            out.update(
+                tools={t.name: {"schema": t.schema, "served": t.served} for t in context.tools}, output=request.schema,
+                mode=context.mode, step=request.config.step, instances=list(request.instances()),
+                maxTicks=request.config.maxTicks,
+            )  # fmt: skip
+        offset = int(page.get("offset", 0))
+        messages = [m.raw for m in request.context[offset : page.get("upto")]]
+        fitting = _fit_bytes([*messages, *self._turns(page)], limit - json_size(out))
+        out["messages"], turns = fitting[: len(messages)], fitting[len(messages) :]
+        return {**out, "turns": turns} if turns else out
 
     def _turns(self, page: Any) -> list[dict[str, Any]]:
         return []
@@ -210,6 +218,12 @@ class RunView:
     def _with_decisions(self, result: dict[str, Any]) -> dict[str, Any]:
         records = self._machine.approvals.records
         return {**result, "decisions": records} if records else result
+
+
+def _fit_bytes(items: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
+    """The first items of so many bytes of JSON together, at least one."""
+    totals = accumulate(map(SharedSizes().size, items))
+    return list(items[: max(1, sum(1 for _ in takewhile(lambda total: total <= limit, totals)))])
 
 
 def _value_at(context: Context | None, path: str, instance: Any) -> dict[str, Any]:
@@ -278,8 +292,7 @@ class PlanView(RunView):
     def _context(self) -> Context:
         walk = self._run.walk
         request, tools = walk.prepared.request, walk.prepared.tools.values()
-        mode = request.plan.mode if request.plan is not None else "eager"
-        return Context(request, tools, mode, results.appended_messages(walk), walk.context.value)
+        return Context(request, tools, request.mode, results.appended_messages(walk), walk.context.value)
 
     def _drawn_states(self) -> dict[str, Any]:
         return {**self._own_status(), "instances": child_progress(self._run.walk)}
@@ -693,8 +706,7 @@ def _problem_line(problem: Mapping[str, Any]) -> str:
 
 def _edit_section(prepared: ValidatedPlan) -> str:
     """The plan as it was written, ready to be changed and sent."""
-    plan = prepared.request.plan
-    text = fence({"decision": "edit", "plan": list(plan.calls) if plan is not None else []})
+    text = fence({"decision": "edit", "plan": prepared.request.calls})
     if len(text) > MAX_SECTION:
         return "The calls as they were written: ask the query `plan`"
     return f"To change it, send this with your changes; the new version then waits for a decision:\n\n{text}"

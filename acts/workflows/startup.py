@@ -36,8 +36,8 @@ from acts.machines.approvals import iso
 from acts.machines.past import keep_failed_instances, past_of_child, past_of_root, past_of_state
 from acts.machines.set_run import refuse_set
 from acts.plan.validate import validate_parsed
+from acts.tree.child_requests import merged_tool, resolved_upfront
 from acts.tree.decisions import Approver
-from acts.tree.delegation import merged_tool, resolved_upfront
 from acts.tree.identity import root_identity, tree_token
 from acts.tree.past_run import PastRun
 from acts.tree.records import Capabilities, InstanceInput, TreePosition

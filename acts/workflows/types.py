@@ -35,7 +35,7 @@ from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, Walke
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.machines.set_run import SetRun, SetSetup, resumed_set
 from acts.plan.validate import set_refusal, validate_parsed
-from acts.tree.delegation import anonymous_request, delegate_request
+from acts.tree.child_requests import anonymous_request, delegate_request
 from acts.tree.identity import call_identity
 from acts.tree.records import (
     AgentState,

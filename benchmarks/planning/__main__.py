@@ -29,7 +29,7 @@ from acts.activities.models.interface import ModelError
 from acts.activities.models.schema import drop_nulls
 from acts.language.strict_json import read_json
 from acts.planner.prompt import render_repair_turn
-from acts.tree.questions import ModelQuestion, QuestionSource
+from acts.tree.records import ModelQuestion, QuestionSource
 from benchmarks.planning.held_out import HELD_OUT
 from benchmarks.planning.judge import Verdict, build_agent, judge
 from benchmarks.planning.task import Json, Task

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.tree.plan_request import part_request
+from acts.tree.child_requests import part_request
 from tests.property.drive import Drive
 from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, render, tool
 from tests.strategies import places as drawn_places

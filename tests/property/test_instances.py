@@ -17,7 +17,7 @@ from acts.machines.instances import instance_report
 from acts.machines.walk import Walk
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
-from acts.tree.batches import Batch, expand_template, needs_children, split_into_children
+from acts.tree.child_requests import Batch, expand_template, needs_children, split_into_children
 from acts.views.results import build_result, cut_result
 from tests.property.drive import NOW, Drive
 from tests.strategies import Case, cases, orders

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -30,11 +29,11 @@ from acts.activities.secret_interceptor import (
 from acts.language.config import Options
 from acts.language.messages import read_request
 from acts.language.secrets import MASK, MIN_LENGTH, SecretMasks, inline_secret_problems, put_secrets, secret_parameters
-from acts.language.tools import parameter_schema, read_tool
+from acts.language.tools import Tool, parameter_schema, read_tool
 from acts.plan.validate import validate
 from acts.planner.answer_schema import compose_solution_schema
 from acts.telemetry.logs import LogGuard
-from acts.tree.plan_request import tool_messages
+from acts.tree.child_requests import tool_messages
 from acts.workflows.in_flight import miss_of
 
 Json = Any
@@ -213,7 +212,8 @@ def fill(call: Json, schema: Json, kind: str = "pay", *, tools: Json = None) -> 
 
 def named(schema: Json) -> Json:
     """As an agent passes a Tool on to the run of a tick."""
-    return tool_messages([SimpleNamespace(tool=SimpleNamespace(name="pay", schema=schema))])[0]["tool"]  # type: ignore[list-item]
+    message: Json = tool_messages([Tool("pay", schema, {}, {})])[0]
+    return message["tool"]
 
 
 @pytest.mark.parametrize("schema", [STRICT, named(STRICT), {**STRICT, "_scopes": ["state"]}])

@@ -10,7 +10,7 @@ from acts.machines.instances import instance_report
 from acts.machines.walk import Walk
 from acts.machines.walk_context import WalkContext
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.tree.batches import expand_template, split_into_children
+from acts.tree.child_requests import expand_template, split_into_children
 from tests.property.drive import data_message, identify
 
 Json = Any

@@ -23,7 +23,7 @@ from acts.machines.events import (
 )
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.plan.validate import validate_parsed
-from acts.tree.delegation import anonymous_request
+from acts.tree.child_requests import anonymous_request
 from acts.tree.records import AnonymousCall, Capabilities, ContextRef, DelegateInput, TreePosition
 from acts.tree.signal_records import ChildReset, Resync, RunEnded, Superseded
 

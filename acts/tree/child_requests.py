@@ -1,0 +1,498 @@
+"""Builds the Requests of the runs below a run: of a part of its plan, of its instances, of a delegate. Pure.
+
+* A plan whose Calls name no instance is a *template*: every instance runs all of it. Otherwise a Call runs in the
+  instance that it names, and a Call without one runs once, globally. A child runs the Calls of one instance, or of
+  ``instancesPerChild``; its parent schedules it as a *unit*: a planned Call without reads and writes, started, counted
+  and paused like any other. If a Call of an instance touches what a global Call of the same plan writes, there are no
+  children: one workflow runs all Calls, and the log separates the instances.
+* An agent's context grows with every tick, but the plan of one tick reads little of it; a batch has thousands of
+  children with the same global data. So the Request of a part has only the Tools that its Calls use, the values that
+  they read, the schemas of what they write, and an empty value of the right type at each path that they write (an empty
+  list for a list), which decides whether ``push`` or ``merge`` applies. It runs as the full Request would. Where a
+  person may edit the plan into any other, it has all Tools and data. No child receives messages of another's instance.
+* A delegate's history holds a ``DelegateInput`` and nothing else of the parent. The child loads the definition (a saved
+  Request) itself; ``anonymous`` has none. With ``resolve: upfront`` the definition's schemas join the Tool before
+  planning, and the SHA-256 of the definition's content pins it.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from acts.language.config import MODEL_SETTINGS
+from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
+from acts.language.messages import GROWING_METHODS, Data, output_schema, parse_message, scoped_context, wrap_message
+from acts.language.references import Path
+from acts.language.schemas import subschemas
+from acts.language.strict_json import json_size
+from acts.language.tools import CONTROL, META, Tool
+from acts.language.values import ABSENT, Json, Names, deep_merge, nest
+from acts.language.wire import ANONYMOUS, MAX_PAYLOAD_BYTES
+from acts.plan.calls import UNIT, PlannedCall, approval_needed
+from acts.plan.context_log import Log
+from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
+from acts.plan.validate import ValidatedPlan, find_literal_outputs, is_template
+from acts.tree.records import AnonymousCall, DelegateInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from acts.language.messages import Request
+    from acts.tree.records import TreePosition
+
+_TOOL: Final = Tool(UNIT, {}, {}, {})
+# Every child receives all global data up to this size in bytes; above it, only what its Calls need
+MAX_UNFILTERED_DATA: Final = 4096
+_EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int: 0, float: 0}
+# Settings that a run below inherits, unless it sets them itself
+INHERITED: Final = (*MODEL_SETTINGS, "maxParallel", "resolve")
+_LOCAL: Final = "#/$defs/"
+# The output path of a Call that has none: the result is not used
+_DROPPED: Final = "†state.output"
+
+
+# -- a plan over instances ---------------------------------------------------------
+
+
+def needs_children(prepared: ValidatedPlan) -> bool:
+    """True when the instances of a plan run in child workflows."""
+    if not prepared.request.instances():
+        return False
+    shared = WriterIndex()
+    for rank, node in enumerate(prepared.nodes):
+        if node.instance is None:
+            shared.add(node, rank)
+    local = [n for n in prepared.nodes if n.instance is not None]
+    return bool(local) and not any(shared.has_writer(p, None) for n in local for p in (*paths_read(n), *n.writes))
+
+
+def split_into_children(prepared: ValidatedPlan) -> ValidatedPlan:
+    """The plan that the parent runs: the global Calls, and a unit for each child."""
+    graph, _ = build_graph(
+        [n for n in _listed(prepared.nodes) if n.instance is None], prepared.initial_log.has_initially
+    )
+    calls, units = _calls_by_instance(prepared), list[PlannedCall]()
+    index = len(prepared.request.calls)
+    for ids in group_instances(prepared):
+        label = ids[0] if len(ids) == 1 else f"{ids[0]} … {ids[-1]}"
+        planned = {"_instance": list(ids), "plan": [calls[i] for i in ids]}
+        units.append(PlannedCall(
+            index=index, id=label, tool=_TOOL, planned=planned, call={}, pointer="", instance=None, kind=UNIT,
+            delegate=None, reads=(), scopes=(), outcomes=(), result_outcome_count=0, error=None, method="set",
+            name=f"{UNIT}/{ids[0]}", members=ids,
+        ))  # fmt: skip
+        index += len(ids)
+    combined = Graph((*graph.order, *units), (*graph.waits, *(() for _ in units)), graph.writers)
+    return replace(_with_graph(prepared, combined), unsplit=prepared)
+
+
+def _with_graph(prepared: ValidatedPlan, graph: Graph) -> ValidatedPlan:
+    return replace(prepared, graph=graph, literal_outputs=find_literal_outputs(graph, prepared.request.mode)[0])
+
+
+def _listed(nodes: Iterable[PlannedCall]) -> list[PlannedCall]:
+    return sorted(nodes, key=lambda n: n.index)
+
+
+def group_instances(prepared: ValidatedPlan) -> list[tuple[str, ...]]:
+    """The instances of each child, in the order of the Request."""
+    calls = _calls_by_instance(prepared)
+    ids = [i for i in prepared.request.instances() if calls.get(i)]
+    step = prepared.request.config.instancesPerChild
+    return [tuple(ids[at : at + step]) for at in range(0, len(ids), step)]
+
+
+def _calls_by_instance(prepared: ValidatedPlan) -> dict[str, list[Json]]:
+    """The planned Calls of each instance."""
+    if is_template(prepared.request, prepared.nodes):
+        return dict.fromkeys(prepared.request.instances(), prepared.request.calls)
+    out: dict[str, list[Json]] = {}
+    for node in _listed(prepared.nodes):
+        if node.instance is not None:
+            out.setdefault(node.instance, []).append(node.planned)
+    return out
+
+
+def keep_instance(planned: Mapping[str, Any], changed: Json, instance: str | None) -> Json:
+    """The edited Call ``changed``, in the instance of the Call that it replaces.
+
+    ``instance`` is the instance that the Call runs for; a template's Call names none itself.
+
+    Raises:
+        DecisionRefused: the edit names another instance.
+    """
+    own = planned.get("_instance")
+    if not isinstance(changed, dict) or (own is None and instance is None):
+        return changed
+    if changed.get("_instance") not in (None, own, instance):
+        raise DecisionRefused(f"an edit of one call cannot change its instance, {own or instance}")
+    rest = {k: v for k, v in changed.items() if k != "_instance"}
+    return rest if own is None else {"_instance": own, **rest}
+
+
+def count_calls(prepared: ValidatedPlan) -> int:
+    """The number of Calls of a plan, over all of its instances."""
+    return prepared.request.count_calls([n.call for n in prepared.nodes])
+
+
+def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> ValidatedPlan:
+    """The plan of a child with several instances of a template: its Calls, once for each instance."""
+    if len(instances) <= 1 or not is_template(prepared.request, prepared.nodes):
+        return prepared
+    nodes = [replace(n, instance=i, name=f"{i}/{n.id}") for i in instances for n in _listed(prepared.nodes)]
+    return _with_graph(prepared, build_graph(nodes, prepared.initial_log.has_initially)[0])
+
+
+# -- the Request of a part ---------------------------------------------------------
+
+
+def part_request(
+    prepared: ValidatedPlan,
+    log: Log,
+    nodes: Sequence[PlannedCall],
+    config: dict[str, Any],
+    *,
+    is_editable: bool = False,
+) -> dict[str, Any]:
+    """The Request of some Calls of a plan (all, or the first), over all of its instances."""
+    listed = _listed(nodes)
+    requests = PartRequests(prepared, log, config, is_editable=is_editable)
+    return requests.build(listed, [n.planned for n in listed], prepared.request.instances())
+
+
+class PartRequests:
+    """The Requests of the parts of one plan. ``log`` has the values that its Calls may read.
+
+    Global data up to ``unfiltered_bytes`` is in all of them.
+    """
+
+    def __init__(
+        self, prepared: ValidatedPlan, log: Log, config: dict[str, Any], *, is_editable: bool, unfiltered_bytes: int = 0
+    ) -> None:
+        self._prepared, self._log, self._config = prepared, log, config
+        self._is_editable, self._unfiltered_bytes = is_editable, unfiltered_bytes
+        self._local: dict[str, list[Data]] = {}
+        for message in prepared.request.data():
+            if message.instance is not None:
+                self._local.setdefault(message.instance, []).append(message)
+        self._nodes: Sequence[PlannedCall] = ()
+        self._common: list[Json] | None = None
+
+    def build(
+        self, nodes: Sequence[PlannedCall], calls: list[Json], instances: Sequence[str], provided: Iterable[Data] = ()
+    ) -> dict[str, Any]:
+        """The Request of these Calls (``nodes`` as planned, ``calls`` as they are listed) over these instances."""
+        if self._common is None or nodes is not self._nodes:  # every child of a template has the same
+            self._nodes, self._common = nodes, self._common_messages(nodes)
+        context = list(self._common)
+        for id_ in instances:
+            own = [_without_author(m) for m in self._local.get(id_, ())]
+            context += own or [{"type": "state", "state": {}, "_instance": id_}]
+        context += [m.raw for m in provided if m.instance is None or m.instance in instances]
+        mode = self._prepared.request.mode
+        context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
+        return {"config": self._config, "context": context}
+
+    def _common_messages(self, nodes: Sequence[PlannedCall]) -> list[Json]:
+        """The Tools and the global data."""
+        data = [m for m in self._prepared.request.data() if m.instance is None]
+        messages = [_without_author(m) for m in data]
+        if self._is_editable:
+            return [*tool_messages(self._prepared.tools.values()), *messages]
+        tools = tool_messages(n.tool for n in nodes)
+        if json_size(messages) <= self._unfiltered_bytes:
+            return [*tools, *messages]
+        kinds = {p.kind for n in nodes for p in n.writes}
+        schemas = [
+            {k: v for k, v in m.raw.items() if k in ("type", "kind", "schema")}
+            for m in data
+            if m.schema is not None and m.kind in kinds
+        ]
+        return [*tools, *schemas, *needed_messages(self._log, nodes, [m for own in self._local.values() for m in own])]
+
+
+class Batch:
+    """The Requests of the children of one plan."""
+
+    def __init__(self, prepared: ValidatedPlan, config: Mapping[str, Json]) -> None:
+        approve, listed = prepared.request.config.approve, _listed(prepared.nodes)
+        local = [n for n in listed if n.instance is not None]
+        self._requests = PartRequests(
+            prepared, prepared.initial_log, _child_config(config), unfiltered_bytes=MAX_UNFILTERED_DATA,
+            is_editable=any(approval_needed(n, approve) for n in local),
+        )  # fmt: skip
+        self._template = listed if is_template(prepared.request, prepared.nodes) else None
+        self._template_calls = prepared.request.calls
+        self._nodes: dict[str, list[PlannedCall]] = {}
+        for node in local:
+            self._nodes.setdefault(str(node.instance), []).append(node)
+
+    def request_for(
+        self, instances: Sequence[str], provided: Sequence[Data] = ()
+    ) -> tuple[dict[str, Any], tuple[int, ...] | None]:
+        """The Request of the child that runs these instances, and the index of each of its Calls in the parent's plan.
+
+        The indices are None for a template: every instance runs all of it.
+        """
+        if self._template is not None:
+            return self._requests.build(self._template, self._template_calls, instances, provided), None
+        nodes = _listed(n for i in instances for n in self._nodes.get(i, ()))
+        request = self._requests.build(nodes, [n.planned for n in nodes], instances, provided)
+        return request, tuple(n.index for n in nodes)
+
+
+def _child_config(config: Mapping[str, Json]) -> dict[str, Any]:
+    """The settings that apply in a child; its parent keeps the budget, and the plan is approved already."""
+    out = inherited_config(config, "missing")
+    return {**out, "approve": {**out.get("approve", {}), "plan": False}}
+
+
+def tool_messages(tools: Iterable[Tool]) -> list[Json]:
+    """One message for each of these Tools.
+
+    Each is its schema with its name inside: in a map by name, some names would read as keywords of a schema.
+    """
+    out: list[Json] = []
+    for name, schema in sorted({tool.name: tool.schema for tool in tools}.items(), key=lambda pair: pair[0]):
+        properties = schema.get("properties")
+        named = {**(properties if isinstance(properties, dict) else {}), "_tool": {"const": name}}
+        out.append({"type": "tool", "tool": {**schema, "properties": named}})
+    return out
+
+
+def _without_author(message: Data) -> dict[str, Any]:
+    return {k: v for k, v in message.raw.items() if k not in ("_call", "_date")}
+
+
+def needed_messages(log: Log, nodes: Sequence[PlannedCall], local: Iterable[Data] = ()) -> list[dict[str, Any]]:
+    """Global Messages with the values that these Calls read, and empty values of the type at each path they write.
+
+    ``local`` are the messages of instances in the same Request; they may add to global lists, too.
+    """
+    needed = dict.fromkeys(p for n in nodes for p in paths_read(n))
+    grown = [p for n in nodes if n.method in GROWING_METHODS for p in n.writes]
+    grown += [m.path for m in local if m.path is not None and m.method in GROWING_METHODS]
+    above = {prefix for path in needed for prefix in path.prefixes(itself=True)}
+    needed.update({g: None for g in grown if g in above})
+    context = scoped_context(needed, lambda path: log.read(path, 0))
+    values = {str(m.get("kind", m["type"])): m[m["type"]] for m in context}
+    for path in dict.fromkeys(p for n in nodes for p in n.writes):
+        frame, value = _empty_frame(log, path), values.get(path.kind, ABSENT)
+        if frame is ABSENT or (isinstance(frame, list) and isinstance(value, (list, dict))):
+            continue
+        values[path.kind] = frame if value is ABSENT else deep_merge(frame, value)
+    return [wrap_message(kind, payload) for kind, payload in values.items()]
+
+
+def _empty_frame(log: Log, path: Path) -> Json:
+    """An empty value of the type at a path, nested at that path, or at the first list on the way to it."""
+    for depth in range(len(path.names) + 1):
+        names: Names = path.names[:depth]
+        value = log.read(Path(path.kind, names), 0)
+        if value is ABSENT:
+            return ABSENT
+        if isinstance(value, list) or depth == len(path.names) or not isinstance(value, dict):
+            return nest(names, None if value is None else _EMPTY.get(type(value)))
+    return ABSENT
+
+
+def edited_request(
+    request: dict[str, Any], index: int, calls: list[Json], limit: int = MAX_PAYLOAD_BYTES
+) -> dict[str, Any]:
+    """The Request with other Calls in its plan message, at ``index`` of the context.
+
+    Raises:
+        InvalidRequest: the Request has more bytes than the limit.
+    """
+    context = list(request["context"])
+    context[index] = {**context[index], "plan": calls}
+    out = {**request, "context": context}
+    size = json_size(out)
+    if size > limit:
+        text = f"the edited Request has {size:,} bytes; at most {limit:,} can be recorded"
+        raise InvalidRequest([Problem("limitExceeded", text)])
+    return out
+
+
+# -- delegates ---------------------------------------------------------------------
+
+
+def depth_problem(position: TreePosition, node: PlannedCall) -> str | None:
+    """The error for a delegate nested deeper than ``budget.depth``, or None."""
+    if position.depth < position.maxDepth:
+        return None
+    limit = f"delegates may be nested {position.maxDepth} deep (budget.depth)"
+    return f'{limit}, and "{node.delegate}" would be one deeper'
+
+
+def build_delegate_input(
+    call: Mapping[str, Any], context: Sequence[Json], node: PlannedCall, config: Mapping[str, Json],
+    position: TreePosition, pins: Mapping[str, str], share: Mapping[str, Any] | None = None,
+) -> DelegateInput:  # fmt: skip
+    """The input of a delegated Call's child. ``config`` is that of the parent's Request.
+
+    ``share`` is the budget reserved for a delegate that outlives its tree.
+    """
+    anonymous: AnonymousCall | None = None
+    if node.delegate == ANONYMOUS:
+        anonymous = AnonymousCall(
+            tool=node.tool.name, toolSchema=_child_schema(node.tool), served=node.tool.served, id=str(call.get("_id")),
+            path=" || ".join(node.outcome_texts) or _DROPPED,
+        )  # fmt: skip
+    return DelegateInput(
+        delegate=str(node.delegate), input={k: v for k, v in call.items() if k not in META and k != "_id"},
+        context=tuple(context), config={**inherited_config(config), **({"budget": dict(share)} if share else {})},
+        position=position, sha256=pins.get(str(node.delegate)), call=anonymous,
+    )  # fmt: skip
+
+
+def _child_schema(tool: Tool) -> dict[str, Any]:
+    """The Tool's schema without the parameters that only the parent uses."""
+    dropped = [k for k in META if k not in ("_tool", "_output", "_activity", "_options")]
+    schema = {k: v for k, v in tool.schema.items() if k not in dropped}
+    if isinstance(schema.get("properties"), dict):
+        schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in dropped}
+    if isinstance(schema.get("required"), list):
+        schema["required"] = [k for k in schema["required"] if k not in dropped]
+    return schema
+
+
+def inherited_config(config: Mapping[str, Json], *more: str) -> dict[str, Any]:
+    """The settings of a run that a run below inherits, and ``more``."""
+    out = {k: config[k] for k in (*INHERITED, *more) if config.get(k) is not None}
+    approve = config.get("approve")
+    return {**out, "approve": approve} if isinstance(approve, dict) else out
+
+
+def delegate_request(delegate_input: DelegateInput, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """The Request of a delegate: the definition's context, then the scoped messages, then the input."""
+    own = definition.get("config") or {}
+    inherited = delegate_input.config
+    config = {**inherited, **own}
+    share, limits = inherited.get("budget"), own.get("budget")
+    if isinstance(share, dict) and isinstance(limits, dict):  # a definition cannot raise its share
+        own_limits = {k: v for k, v in limits.items() if isinstance(v, (int, float))}
+        config["budget"] = {**limits, **{k: min(v, own_limits.get(k, v)) for k, v in share.items()}}
+    approve = _merge_approval(inherited.get("approve"), own.get("approve"))
+    if approve is not None:
+        config["approve"] = approve
+    message: dict[str, Any] = {"type": "input", "input": delegate_input.input}
+    schema = input_schema(definition)
+    if schema is not None:
+        message["schema"] = schema
+    out = {"config": config, "context": [*definition.get("context", []), *delegate_input.context, message]}
+    return out if definition.get("schema") is None else {**out, "schema": definition["schema"]}
+
+
+def _merge_approval(inherited: Json, own: Json) -> Json:
+    """The ``approve`` setting of a delegate: a definition may require more approvals than its caller, never fewer."""
+    if not isinstance(inherited, dict) or not isinstance(own, dict):
+        return own if isinstance(own, dict) else inherited
+    out, subjects = {**inherited, **own}, ("plan", "calls", "scopes")
+    for key in subjects:
+        required, more = inherited.get(key), own.get(key)
+        if required is True:
+            out[key] = True
+        elif isinstance(required, list) and more is not True:
+            out[key] = [*required, *(more if isinstance(more, list) else [])]
+    if any(inherited.get(key) for key in subjects):  # its deadline must not approve what its caller reserves
+        rest = {key: value for key, value in out.items() if key not in ("timeout", "onTimeout")}
+        return {**rest, **{key: inherited[key] for key in ("timeout", "onTimeout") if key in inherited}}
+    return out
+
+
+def anonymous_request(delegate_input: DelegateInput) -> dict[str, Any]:
+    """The Request of a delegate without a definition: its scopes, its input, and one Call of one Tool.
+
+    The Call refers to the input: a value is never read as a reference or a template. Its condition holds already,
+    and it is made for one element.
+    """
+    call, parameters = delegate_input.call, delegate_input.input
+    if call is None:
+        raise EngineError("the input of an anonymous delegate has no Call")
+    schema = {k: v for k, v in call.toolSchema.items() if k not in CONTROL}
+    properties = schema.get("properties")
+    fixed = {"_tool": {"const": call.tool}, "_outputPath": {"const": call.path}}
+    own = {k: v for k, v in properties.items() if k not in CONTROL} if isinstance(properties, dict) else {}
+    references = {key: str(Path("input", (key,))) for key in parameters}
+    return {
+        "config": {k: v for k, v in delegate_input.config.items() if k not in ("approve", "resolve")},
+        "context": [
+            *delegate_input.context, {"type": "input", "input": parameters},
+            {"type": "tool", "tool": {**schema, "properties": {**own, **fixed}}},
+            {"type": "plan", "plan": [{"_tool": call.tool, **references}]},
+        ],
+    }  # fmt: skip
+
+
+def input_schema(definition: Mapping[str, Any]) -> Json:
+    """The schema of a definition's last input message, or None."""
+    messages = [m for m in definition.get("context", []) if isinstance(m, dict) and m.get("type") == "input"]
+    return messages[-1].get("schema") if messages else None
+
+
+def plan_output(data: Iterable[Data], appended: Iterable[Json]) -> Json:
+    """The result of a definition's plan: ``state.output``, or else its state; with instances, the state of each."""
+    more = [m for raw in appended if isinstance(m := parse_message(raw), Data)]
+    log = Log([*data, *more])
+    state = log.read_kind("state")
+    if isinstance(state, dict) and "output" in state:
+        return state["output"]
+    if log.own:  # a batch: the state of each instance
+        views = {id_: log.read_kind("state", instance=id_) for id_ in log.own}
+        return {id_: {} if view is ABSENT else view for id_, view in views.items()}
+    return {} if state is ABSENT else state
+
+
+def resolved_upfront(request: Request, tools: Mapping[str, Tool]) -> dict[str, str]:
+    """The delegates to load before planning, by Tool: fixed by the Tool, with ``resolve: upfront``."""
+    fixed = {name: tool.consts.get("_delegate") for name, tool in tools.items()}
+    return {
+        name: delegate
+        for name, delegate in fixed.items()
+        if (tools[name].options.resolve or request.config.resolve) == "upfront"
+        and isinstance(delegate, str)
+        and delegate not in ("", ANONYMOUS)
+    }
+
+
+def merged_tool(tool: Tool, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """The Tool's schema joined with the definition's input and output schemas; a parameter in both meets both."""
+    expected, schema = input_schema(definition), dict(tool.schema)
+    defs: dict[str, Json] = dict(schema.get("$defs") or {})
+    properties = dict(schema.get("properties") or {})
+    if isinstance(expected, dict):
+        inputs = _hoist_defs(expected, defs, "input")
+        for key, value in (inputs.get("properties") or {}).items():
+            if key not in META:
+                properties[key] = _meet(properties.get(key, ABSENT), value)
+        required = [k for k in inputs.get("required") or [] if k not in META]
+        schema["required"] = list(dict.fromkeys([*(schema.get("required") or []), *required]))
+        if inputs.get("additionalProperties") is False:
+            schema["additionalProperties"] = False
+    result = output_schema(definition.get("schema"))
+    if result is not None:
+        output = _hoist_defs(result, defs, "output") if isinstance(result, dict) else result
+        properties["_output"] = _meet(tool.meta.get("_output", ABSENT), output)
+        schema.pop("_output", None)
+    out = {**schema, "type": schema.get("type", "object"), "properties": {**properties, "_tool": {"const": tool.name}}}
+    return {**out, "$defs": defs} if defs else out
+
+
+def _meet(current: Json, other: Json) -> Json:
+    return other if current in (ABSENT, True, {}, other) else {"allOf": [current, other]}
+
+
+def _hoist_defs(schema: dict[str, Any], defs: dict[str, Json], prefix: str) -> dict[str, Any]:
+    """The schema without its ``$defs``, which are added to ``defs`` under prefixed names."""
+    own = schema.get("$defs")
+    names = {key: f"{prefix}_{key}" for key in own} if isinstance(own, dict) else {}
+    copy: dict[str, Any] = deepcopy(schema)
+    for part in subschemas(copy):
+        target = part.get("$ref")
+        if isinstance(target, str) and target.removeprefix(_LOCAL) in names:
+            part["$ref"] = _LOCAL + names[target.removeprefix(_LOCAL)]
+    defs.update({new: copy["$defs"][key] for key, new in names.items()})
+    return {k: v for k, v in copy.items() if k not in ("$defs", "$schema", "$id")}
