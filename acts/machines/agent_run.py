@@ -42,7 +42,6 @@ from acts.tree.signal_records import PlanExtension, StreamedCalls, TreeSignal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from acts.language.config import Config
     from acts.language.messages import Data, Request
     from acts.plan.validate import ValidatedPlan
     from acts.tree.decisions import Decision
@@ -96,7 +95,7 @@ class AgentRun(RunMachine):
 
     def __init__(self, own: str, setup: AgentSetup) -> None:
         super().__init__(own, setup.position, setup.lease)
-        self.setup = setup
+        self.setup, self.config = setup, setup.request.config
         self.price = setup.capabilities.price
         self.context = AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
         self.notes += [p.text() for p in self.context.warnings if p.code == "limitLowered"]
@@ -121,14 +120,8 @@ class AgentRun(RunMachine):
         self._phase = "planning"
         self._is_asking = self._is_walking = self._is_partly_run = False
         self._is_tick_due = False
-        self._is_paused = self._is_held = False
 
     # -- what can be seen -----------------------------------------------------------------------
-
-    @property
-    def config(self) -> Config:
-        """The settings of the Request."""
-        return self.setup.request.config
 
     @property
     def request(self) -> Request:
@@ -136,13 +129,9 @@ class AgentRun(RunMachine):
         return self.context.request
 
     @property
-    def phase(self) -> str:
+    def live_phase(self) -> str:
         """As of any run; at the root ``awaiting`` also while a plan is walked in which something waits."""
-        if self.finished is not None:
-            return self.finished
-        if self.is_cancelling:
-            return "cancelled"
-        if self._is_paused and (self._is_tick_due or self._is_plan_held or self._held_answers):
+        if self.is_paused and (self._is_tick_due or self._is_plan_held or self._held_answers):
             return "paused"
         is_waiting_below = self._phase == "running" and self.approvals.waits.is_waiting_below
         return "awaiting" if is_waiting_below else self._phase
@@ -156,11 +145,6 @@ class AgentRun(RunMachine):
     def streamed_count(self) -> int:
         """How many Calls of the answer that is being written have arrived."""
         return 0 if self._stream is None else self._stream.received
-
-    @property
-    def is_paused(self) -> bool:
-        """True while no step begins."""
-        return self._is_paused
 
     @property
     def can_continue_as_new(self) -> bool:
@@ -207,7 +191,7 @@ class AgentRun(RunMachine):
 
     # -- ticks ----------------------------------------------------------------------------------
 
-    def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
+    def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event."""
         match event:
             case events.Begin():
@@ -220,17 +204,8 @@ class AgentRun(RunMachine):
                 return self._plan_ended(event, now)
             case events.Provided(message):
                 self._provided.append(message)
-                return [_provide_signal(message)]
-            case events.PauseRequested():
-                self._is_paused = True
-                return [commands.SignalChildren(wire.PAUSE)]
-            case events.ResumeRequested():
-                self._is_paused = False
-                return [commands.SignalChildren(wire.RESUME), *self._go_on()]
-            case events.StartsHeld():
-                self._is_held = True
-            case events.StartsReleased():
-                self._is_held = False
+                return [commands.SignalChildren(wire.PROVIDE, message.raw)]
+            case events.ResumeRequested() | events.StartsReleased():
                 return self._go_on()
             case events.CancelRequested():
                 return self._cancel()
@@ -241,7 +216,7 @@ class AgentRun(RunMachine):
         if self.tick >= self.config.maxTicks:
             text = f"maxTicks {self.config.maxTicks} is reached and there is no output"
             return self._fail(f"{text}: raise maxTicks, or see the errors", wire.LIMIT_EXCEEDED)
-        self._is_tick_due = self._is_paused or self._is_held
+        self._is_tick_due = self.is_paused or self.is_held
         if self._is_tick_due:
             return []
         self._join_provided()
@@ -445,7 +420,7 @@ class AgentRun(RunMachine):
         self._plan = _TickPlan(request, tuple(n.id for n in nodes), count)
         if self._is_streaming and self._stream is not None:
             return self._complete_stream(self._stream.extension(request, is_complete=True), now)
-        return [] if self._is_paused else self._request_calls(self._plan)
+        return [] if self.is_paused else self._request_calls(self._plan)
 
     def _request_calls(self, plan: _TickPlan) -> list[Any]:
         """The plan starts when the budget allows its Calls."""
@@ -466,7 +441,7 @@ class AgentRun(RunMachine):
         )  # fmt: skip
         return [
             commands.StartChild(wire.PLAN, name, f"tick {self.tick}: {', '.join(ids)}", own),
-            *map(_provide_signal, self._provided),
+            *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided),
         ]
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
@@ -476,7 +451,7 @@ class AgentRun(RunMachine):
             return []
         if stream is None or record.tick != self.tick:
             return []
-        prepared = stream.add(record, may_start=not self._is_paused)
+        prepared = stream.add(record, may_start=not self.is_paused)
         if prepared is None:
             return []
         nodes = self.context.next_nodes(prepared)
@@ -638,7 +613,7 @@ class AgentRun(RunMachine):
 
     def _go_on(self) -> list[Any]:
         """Begin what a pause or a hold kept; a plan starts in spite of a hold, since no other run can start it."""
-        if self._is_paused:
+        if self.is_paused:
             return []
         if self._is_plan_held and self._plan is not None:
             return self._request_calls(self._plan)
@@ -665,7 +640,7 @@ class AgentRun(RunMachine):
         )  # fmt: skip
         return {
             "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
-            "progress": progress, "isPaused": self._is_paused, "version": self.version,
+            "progress": progress, "isPaused": self.is_paused, "version": self.version,
             "provided": tuple(m.raw for m in self._provided),
         }  # fmt: skip
 
@@ -680,7 +655,7 @@ class AgentRun(RunMachine):
         self.results.instances = dict(progress.instances)
         self.turns, self._answer = list(progress.turns), progress.answer
         self.unusable = progress.unusable
-        self.version, self._is_paused = state.version, state.isPaused
+        self.version, self.is_paused = state.version, state.isPaused
         self._provided += provided
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
@@ -688,8 +663,3 @@ class AgentRun(RunMachine):
         if progress.proposal is not None:
             self._wanted_output = progress.wantedOutput
             self.prepared = self._proposal = self.context.validate(list(progress.proposal))
-
-
-def _provide_signal(message: Data) -> commands.SignalChildren:
-    """The command that passes a provided message on to the children."""
-    return commands.SignalChildren(wire.PROVIDE, message.raw, has_payload=True)

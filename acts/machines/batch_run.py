@@ -133,10 +133,7 @@ class BatchRun(PlanRun):
         """Children, and the append."""
         return super().in_flight + self.page.is_appending
 
-    @property
-    def can_continue_as_new(self) -> bool:
-        """False: a page is small, and its Batch ends before its history is long."""
-        return False
+    can_continue_as_new = False  # a page is small, and its Batch ends before its history is long
 
     def react(self, event: Event, now: str) -> list[Any]:
         """The effects of an event; first the lines of the instances that have ended."""

@@ -174,12 +174,11 @@ class StartSetActivity:
 class SignalChildren:
     """Pass a person's signal on to the children: all, those that walk instances, or the one of an instance.
 
-    A child that is being started gets it once it is there.
+    A child that is being started gets it once it is there. ``payload`` None: the signal has none.
     """
 
     signal: str
     payload: Any = None
-    has_payload: bool = False
     instance: str | None = None
     instances_only: bool = False
 

@@ -21,7 +21,6 @@ from acts.tree.identity import part_identity
 from acts.tree.records import PlanInput
 
 if TYPE_CHECKING:
-    from acts.language.config import Config
     from acts.language.messages import Data, Request
     from acts.plan.validate import ValidatedPlan
     from acts.tree.records import Capabilities, ContextRef, DelegateInput, TreePosition
@@ -36,35 +35,15 @@ class DelegateMachine(RunMachine):
 
     def __init__(self, own: str, own_input: DelegateInput, position: TreePosition, request: Request) -> None:
         super().__init__(own, position, own_input.lease)
-        self.request = request
+        self.request, self.config = request, request.config
         self.result: dict[str, Any] = {}
         self.failure: CallError | None = None
-        self._is_paused = self._begins_later = False
-
-    @property
-    def config(self) -> Config:
-        """The settings of its Request."""
-        return self.request.config
-
-    @property
-    def phase(self) -> str:
-        """``running``, or how it ended."""
-        return self.finished or ("cancelled" if self.is_cancelling else "running")
-
-    @property
-    def is_paused(self) -> bool:
-        """True while nothing starts."""
-        return self._is_paused
+        self._begins_later = False
 
     @property
     def in_flight(self) -> int:
         """1 until it has ended."""
         return int(self.finished is None)
-
-    @property
-    def can_continue_as_new(self) -> bool:
-        """False: its history stays short."""
-        return False
 
     def begin(self) -> list[Any]:
         """Start what it does, or ask the budget for it."""
@@ -74,20 +53,13 @@ class DelegateMachine(RunMachine):
         """The effects of an event; a paused delegate begins when it is resumed."""
         match event:
             case events.Begin():
-                self._begins_later = self._is_paused
-                return [] if self._is_paused else self.begin()
-            case events.PauseRequested():
-                self._is_paused = True
-                return [commands.SignalChildren(wire.PAUSE)]
-            case events.ResumeRequested():
-                begins, self._is_paused, self._begins_later = self._begins_later, False, False
-                return [commands.SignalChildren(wire.RESUME), *(self.begin() if begins else ())]
+                self._begins_later = self.is_paused
+                return [] if self.is_paused else self.begin()
+            case events.ResumeRequested() if self._begins_later:
+                self._begins_later = False
+                return self.begin()
             case events.CancelRequested():
                 self.is_cancelling, self._begins_later = True, False
-        return []
-
-    def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
-        """Nothing waits in such a run itself."""
         return []
 
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
@@ -127,7 +99,7 @@ class WalkedDelegate(DelegateMachine):
             case events.ChildEnded() if not self.is_cancelling:
                 return self._plan_ended(event)
             case events.Provided(message) if self._has_plan:
-                return [_provide_signal(message)]
+                return [commands.SignalChildren(wire.PROVIDE, message.raw)]
             case events.Provided(message):
                 self._provided.append(message)
                 return []
@@ -139,7 +111,7 @@ class WalkedDelegate(DelegateMachine):
         identity = part_identity(self.position.identity, _PLAN)
         own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
         start = commands.StartChild(wire.PLAN, _PLAN, f"the plan of {truncate(self._name, 150)}", own)
-        return [start, *map(_provide_signal, self._provided)]
+        return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]
 
     def _plan_ended(self, event: events.ChildEnded) -> list[Any]:
         report = event.report or {}
@@ -163,10 +135,6 @@ class WalkedDelegate(DelegateMachine):
                 CallError(wire.SCHEMA_MISMATCH, f"what the plan yields breaks the definition's schema: {text}")
             )
         return self.end(output=output)
-
-
-def _provide_signal(message: Data) -> commands.SignalChildren:
-    return commands.SignalChildren(wire.PROVIDE, message.raw, has_payload=True)
 
 
 class AnonymousDelegate(DelegateMachine):

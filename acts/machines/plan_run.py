@@ -55,7 +55,6 @@ from acts.tree.signal_records import PlanExtension
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from acts.language.config import Config
     from acts.machines.budget import RequestSize
     from acts.machines.past import PastCalls
     from acts.tree.records import PlanState
@@ -127,7 +126,7 @@ class PlanRun(RunMachine):
 
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str]) -> None:
         super().__init__(own, setup.position, lease=setup.lease)
-        self.setup = setup
+        self.setup, self.config = setup, setup.prepared.request.config
         self.price = setup.capabilities.price
         self.raw = setup.raw
         self.version = 1
@@ -160,11 +159,6 @@ class PlanRun(RunMachine):
     # -- the run ------------------------------------------------------------------------------
 
     @property
-    def config(self) -> Config:
-        """The settings of the Request."""
-        return self.walk.prepared.request.config
-
-    @property
     def whole_plan(self) -> ValidatedPlan:
         """The plan as it was written, where the run walks a part of it and children the rest."""
         return self.walk.prepared.unsplit or self.walk.prepared
@@ -175,23 +169,14 @@ class PlanRun(RunMachine):
         return self.walk.running
 
     @property
-    def is_paused(self) -> bool:
-        """True while no Call starts."""
-        return self.walk.paused
-
-    @property
     def can_continue_as_new(self) -> bool:
         """True when nothing is in flight."""
         return self.walk.quiet and not self._waiting_for_grant
 
     @property
-    def phase(self) -> str:
+    def live_phase(self) -> str:
         """``awaiting`` while something waits for a person and nothing else of the run goes on."""
-        if self.finished is not None:
-            return self.finished
-        if self.is_cancelling:
-            return "cancelled"
-        if self.walk.paused:
+        if self.is_paused:
             return "paused"
         if not self.is_approved:
             return "awaiting"
@@ -232,9 +217,9 @@ class PlanRun(RunMachine):
             case events.Provided(message):
                 return self._provided(message, now)
             case events.PauseRequested():
-                return [*self.perform(walk.pause(), now), commands.SignalChildren(wire.PAUSE)]
+                return self.perform(walk.pause(), now)
             case events.ResumeRequested():
-                return [*self.perform(walk.resume(now), now), commands.SignalChildren(wire.RESUME)]
+                return self.perform(walk.resume(now), now)
             case events.StartsHeld() | events.StartsReleased():
                 return self.perform(walk.drain(now, on=isinstance(event, events.StartsHeld)), now)
             case events.CancelRequested():
@@ -278,9 +263,7 @@ class PlanRun(RunMachine):
 
     def _provided(self, message: Data, now: str) -> list[Any]:
         """A message joins the context of the plan, and of the children that walk its instances."""
-        signal = commands.SignalChildren(
-            wire.PROVIDE, message.raw, has_payload=True, instance=message.instance, instances_only=True
-        )  # fmt: skip
+        signal = commands.SignalChildren(wire.PROVIDE, message.raw, message.instance, instances_only=True)
         try:
             walk_commands = self.walk.provide(message, now)
         except InvalidRequest as error:
@@ -637,6 +620,7 @@ class PlanRun(RunMachine):
     def restore(self, state: PlanState) -> None:
         """Take over what the run before carried over."""
         self.walk.restore(state.walk)
+        self.is_paused = self.walk.paused
         self.restore_common(state.approvals, state.budget)
         self.usage.add(state.usage)
         self.version, self.is_approved = state.version, state.isApproved

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, truncate
 from acts.language.usage import Usage
-from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED
+from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED, PAUSE, RESUME
 from acts.machines import commands, events
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine
@@ -89,7 +89,15 @@ class ModelWaits:
 
 
 class RunMachine:
-    """``own`` is the run's workflow id. Subclasses handle the events of their own kind in ``react``."""
+    """``own`` is the run's workflow id. Subclasses handle the events of their own kind in ``react``.
+
+    They set ``config``, the settings of the run's Request. While ``is_paused`` (by a person) or ``is_held`` (before
+    the run continues as new) nothing starts.
+    """
+
+    config: Config
+    takes_back_starts = False
+    """True for a run that can continue as new with starts that were postponed."""
 
     def __init__(self, own: str, position: TreePosition, lease: PermitLease | None = None) -> None:
         self.own, self.position = own, position
@@ -105,31 +113,26 @@ class RunMachine:
         self.recovery = ResetRecovery(self.approvals, self.budget, self.permits, self.children)
         self.cancelled_reports: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
-        self.is_cancelling = False
+        self.is_cancelling = self.is_paused = self.is_held = False
         self.has_not_begun = True
         self._held_answers: list[commands.Granted | commands.BudgetRefused] = []  # while the run is paused
 
     # -- for subclasses ---------------------------------------------------------------------
 
     @property
-    def config(self) -> Config:
-        """The settings of the run's Request."""
-        raise NotImplementedError
-
-    @property
     def phase(self) -> str:
         """``planning``, ``awaiting``, ``running``, ``paused``, or how the run ended."""
-        raise NotImplementedError
+        return self.finished or ("cancelled" if self.is_cancelling else self.live_phase)
 
     @property
-    def is_paused(self) -> bool:
-        """True while a person lets nothing start."""
-        raise NotImplementedError
+    def live_phase(self) -> str:
+        """The phase of a run that has not ended and is not cancelled."""
+        return "running"
 
     @property
     def can_continue_as_new(self) -> bool:
         """True at a moment at which the run's state is all there is."""
-        raise NotImplementedError
+        return False
 
     @property
     def in_flight(self) -> int:
@@ -140,9 +143,6 @@ class RunMachine:
     def foreign_queues(self) -> tuple[str, ...]:
         """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
         return ()
-
-    takes_back_starts = False
-    """True for a run that can continue as new with starts that were postponed."""
 
     @property
     def wants_new_run(self) -> bool:
@@ -158,15 +158,15 @@ class RunMachine:
 
     def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
         """A decision about this run was taken."""
-        raise NotImplementedError
+        return []
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """The budget allows a purpose."""
-        raise NotImplementedError
+        return []
 
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
         """The budget does not allow a purpose."""
-        raise NotImplementedError
+        return []
 
     def on_child_started(self, event: events.ChildStarted) -> list[Any]:
         """A child runs, and can be sent records."""
@@ -232,7 +232,17 @@ class RunMachine:
                 return self._message_delivered(event)
             case events.RecordLost():
                 return self._message_lost(event)
+            case events.PauseRequested() | events.ResumeRequested() | events.StartsHeld() | events.StartsReleased():
+                return [*self._hold(event), *self.react(event, now)]
         return self.react(event, now)
+
+    def _hold(self, event: events.Event) -> list[Any]:
+        """Nothing starts from now on, or starts may go on; a person's word is for the children, too."""
+        if isinstance(event, (events.StartsHeld, events.StartsReleased)):
+            self.is_held = isinstance(event, events.StartsHeld)
+            return []
+        self.is_paused = isinstance(event, events.PauseRequested)
+        return [commands.SignalChildren(PAUSE if self.is_paused else RESUME)]
 
     def _start_more(self, now: str) -> list[commands.RunCommand]:
         """Start what has waited for a permit, first of all what has its grant of the budget already."""

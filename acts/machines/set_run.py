@@ -45,7 +45,7 @@ from acts.tree.set_records import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from acts.language.config import Config, Resume
+    from acts.language.config import Resume
     from acts.language.messages import SetData
     from acts.plan.validate import ValidatedPlan
     from acts.tree.decisions import Decision
@@ -208,7 +208,7 @@ class SetRun(RunMachine):
 
     def __init__(self, own: str, setup: SetSetup, *, is_cron: bool = False) -> None:
         super().__init__(own, setup.position, lease=setup.lease)
-        self.setup = setup
+        self.setup, self.config = setup, setup.prepared.request.config
         self.price = setup.capabilities.price
         self.progress = SetProgress()
         self.is_approved = not asks_for_plan(setup.prepared)
@@ -216,7 +216,6 @@ class SetRun(RunMachine):
         self._lost_reports: dict[str, Mapping[str, Any]] = {}  # what lost Batches reported whose pages are being closed
         self.provided, self.has_results = list(setup.provided), False
         self._activity: str | None = None
-        self._is_paused = self._is_held = False
         per_run = BATCHES_WITH_RESULTS if self.config.results is None else BATCHES_PER_RUN
         self._started, self._most = 0, BATCHES_OF_CRON if is_cron else per_run
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
@@ -224,19 +223,9 @@ class SetRun(RunMachine):
     # -- the run ------------------------------------------------------------------------------
 
     @property
-    def config(self) -> Config:
-        """The settings of the Request."""
-        return self.setup.prepared.request.config
-
-    @property
     def in_flight(self) -> int:
         """The Batches, the pages that are being closed, and the activity before them."""
         return len(self.running) + (self._activity is not None)
-
-    @property
-    def is_paused(self) -> bool:
-        """True while no Batch starts."""
-        return self._is_paused
 
     @property
     def can_continue_as_new(self) -> bool:
@@ -249,13 +238,9 @@ class SetRun(RunMachine):
         return self._started >= self._most and self.can_continue_as_new
 
     @property
-    def phase(self) -> str:
+    def live_phase(self) -> str:
         """``awaiting`` while the plan waits for a person."""
-        if self.finished is not None:
-            return self.finished
-        if self.is_cancelling:
-            return "cancelled"
-        if self._is_paused:
+        if self.is_paused:
             return "paused"
         return "running" if self.is_approved else "awaiting"
 
@@ -277,16 +262,9 @@ class SetRun(RunMachine):
                 return self._batch_ended(event)
             case events.Provided():
                 return self._provide(event)
-            case events.PauseRequested():
-                self._is_paused = True
-                return [commands.SignalChildren(wire.PAUSE)]
             case events.ResumeRequested():
-                self._is_paused = False
-                return [commands.SignalChildren(wire.RESUME), *self._fill()]
-            case events.StartsHeld():
-                self._is_held = True
+                return self._fill()
             case events.StartsReleased():  # where the state did not fit another run, this one goes on
-                self._is_held = False
                 self._started = 0 if self.wants_new_run else self._started
                 return self._fill()
             case events.CancelRequested():
@@ -351,7 +329,7 @@ class SetRun(RunMachine):
         return [commands.Finish(status)]
 
     def _may_start(self) -> bool:
-        is_idle = self._is_paused or self._is_held or self.is_cancelling or self._activity is not None
+        is_idle = self.is_paused or self.is_held or self.is_cancelling or self._activity is not None
         if is_idle or not self.progress.has_pages or self._started >= self._most:
             return False
         return len(self.running) < self._most_batches
@@ -479,7 +457,7 @@ class SetRun(RunMachine):
             text = "a message for one row of a set is sent to the run that walks it"
             return [commands.Note(f"a message was refused: {text}, {self.own}/batch-…/…")]
         self.provided.append(message.raw)
-        return [commands.SignalChildren(wire.PROVIDE, message.raw, has_payload=True)]
+        return [commands.SignalChildren(wire.PROVIDE, message.raw)]
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         """No more Batches; those that run end."""
@@ -497,14 +475,6 @@ class SetRun(RunMachine):
             self.is_approved = True
             return self._survey()
         return self._finish("rejected" if effect.decision.decision == wire.REJECT else "failed")
-
-    def on_granted(self, effect: commands.Granted, _now: str) -> list[Any]:
-        """It makes no requests itself."""
-        return []
-
-    def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
-        """It makes no requests itself."""
-        return []
 
     # -- for a run that resumes this one ---------------------------------------------------------
 
@@ -545,7 +515,7 @@ class SetRun(RunMachine):
             "survey": progress.survey, "nextPage": progress.next_page, "completed": progress.completed,
             "failed": progress.failed, "failures": tuple(progress.failures), "stopped": progress.stopped,
             "provided": tuple(self.provided), "usage": self.usage.to_json(), "notes": tuple(self.notes),
-            "isApproved": self.is_approved, "isPaused": self._is_paused, "resumed": self.setup.resumed,
+            "isApproved": self.is_approved, "isPaused": self.is_paused, "resumed": self.setup.resumed,
         }  # fmt: skip
 
     def restore(self, state: SetState) -> None:
@@ -553,7 +523,7 @@ class SetRun(RunMachine):
         self.restore_common(state.approvals, state.budget)
         self.usage.add(state.usage)
         self.notes[:] = state.notes
-        self.provided, self._is_paused, self.is_approved = list(state.provided), state.isPaused, state.isApproved
+        self.provided, self.is_paused, self.is_approved = list(state.provided), state.isPaused, state.isApproved
         self.has_results = state.survey is not None and self.config.results is not None
         progress = self.progress
         if state.survey is not None:

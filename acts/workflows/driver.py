@@ -418,7 +418,7 @@ class Driver:
     def _signal_children(self, command: commands.SignalChildren) -> None:
         """Signal all children, all instances, or the child that walks one; note a payload that is too large."""
         try:
-            args: list[RawValue] = [encode(command.payload)] if command.has_payload else []
+            args: list[RawValue] = [encode(command.payload)] if command.payload is not None else []
         except CallError as error:
             self.run.note(f"{command.signal} was not passed on: {error.message}")
             return

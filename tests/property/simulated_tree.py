@@ -18,7 +18,7 @@ from typing import Any
 from acts.language.config import Config
 from acts.language.errors import CallError, PlanError
 from acts.machines.approvals import iso
-from acts.machines.commands import AnswerUpdate, CancelTimer, Finish, SendRecord, StartTimer
+from acts.machines.commands import AnswerUpdate, CancelTimer, Finish, SendRecord, SignalChildren, StartTimer
 from acts.machines.events import (
     Begin,
     CancelRequested,
@@ -42,19 +42,7 @@ Json = Any
 class BareRun(RunMachine):
     """A run of these trees: what it does, a test says in ``react``."""
 
-    pauses = False
-
-    @property
-    def config(self) -> Config:
-        return Config()
-
-    @property
-    def phase(self) -> str:
-        return "running"
-
-    @property
-    def is_paused(self) -> bool:
-        return self.pauses
+    config = Config()
 
     @property
     def can_continue_as_new(self) -> bool:
@@ -141,7 +129,7 @@ class Tree:
                     assert command.id in run.updates, f"update {command.id} was answered twice, or never sent"
                     run.updates.remove(command.id)
                     self.answers.append(command)
-                case Finish():
+                case Finish() | SignalChildren():
                     pass
                 case _:
                     run.commands.append(command)

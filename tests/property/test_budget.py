@@ -80,10 +80,6 @@ class SpendingRun(BareRun):
             case CallCompleted() if event.key in self.in_flight_requests:
                 del self.in_flight_requests[event.key]
                 return list(self.budget.settle(event.key, event.usage)) + self._end_if_over()
-            case PauseRequested():
-                self.pauses = True
-            case ResumeRequested():
-                self.pauses = False
             case CancelRequested():
                 self.is_cancelling = True
                 self.asked.clear()

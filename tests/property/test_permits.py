@@ -70,14 +70,10 @@ class WorkingRun(BareRun):
 
     @property
     def waiting_starts(self) -> int:
-        return 0 if self.pauses else len(self.to_start)
+        return 0 if self.is_paused else len(self.to_start)
 
     def react(self, event: Event, now: str) -> list[Any]:
         match event:
-            case PauseRequested():
-                self.pauses = True
-            case ResumeRequested():
-                self.pauses = False
             case StartsReleased():  # a person decides
                 self.to_start += self.undecided
                 self.undecided = []
@@ -128,7 +124,7 @@ class WorkingRun(BareRun):
         if lease is not None:
             lease = PermitLease.from_json(json.loads(json.dumps(lease.to_json())))
         new = WorkingRun(self.own, self.position, Work(), lease)
-        new.to_start, new.undecided, new.pauses = self.to_start, self.undecided, self.pauses
+        new.to_start, new.undecided, new.is_paused = self.to_start, self.undecided, self.is_paused
         return new
 
 
@@ -293,7 +289,7 @@ class PermitRaces(RuleBasedStateMachine):
             if ROOT not in self.tree.runs:
                 break
             for id_, run in self.tree.runs.items():
-                if self.machine(id_).pauses:
+                if self.machine(id_).is_paused:
                     run.inbox.append(ResumeRequested())
                 if self.machine(id_).undecided:
                     run.inbox.append(StartsReleased())

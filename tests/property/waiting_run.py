@@ -39,6 +39,7 @@ class WaitingRun(BareRun):
 
     def __init__(self, own: str, position: TreePosition, stages: list[list[What]], approve: Approve) -> None:
         super().__init__(own, position)
+        self.config = Config(approve=approve)
         self.stages, self.approve = stages, approve
         self.stage = 0
         self.version = 1
@@ -47,10 +48,6 @@ class WaitingRun(BareRun):
         self.log: list[Taken] = []
         self.may_end = False
         self.reopening: set[What] = set()
-
-    @property
-    def config(self) -> Config:
-        return Config(approve=self.approve)
 
     @property
     def in_flight(self) -> int:
