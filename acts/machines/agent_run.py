@@ -133,7 +133,7 @@ class AgentRun(RunMachine):
         """As of any run; at the root ``awaiting`` also while a plan is walked in which something waits."""
         if self.is_paused and (self._is_tick_due or self._is_plan_held or self._held_answers):
             return "paused"
-        is_waiting_below = self._phase == "running" and self.approvals.waits.is_waiting_below
+        is_waiting_below = self._phase == "running" and self.approvals.waits.count_runs_below(self.children.values())
         return "awaiting" if is_waiting_below else self._phase
 
     @property

@@ -3,8 +3,7 @@
 Theory of operation. Every run has one ``Approvals``. What waits in a run is opened and closed by the
 run; the machine reports the changes to the root of the tree in one hop. So the root knows all pending
 approvals of the tree and is the one place that matches a decision with what it is for. The root sends
-the decision straight to the run that waits. That run alone judges whether it can be carried out, and
-answers the root.
+the decision straight to the run that waits, which alone judges whether it can be carried out, and answers.
 
     person ──decide──▶ root ──ForwardedDecision──▶ the run that waits
                         ▲                                │ DecisionAnswer
@@ -28,73 +27,271 @@ is the run's business: it applies each ``Decided`` before it hands in the next e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, truncate
 from acts.language.strict_json import json_size
-from acts.language.wire import (
-    APPROVE,
-    DECISION,
-    DECISION_ANSWER,
-    INVALID_REQUEST,
-    PENDING_CHANGED,
-    REFUSED,
-    REJECT,
-)
-from acts.machines.commands import AnswerUpdate, ApprovalEffect, CancelTimer, Decided, Note, SendRecord, StartTimer
-from acts.machines.waits import PendingReports, TreeWaits
-from acts.tree.decisions import (
-    SIGN,
-    Decision,
-    PendingApproval,
-    check_signature,
-    check_version,
-    is_for,
-    make_challenge,
-    read_decision,
-)
+from acts.machines.commands import AnswerUpdate, CancelTimer, Decided, Note, SendRecord, StartTimer
+from acts.tree import decisions
+from acts.tree.decisions import SIGN, Decision, PendingApproval, WaitKey, is_for, read_decision
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
 from acts.tree.wire_format import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from acts.language.config import Approve
     from acts.language.values import Json
 
 # What a wait is about, as JSON; computed only where it is signed
 Subject = Callable[[], "Json"]
+_Group = dict[WaitKey, PendingApproval]
 
 MAX_RECORDS: Final = 1_000
 # Decisions that are kept at a time, and the bytes of their JSON: a flood of signals must not keep the state of a run
 # from fitting into the next
 MAX_EARLY: Final = 100
 MAX_EARLY_BYTES: Final = 512 * 1024
+# Changes in one report: some hundred bytes each; at most 5 kB, of ids and texts at the limit of their length
+MAX_CHANGES: Final = 200
 RESEND_TIMER: Final = "report pending approvals again"
+# Seconds after which a report that did not reach the root is sent again; the last for each further time
+RESEND_SECONDS: Final = (5.0, 60.0, 600.0)
 # ``by`` of a decision that a deadline made
 ENGINE: Final = "onTimeout"
 EXPIRED: Final = "nobody decided in time"
-# The key of the message that reports what waits
-_REPORT: Final = "pending"
-
-_Place = tuple[str, str | None, str | None]  # what, call, instance
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedDecision:
-    """A decision and where it came from.
+# -- what waits in a tree ----------------------------------------------------------------------------
 
-    ``scope`` limits it to one run and those below. ``reply_to`` is the run that owes the person an answer
-    (None: this run), ``id`` how that run names the decision: empty for a signal, which expects no answer.
+
+class WaitIndex:
+    """Pending approvals by key, in the order in which they were added, and by run, Call and instance.
+
+    Ten thousand decisions about ten thousand Calls may come in one workflow task, so a decision is compared only with
+    what has the names that it gives.
     """
 
-    decision: Decision
-    scope: str | None = None
-    reply_to: str | None = None
-    id: str = ""
+    def __init__(self) -> None:
+        self.by_key: _Group = {}
+        self.by_run: dict[str, _Group] = {}
+        self._by_call: dict[str | None, _Group] = {}
+        self._by_instance: dict[str | None, _Group] = {}
+
+    def put(self, wait: PendingApproval) -> None:
+        """Add a wait, or replace the one of the same key."""
+        self.by_key[wait.key] = wait
+        for groups, name in self._groups_of(wait):
+            groups.setdefault(name, {})[wait.key] = wait
+
+    def pop(self, key: WaitKey) -> PendingApproval | None:
+        """Remove a wait and return it."""
+        wait = self.by_key.pop(key, None)
+        for groups, name in () if wait is None else self._groups_of(wait):
+            del groups[name][key]
+            if not groups[name]:
+                del groups[name]
+        return wait
+
+    def _groups_of(self, wait: PendingApproval) -> tuple[tuple[dict[Any, _Group], str | None], ...]:
+        return (self.by_run, wait.workflow_id), (self._by_call, wait.call), (self._by_instance, wait.instance)
+
+    def narrow(self, decision: Decision) -> Iterable[PendingApproval]:
+        """The waits that a decision may be about: all that match it are among them."""
+        choices: list[list[_Group]] = [[self.by_key]]
+        if decision.workflow_id is not None:
+            choices.append([self.by_run.get(decision.workflow_id, {})])
+        elif decision.instance is not None:  # beside the id of a run, the instance need not be that of the wait
+            choices.append([self._by_instance.get(decision.instance, {})])
+        if decision.call is not None:
+            plans = [self._by_call.get(None, {})] if decision.decision == wire.EDIT else []  # of one Call of a plan
+            choices.append([self._by_call.get(decision.call, {}), *plans])
+        best = min(choices, key=lambda groups: sum(map(len, groups)))
+        return chain.from_iterable(group.values() for group in best)
+
+
+class TreeWaits:
+    """What waits in the run ``own`` and, at the root, in all runs below it (``open``); what has waited (``past``).
+
+    ``unseen`` are those that opened in this workflow task.
+    """
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self.open, self.past = WaitIndex(), WaitIndex()
+        self.unseen: dict[WaitKey, None] = {}
+        self._ancestors: dict[str, tuple[str, ...]] = {}  # of the runs below
+
+    @property
+    def own(self) -> list[PendingApproval]:
+        """What waits in this very run."""
+        return list(self.open.by_run.get(self._own, {}).values())
+
+    def narrow(self, decision: Decision, scope: str | None = None) -> Iterator[PendingApproval]:
+        """What waits at and below the run ``scope`` (None: this one), as far as a decision may be about it."""
+        return (wait for wait in self.open.narrow(decision) if self.is_in_scope(wait.workflow_id, scope))
+
+    def match(self, decision: Decision, scope: str | None) -> PendingApproval:
+        """The one that a decision is about. Raises as ``match_decision``."""
+        in_scope = (wait for wait in self.open.by_key.values() if self.is_in_scope(wait.workflow_id, scope))
+        return decisions.match_decision(self.narrow(decision, scope), decision, in_scope)
+
+    def is_in_scope(self, workflow_id: str, scope: str | None) -> bool:
+        """True for a run at or below the run ``scope``."""
+        return scope in (None, self._own, workflow_id) or scope in self.path(workflow_id)
+
+    def path(self, workflow_id: str) -> tuple[str, ...]:
+        """The runs above one that waits, and itself."""
+        return (*self._ancestors.get(workflow_id, ()), workflow_id)
+
+    def count_runs_below(self, children: Iterable[str]) -> int:
+        """In how many of these children, or below them, something waits."""
+        busy = {above for run in self.open.by_run if run != self._own for above in self.path(run)}
+        return sum(child in busy for child in children)
+
+    def close(self, key: WaitKey) -> None:
+        """This does not wait any more."""
+        wait = self.open.pop(key)
+        if wait is not None:
+            self.past.put(wait)
+
+    def apply_report(self, record: PendingChanged) -> None:
+        """Take a report of a run below.
+
+        Raises:
+            ValueError: it is about other runs.
+        """
+        is_below = record.ancestors[:1] == (self._own,) and record.workflowId != self._own
+        ids = {*(wait.workflow_id for wait in record.opened), *(key[0] for key in record.closed)}
+        if not is_below or ids - {record.workflowId}:
+            raise ValueError("a run reports its own waits, to its own root")
+        self._ancestors[record.workflowId] = record.ancestors
+        for key in [*(self.open.by_run.get(record.workflowId, ()) if record.isComplete else ()), *record.closed]:
+            self.close(key)
+        for wait in record.opened:
+            self.open.put(wait)
+            self.past.put(wait)
+
+    def forget(self, workflow_id: str) -> None:
+        """A run has ended, and with it all runs below."""
+        lost = [keys for run, keys in self.open.by_run.items() if workflow_id in self.path(run)]
+        for key in list(chain.from_iterable(lost)):
+            self.close(key)
+
+    def has_waited(self, decision: Decision, scope: str | None) -> bool:
+        """True when a decision may be about something that has waited before."""
+        meant = decision.model_copy(update={"calls": None})  # a plan has its Calls
+        past = self.past.narrow(decision)
+        return any(is_for(wait, meant) and self.is_in_scope(wait.workflow_id, scope) for wait in past)
+
+    def end_task(self) -> None:
+        """From now on people see what has opened."""
+        for wait in map(self.open.by_key.get, self.unseen):
+            if wait is not None:
+                self.past.put(wait)
+        self.unseen.clear()
+
+    def snapshot(self) -> list[list[Any]]:
+        """What has waited: the key of each, and the runs above it."""
+        return [[list(key), list(self._ancestors.get(key[0], ()))] for key in self.past.by_key]
+
+    def restore(self, data: Iterable[Iterable[Any]]) -> None:
+        """Take over a snapshot."""
+        for (workflow_id, what, call, instance, inner), ancestors in data:
+            names = {"call": call, "instance": instance, "inner": inner}
+            self.past.put(PendingApproval(workflow_id=workflow_id, what=what, version=0, since="", **names))
+            if ancestors:
+                self._ancestors[workflow_id] = tuple(ancestors)
+
+
+class PendingReports:
+    """What the root knows of the waits of a run below it. Set ``has_changes`` to ask for a report.
+
+    A report names what opened and what closed since the last. One report is on its way at a time. One that does
+    not arrive changes nothing, so the next holds its changes too. What closed because of a decision that the root
+    forwarded is not reported: the answer to that decision says so. A report names what was edited before the root
+    heard of it: a decision that came early was about something else.
+    """
+
+    def __init__(self, own: str, position: TreePosition) -> None:
+        self.has_changes = False
+        self._own, self._position = own, position
+        self._arrived: _Group = {}
+        self._edited: dict[WaitKey, None] = {}
+        self._on_the_way: PendingChanged | None = None
+        self._is_complete = False
+        self._resends = 0
+
+    def as_reported(self, wait: PendingApproval) -> PendingApproval:
+        """A wait as the root sees it: the instance is the one that this run works for there."""
+        return wait.inside(self._position.instance)
+
+    def mark_edited(self, wait: PendingApproval) -> None:
+        """A wait is another one now."""
+        key = self.as_reported(wait).key
+        if key not in self._arrived:
+            self._edited[key] = None
+
+    def drop(self, wait: PendingApproval) -> None:
+        """The root learns by another message that this does not wait any more."""
+        key = self.as_reported(wait).key
+        self._arrived.pop(key, None)
+        if self._on_the_way is not None:
+            left = tuple(wait for wait in self._on_the_way.opened if wait.key != key)
+            self._on_the_way = self._on_the_way.model_copy(update={"opened": left})
+
+    def restart(self) -> None:
+        """The root may know something else than it was sent: the next report says all that waits."""
+        self._is_complete = self.has_changes = True
+
+    def next_report(self, waits: Iterable[PendingApproval]) -> PendingChanged | None:
+        """The report that is due, given what waits now; None while one is on its way or nothing has changed."""
+        if self._position.is_root or self._on_the_way is not None or not self.has_changes:
+            return None
+        current = {w.key: w for w in map(self.as_reported, waits)}
+        before = {} if self._is_complete else self._arrived
+        self._edited = {key: None for key in self._edited if key in current and key not in self._arrived}
+        opened = tuple([w for key, w in current.items() if before.get(key) != w][:MAX_CHANGES])
+        closed = tuple([key for key in before if key not in current][:MAX_CHANGES])
+        if not (opened or closed or self._is_complete):
+            self.has_changes = False
+            return None
+        self._on_the_way = PendingChanged(
+            workflowId=self._own, ancestors=self._position.ancestors, opened=opened, closed=closed,
+            isComplete=self._is_complete, edited=tuple(w.key for w in opened if w.key in self._edited),
+        )  # fmt: skip
+        self._is_complete = False
+        return self._on_the_way
+
+    def confirm(self) -> None:
+        """The report on its way has arrived."""
+        report, self._on_the_way, self._resends = self._on_the_way, None, 0
+        if report is not None:
+            kept = {} if report.isComplete else {k: w for k, w in self._arrived.items() if k not in report.closed}
+            self._arrived = kept | {wait.key: wait for wait in report.opened}
+
+    def take_back(self) -> float:
+        """The report on its way did not arrive: the seconds after which to send it again."""
+        report, self._on_the_way, self.has_changes = self._on_the_way, None, False
+        self._is_complete |= report is not None and report.isComplete
+        self._resends += 1
+        return RESEND_SECONDS[min(self._resends, len(RESEND_SECONDS)) - 1]
+
+    def restore(self, data: Iterable[Mapping[str, Any]]) -> None:
+        """Take over what ``to_json`` gave of what the root knew; the first report says what differs from it."""
+        self._arrived = {wait.key: wait for wait in map(PendingApproval.model_validate, data)}
+        self.has_changes = True
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """What the root knows, while no report is on its way."""
+        return [wait.to_json() for wait in self._arrived.values()]
+
+
+# -- decisions about it ------------------------------------------------------------------------------
 
 
 class Approvals:
@@ -107,12 +304,13 @@ class Approvals:
         self.waits = TreeWaits(own)
         self.reports = PendingReports(own, position)
         self._check = check
-        self._timers: dict[str, tuple[_Place, str]] = {}  # of each deadline: what it is for, and what it decides
+        self._timers: dict[str, tuple[WaitKey, str]] = {}  # of each deadline: what it is for, and what it decides
         # When something began to wait that has not opened yet, or not again, and whether people saw it wait
-        self._since: dict[_Place, tuple[str, bool]] = {}
-        self._early: list[tuple[ReceivedDecision, int]] = []  # with the bytes of its JSON
+        self._since: dict[WaitKey, tuple[str, bool]] = {}
+        # An update has an id, the name that ``replyTo`` gave it; a signal has none, and expects no answer
+        self._early: list[tuple[ForwardedDecision, int]] = []  # with the bytes of its JSON
         self._open_updates: dict[str, None] = {}
-        self._forwards: dict[str, tuple[ReceivedDecision, PendingApproval]] = {}
+        self._forwards: dict[str, tuple[ForwardedDecision, PendingApproval]] = {}
         self._forward_count = 0
 
     # -- what waits ------------------------------------------------------------------------
@@ -120,50 +318,45 @@ class Approvals:
     def open(
         self, what: str, version: int, settings: Approve, now: str, *, call: str | None = None,
         instance: str | None = None, about: Mapping[str, Any] | None = None, subject: Subject | None = None,
-    ) -> list[ApprovalEffect]:  # fmt: skip
+    ) -> list[Any]:  # fmt: skip
         """Wait for a decision; one that came early may settle it at once. ``subject`` is what it is about."""
-        place = (what, call, instance)
-        old = self.waits.get_own(*place)
-        since, is_carried = self._since.pop(place, (now, False)) if old is None else (old.since, True)
+        key = (self.own, what, call, instance, None)
+        old = self.waits.open.by_key.get(key)
+        since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
         wait = PendingApproval(
             workflow_id=self.own, what=what, call=call, instance=instance, version=version, since=since,
             deadline=None if old is None else old.deadline, **about or {},
         )  # fmt: skip
         if old is not None:  # an edit changed it: what it is about, too
-            self.reports.mark_edited(wait)
             self._put(wait, subject)
             return []
-        out: list[ApprovalEffect] = []
+        out: list[Any] = []
         if settings.timeout is not None:
             ends = datetime.fromisoformat(since) + timedelta(seconds=settings.timeout)
             # A clock that was set back since must not prolong the wait beyond its timeout from now
             left = min(settings.timeout, max(0.001, (ends - datetime.fromisoformat(now)).total_seconds()))
             wait = wait.model_copy(update={"deadline": iso(ends)})
-            self._timers[_timer_name(wait)] = (place, settings.onTimeout)
+            self._timers[_timer_name(wait)] = (key, settings.onTimeout)
             out.append(StartTimer(_timer_name(wait), left, f"decision about {call or 'the plan'}"))
         wait = self._put(wait, subject)
-        if not is_carried:
-            self.waits.hide_until_seen(wait)
+        if not is_carried:  # nobody can have seen it before the task ends
+            self.waits.unseen[key] = None
         return out + self._judge_early(wait, now)
 
-    def close(self, what: str, call: str | None, instance: str | None) -> list[ApprovalEffect]:
+    def close(self, wait: PendingApproval) -> list[Any]:
         """This does not wait any more."""
-        wait = self.waits.get_own(what, call, instance)
-        if wait is None:
-            return []
         self.waits.close(wait.key)
         self.reports.has_changes = True
         name = _timer_name(wait)
         return [] if self._timers.pop(name, None) is None else [CancelTimer(name)]
 
-    def close_all(self) -> list[ApprovalEffect]:
+    def close_all(self) -> list[Any]:
         """Nothing waits any more."""
-        return [effect for wait in self.waits.own for effect in self.close(wait.what, wait.call, wait.instance)]
+        return [effect for wait in self.waits.own for effect in self.close(wait)]
 
     def raise_version(self, version: int, plan: Subject | None = None) -> None:
         """Another version waits now, and where the plan waits, ``plan`` is it; its deadline stays."""
         for wait in self.waits.own:
-            self.reports.mark_edited(wait)
             self._put(wait.model_copy(update={"version": version}), plan if wait.what == "plan" else None)
 
     def inherit_deadline(self, wait: PendingApproval, calls: Iterable[str]) -> None:
@@ -171,16 +364,19 @@ class Approvals:
         prefix = f"{str(wait.call).partition(':')[0]}:"
         for call in calls:
             if call.startswith(prefix):
-                self._since |= {(what, call, wait.instance): (wait.since, False) for what in ("call", "scopes")}
+                keys = ((self.own, what, call, wait.instance, None) for what in ("call", "scopes"))
+                self._since |= dict.fromkeys(keys, (wait.since, False))
 
     def _put(self, wait: PendingApproval, subject: Subject | None) -> PendingApproval:
         """This waits from now on, with what an approver signs; ``subject`` None: what it is about has not changed."""
+        old = self.waits.open.by_key.get(wait.key)
+        if old is not None:
+            self.reports.mark_edited(wait)
         if self.position.approvers:
-            old = self.waits.get_own(wait.what, wait.call, wait.instance)
             content = digest(subject()) if subject is not None else old and old.about[SIGN]["subject"]
-            sign = {"challenge": make_challenge(self.position.identity, wait), "subject": content}
+            sign = {"challenge": decisions.make_challenge(self.position.identity, wait), "subject": content}
             wait = wait.model_copy(update={SIGN: sign})
-        self.waits.put(wait)
+        self.waits.open.put(wait)
         self.reports.has_changes = True
         return wait
 
@@ -192,7 +388,8 @@ class Approvals:
     @property
     def pending(self) -> list[PendingApproval]:
         """What waits here and, at the root, in all runs below it."""
-        return self.waits.all
+        below = (wait for wait in self.waits.open.by_key.values() if wait.workflow_id != self.own)
+        return [*self.waits.own, *below]
 
     # -- decisions ---------------------------------------------------------------------------
 
@@ -207,35 +404,38 @@ class Approvals:
         if wait is not None and wait.workflow_id == self.own:
             self._judge(wait, decision)
 
-    def decide(self, raw: Any, word: str | None, now: str, *, update: str | None = None) -> list[ApprovalEffect]:
+    def decide(self, raw: Any, word: str | None, now: str, *, update: str | None = None) -> list[Any]:
         """A person decides, by the signal ``word`` or by the update of this id. The root finds what is meant."""
         if update is not None:
             self._open_updates[update] = None
         try:
             decision = read_decision(raw, word)
-            if not self.position.is_root:
-                return [self._send(self.position.ancestors[0], update or "", decision, scope=self.own)]
-            return self._route(ReceivedDecision(decision, id=update or ""), now)
+            item = ForwardedDecision(id=update or "", replyTo=self.own, decision=decision, scope=self.own)
+            if self.position.is_root:
+                return self._route(item, now)
+            return [SendRecord(self.position.ancestors[0], wire.DECISION, item, key=f"decision/{item.id}")]
         except (PlanError, CallError) as error:
             problem = problem_of(error)
             if update is not None:
                 return self._answer_update(update, problem)
             return [_refusal_note(f"signal {word}", problem.message)]
 
-    def _route(self, item: ReceivedDecision, now: str) -> list[ApprovalEffect]:
+    def _route(self, item: ForwardedDecision, now: str) -> list[Any]:
         """Bring a decision to the one wait that it matches; a signal that comes too early is kept.
 
         Raises:
             PlanError: it matches none or several, or cannot be carried out.
         """
-        if not item.id and self._is_early(item) and self._keep(item):
+        decision, scope = item.decision, item.scope
+        is_open = item.id or any(is_for(wait, decision) for wait in self.waits.narrow(decision, scope))
+        if not is_open and not self.waits.has_waited(decision, scope) and self._keep(item):
             return []
-        wait = self.waits.match(item.decision, item.scope)
+        wait = self.waits.match(decision, scope)
         if wait.workflow_id != self.own:
             return [self._forward(wait, item)]
-        if self.waits.is_unseen(wait) and self.waits.has_waited(item.decision, item.scope):
+        if wait.key in self.waits.unseen and self.waits.has_waited(decision, scope):
             raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
-        return [*self._take(wait, item.decision, now), *self._answer(item, None)]
+        return [*self._take(wait, decision, now), *self._answer(item, None)]
 
     def _judge(self, wait: PendingApproval, decision: Decision, *, of_engine: bool = False) -> tuple[Any, Any]:
         """Hold a decision against the wait of this run that it is about: the only place that lets one pass.
@@ -245,38 +445,33 @@ class Approvals:
         Raises:
             PlanError: the run cannot carry it out, or it is not signed as it has to be.
         """
-        check_version(wait, decision)
+        decisions.check_version(wait, decision)
         approvers = () if of_engine else self.position.approvers
-        signed = {"signed": check_signature(approvers, wait, decision)} if approvers else {}
+        signed = {"signed": decisions.check_signature(approvers, wait, decision)} if approvers else {}
         return signed, self._check(decision)
 
-    def _take(
-        self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False
-    ) -> list[ApprovalEffect]:
+    def _take(self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False) -> list[Any]:
         """Take a decision about a wait of this run. Raises as ``_judge``."""
         signed, token = self._judge(wait, decision, of_engine=of_engine)
         if len(self.records) < MAX_RECORDS:
             self.records.append({**decision.record(wait, now), **signed})
-        self.waits.remember(wait)  # what comes after an edit is not about what it made
-        out = self.close(wait.what, wait.call, wait.instance) if decision.closes else []
-        return [*out, Decided(wait, decision, token)]
+        self.waits.past.put(wait)  # what comes after an edit is not about what it made
+        return [*(self.close(wait) if decision.closes else ()), Decided(wait, decision, token)]
 
-    def on_timer(self, name: str, now: str) -> list[ApprovalEffect]:
+    def on_timer(self, name: str, now: str) -> list[Any]:
         """A timer of this machine has fired."""
         if name == RESEND_TIMER:
             self.reports.has_changes = True
-            return []
-        place, word = self._timers.pop(name, (None, ""))
-        wait = None if place is None else self.waits.get_own(*place)
+        key, word = self._timers.pop(name, (None, ""))
+        wait = None if key is None else self.waits.open.by_key.get(key)
         if wait is None:
             return []
         reason = EXPIRED
         if word == "fail":
             self.expired = f"{EXPIRED}: {wait}"
-            out = self.close(wait.what, wait.call, wait.instance)
-            return [*out, Decided(wait, Decision(decision=word, by=ENGINE, reason=reason))]
-        if word == APPROVE and self.position.approvers:  # a deadline never approves in the place of an approver
-            word, reason = REJECT, f"{EXPIRED}, and only a signed decision approves"
+            return [*self.close(wait), Decided(wait, Decision(decision=word, by=ENGINE, reason=reason))]
+        if word == wire.APPROVE and self.position.approvers:  # a deadline never approves in the place of an approver
+            word, reason = wire.REJECT, f"{EXPIRED}, and only a signed decision approves"
         try:
             return self._take(wait, Decision(decision=word, by=ENGINE, reason=reason), now, of_engine=True)
         except (PlanError, CallError) as error:
@@ -284,13 +479,7 @@ class Approvals:
 
     # -- decisions that come early ---------------------------------------------------------------
 
-    def _is_early(self, item: ReceivedDecision) -> bool:
-        """True when a decision fits nothing that waits now or has waited before."""
-        decision, scope = item.decision, item.scope
-        is_open = any(is_for(wait, decision) for wait in self.waits.narrow(decision, scope))
-        return not is_open and not self.waits.has_waited(decision, scope)
-
-    def _keep(self, item: ReceivedDecision) -> bool:
+    def _keep(self, item: ForwardedDecision) -> bool:
         """Keep a decision for its wait; False when there is no room for another one."""
         if len(self._early) == MAX_EARLY:
             return False
@@ -300,10 +489,10 @@ class Approvals:
         self._early.append((item, size))
         return True
 
-    def _judge_early(self, wait: PendingApproval, now: str, *, is_edited: bool = False) -> list[ApprovalEffect]:
+    def _judge_early(self, wait: PendingApproval, now: str, *, is_edited: bool = False) -> list[Any]:
         """Judge the decisions that came before this wait: of those that fit it, the first that is accepted holds."""
         early, self._early = self._early, []
-        out: list[ApprovalEffect] = []
+        out: list[Any] = []
         is_decided = False
         for item, size in early:
             if not is_for(wait, item.decision) or not self.waits.is_in_scope(wait.workflow_id, item.scope):
@@ -312,7 +501,7 @@ class Approvals:
             try:
                 if is_edited:
                     raise DecisionRefused(f"{wait} was edited before anybody could see it")
-                check_version(wait, item.decision)
+                decisions.check_version(wait, item.decision)
                 if wait.workflow_id != self.own:
                     out.append(self._forward(wait, item))  # it judges each in turn
                     continue
@@ -326,29 +515,22 @@ class Approvals:
 
     # -- between the runs of a tree --------------------------------------------------------------
 
-    def _send(
-        self, to: str, id_: str, decision: Decision, *, scope: str | None = None, target: PendingApproval | None = None
-    ) -> SendRecord:
-        """The message that brings a decision to the root, or from there to the run that waits."""
-        if target is not None and decision.version is None:
-            # What the root knows: an edit on its way must not be approved unseen
-            decision = decision.model_copy(update={"version": target.version})
-        record = ForwardedDecision(id=id_, replyTo=self.own, decision=decision, scope=scope, target=target)
-        return SendRecord(to, DECISION, record, key=f"decision/{id_}")
-
-    def _forward(self, wait: PendingApproval, item: ReceivedDecision) -> SendRecord:
+    def _forward(self, wait: PendingApproval, item: ForwardedDecision) -> SendRecord:
+        """The message that brings a decision from the root to the run that waits."""
         self._forward_count += 1
-        id_ = str(self._forward_count)
+        id_, decision = str(self._forward_count), item.decision
         self._forwards[id_] = (item, wait)
-        return self._send(wait.workflow_id, id_, item.decision, target=wait)
+        if decision.version is None:  # what the root knows: an edit on its way must not be approved unseen
+            decision = decision.model_copy(update={"version": wait.version})
+        record = ForwardedDecision(id=id_, replyTo=self.own, decision=decision, target=wait)
+        return SendRecord(wait.workflow_id, wire.DECISION, record, key=f"decision/{id_}")
 
-    def on_forwarded(self, record: ForwardedDecision, now: str) -> list[ApprovalEffect]:
+    def on_forwarded(self, item: ForwardedDecision, now: str) -> list[Any]:
         """At the root: a run below was told a decision. At the run that waits: the root sends one."""
-        item = ReceivedDecision(record.decision, record.scope, record.replyTo, record.id)
         try:
-            if record.target is None:
+            if item.target is None:
                 return self._route(item, now)
-            wait = self._target(record.target)
+            wait = self._target(item.target)
             out = self._take(wait, item.decision, now)
         except (PlanError, CallError) as error:
             return self._answer(item, problem_of(error))
@@ -358,32 +540,30 @@ class Approvals:
 
     def _target(self, target: PendingApproval) -> PendingApproval:
         """The wait of this run that the root means."""
-        likely = self.waits.narrow(Decision(decision=APPROVE, call=target.call))
+        likely = self.waits.narrow(Decision(decision=wire.APPROVE, call=target.call))
         wait = next((w for w in likely if self.reports.as_reported(w).key == target.key), None)
         if wait is None:
             self.reports.restart()  # the root does not know what waits here: it, or this run, was reset
             raise DecisionRefused(f"{target} does not wait any more")
         return wait
 
-    def on_answer(self, answer: DecisionAnswer) -> list[ApprovalEffect]:
+    def on_answer(self, answer: DecisionAnswer) -> list[Any]:
         """At the root: the run that waits has judged a decision. At a run in between: the root passes that on."""
-        return self._end_forward(answer.id, None if answer.type is None else answer)
-
-    def undeliverable(self, id_: str) -> list[ApprovalEffect]:
-        """A decision did not reach its run: that has just ended, and nothing waits there any more."""
-        return self._end_forward(id_, _refusal("the run that waited has just ended: nothing is left to decide there"))
-
-    def _end_forward(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
-        """Answer the decision that was forwarded under this id: the root's, or that of an update of this run."""
-        if id_ not in self._forwards:
-            note = [_refusal_note("forwarded decision", problem.message)] if problem is not None and not id_ else []
-            return [*note, *self._answer_update(id_, problem)]
-        item, wait = self._forwards.pop(id_)
+        problem = None if answer.type is None else answer
+        if answer.id not in self._forwards:
+            is_of_signal = problem is not None and not answer.id
+            note = [_refusal_note("forwarded decision", answer.message)] if is_of_signal else []
+            return [*note, *self._answer_update(answer.id, problem)]
+        item, wait = self._forwards.pop(answer.id)
         if problem is None and item.decision.closes:
             self.waits.close(wait.key)
         return self._answer(item, problem)
 
-    def on_pending_changed(self, record: PendingChanged, now: str) -> list[ApprovalEffect]:
+    def undeliverable(self, id_: str) -> list[Any]:
+        """A decision did not reach its run: that has just ended, and nothing waits there any more."""
+        return self.on_answer(_refusal("the run that waited has just ended: nothing is left to decide there", id_))
+
+    def on_pending_changed(self, record: PendingChanged, now: str) -> list[Any]:
         """At the root: a run below reports what waits there."""
         try:
             self.waits.apply_report(record)
@@ -392,7 +572,7 @@ class Approvals:
         effects = (self._judge_early(wait, now, is_edited=wait.key in record.edited) for wait in record.opened)
         return [effect for own in effects for effect in own]
 
-    def forget(self, workflow_id: str) -> list[ApprovalEffect]:
+    def forget(self, workflow_id: str) -> list[Any]:
         """A run below has ended, and with it whatever runs below that."""
         self.waits.forget(workflow_id)
         problem = _refusal("the run that waited ended before it could judge the decision")
@@ -401,37 +581,37 @@ class Approvals:
 
     # -- answers ------------------------------------------------------------------------------------
 
-    def _answer(self, item: ReceivedDecision, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
+    def _answer(self, item: ForwardedDecision, problem: DecisionAnswer | None) -> list[Any]:
         """Answer the update, or the run, that a decision came from; ``problem`` None: it was carried out."""
-        if item.reply_to is not None and item.reply_to != self.own:
-            if not item.id and problem is None:
-                return []
+        if item.replyTo != self.own:
             answer = (problem or DecisionAnswer(id="")).model_copy(update={"id": item.id})
-            return [SendRecord(item.reply_to, DECISION_ANSWER, answer)]
+            return [SendRecord(item.replyTo, wire.DECISION_ANSWER, answer)] if item.id or problem is not None else []
         if item.id:
             return self._answer_update(item.id, problem)
         return [] if problem is None else [_refusal_note(f"decision {item.decision.decision}", problem.message)]
 
-    def _answer_update(self, id_: str, problem: DecisionAnswer | None) -> list[ApprovalEffect]:
+    def _answer_update(self, id_: str, problem: DecisionAnswer | None) -> list[Any]:
         """Answer an update; nothing for one that has its answer."""
         if id_ not in self._open_updates:
             return []
         del self._open_updates[id_]
         return [AnswerUpdate(id_, problem)]
 
-    def refuse_updates(self, text: str) -> list[ApprovalEffect]:
+    def refuse_updates(self, text: str) -> list[Any]:
         """The run ends before the runs that judge these decisions have answered."""
         return [effect for id_ in list(self._open_updates) for effect in self._answer_update(id_, _refusal(text))]
 
     # -- reports to the root ------------------------------------------------------------------------
 
-    def flush(self) -> list[ApprovalEffect]:
+    def flush(self) -> list[Any]:
         """At the end of a task: one report of what has changed since the last; the next when this one has arrived."""
         self.waits.end_task()
-        record = self.reports.next_report(self.waits.own)
-        return [] if record is None else [SendRecord(self.position.ancestors[0], PENDING_CHANGED, record, key=_REPORT)]
+        report = self.reports.next_report(self.waits.own)
+        if report is None:
+            return []
+        return [SendRecord(self.position.ancestors[0], wire.PENDING_CHANGED, report, key="pending")]
 
-    def report_lost(self, reason: str) -> list[ApprovalEffect]:
+    def report_lost(self, reason: str) -> list[Any]:
         """A report did not arrive: the root is gone, or took too many signals."""
         note = Note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
         return [note, StartTimer(RESEND_TIMER, self.reports.take_back(), RESEND_TIMER)]
@@ -440,40 +620,40 @@ class Approvals:
 
     def snapshot(self) -> dict[str, Any]:
         """What the next run must know; the waits are opened again by the run."""
-        since = {place: when for place, (when, _) in self._since.items()}
-        since |= {(w.what, w.call, w.instance): w.since for w in self.waits.own}
+        since = {key: when for key, (when, _) in self._since.items()} | {w.key: w.since for w in self.waits.own}
         return {
-            "records": self.records, "since": [[*place, when] for place, when in since.items()],
-            "reported": self.reports.snapshot(), "past": self.waits.snapshot(),
-            "early": [[item.decision.to_json(), item.scope, item.reply_to] for item, _ in self._early],
+            "records": self.records, "since": [[list(key), when] for key, when in since.items()],
+            "reported": self.reports.to_json(), "past": self.waits.snapshot(),
+            "early": [item.to_json() for item, _ in self._early],
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot; ``open`` follows for each wait."""
         self.records = list(data["records"])
-        self._since = {(what, call, instance): (since, True) for what, call, instance, since in data["since"]}
-        for decision, scope, reply_to in data["early"]:
-            self._keep(ReceivedDecision(read_decision(decision), scope, reply_to))
+        for (own, what, call, instance, inner), since in data["since"]:
+            self._since[own, what, call, instance, inner] = (since, True)
+        for item in data["early"]:
+            self._keep(ForwardedDecision.from_json(item))
         self.reports.restore(data["reported"])
         self.waits.restore(data["past"])
 
 
 def _timer_name(wait: PendingApproval) -> str:
     """One timer of one wait: a timer that fires beside the decision is none of what waits next."""
-    return f"{(wait.what, wait.call, wait.instance)} {wait.deadline}"
+    return f"{wait.key[1:4]} {wait.deadline}"
 
 
-def problem_of(error: PlanError | CallError) -> DecisionAnswer:
-    """An error as the answer to a decision."""
+def problem_of(error: PlanError | CallError, id_: str = "") -> DecisionAnswer:
+    """An error as the answer to the decision of this id."""
     if isinstance(error, InvalidRequest):
-        return DecisionAnswer(id="", type=INVALID_REQUEST, message=str(error), details=error.to_json())
+        return DecisionAnswer(id=id_, type=wire.INVALID_REQUEST, message=str(error), details=error.to_json())
     text = error.message if isinstance(error, CallError) else str(error)
     refused = isinstance(error, (DecisionRefused, CallError))
-    return DecisionAnswer(id="", type=REFUSED if refused else type(error).__name__, message=text)
+    return DecisionAnswer(id=id_, type=wire.REFUSED if refused else type(error).__name__, message=text)
 
 
-def _refusal(text: str) -> DecisionAnswer:
-    return problem_of(DecisionRefused(text))
+def _refusal(text: str, id_: str = "") -> DecisionAnswer:
+    return problem_of(DecisionRefused(text), id_)
 
 
 def _refusal_note(name: str, reason: str) -> Note:

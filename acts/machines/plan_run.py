@@ -559,7 +559,7 @@ class PlanRun(RunMachine):
             asked = {(c.what, c.node.id, c.node.instance) for c in walk_commands if isinstance(c, commands.AskHuman)}
             for wait in self.approvals.own_pending:
                 if (wait.what, wait.call, wait.instance) not in asked:
-                    out += self.approvals.close(wait.what, wait.call, wait.instance)
+                    out += self.approvals.close(wait)
                     same = [n.id for n in self.walk.nodes if n.instance == wait.instance]
                     self.approvals.inherit_deadline(wait, same)
         else:

@@ -106,7 +106,7 @@ class WaitingRun(BareRun):
         if wait.call is not None and _tool(decision) == "other":
             renamed = f"{wait.call.partition(':')[0]}:other{self.version}"
             self.left[self.left.index((wait.what, wait.call))] = (wait.what, renamed)
-            out += self.approvals.close(wait.what, wait.call, wait.instance)
+            out += self.approvals.close(wait)
             self.approvals.inherit_deadline(wait, [renamed])
         self.approvals.raise_version(self.version)
         return out + self._open_all(self.left, now)

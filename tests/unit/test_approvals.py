@@ -9,9 +9,9 @@ import pytest
 
 from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
+from acts.machines.approvals import RESEND_SECONDS
 from acts.machines.commands import AnswerUpdate, StartTimer
 from acts.machines.events import RecordReceived
-from acts.machines.waits import RESEND_SECONDS
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import PendingChanged
 from acts.tree.wire_format import RecordError

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from acts.language.config import Approve
-from acts.machines.approvals import MAX_EARLY
+from acts.machines.approvals import MAX_EARLY, TreeWaits
 from acts.machines.commands import StartTimer
 from acts.machines.past import PastCalls
-from acts.machines.waits import TreeWaits
 from acts.tree.decisions import PendingApproval
 from acts.tree.past_run import PastCall, PastInstance, PastRun, PastState, planned_digest
 from acts.tree.records import TreePosition
