@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import uuid
@@ -63,6 +64,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for problem in find_ci_problems(reporter.stats):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         reporter.write_line(f"CI: {problem}", red=True)
+
+
+@pytest.fixture(autouse=True)
+def _levels_of_loggers() -> Iterator[None]:
+    """Commands that tests call in this process set levels: no test hears less because of the one before."""
+    levels = {log: log.level for log in _loggers()}
+    yield
+    for log in _loggers():
+        log.setLevel(levels.get(log, logging.NOTSET))
+
+
+def _loggers() -> list[logging.Logger]:
+    named = logging.root.manager.loggerDict.values()
+    return [logging.root, *(log for log in named if isinstance(log, logging.Logger))]
 
 
 @pytest.fixture(scope="session")
