@@ -1,8 +1,7 @@
-"""The states of a Call in a walk, the events that move it between them, and what is kept of each Call.
+"""The states of a Call in a walk, the events that move it between them, what is kept of each Call, and its report.
 
-Laws of this file: plain data and a table. ``CallStates.move`` alone moves a Call, and only as
-``TRANSITIONS`` says: a (stage, event) pair without a row changes nothing.
-It knows neither why an event comes nor what follows from it.
+Laws of this file: plain data and a table. A walk moves a Call only as ``TRANSITIONS`` says: a (stage, event) pair
+without a row changes nothing.
 
 Theory of operation. A Call is in one *stage* at a time::
 
@@ -17,8 +16,8 @@ Theory of operation. A Call is in one *stage* at a time::
 * A Call with ``_each`` is ``collecting`` while its elements run. Each element is a ``CallState`` of its own whose
   ``parent`` is the Call: it is started, reports and settles as a Call does. The last one to settle ends the collecting.
   What all elements share is read once, before the first starts: what is provided later does not change it.
-* A Call stays ``pending`` until every writer that it depends on has settled. Then it is checked
-  (``Readiness.assess``), and the outcome of the check is an event.
+* A Call stays ``pending`` until every writer that it depends on has settled. Then it is checked, and the outcome of
+  the check is an event.
 * ``applying`` means that the Call does not run (any more) and its result or failure is known. The
   result takes effect when no earlier write can still decide whether it may. A failure that has an
   error outcome is such a result; one without ends the Call.
@@ -31,18 +30,20 @@ that are a finer view of one (``STATE_OF``).
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, EngineError
 from acts.language.references import Path, conjunction
 from acts.language.wire import EACH_FAILED
-from acts.tree.records import CallRecord, ElementsRecord
+from acts.plan.calls import UNIT
+from acts.tree.records import CallRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from acts.language.values import Json
+    from acts.machines.commands import StartCall
     from acts.plan.calls import ElementReading, PlannedCall
 
 NOT_STARTED: Final = ("pending", "awaiting_input", "awaiting", "ready")
@@ -87,9 +88,10 @@ TRANSITIONS: Final[dict[tuple[str, str], str]] = {
 SETTLED: Final = frozenset({"completed", "failed", "skipped", "rejected", "cancelled", "detached"})
 # Stages that people see as another state
 STATE_OF: Final = {"awaiting_input": "awaiting", "applying": "running", "collecting": "running"}
-STAGES: Final = (*NOT_STARTED, "collecting", "running", "applying", *sorted(SETTLED))
 # Failures of elements that the message of the Call names; its details have all of them
 MAX_FAILURES_NAMED: Final = 3
+# Results of elements in the error of a Call, in a status that is asked for again and again
+MAX_RESULTS_SHOWN: Final = 100
 
 
 @dataclass(slots=True)
@@ -99,7 +101,7 @@ class Elements:
     ``results`` has null for what has not settled, or has failed; ``errors`` are by index. ``running`` are indexes;
     so are ``postponed``, a heap: they start again. ``provided`` is how many messages had been provided when the
     list was read. ``reading`` is None until it is read again in another run, and, like results and errors, once
-    all have settled. ``next`` is the element that starts next, and its resolved Call.
+    all have settled. ``next`` starts the next element.
     """
 
     total: int
@@ -112,7 +114,7 @@ class Elements:
     errors: dict[int, dict[str, Any]] = field(default_factory=dict)
     running: dict[int, None] = field(default_factory=dict)
     postponed: list[int] = field(default_factory=list)
-    next: tuple[PlannedCall, dict[str, Any]] | None = None
+    next: StartCall | None = None
 
     @property
     def unstarted(self) -> int:
@@ -127,6 +129,7 @@ class Elements:
     def start(self) -> None:
         """The next element starts."""
         self.running[self.next_index] = None
+        self.next = None
         if self.postponed:
             heapq.heappop(self.postponed)
         else:
@@ -139,26 +142,17 @@ class Elements:
         heapq.heappush(self.postponed, index)
         self.next = None
 
-    def take_over(self, results: Sequence[Json], unfinished: list[int]) -> None:
-        """The first elements have these results from an earlier run; the ``unfinished`` ones start again."""
-        self.results, self.started, self.postponed = list(results), len(results), unfinished
-
-    def settle(self, index: int, stage: str, value: Json, error: dict[str, Any] | None) -> None:
-        """An element has settled in this stage, with its result or its error."""
+    def settle(self, element: CallState, value: Json) -> None:
+        """An element has settled, with this result if it completed."""
+        index = element.node.element or 0
         self.running.pop(index, None)
-        if stage == "completed":
+        if element.stage == "completed":
             self.results[index] = value
-        elif stage == "cancelled":
+        elif element.stage == "cancelled":
             self.cancelled += 1
-        elif error is not None:
+        elif element.error is not None:
             self.failed += 1
-            self.errors[index] = error
-
-    def exhaust(self) -> None:
-        """Nothing more can be recorded: the elements that run have failed."""
-        self.failed += len(self.running)
-        self.running.clear()
-        self.release()
+            self.errors[index] = element.error
 
     def release(self) -> None:
         """All have settled: forget everything but the counts."""
@@ -177,15 +171,6 @@ class Elements:
         more = [f"… and {len(errors) - len(named)} more"] if len(errors) > len(named) else []
         text = f"{len(errors):,} of {self.total:,} elements failed: {'; '.join([*named, *more])}"
         return CallError(EACH_FAILED, text, {"errors": errors, "results": self.results})
-
-    def to_record(self) -> ElementsRecord:
-        """The elements at a moment when none runs. What they are made of is left out: it can be read again."""
-        return ElementsRecord(**{name: getattr(self, name) for name in ElementsRecord.model_fields})
-
-    @classmethod
-    def from_record(cls, record: ElementsRecord) -> Elements:
-        """The elements as the run before left them."""
-        return cls(**{**dict(record), "results": list(record.results), "postponed": list(record.postponed)})
 
 
 @dataclass(slots=True)
@@ -249,78 +234,17 @@ class CallState:
             raise EngineError(f"call {self.node.id} has no elements")
         return self.elements
 
-    def keep_for(self, node: PlannedCall, rank: int) -> CallState:
-        """What an edited plan keeps of a Call that it leaves alone.
-
-        A Call that has not started is assessed anew; what people decided about it remains.
-        """
-        if not self.has_started:
-            return CallState(node, rank, approved=self.approved, edited=self.edited)
-        return replace(self, node=node, rank=rank, resolved=None, missing=())
-
     def to_record(self) -> CallRecord:
         """What outlives a quiet moment. A Call that has not started is assessed anew in the next run."""
         if not self.has_started:
             return CallRecord(approved=self.approved, edited=self.edited)
-        own = {name: getattr(self, name) for name in CallRecord.model_fields}
-        return CallRecord(**{**own, "elements": self.elements and self.elements.to_record()})
+        return CallRecord.model_validate(self, from_attributes=True)
 
     @classmethod
     def from_record(cls, node: PlannedCall, rank: int, record: CallRecord) -> CallState:
         """The state of a Call as the run before left it."""
-        elements = None if record.elements is None else Elements.from_record(record.elements)
+        elements = None if record.elements is None else Elements(**dict(record.elements))
         return cls(node, rank, **{**dict(record), "elements": elements})
-
-
-class CallStates:
-    """The states of all Calls of a plan by rank, and of its Calls and the elements that have started by key.
-
-    ``unsettled`` is how many Calls have not settled, ``running`` how many Calls and elements run.
-    """
-
-    def __init__(self, nodes: Sequence[PlannedCall], states: Mapping[int, CallState]) -> None:
-        self.by_rank = [states.get(rank) or CallState(node, rank) for rank, node in enumerate(nodes)]
-        self.by_key = {call.node.key: call for call in self.by_rank}
-        self.unsettled = sum(call.stage not in SETTLED for call in self.by_rank)
-        self.running = 0
-        self._in_stage = dict.fromkeys(STAGES, 0)
-        for call in self.by_rank:
-            self._in_stage[call.stage] += 1
-            self.running += call.stage == "running"
-            for index in call.elements.running if call.elements is not None else ():
-                self.add_element(call, call.node.element_node(index), "running")
-
-    def add_element(self, parent: CallState, node: PlannedCall, stage: str) -> CallState:
-        """The state of an element of a Call that starts."""
-        call = self.by_key[node.key] = CallState(node, parent.rank, parent, stage)
-        self.running += stage == "running"
-        return call
-
-    def move_key(self, key: str, event: str) -> CallState | None:
-        """Move the Call or the element of a key; None when the event changes nothing."""
-        call = self.by_key.get(key)
-        return call if call is not None and self.move(call, event) else None
-
-    def move(self, call: CallState, event: str) -> bool:
-        """Move a Call or an element as the table says; False when its stage has no row for the event."""
-        stage = TRANSITIONS.get((call.stage, event))
-        if stage is None:
-            return False
-        self.running += (stage == "running") - (call.stage == "running")
-        if call.parent is None:
-            self._in_stage[call.stage] -= 1
-            self._in_stage[stage] += 1
-            self.unsettled -= stage in SETTLED
-        call.stage = stage
-        return True
-
-    def counts(self) -> dict[str, int]:
-        """How many Calls are in each state, as people see states."""
-        out: dict[str, int] = {}
-        for stage, count in self._in_stage.items():
-            state = STATE_OF.get(stage, stage)
-            out[state] = out.get(state, 0) + count
-        return out
 
 
 # -- how an instance or a batch ends -------------------------------------------------------------------
@@ -342,3 +266,51 @@ def status_of(shared: str, parts: Sequence[str]) -> str:
     if "completed" in parts or "partial" in parts:
         return "partial"
     return next((state for state in _FAILURES if state in parts), "failed")
+
+
+# -- the report on each Call, as results, ``status`` and pages show it ------------------------------------------
+
+
+def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]:
+    """``{id, tool, state, instance?, outputPath?, error?, reason?, elements?, call?, waitsFor?, taskQueue?}``.
+
+    ``reason`` says why a Call was skipped; ``elements`` is ``{total, completed, failed, running}``. ``call`` is the
+    Call as planned, if a person put it into the plan and it failed: no plan message has it. The results of many
+    elements are left out of the ``error``: ``errors`` has them.
+    ``in_queue`` are the keys of Calls that no worker has taken: they are ``ready``, in their ``taskQueue``.
+    """
+    node, error = call.node, call.error
+    out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": call.state}
+    if call.state == "running" and node.key in in_queue:
+        out |= {"state": "ready", "taskQueue": node.tool.options.taskQueue}
+    details = error.get("details") if error is not None and error["code"] == EACH_FAILED else None
+    if isinstance(details, dict) and len(details.get("results", ())) > MAX_RESULTS_SHOWN:
+        error = {**(error or {}), "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
+    has_failed_edit = call.edited and call.state in _FAILURES
+    more = {
+        "instance": node.instance, "outputPath": call.output_path, "error": error, "reason": call.reason,
+        "elements": call.elements and call.elements.counts(), "call": node.planned if has_failed_edit else None,
+        "waitsFor": list(call.missing) or None,
+    }  # fmt: skip
+    return out | {name: value for name, value in more.items() if value is not None}
+
+
+def call_items(calls: Iterable[CallState], in_queue: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Every Call, in the order in which the plan lists them; batch children are none. ``in_queue``: ``call_item``."""
+    listed = sorted(calls, key=lambda call: call.node.index)
+    return [call_item(call, in_queue) for call in listed if call.node.kind != UNIT]
+
+
+def error_item(call: CallState) -> dict[str, Any] | None:
+    """``{call, instance?, code, message}`` of a Call that failed without an error path, or None."""
+    if call.state not in ("failed", "rejected") or call.error is None:
+        return None
+    item = {"call": call.node.id, **call.error}
+    return item if call.node.instance is None else {**item, "instance": call.node.instance}
+
+
+def error_items(calls: Sequence[CallState]) -> list[dict[str, Any]]:
+    """The failures that no error path took, those in batch children among them."""
+    own = [error for call in calls if (error := error_item(call)) is not None]
+    reports = (item for call in calls for item in (call.value or {}).items())
+    return [*own, *({**error, "instance": id_} for id_, report in reports for error in report["errors"])]

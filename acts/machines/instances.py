@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import CallError
 from acts.language.values import Json, get
 from acts.language.wire import CANCELLED, ENGINE_ERROR
-from acts.machines.call_report import call_item, error_item
-from acts.machines.call_state import SETTLED, status_from_states
+from acts.machines.call_state import SETTLED, call_item, error_item, status_from_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -59,8 +58,8 @@ def instance_summaries(walk: Walk) -> dict[str, dict[str, Any]]:
 
 
 def _summary(walk: Walk, ranks: Sequence[int]) -> dict[str, Any]:
-    calls = [call_item(walk, rank) for rank in ranks]
-    errors = [error for rank in ranks if (error := error_item(walk, rank)) is not None]
+    calls = [call_item(walk.calls[rank]) for rank in ranks]
+    errors = [error for rank in ranks if (error := error_item(walk.calls[rank])) is not None]
     return {
         "status": status_from_states(walk.calls[rank].state for rank in ranks),
         "calls": [_without_instance(call) for call in calls],

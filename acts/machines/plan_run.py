@@ -131,7 +131,7 @@ class PlanRun(RunMachine):
         self.raw = setup.raw
         self.version = 1
         self.is_approved = not asks_for_plan(setup.prepared)
-        self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start)
+        self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start, past=setup.past)
         self.walk.counts_elements = self.budget.limits_calls
         self.walk.growing = setup.input is not None and setup.input.isGrowing
         self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
@@ -148,7 +148,6 @@ class PlanRun(RunMachine):
 
     def _resume_from(self, past: PastCalls) -> None:
         """Take over what an earlier run had done; a message to it that does not fit this one is left out."""
-        self.walk.resume_from(past)
         for message in map(parse_message, past.provided):
             try:
                 if isinstance(message, Data):
@@ -171,7 +170,7 @@ class PlanRun(RunMachine):
     @property
     def can_continue_as_new(self) -> bool:
         """True when nothing is in flight."""
-        return self.walk.quiet and not self._waiting_for_grant
+        return not self.walk.running and not self._waiting_for_grant
 
     @property
     def live_phase(self) -> str:
@@ -181,7 +180,7 @@ class PlanRun(RunMachine):
         if not self.is_approved:
             return "awaiting"
         waiting = self.approvals.waits.count_runs_below(self.children.values())
-        waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts.get("awaiting"))
+        waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts["awaiting"])
         return "awaiting" if waits else "running"
 
     @property
@@ -216,12 +215,8 @@ class PlanRun(RunMachine):
                 return self._child_result(event, now)
             case events.Provided(message):
                 return self._provided(message, now)
-            case events.PauseRequested():
-                return self.perform(walk.pause(), now)
-            case events.ResumeRequested():
-                return self.perform(walk.resume(now), now)
-            case events.StartsHeld() | events.StartsReleased():
-                return self.perform(walk.drain(now, on=isinstance(event, events.StartsHeld)), now)
+            case events.PauseRequested() | events.ResumeRequested() | events.StartsHeld() | events.StartsReleased():
+                return self.perform(walk.advance(now, paused=self.is_paused, draining=self.is_held), now)
             case events.CancelRequested():
                 return self._cancel(now)
         return []
@@ -316,7 +311,7 @@ class PlanRun(RunMachine):
 
     def start_held_calls(self, now: str) -> list[Any]:
         """Start ready Calls, as far as there are permits."""
-        return self.perform(self.walk.start_more(now), now)
+        return self.perform(self.walk.advance(now), now)
 
     # -- how Calls start ----------------------------------------------------------------------------
 

@@ -5,14 +5,14 @@ pause …), and each returns the commands for a shell to perform (start this Cal
 finished). Time comes with the events. What a walk does depends on its plan and its events, on nothing else.
 
 Theory of operation. ``call_state`` has the stages of a Call and the table of events that move it. Serial
-equivalence rests on two waits, both for prefixes of writer chains (see ``graph``, ``writer_progress``):
+equivalence rests on two waits, both for prefixes of writer chains (see ``graph``, ``walk_context``):
 
 * a Call *starts* when every writer before it that overlaps one of its reads has settled;
 * a result *takes effect* at once, unless a write before it could still decide whether it can be applied
   at all (``push`` onto what may become an object): then it waits for that write. A Call that reads the
   result waits for that write anyway. A result that cannot be applied is a failure of its Call.
 
-When the waits of a Call end, ``readiness`` decides what becomes of it. What is ready starts in plan order, as far as
+When the waits of a Call end, ``_check`` says what becomes of it. What is ready starts in plan order, as far as
 ``may_start`` allows; what may not start holds back those behind it. An element of a Call with ``_each`` settles as a
 Call does, and the last one to settle reports its Call. ``load`` is the one way to begin a walk, to continue it in
 another run (``snapshot``, ``restore``) and to change its plan.
@@ -21,44 +21,48 @@ another run (``snapshot``, ``restore``) and to change its plan.
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.admission import Work
-from acts.language.errors import CallError, DecisionRefused, EngineError
+from acts.language.errors import CallError, DecisionRefused, EngineError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
-from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED
+from acts.language.references import ELEMENT_KINDS, Path, holds
+from acts.language.tools import META
+from acts.language.values import UNKNOWN, Json, pointer
+from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED, SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.machines.call_state import (
     NOT_STARTED,
     SETTLED,
+    TRANSITIONS,
     CallState,
-    CallStates,
     Elements,
     status_from_states,
     status_of,
 )
 from acts.machines.commands import AskHuman, Command, CountElements, Finish, StartCall
 from acts.machines.past import PastCalls, read_calls
-from acts.machines.readiness import Readiness
-from acts.machines.walk_context import WalkContext
-from acts.machines.writer_progress import WaitingCalls, WriterProgress
-from acts.plan.calls import UNIT, ElementReading, read_elements
+from acts.machines.walk_context import WalkContext, WriterProgress
+from acts.plan.calls import UNIT, PlannedCall, approval_needed, read_elements
 from acts.plan.context_log import place_result, refuse_defects
 from acts.plan.graph import WriterIndex, paths_read
 from acts.tree.records import CallRecord, WalkState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from acts.language.references import Path
-    from acts.language.values import Json
-    from acts.machines.readiness import Assessment
-    from acts.plan.calls import PlannedCall
-    from acts.plan.context_log import Writes
+    from acts.language.references import ReferenceUse
+    from acts.language.schemas import Checker
+    from acts.plan.context_log import View, Writes
     from acts.plan.validate import ValidatedPlan
     from acts.tree.past_run import PastCall
 
+# Defects of one value that an error names; more of them say nothing new
+MAX_DEFECTS_SHOWN: Final = 5
+# Characters of a condition, or of paths, in the reason why a Call was skipped
+MAX_REASON: Final = 200
 # How a batch child settles, by the status of its instances together
 _EVENT_OF_STATUS: Final = {
     "completed": "written", "partial": "written", "failed": "failed", "rejected": "all_rejected",
@@ -72,9 +76,10 @@ class Walk:
 
     ``identify`` gives a Call the ``_id`` it is started with: stable, and different for every Call and element of
     every run. ``may_start`` is called for the next Call or element that could start; False holds it and those behind
-    it until ``start_more`` (without one, ``maxParallel`` of the plan is the limit). ``nodes`` are the planned Calls
-    and ``calls`` their states, by rank; ``by_key`` has the states of Calls and of elements that have started.
-    ``counts_elements`` makes the walk ask before a Call is made for all elements of a list.
+    it until the next ``advance`` (without one, ``maxParallel`` of the plan is the limit). ``nodes`` are the planned
+    Calls and ``calls`` their states, by rank; ``by_key`` has the states of Calls and of elements that have started.
+    ``running`` is how many Calls and elements run. ``counts_elements`` makes the walk ask before a Call is made for all
+    elements of a list.
 
     ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
     is started once for all of its elements: it says whether the condition of a Call (by rank) holds where that
@@ -84,46 +89,62 @@ class Walk:
     def __init__(
         self, prepared: ValidatedPlan, identify: Callable[[PlannedCall], str],
         may_start: Callable[[PlannedCall], bool] | None = None, assume: Callable[[int], bool] | None = None,
+        past: PastCalls | None = None,
     ) -> None:  # fmt: skip
-        self.identify = identify
-        self.may_start = may_start
-        self._assume = assume
+        self.identify, self.may_start, self._assume, self.past = identify, may_start, assume, past
         self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
-        self.past: PastCalls | None = None
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
         """Take a plan, the messages provided so far, and the states of the Calls that have one. ``begin`` follows."""
-        self.prepared = prepared
-        self.nodes = prepared.nodes
-        self._states = CallStates(self.nodes, states)
-        self.calls, self.by_key = self._states.by_rank, self._states.by_key
+        self.prepared, self.nodes = prepared, prepared.nodes
+        self.calls = [states.get(rank) or CallState(node, rank) for rank, node in enumerate(self.nodes)]
+        self.by_key = {call.node.key: call for call in self.calls}
+        self._unsettled = sum(call.stage not in SETTLED for call in self.calls)
+        self.running = sum(call.stage == "running" for call in self.calls)
+        for call in self.calls:
+            for index in call.elements.running if call.elements is not None else ():
+                self._add_element(call, call.node.element_node(index), "running")
         if self.past is not None:
             self.past.align(self.nodes)
         self.work = Work()
         self._progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
-        self._readiness = Readiness(prepared, self.context, self._progress, self.work, self._assume)
-        self._waiting = WaitingCalls(call for call in self.calls if call.stage == "awaiting_input")
+        self._readers: dict[tuple[str, ...], list[int]] = {}  # that wait for data, by kind and first name of a path
+        for call in self.calls:
+            if call.stage == "awaiting_input":
+                self._await_input(call)
         self._ready: list[int] = []  # a heap of ranks: of Calls, and of those whose elements are ready
         self._ready_elements: dict[int, Elements] = {}
         self._out: list[Command] = []
         self._settled: deque[tuple[CallState, str]] = deque()
         self._releases_waiters = self._has_finished = False
 
+    def _add_element(self, parent: CallState, node: PlannedCall, stage: str) -> CallState:
+        call = self.by_key[node.key] = CallState(node, parent.rank, parent, stage)
+        self.running += stage == "running"
+        return call
+
+    def _move(self, call: CallState | None, event: str) -> bool:
+        """Move a Call or an element as the table says; False when its stage has no row for the event."""
+        stage = None if call is None else TRANSITIONS.get((call.stage, event))
+        if call is None or stage is None:
+            return False
+        self.running += (stage == "running") - (call.stage == "running")
+        self._unsettled -= call.parent is None and stage in SETTLED
+        call.stage = stage
+        return True
+
     # -- events ----------------------------------------------------------------
 
     def begin(self, now: str) -> list[Command]:
         """Start walking, after ``load`` or ``restore`` too."""
         for call in self.calls:
-            if call.stage == "applying" and not self._progress.is_waiting(call.rank):
-                self._write_when_possible(call)
-        for call in self.calls:
-            if call.stage == "pending" and not self._progress.is_waiting(call.rank):
-                self._assess(call, now)
-            elif call.stage == "collecting":
+            if call.stage == "collecting":
                 self._add_ready(call)
-        return self._commands(now)
+            elif not self._progress.is_waiting(call.rank):
+                self._go_on(call, now)
+        return self.advance(now)
 
     def completed(self, key: str, value: Json, now: str, chosen: int | None = None) -> list[Command]:
         """A running Call or element returned ``value``, or was started durably if it is fire-and-forget.
@@ -131,65 +152,62 @@ class Walk:
         ``chosen`` is the outcome that a model chose. A batch child returns the report of each instance, by id.
         """
         call = self.by_key.get(key)
-        is_detached = call is not None and call.node.is_detached
-        call = self._states.move_key(key, "detached" if is_detached else "reported")
-        if call is not None and is_detached:
-            self._release(call, now)
-        elif call is not None and call.node.kind == UNIT:
-            self._apply_child_report(call, value, now)
-        elif call is not None and call.parent is not None:
-            self._take_element_result(call, value, now)
-        elif call is not None:
-            self._apply_result(call, value, now, chosen)
-        return self._commands(now)
+        if call is not None and self._move(call, "detached" if call.node.is_detached else "reported"):
+            if call.node.is_detached:
+                self._release(call, now)
+            elif call.node.kind == UNIT:
+                self._apply_child_report(call, value, now)
+            else:
+                self._apply_result(call, value, now, chosen)
+        return self.advance(now)
 
     def failed(self, key: str, error: CallError, now: str) -> list[Command]:
         """A running Call or element failed; its retries are spent."""
-        call = self._states.move_key(key, "reported")
-        if call is not None and self.cancelling and error.code == CANCELLED:
-            self._settle(call, "cancelled", now)
-        elif call is not None:
-            self._apply_failure(call, error, now)
-        return self._commands(now)
+        call = self.by_key.get(key)
+        if call is not None and self._move(call, "reported"):
+            if self.cancelling and error.code == CANCELLED:
+                self._settle(call, "cancelled", now)
+            else:
+                self._apply_failure(call, error, now)
+        return self.advance(now)
 
     def postponed(self, key: str, now: str) -> list[Command]:
         """The shell has not started a Call or element, for want of room: it is ready again."""
-        call = self._states.move_key(key, "postponed")
-        if call is not None:
+        call = self.by_key.get(key)
+        if call is not None and self._move(call, "postponed"):
             if call.parent is not None:
                 call.parent.own_elements.postpone(call.node.element or 0)
                 del self.by_key[key]  # it is resolved and checked anew
             self._add_ready(call.parent or call)
-        return self._commands(now)
+        return self.advance(now)
 
     def allow_elements(self, key: str, now: str, refusal: CallError | None = None) -> list[Command]:
         """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
         call = self.by_key[key]
         if refusal is None and call.stage == "collecting":
             self._add_ready(call)
-        elif refusal is not None and self._states.move(call, "collected"):
+        elif refusal is not None and self._move(call, "collected"):
             self._apply_failure(call, refusal, now)
-        return self._commands(now)
+        return self.advance(now)
 
     def decide(self, key: str, decision: str, reason: str, now: str) -> list[Command]:
         """The decision about an awaiting Call: ``approve``, ``reject``, or ``fail`` (none came in time)."""
         event = {"approve": "approved", "fail": "decision_overdue"}.get(decision, "rejected")
-        call = self._states.move_key(key, event)
-        if call is None:
-            return self._commands(now)
-        if event == "approved":
-            call.approved = True
-            if call.rank in self.prepared.literal_outputs:
-                self._states.move(call, "literal_used")
-                self._apply_literal_output(call, now)
-            else:
-                self._add_ready(call)
-        elif event == "decision_overdue":
+        call = self.by_key.get(key)
+        if call is None or not self._move(call, event):
+            return self.advance(now)
+        if event == "decision_overdue":
             self._apply_failure(call, CallError(APPROVAL_TIMEOUT, reason), now)
-        else:
+        elif event == "rejected":
             call.error = {"code": REJECTED, "message": reason}
             self._release(call, now)
-        return self._commands(now)
+        else:
+            call.approved = True
+            if call.rank not in self.prepared.literal_outputs:
+                self._add_ready(call)
+            elif self._move(call, "literal_used"):
+                self._apply_result(call, call.node.literal_output, now)
+        return self.advance(now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
         """A message arrived from outside. It precedes the plan; Calls that have started keep what they read.
@@ -198,30 +216,34 @@ class Walk:
             InvalidRequest: the message cannot be folded into the context.
         """
         self.context.provide(message, self.work)
-        for rank in self._waiting.take_readers(message):
-            call = self.calls[rank]
-            if call.stage == "awaiting_input" and self._states.move(call, "input_provided"):
-                self._assess(call, now)
-        return self._commands(now)
+        names = tuple(message.payload) if isinstance(message.payload, dict) else ()
+        if message.path is not None:
+            names = message.path.names[:1]
+        roots = [(message.kind,), *((message.kind, name) for name in names)]
+        if not names:
+            roots = [root for root in self._readers if root[0] == message.kind]
+        for rank in sorted({rank for root in roots for rank in self._readers.pop(root, ())}):
+            if self._move(self.calls[rank], "input_provided"):
+                self._assess(self.calls[rank], now)
+        return self.advance(now)
 
-    def pause(self) -> list[Command]:
-        """Start nothing more until ``resume``; what runs continues."""
-        self.paused = True
-        return []
+    def _await_input(self, call: CallState) -> None:
+        for path in (path for use in call.node.reads for path in use.paths):
+            self._readers.setdefault((path.kind, *path.names[:1]), []).append(call.rank)
 
-    def resume(self, now: str) -> list[Command]:
-        """Start Calls again."""
-        self.paused = False
-        return self._commands(now)
+    def advance(self, now: str, *, paused: bool | None = None, draining: bool | None = None) -> list[Command]:
+        """What the shell is to do now: ask humans, start Calls in plan order, end the plan.
 
-    def start_more(self, now: str) -> list[Command]:
-        """Start what ``may_start`` held back."""
-        return self._commands(now) if self._ready else []
-
-    def drain(self, now: str, *, on: bool) -> list[Command]:
-        """Hold back new Calls (before a snapshot), or stop holding them back."""
-        self.draining = on
-        return self._commands(now)
+        While it is ``paused`` (by a person) or ``draining`` (before a snapshot) nothing starts; what runs continues.
+        """
+        self.paused = self.paused if paused is None else paused
+        self.draining = self.draining if draining is None else draining
+        self._start_ready(now)
+        out, self._out = self._out, []
+        if not self._unsettled and not self._has_finished and not self.growing:
+            self._has_finished = True
+            out.append(Finish(self.status))
+        return out
 
     # -- an early end -----------------------------------------------------------
 
@@ -229,25 +251,25 @@ class Walk:
         """Start nothing more. The shell cancels what runs, and reports how it ended."""
         self.cancelling = True
         self._cancel_unstarted(None, now)
-        self._clear_ready()
         for call in self.calls:
             if call.stage == "collecting":
                 self._report_elements(call, now)
-        return self._commands(now)
+        return self.advance(now)
 
     def drop_unstarted(self, error: dict[str, Any], now: str) -> list[Command]:
         """The plan ends with what has started: the rest is cancelled, with this error."""
         self.growing = False
         self._cancel_unstarted(error, now)
-        return self._commands(now)
+        return self.advance(now)
 
     def _cancel_unstarted(self, error: dict[str, Any] | None, now: str) -> None:
         """Cancel what has not started. Nothing that waits for it starts by that."""
         unstarted = [call for call in self.calls if call.stage in NOT_STARTED]
         for call in unstarted:
             call.error = error
-            self._states.move(call, "cancelled")
-        self._clear_ready(but_elements=True)
+            self._move(call, "cancelled")
+        self._ready = sorted(rank for rank in self._ready if self.calls[rank].stage == "collecting")
+        self._ready_elements = {rank: own for rank, own in self._ready_elements.items() if rank in self._ready}
         for call in unstarted:
             self._release(call, now)
 
@@ -257,18 +279,20 @@ class Walk:
         A result that waits for earlier writes is written, since those settle before it.
         """
         self.exhausted, self.growing = True, False
-        self._clear_ready()
         for call in self.calls:
             if call.stage == "pending":
                 self._settle(call, "skipped", now)
             elif call.stage not in (*SETTLED, "applying"):
                 if call.stage == "collecting":
-                    for index in call.own_elements.running:
-                        self._states.move_key(call.node.element_node(index).key, "exhausted")
-                    call.own_elements.exhaust()
+                    elements = call.own_elements
+                    for index in elements.running:
+                        self._move(self.by_key.get(call.node.element_node(index).key), "exhausted")
+                    elements.failed += len(elements.running)
+                    elements.running.clear()
+                    elements.release()
                 call.error = error.to_json()
                 self._settle(call, "exhausted", now)
-        return self._commands(now)
+        return self.advance(now)
 
     # -- another plan, another run -----------------------------------------------
 
@@ -283,14 +307,14 @@ class Walk:
         """
         same = match_calls(self.calls, prepared)
         states = {rank: CallState(node, rank, edited=edited) for rank, node in enumerate(prepared.nodes)}
-        states |= {rank: self.calls[old].keep_for(prepared.nodes[rank], rank) for rank, old in same.items()}
+        for rank, old in same.items():
+            call, node = self.calls[old], prepared.nodes[rank]
+            if call.has_started:
+                states[rank] = replace(call, node=node, rank=rank, resolved=None, missing=())
+            else:  # it is assessed anew; what people decided about it remains
+                states[rank] = CallState(node, rank, approved=call.approved, edited=call.edited)
         self.load(prepared, self.context.provided, states)
         return self.begin(now)
-
-    def resume_from(self, past: PastCalls) -> None:
-        """Take over what an earlier run had done. ``begin`` follows."""
-        self.past = past
-        past.align(self.nodes)
 
     def read_calls(self, prompt: str, member: str | None = None) -> tuple[PastCall, ...]:
         """The Calls that have a result, or may have been started, for a run that resumes this one; see ``past``."""
@@ -303,7 +327,7 @@ class Walk:
         Raises:
             EngineError: a Call runs.
         """
-        if not self.quiet:
+        if self.running:
             raise EngineError("a snapshot is taken when nothing runs")
         records = {call.rank: record for call in self.calls if (record := call.to_record()) != _NOTHING}
         provided = tuple(message.raw for message in self.context.provided)
@@ -320,65 +344,169 @@ class Walk:
 
     def _assess(self, call: CallState, now: str) -> None:
         """Every Call that a pending one depends on has settled: check it and move it."""
-        if self.cancelling:
-            self._settle(call, "cancelled", now)
+        if self.cancelling or self.exhausted:
+            self._settle(call, "cancelled" if self.cancelling else "skipped", now)
             return
         if call.rank in self.prepared.undecided:
             return  # until the plan is complete
-        assessment = self._readiness.assess(call)
-        if assessment.event == "skipped" or self.exhausted:
-            call.reason = assessment.reason
-            self._settle(call, "skipped", now)
-        elif not self._take_over(call, assessment, now):
-            self._move_on(call, assessment, now)
-
-    def _move_on(self, call: CallState, assessment: Assessment, now: str) -> None:
-        """Move a Call as its assessment says."""
-        self._states.move(call, assessment.event)
-        call.resolved, call.missing = assessment.call, assessment.missing
+        try:
+            event = self._check(call)
+        except (CallError, TooComplex) as error:
+            self._move(call, "start_failed")
+            failure = error if isinstance(error, CallError) else CallError(TOO_COMPLEX, str(error))
+            self._apply_failure(call, failure, now)
+            return
         if call.resolved is not None:
-            call.resolved["_id"] = self.identify(call.node)
-        if assessment.reading is not None:
-            call.elements = Elements(len(assessment.reading.items), len(self.context.provided), assessment.reading)
-            self._take_over_elements(call, assessment)
-        match assessment.event:
-            case "became_ready":
-                self._add_ready(call)
-            case "approval_needed":
-                self._out.append(AskHuman(call.node, call.resolved or {}, assessment.subject or "call"))
-            case "input_missing":
-                self._waiting.add(call)
-            case "literal_used":
-                self._apply_literal_output(call, now)
-            case "nothing_to_start":
-                self._apply_result(call, [], now)
-        if assessment.error is not None:
-            self._apply_failure(call, assessment.error, now)
+            self._admit(call, call.resolved, now)
+        elif event == "skipped":
+            self._settle(call, event, now)
+        elif self._move(call, event) and event == "input_missing":
+            self._await_input(call)
+        else:
+            self._apply_result(call, call.node.literal_output if event == "literal_used" else [], now)
 
-    def _take_over(self, call: CallState, assessment: Assessment, now: str) -> bool:
+    def _admit(self, call: CallState, resolved: dict[str, Any], now: str) -> None:
+        """Take over what an earlier run did; else let a human confirm the Call, or let it start."""
+        if self.past is not None and self._take_over(call, self.past, resolved, now):
+            return
+        resolved["_id"] = self.identify(call.node)
+        subject = None
+        if not call.approved and self._assume is None:
+            # The Calls of a batch child are confirmed in the run that walks them
+            approve = self.prepared.request.config.approve
+            subject = None if call.node.members else approval_needed(call.node, approve)
+            subject = "call" if subject is None and call.edited else subject
+        self._move(call, "became_ready" if subject is None else "approval_needed")
+        if subject is None:
+            self._add_ready(call)
+        else:
+            self._out.append(AskHuman(call.node, resolved, subject))
+
+    def _check(self, call: CallState) -> str:
+        """Resolve and check a Call, its condition first; returns the event that moves it, or that it ``became_ready``.
+
+        Raises:
+            CallError, TooComplex: it cannot start.
+        """
+        node, rank, read = call.node, call.rank, self.context.reader(call.rank)
+        call.missing = ()
+        if node.condition is not None:
+            is_met = holds(node.condition.tree, read, self.work)
+            if is_met is UNKNOWN and self._assume is not None:
+                is_met = self._assume(rank)
+            if not is_met:
+                call.reason = f"_when does not hold: {truncate(node.condition.text, MAX_REASON)}"
+                return "skipped"
+        if rank in self.prepared.literal_outputs and (not call.edited or call.approved):
+            return "literal_used"
+        if node.kind == "latent" and not node.outcomes:
+            call.reason = "a latent call without _outputPath is never run"
+            return "skipped"
+        if not node.is_each:
+            own, missing = node.resolve(read, self.work)
+            if missing:
+                return self._check_missing(call, missing)
+            self._require_parameters(node, own)
+            call.resolved = own
+            return "became_ready"
+        reading, missing = read_elements(node, read, self.context.scoped_messages(rank), self.work)
+        if not missing:
+            partly = reading.find_partly_missing()
+            waits = self.prepared.request.config.missing == "wait"
+            missing = partly if partly and (waits or self._is_withheld(rank, partly)) else []
+        if missing:
+            return self._check_missing(call, missing)
+        call.elements = Elements(len(reading.items), len(self.context.provided), reading)
+        if not reading.items:
+            return "nothing_to_start"
+        call.resolved = {**reading.call, "_each": reading.items}  # each element is checked when it starts
+        return "became_ready"
+
+    def _check_missing(self, call: CallState, missing: Sequence[ReferenceUse]) -> str:
+        """What becomes of a Call some references of which yield nothing."""
+        context = self.context.reader(call.rank)
+
+        def read(path: Path) -> Json:
+            return UNKNOWN if call.node.is_each and path.kind in ELEMENT_KINDS else context(path)
+
+        texts = tuple(dict.fromkeys(text for use in missing for text in use.absent_texts(read)))
+        if self._is_withheld(call.rank, missing):
+            call.reason = f"there is no value at {truncate(', '.join(texts), MAX_REASON)}"
+            return "skipped"
+        if self.prepared.request.config.missing == "wait":
+            call.missing = texts
+            return "input_missing"
+        raise CallError(UNRESOLVED, f"there is no value at {', '.join(texts)}")
+
+    def _is_withheld(self, rank: int, missing: Iterable[ReferenceUse]) -> bool:
+        """True when a dependency was skipped, failed, or took another outcome than the one with what is missing."""
+        return self._progress.dependency_did_not_write(rank, [path for use in missing for path in use.paths])
+
+    # -- what values have to fit -----------------------------------------------------
+
+    def _require_parameters(self, node: PlannedCall, call: Mapping[str, Json]) -> None:
+        parameters = {k: v for k, v in call.items() if k not in META}
+        subject = f'parameters of "{node.tool.name}"'
+        self._require(node.tool.parameters, parameters, subject, subject, root="the parameters")
+
+    def _require_writes(self, node: PlannedCall, writes: Writes) -> None:
+        """Check what a result writes against the Tool's ``_output`` and the schemas of the context.
+
+        Raises:
+            CallError: ``SchemaMismatch``, with the defects of the first value that has any, or ``tooComplex``.
+        """
+        if not node.is_each:  # elements are checked one by one
+            for value in {id(value): value for _, value in writes}.values():
+                self._require_result(node, value)
+        schemas = self.prepared.kind_schemas
+        for path, value in writes if schemas and node.method == "set" else ():
+            if (check := schemas.check_at(path)) is not None:
+                text = f"the schema of {path.kind} does not allow this at {path}"
+                self._require(check, value, f"the value for {path}", text)
+
+    def _require_result(self, node: PlannedCall, value: Json) -> None:
+        if node.tool.output_check is not None:
+            subject = f'the result of "{node.tool.name}"'
+            self._require(node.tool.output_check, value, subject, f"{subject} breaks its _output")
+
+    def _require(self, check: Checker, value: Json, subject: str, violation: str, root: str = "") -> None:
+        """Raise CallError for a value that does not fit; in a dry run what is unknown does."""
+        find = check.defects if self._assume is None else partial(check.open_defects, is_planned=False)
+        try:
+            defects = find(value, self.work.steps)[:MAX_DEFECTS_SHOWN]
+        except TooComplex as error:
+            if self._assume is not None:
+                return  # the walk itself checks it
+            raise CallError(TOO_COMPLEX, f"{subject}: {error}") from error
+        if defects:
+            places = ((pointer(*at) if at else root, why) for at, why in defects)
+            text = "; ".join(f"{place}: {why}" if place else why for place, why in places)
+            raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
+
+    # -- what an earlier run had done --------------------------------------------------
+
+    def _take_over(self, call: CallState, run: PastCalls, resolved: dict[str, Any], now: str) -> bool:
         """Take over what a Call did in an earlier run; False when it has to run."""
-        if self.past is None or assessment.call is None:
-            return False
-        if call.node.kind == UNIT:
-            report = self.past.find_report(call.node)
+        node = call.node
+        if node.kind == UNIT:
+            report = run.find_report(node)
             if report is not None:
-                self._states.move(call, "taken_over")
+                self._move(call, "taken_over")
                 self._apply_child_report(call, report, now)
             return report is not None
-        past = self._find_past(call, assessment)
-        if past is None or past.state == "open" or (past.state == "detached" and not call.node.is_detached):
+        reading = None if call.elements is None else call.elements.reading
+        past = run.find_call(node, resolved, reading, partial(self.context.scoped_messages, call.rank))
+        if past is None or (past.state == "detached" and not node.is_detached):
+            return False
+        if past.state == "open":
+            if call.elements is not None:
+                self._take_over_elements(call, call.elements, past, run)
             return False
         if past.state == "completed":
-            return self._take_over_result(call, past, self.past, now)
-        self.past.taken[call.node.key] = past.id
+            return self._take_over_result(call, past, run, now)
+        run.taken[node.key], call.elements = past.id, None
         self._settle(call, "detached_before", now)
         return True
-
-    def _find_past(self, call: CallState, assessment: Assessment) -> PastCall | None:
-        if self.past is None or assessment.call is None:
-            return None
-        context = partial(self.context.scoped_messages, call.rank)
-        return self.past.find_call(call.node, assessment.call, assessment.reading, context)
 
     def _take_over_result(self, call: CallState, past: PastCall, run: PastCalls, now: str) -> bool:
         outcomes = call.node.outcomes
@@ -386,42 +514,41 @@ class Walk:
         writes = tuple(zip(paths, past.written, strict=False))
         try:
             if past.error is None:
-                self._readiness.check_writes(call.node, writes)
+                self._require_writes(call.node, writes)
         except CallError:  # the Tool takes other results now: by its old ``_id`` it may find that it has run
             run.keep_id(call.node, past)
             return False
-        self._states.move(call, "taken_over")
+        self._move(call, "taken_over")
         run.taken[call.node.key] = past.id
-        call.error = past.error
+        call.error, call.elements = past.error, None
         self._apply(call, past.outcome, writes, now)
         return True
 
-    def _take_over_elements(self, call: CallState, assessment: Assessment) -> None:
+    def _take_over_elements(self, call: CallState, elements: Elements, past: PastCall, run: PastCalls) -> None:
         """Keep the results that elements of an unchanged Call had in an earlier run: the others start."""
-        past = self._find_past(call, assessment)
-        if past is None or self.past is None or past.state != "open" or call.elements is None:
-            return
         results, again = list(past.results), list(past.open)
         for index in sorted(set(range(len(results))) - set(past.open)):
             try:
                 if not call.node.is_detached:
-                    self._readiness.require_result(call.node, results[index])
-                self.past.taken[call.node.element_node(index).key] = past.id
+                    self._require_result(call.node, results[index])
+                run.taken[call.node.element_node(index).key] = past.id
             except CallError:  # the Tool takes other results now
                 results[index] = None
                 again.append(index)
-        call.elements.take_over(results, sorted(again))
+        elements.results, elements.started, elements.postponed = results, len(results), sorted(again)
+
+    # -- how Calls settle --------------------------------------------------------------
 
     def _settle(self, call: CallState, event: str, now: str, value: Json = None) -> None:
         """Move a Call or an element to a final stage, and on with what waited for it."""
-        if not self._states.move(call, event):
+        if not self._move(call, event):
             raise EngineError(f"call {call.node.key} is {call.stage}: it cannot be {event}")
         self._release(call, now, value)
 
     def _release(self, call: CallState, now: str, value: Json = None) -> None:
         """A Call has settled: assess or write what waited for it. The last element to settle reports its Call."""
         if call.parent is not None:
-            call.parent.own_elements.settle(call.node.element or 0, call.stage, value, call.error)
+            call.parent.own_elements.settle(call, value)
             self._report_elements(call.parent, now)
             return
         call.resolved = None
@@ -432,31 +559,34 @@ class Walk:
         while self._settled:
             settled, date = self._settled.popleft()
             for rank in self._progress.release_waiters(settled.rank):
-                waiter = self.calls[rank]
-                if waiter.stage == "pending":
-                    self._assess(waiter, date)
-                elif waiter.stage == "applying":
-                    self._write_when_possible(waiter)
+                self._go_on(self.calls[rank], date)
         self._releases_waiters = False
+
+    def _go_on(self, call: CallState, now: str) -> None:
+        """The waits of a Call have ended."""
+        if call.stage == "pending":
+            self._assess(call, now)
+        elif call.stage == "applying":
+            self._write_when_possible(call)
 
     # -- how an outcome takes effect -------------------------------------------------
 
     def _apply_result(self, call: CallState, value: Json, now: str, chosen: int | None = None) -> None:
         """Place and check a result, then write it; ``chosen`` is the outcome that came with it."""
         try:
-            outcome, writes = place_result(call.node, value, chosen)
-            self._readiness.check_writes(call.node, writes)
+            if call.parent is not None:
+                refuse_defects(call.parent.node, value, levels=1)
+                self._require_result(call.node, value)
+            else:
+                outcome, writes = place_result(call.node, value, chosen)
+                self._require_writes(call.node, writes)
         except CallError as error:
             self._apply_failure(call, error, now)
             return
-        self._apply(call, outcome, writes, now)
-
-    def _apply_literal_output(self, call: CallState, now: str) -> None:
-        """Take the ``_output`` that the plan holds for a latent Call as its result."""
-        if call.node.outcomes:
-            self._apply_result(call, call.node.literal_output, now)
+        if call.parent is not None:
+            self._settle(call, "written", now, value)
         else:
-            self._settle(call, "written", now)
+            self._apply(call, outcome, writes, now)
 
     def _apply_child_report(self, call: CallState, report: dict[str, Any], now: str) -> None:
         """Take what the instances of a batch child wrote."""
@@ -488,10 +618,10 @@ class Walk:
     def _write_when_possible(self, call: CallState) -> None:
         """Write the result of a Call, unless it must wait for an earlier write."""
         node, rank, writes = call.node, call.rank, tuple(call.writes)
-        self._await_earlier_writes(node, rank, writes)
+        view = self.context.log.view_of(node.instance)
+        self._await_earlier_writes(call, writes, view)
         if self._progress.is_waiting(rank):
             return
-        view = self.context.log.view_of(node.instance)
         for path, value in writes:
             conflict = view.find_conflict(path, node.method, value, rank)
             if conflict:
@@ -501,36 +631,24 @@ class Walk:
             view.write(path, node.method, value, rank)
         self._settle(call, "written", call.date)
 
-    def _await_earlier_writes(self, node: PlannedCall, rank: int, writes: Writes) -> None:
+    def _await_earlier_writes(self, call: CallState, writes: Writes, view: View) -> None:
         """Register waits for the earlier writes that can still decide whether a result may be written.
 
         They are the writes above its paths and, except for ``set``, at them. Once those have settled, methods
         other than ``set`` wait for the writes below too, unless the value there takes a merge in any case.
         """
-        writers, progress, is_set = self.prepared.graph.writers, self._progress, node.method == "set"
+        node, rank, writers, progress = call.node, call.rank, self.prepared.graph.writers, self._progress
+        is_set = node.method == "set"
         for path, _ in writes:
             progress.await_earlier_writers(rank, writers.above(path, node.instance, itself=not is_set))
         if is_set or progress.is_waiting(rank):
             return
         for path, value in writes:
             merges = node.method in ("merge", "assign") and isinstance(value, dict)
-            if not (merges and self._takes_merge(node, rank, path)):
+            if not (merges and view.type_at(path, rank) in ("object", "nothing", "null")):
                 progress.await_earlier_writers(rank, writers.at_or_below(path, node.instance))
 
-    def _takes_merge(self, node: PlannedCall, rank: int, path: Path) -> bool:
-        """True when the value at ``path``, as far as its writers have settled, can be merged into."""
-        return self.context.log.view_of(node.instance).type_at(path, rank) in ("object", "nothing", "null")
-
     # -- what is ready -----------------------------------------------------------------
-
-    def _commands(self, now: str) -> list[Command]:
-        """What the shell is to do: ask humans, start Calls in plan order, end the plan."""
-        self._start_ready(now)
-        out, self._out = self._out, []
-        if not self._states.unsettled and not self._has_finished and not self.growing:
-            self._has_finished = True
-            out.append(Finish(self.status))
-        return out
 
     def _add_ready(self, call: CallState) -> None:
         """A Call is ready, or the next of its elements."""
@@ -541,35 +659,31 @@ class Walk:
             self._ready_elements[call.rank] = elements
             heapq.heappush(self._ready, call.rank)
 
-    def _take_first(self) -> None:
-        self._ready_elements.pop(heapq.heappop(self._ready), None)
-
-    def _clear_ready(self, *, but_elements: bool = False) -> None:
-        """No Call starts any more; ``but_elements``: those of a Call that has started do."""
-        rest = [rank for rank in sorted(self._ready) if but_elements and self.calls[rank].stage == "collecting"]
-        self._ready_elements = {rank: own for rank, own in self._ready_elements.items() if rank in rest}
-        self._ready = rest
-
     def _start_ready(self, now: str) -> None:
         """Start what may start now."""
         while self._ready and not self.holds_starts:
             call = self.calls[self._ready[0]]
-            if call.stage == "collecting":
-                node = self._find_next_element(call, now)
-                if node is not None and not self._has_room(node):
-                    break
-                self._take_first()
-                if node is not None:
-                    self._start_next_element(call)
-                self._add_ready(call)
-            elif self._is_spread(call):
-                self._take_first()
-                self._spread(call, now)
-            elif self._has_room(call.node):
-                self._take_first()
-                self._start(call)
-            else:
+            is_collecting = call.stage == "collecting"
+            spreads = not is_collecting and self._is_spread(call)
+            start = self._prepare_element(call, now) if is_collecting else None
+            node = call.node if start is None else start.node
+            starts_one = start is not None or not (is_collecting or spreads)
+            if starts_one and not self._has_room(node):
                 break
+            self._ready_elements.pop(heapq.heappop(self._ready), None)
+            if spreads:
+                self._spread(call, now)
+            elif is_collecting:
+                if start is not None:
+                    call.own_elements.start()
+                    self._add_element(call, node, "running")
+                    self._out.append(start)
+                self._add_ready(call)
+            else:
+                self._move(call, "started")
+                # A dry run starts nothing, and keeps all
+                context = self.context.scoped_messages(call.rank) if self._assume is None else []
+                self._out.append(StartCall(node, call.resolved or {}, context))
 
     def _has_room(self, node: PlannedCall) -> bool:
         """True when a Call or element may start beside those that run: it has its place then."""
@@ -579,17 +693,11 @@ class Walk:
         """True for a Call that is started element by element."""
         return call.node.is_each and self._assume is None
 
-    def _start(self, call: CallState) -> None:
-        self._states.move(call, "started")
-        # A dry run starts nothing, and keeps all
-        context = self.context.scoped_messages(call.rank) if self._assume is None else []
-        self._out.append(StartCall(call.node, call.resolved or {}, context))
-
     # -- elements ------------------------------------------------------------------------
 
     def _spread(self, call: CallState, now: str) -> None:
         """A Call starts element by element from now on, if the budget need not be asked first."""
-        self._states.move(call, "spread")
+        self._move(call, "spread")
         call.resolved = None
         more = call.own_elements.unstarted - 1
         if self.counts_elements and more > 0:
@@ -598,50 +706,28 @@ class Walk:
             self._add_ready(call)
             self._report_elements(call, now)
 
-    def _find_next_element(self, call: CallState, now: str) -> PlannedCall | None:
+    def _prepare_element(self, call: CallState, now: str) -> StartCall | None:
         """The element of a Call that starts next; None when none does. Those that cannot start have failed then."""
         elements = call.own_elements
         while elements.next is None and elements.unstarted and call.stage == "collecting":
             node = call.node.element_node(elements.next_index)
             try:
-                resolved = (elements.reading or self._read_again(call)).resolve(elements.next_index)
-                self._readiness.require_parameters(node, resolved)
+                if elements.reading is None:  # as it was when the first started, in a run that goes on with them
+                    context, provided = self.context, self.context.provided
+                    if elements.provided < len(provided):
+                        context = WalkContext(self.prepared, self.calls, provided[: elements.provided])
+                    scoped = context.scoped_messages(call.rank)
+                    elements.reading, _ = read_elements(call.node, context.reader(call.rank), scoped, self.work)
+                resolved = elements.reading.resolve(elements.next_index)
+                self._require_parameters(node, resolved)
             except CallError as error:
                 elements.start()
-                own = self._states.add_element(call, node, "pending")
-                self._states.move(own, "start_failed")
+                own = self._add_element(call, node, "pending")
+                self._move(own, "start_failed")
                 self._apply_failure(own, error, now)
             else:
-                elements.next = node, {**resolved, "_id": self.identify(node)}
-        return None if elements.next is None else elements.next[0]
-
-    def _start_next_element(self, call: CallState) -> None:
-        elements = call.own_elements
-        if elements.next is None or elements.reading is None:
-            raise EngineError(f"no element of call {call.node.id} is ready")
-        (node, resolved), elements.next = elements.next, None
-        elements.start()
-        self._states.move(self._states.add_element(call, node, "ready"), "started")
-        self._out.append(StartCall(node, resolved, elements.reading.context))
-
-    def _read_again(self, call: CallState) -> ElementReading:
-        """Read what the elements are made of as it was when the first started, in a run that goes on with them."""
-        elements = call.own_elements
-        context = self.context.as_of(elements.provided)
-        scoped = context.scoped_messages(call.rank)
-        elements.reading, _ = read_elements(call.node, context.reader(call.rank), scoped, self.work)
-        return elements.reading
-
-    def _take_element_result(self, call: CallState, value: Json, now: str) -> None:
-        """Take the result of an element that has reported."""
-        try:
-            if call.parent is not None:
-                refuse_defects(call.parent.node, value, levels=1)
-            self._readiness.require_result(call.node, value)
-        except CallError as error:
-            self._apply_failure(call, error, now)
-            return
-        self._settle(call, "written", now, value)
+                elements.next = StartCall(node, {**resolved, "_id": self.identify(node)}, elements.reading.context)
+        return elements.next
 
     def _report_elements(self, call: CallState, now: str) -> None:
         """Report a Call whose elements have all settled, or of which no more will start."""
@@ -651,7 +737,7 @@ class Walk:
         if call.node.is_detached and not elements.errors and not elements.unstarted:
             self._settle(call, "all_detached", now)
         else:
-            self._states.move(call, "collected")
+            self._move(call, "collected")
             if elements.unstarted or elements.cancelled:
                 self._settle(call, "cancelled", now)
             elif elements.errors:
@@ -664,19 +750,9 @@ class Walk:
     # -- what can be seen of a walk ---------------------------------------------------------
 
     @property
-    def running(self) -> int:
-        """How many Calls and elements run."""
-        return self._states.running
-
-    @property
-    def quiet(self) -> bool:
-        """True when no Call runs: the moment for a snapshot."""
-        return self._states.running == 0
-
-    @property
     def holds_starts(self) -> bool:
-        """True while nothing starts."""
-        return self.paused or self.draining
+        """True while nothing starts, or nothing ever will."""
+        return self.paused or self.draining or self.cancelling or self.exhausted
 
     @property
     def startable(self) -> int:
@@ -686,9 +762,9 @@ class Walk:
         return len(self._ready) + sum(own.unstarted - 1 for own in self._ready_elements.values())
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Counter[str]:
         """How many Calls are in each state."""
-        return self._states.counts()
+        return Counter(call.state for call in self.calls)
 
     @property
     def status(self) -> str:
@@ -705,9 +781,7 @@ class Walk:
 
     def find(self, call: str | None, instance: str | None = None) -> CallState | None:
         """The Call of an id or a key and, where several have the id, an instance."""
-        own = self.by_key.get(str(call))
-        if own is None and instance is not None:
-            own = self.by_key.get(f"{instance}/{call}")
+        own = self.by_key.get(str(call)) or self.by_key.get(f"{instance}/{call}")
         return own if own is not None and own.parent is None else None
 
 

@@ -1,14 +1,20 @@
-"""The context of a plan that is walked: the messages before it, those provided meanwhile, and what its Calls wrote.
+"""What the Calls of a walked plan see, and what they wait for.
 
-Laws of this file: it owns the log. Provided messages precede the plan, whenever they arrive; one after which
-the writes of the Calls could not be applied is refused and changes nothing. The writes of instances that
-batch children walk are in the log, too, as their children report them: the state of an instance can be read here.
+``WalkContext`` owns the log: the messages before the plan, those provided meanwhile, and what Calls wrote. Provided
+messages precede the plan, whenever they arrive; one after which the writes of the Calls could not be applied is
+refused and changes nothing. The writes of instances that batch children walk are in the log, too, as their children
+report them. ``WriterProgress`` counts how far the writer chains of the plan (see ``graph``) have settled.
+
+Laws of this file: it reads the states of Calls and never changes one. Every method of ``WriterProgress`` costs time in
+proportion to the chains of one Call, not to the number of their writers.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+import bisect
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from acts.language.admission import Work
 from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex
@@ -16,37 +22,34 @@ from acts.language.messages import scoped_context
 from acts.language.references import Expression, Path, evaluate, parse, paths
 from acts.language.values import ABSENT, Json, get
 from acts.language.wire import TOO_COMPLEX
+from acts.machines.call_state import SETTLED
 from acts.plan.context_log import END, appended_message, build_message
 from acts.plan.validate import ValidatedPlan, is_template
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from acts.language.messages import Data
     from acts.machines.call_state import CallState
     from acts.plan.calls import PlannedCall
     from acts.plan.context_log import Log
-
-    CallsByInstance = dict[str | None, dict[str, tuple[int, PlannedCall]]]
-
-
-class _ReportedWrite(NamedTuple):
-    """One write of an instance's Call: ``rank`` is that of the Call in the unsplit plan."""
-
-    rank: int
-    planned: Json
-    method: str
-    path: Path
-    value: Json
-    date: str
+    from acts.plan.graph import Graph, WriterChain
 
 
 class WalkContext:
-    """The log of one walk. ``calls`` are the states of its Calls, ``calls_by_instance`` those of the unsplit plan."""
+    """The log of one walk. ``calls`` are the states of its Calls.
+
+    ``calls_by_instance`` are the Calls of the unsplit plan with their ranks, by instance and id; those of a template
+    under None, for every instance.
+    """
 
     def __init__(self, prepared: ValidatedPlan, calls: Sequence[CallState], provided: Sequence[Data]) -> None:
         self._prepared, self._calls = prepared, calls
-        self.calls_by_instance = {} if prepared.unsplit is None else _calls_by_instance(prepared.unsplit)
+        self.calls_by_instance: dict[str | None, dict[str, tuple[int, PlannedCall]]] = {}
+        if (unsplit := prepared.unsplit) is not None:
+            template = is_template(unsplit.request, unsplit.nodes)
+            for rank, node in enumerate(unsplit.nodes):
+                self.calls_by_instance.setdefault(None if template else node.instance, {})[node.id] = (rank, node)
         self.provided = list(provided)
         self.log, _ = self._fold(self.provided)
 
@@ -74,11 +77,6 @@ class WalkContext:
             raise InvalidRequest([Problem("invalidMessage", conflict.message, "")])
         self.log = log
         self.provided.append(message)
-
-    def as_of(self, provided: int) -> WalkContext:
-        """The context without the messages that came after the first ``provided``."""
-        is_same = provided >= len(self.provided)
-        return self if is_same else WalkContext(self._prepared, self._calls, self.provided[:provided])
 
     def _fold(self, provided: Sequence[Data]) -> tuple[Log, CallError | None]:
         """A log of everything, and the first reason why a part of it cannot be folded."""
@@ -117,22 +115,26 @@ class WalkContext:
         for id_ in report:
             log.postpone(id_, replay)
 
-    def _writes_of(self, id_: str, report: Mapping[str, Any]) -> Iterator[_ReportedWrite]:
-        """What an instance's Calls wrote, in plan order: those that name it, or those of the template."""
+    def _writes_of(
+        self, id_: str, report: Mapping[str, Any]
+    ) -> Iterator[tuple[int, dict[str, Any], str, Path, Json, str]]:
+        """What an instance's Calls wrote: rank in the unsplit plan, the Call as planned, method, path, value, date.
+
+        They are in plan order: those that name the instance, or those of the template.
+        """
         own = self.calls_by_instance.get(id_) or self.calls_by_instance.get(None, {})
         listed = sorted(own.values(), key=lambda ranked: ranked[1].index)
         for at, text, date, edited, *own_value in report["writes"]:
             rank, node = listed[min(at, len(listed) - 1)]  # an edited plan may have more Calls
-            path = _read_path(text)
+            path = paths(parse(text))[0]
             value = own_value[0] if own_value else get(report["state"], path.names)
             method, planned = (edited["method"], edited["planned"]) if edited else (node.method, node.planned)
-            yield _ReportedWrite(rank, planned, method, path, value, date)
+            yield rank, planned, method, path, value, date
 
     def instance_messages(self, id_: str, report: Mapping[str, Any]) -> Iterator[tuple[int, Json]]:
         """The messages that an instance's Calls appended, each with the rank of its Call in the unsplit plan."""
-        for write in self._writes_of(id_, report):
-            message = build_message(write.planned, write.method, write.path, write.value, write.date, id_)
-            yield write.rank, message
+        for rank, planned, method, path, value, date in self._writes_of(id_, report):
+            yield rank, build_message(planned, method, path, value, date, id_)
 
     def appended(self) -> list[dict[str, Any]]:
         """The messages that came after the Request's: provided ones, then outputs in plan order."""
@@ -162,15 +164,98 @@ class WalkContext:
         return {} if state is ABSENT else state
 
 
-def _calls_by_instance(unsplit: ValidatedPlan) -> CallsByInstance:
-    """The Calls of a plan with their ranks, by instance and id; those of a template under None, for every instance."""
-    template = is_template(unsplit.request, unsplit.nodes)
-    out: CallsByInstance = {}
-    for rank, node in enumerate(unsplit.nodes):
-        out.setdefault(None if template else node.instance, {})[node.id] = (rank, node)
-    return out
+# -- what Calls wait for --------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1_000)  # those of one plan, in the reports of thousands of instances
-def _read_path(text: str) -> Path:
-    return paths(parse(text))[0]
+@dataclass(slots=True)
+class _ChainProgress:
+    """How many of a chain's first entries have settled, and which ranks wait for more of them.
+
+    The first ``completed`` of them all completed; ``first_unwritten`` is the rank of the first one that completed and
+    did not write here. ``holds_below``: the chain has the writers of what is below its path.
+    """
+
+    chain: WriterChain
+    holds_below: bool
+    settled: int = 0
+    completed: int = 0
+    first_unwritten: float = math.inf
+    waiters: dict[int, list[int]] | None = None  # few chains have any: ten thousand empty dicts would cost time
+
+    def is_left_unwritten(self, call: CallState) -> bool:
+        """True for a Call that completed without writing a path of the chain that it could have written."""
+        if len(call.values) == len(call.node.writes):
+            return False
+        written = {path for path, _ in call.writes}
+        at = self.chain.path
+        could = (path for path in call.node.writes if path not in written)
+        return any(path == at or (self.holds_below and at.holds(path)) for path in could)
+
+
+class WriterProgress:
+    """The waits of one walk. ``calls`` are the states of its Calls, by rank."""
+
+    def __init__(self, graph: Graph, calls: Sequence[CallState]) -> None:
+        self._graph, self._calls = graph, calls
+        self._open_waits = [0] * len(calls)
+        self._chains: dict[int, _ChainProgress] = {}
+        self._chains_of: list[list[_ChainProgress]] = [[] for _ in calls]
+        for table in (graph.writers.exact, graph.writers.below):
+            for chain in table.values():
+                progress = self._chains[id(chain)] = _ChainProgress(chain, table is graph.writers.below)
+                for rank in chain.entries:
+                    self._chains_of[rank].append(progress)
+        for _ in self._advance(self._chains.values()):
+            pass  # no Call waits yet
+        for rank, call in enumerate(calls):
+            if call.stage == "pending":
+                for chain, count in graph.waits[rank]:
+                    self._wait(rank, chain, count)
+
+    def is_waiting(self, rank: int) -> bool:
+        """True while a writer that a Call waits for has not settled."""
+        return self._open_waits[rank] > 0
+
+    def await_earlier_writers(self, rank: int, chains: Iterable[WriterChain]) -> None:
+        """Let a Call wait for the writers of these chains that precede it in plan order."""
+        for chain in chains:
+            self._wait(rank, chain, bisect.bisect_left(chain.entries, rank))
+
+    def _wait(self, rank: int, chain: WriterChain, count: int) -> None:
+        progress = self._chains[id(chain)]
+        if progress.settled < count:
+            progress.waiters = progress.waiters or {}
+            progress.waiters.setdefault(count, []).append(rank)
+            self._open_waits[rank] += 1
+
+    def release_waiters(self, rank: int) -> Iterator[int]:
+        """The Calls whose last wait ends because the Call of ``rank`` settled.
+
+        A Call may settle between two of them: the chains advance over it then, too.
+        """
+        return self._advance(self._chains_of[rank])
+
+    def _advance(self, chains: Iterable[_ChainProgress]) -> Iterator[int]:
+        for progress in chains:
+            entries = progress.chain.entries
+            while progress.settled < len(entries):
+                call = self._calls[entries[progress.settled]]
+                if call.stage not in SETTLED:
+                    break
+                if call.stage == "completed":
+                    if progress.first_unwritten > call.rank and progress.is_left_unwritten(call):
+                        progress.first_unwritten = call.rank
+                    progress.completed += progress.completed == progress.settled
+                progress.settled += 1
+                for waiter in progress.waiters.pop(progress.settled, ()) if progress.waiters else ():
+                    self._open_waits[waiter] -= 1
+                    if not self._open_waits[waiter]:
+                        yield waiter
+
+    def dependency_did_not_write(self, rank: int, paths: Iterable[Path]) -> bool:
+        """True when a dependency of a Call did not complete, or took another outcome than one with these paths."""
+        if any(count > self._chains[id(chain)].completed for chain, count in self._graph.waits[rank]):
+            return True
+        instance = self._graph.order[rank].instance
+        chains = (chain for path in paths for chain in self._graph.writers.overlapping(path, instance))
+        return any(self._chains[id(chain)].first_unwritten < rank for chain in chains)

@@ -275,9 +275,9 @@ class ElementsRecord(Record):
     started: int = 0
     failed: int = 0
     cancelled: int = 0
-    results: tuple[Any, ...] = ()
+    results: list[Any] = []
     errors: dict[int, dict[str, Any]] = {}
-    postponed: tuple[int, ...] = ()
+    postponed: list[int] = []
 
 
 class CallRecord(Record):

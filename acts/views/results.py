@@ -17,7 +17,7 @@ from acts.language.references import Path
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.values import pointer
 from acts.language.wire import CONTEXT, STATUS
-from acts.machines.call_report import calls, errors
+from acts.machines.call_state import call_items, error_items
 from acts.machines.instances import instance_summaries
 from acts.plan.context_log import appended_message
 
@@ -40,7 +40,7 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
     When the children of its instances have reported more than ``batch_limit`` bytes, only their statuses are in it:
     to build 20,000 states and messages that ``cut_result`` drops would take a workflow task of ten seconds.
     """
-    items = calls(walk)
+    items = call_items(walk.calls)
     out: dict[str, Any] = {"status": status or walk.status, "state": walk.context.state()}
     reported = 0 if batch_limit is None else json_size([call.value for call in walk.calls if call.value])
     is_large = batch_limit is not None and reported > batch_limit
@@ -49,7 +49,7 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
         items = [item for item in items if "instance" not in item]
     out |= {
         "calls": items, "context": walk.context.appended() if is_large else appended_messages(walk),
-        "errors": errors(walk), "usage": usage.to_json(),
+        "errors": error_items(walk.calls), "usage": usage.to_json(),
     }  # fmt: skip
     return {**out, "omitted": {"bytes": {"instances": reported}}} if is_large else out
 
@@ -93,14 +93,14 @@ def appended_messages(walk: Walk) -> list[dict[str, Any]]:
 
 def failure_text(walk: Walk) -> str:
     """The message of a failed workflow: one line per failure."""
-    failures = errors(walk)
+    failures = error_items(walk.calls)
     lines = [f"- {_call_of(e)}: [{e['code']}] {truncate(str(e['message']), MAX_FAILURE)}" for e in failures]
     if len(lines) > MAX_FAILURES:
         lines[MAX_FAILURES:] = [f"- … and {len(lines) - MAX_FAILURES} more"]
     if walk.prepared.unsplit is not None:
         head = f"{len(failures)} calls failed in {len({e.get('instance') for e in failures})} instances"
     else:
-        skipped = walk.counts.get("skipped", 0)
+        skipped = walk.counts["skipped"]
         head = f"{len(failures)} of {len(walk.nodes)} calls failed" + (f", {skipped} skipped" if skipped else "")
     return "\n".join([head + ":", *lines])
 

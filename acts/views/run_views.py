@@ -10,7 +10,6 @@ large to simulate within the time of a page is only counted; ``acts simulate`` h
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,8 +20,7 @@ from acts.language.errors import ActsError
 from acts.language.references import conjunction, parse
 from acts.language.strict_json import SharedSizes, begin_json, json_size
 from acts.language.values import ABSENT
-from acts.machines import call_report
-from acts.machines.call_state import SETTLED
+from acts.machines.call_state import SETTLED, call_item, call_items
 from acts.machines.instances import child_progress, instance_report, statuses
 from acts.plan.calls import UNIT
 from acts.simulation.outcomes import count_steps
@@ -255,7 +253,7 @@ class PlanView(RunView):
     def _own_status(self) -> dict[str, Any]:
         walk = self._run.walk
         instances = {"instances": statuses(walk)} if walk.prepared.request.instances() else {}
-        return {"calls": call_report.calls(walk, self._in_queue), **instances, **self._resumed()}
+        return {"calls": call_items(walk.calls, self._in_queue), **instances, **self._resumed()}
 
     def _resumed(self) -> dict[str, Any]:
         walk = self._run.walk
@@ -265,7 +263,7 @@ class PlanView(RunView):
 
     def _head(self) -> list[str]:
         walk = self._run.walk
-        counts = Counter(walk.counts)
+        counts = walk.counts
         queued = sum(key in walk.by_key and walk.by_key[key].parent is None for key in self._in_queue)  # not elements
         counts.update({"ready": queued, "running": -queued})
         return [", ".join(f"{counts[s]} {s}" for s in CALL_STATES if counts[s]) or "no calls"]
@@ -278,7 +276,7 @@ class PlanView(RunView):
             ranks = [rank for rank in ranks if walk.calls[rank].state in ("failed", "rejected")]
         items, written = [], []
         for rank in ranks[:MAX_ROWS]:
-            items.append(item := call_report.call_item(walk, rank, self._in_queue))
+            items.append(item := call_item(walk.calls[rank], self._in_queue))
             if walk.calls[rank].state not in SETTLED:
                 item.setdefault("outputPath", " || ".join(map(conjunction, walk.nodes[rank].outcomes)))
             for path, value, _ in walk.calls[rank].written:

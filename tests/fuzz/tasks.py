@@ -134,7 +134,7 @@ def plan_case(source: Source) -> Iterator[Step]:
     yield "result", lambda: write_json(cut_result(view.result(), view.first_message))
     yield (
         "snapshot",
-        lambda: _send_report(machine.walk.snapshot().model_dump(mode="json")) if machine.walk.quiet else None,
+        lambda: _send_report(machine.walk.snapshot().model_dump(mode="json")) if not machine.walk.running else None,
     )
 
 

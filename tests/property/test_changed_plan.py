@@ -143,7 +143,7 @@ def step(drive: Drive, order: list[int], *, approving: bool) -> bool:
 def finish_plan(drive: Drive, order: list[int], *, carries_over: bool = False) -> None:
     """Walk to the end; ``carries_over``: continue as new at every quiet moment."""
     while True:
-        if carries_over and drive.walk.quiet and drive.open:
+        if carries_over and not drive.walk.running and drive.open:
             drive.carry_over()
         if not step(drive, order, approving=True):
             break
@@ -187,7 +187,7 @@ def test_an_edit_gives_the_result_of_the_edited_plan_or_changes_nothing(
     for approving in script:
         step(drive, order, approving=approving)
     if paused:
-        drive.perform(drive.walk.pause())
+        drive.perform(drive.walk.advance(NOW, paused=True))
     before, started, log = everything(drive), started_calls(drive), dict(drive.started)
     running = list(drive.running)
     try:
@@ -195,7 +195,7 @@ def test_an_edit_gives_the_result_of_the_edited_plan_or_changes_nothing(
     except DecisionRefused:
         event("refused")
         assert everything(drive) == before
-        drive.perform(drive.walk.resume(NOW))
+        drive.perform(drive.walk.advance(NOW, paused=False))
         finish_plan(drive, order)
         assert_equal_to_the_serial_run(drive, oracle.run(request, case.results))
         return
@@ -206,7 +206,7 @@ def test_an_edit_gives_the_result_of_the_edited_plan_or_changes_nothing(
         assert after[id_][1] == state or state == "running"
     if paused:
         assert drive.running == running
-    drive.perform(drive.walk.resume(NOW))
+    drive.perform(drive.walk.advance(NOW, paused=False))
     finish_plan(drive, order, carries_over=carries_over)
     assert {id_: drive.started[id_] for id_ in log} == log
     assert_equal_to_the_serial_run(drive, oracle.run(new_request, new_results))
@@ -266,7 +266,7 @@ def test_a_plan_that_is_walked_while_it_is_written_ends_as_the_whole_plan_walked
         while (what := script.pop(0) if script else "write") != "write":
             if what == "step":
                 step(drive, order, approving=False)
-            elif drive.walk.quiet:
+            elif not drive.walk.running:
                 drive.carry_over()
         drive.extend(beginning(request, written))
     event(f"written with {min(len(drive.started), 3)} started")

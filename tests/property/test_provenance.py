@@ -19,7 +19,7 @@ from acts.language.errors import InvalidRequest
 from acts.language.references import Path, evaluate, parse, parse_marked
 from acts.language.tools import META
 from acts.language.values import ABSENT, get
-from acts.machines.call_report import calls
+from acts.machines.call_state import call_items
 from acts.plan.context_log import END
 from acts.plan.validate import validate_request
 from acts.provenance.authors import ACTIVITY, ENGINE, MODEL, REQUEST, RunRecord
@@ -144,7 +144,9 @@ def trail_of_walk(drive: Drive) -> tuple[ProvenanceIndex, list[Json], list[str]]
     request = [m.raw for m in drive.prepared.request.context]
     appended = drive.walk.context.appended()
     wrote = [n.id for n, r in zip(drive.walk.nodes, drive.walk.calls, strict=True) for _ in r.written]
-    record = RunRecord(request + appended, {n.tool.name: n.tool for n in drive.walk.nodes}, request, calls(drive.walk))
+    record = RunRecord(
+        request + appended, {n.tool.name: n.tool for n in drive.walk.nodes}, request, call_items(drive.walk.calls)
+    )
     return ProvenanceIndex(record), request + appended, ["" for _ in request] + wrote
 
 

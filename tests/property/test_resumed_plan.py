@@ -52,7 +52,7 @@ class ResumedDrive(Drive):
         if not hasattr(self, "ids"):  # the first commands are those of a walk that resumes nothing
             self.ids: dict[str, str] = {}
             self.started.clear()
-            self.take_over(Walk(self.prepared, self.identify))
+            self.walk = Walk(self.prepared, self.identify, past=self.past)
             commands = self.walk.begin(NOW)
         self.ids |= {c.node.id: c.call["_id"] for c in commands if hasattr(c, "context")}
         super().perform(commands)
@@ -60,17 +60,13 @@ class ResumedDrive(Drive):
     def identify(self, node: PlannedCall) -> str:
         return self.past.identify(node) or identify(node)
 
-    def take_over(self, walk: Walk) -> None:
-        self.walk = walk
-        walk.resume_from(self.past)
-
     def carry_over(self) -> None:
         """Continue-as-new, with what of the earlier run is not used yet."""
         snapshot = json.loads(json.dumps(self.walk.snapshot().to_json(), sort_keys=True))
         state = PastState.from_json(json.loads(json.dumps(self.past.to_state(self.walk.calls).to_json())))
         self.past = past_of_state(state, self.prepared, ())
         self.past.prompt = PROMPT
-        self.take_over(Walk(self.prepared, self.identify))
+        self.walk = Walk(self.prepared, self.identify, past=self.past)
         self.walk.restore(WalkState.from_json(snapshot))
         self.perform(self.walk.begin(NOW))
 
@@ -122,7 +118,7 @@ def test_a_resumed_run_is_the_serial_run_with_the_results_that_were_taken_over(
     drive = resumed(old, new, fresh, keeps_ids=keeps_ids)
     for _ in range(carry_at):
         step(drive, order, approving=True)
-    if drive.walk.quiet and not drive.final_statuses:
+    if not drive.walk.running and not drive.final_statuses:
         drive.carry_over()
     finish_plan(drive, order)
 

@@ -112,18 +112,18 @@ def test_pausing_and_carrying_over_at_any_time_change_nothing(case: Case, order:
     for step in script:
         match step:
             case "pause":
-                drive.perform(drive.walk.pause())
+                drive.perform(drive.walk.advance(NOW, paused=True))
             case "resume":
-                drive.perform(drive.walk.resume(NOW))
+                drive.perform(drive.walk.advance(NOW, paused=False))
             case "drain":
-                drive.perform(drive.walk.drain(NOW, on=True))
+                drive.perform(drive.walk.advance(NOW, draining=True))
             case "go":
-                drive.perform(drive.walk.drain(NOW, on=False))
-            case "carry" if drive.walk.quiet:
+                drive.perform(drive.walk.advance(NOW, draining=False))
+            case "carry" if not drive.walk.running:
                 drive.carry_over()
             case "report" if drive.running:
                 drive.finish_next(order)
-    drive.perform([*drive.walk.drain(NOW, on=False), *drive.walk.resume(NOW)])
+    drive.perform(drive.walk.advance(NOW, paused=False, draining=False))
     drive.finish_all(order)
     assert_equal_to_the_serial_run(drive, expected)
 
@@ -141,7 +141,7 @@ def test_approvals_in_any_order_change_nothing(
         awaiting = [id_ for id_ in drive.questions if drive.state(id_) == "awaiting"]
         for id_ in sorted(awaiting, key=lambda id_: decisions.index(drive.node(id_).index))[:1]:
             drive.perform(drive.walk.decide(id_, "approve", "", NOW))
-        if carries_over and drive.walk.quiet:
+        if carries_over and not drive.walk.running:
             drive.carry_over()
         if drive.running:
             drive.finish_next(order)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acts.language.errors import CallError
-from acts.machines import call_report
+from acts.machines.call_state import call_items
 from acts.machines.commands import CountElements, StartCall
 from acts.machines.walk import Walk
 from acts.plan.calls import MAX_ELEMENTS
@@ -86,7 +86,7 @@ def test_a_cancelled_walk_starts_no_more_elements_and_ends_with_those_that_run()
         drive.perform(drive.walk.failed(id_, cancelled, NOW))
     assert drive.state("1:e") == "cancelled"
     assert drive.final_statuses == ["cancelled"]
-    assert call_report.calls(drive.walk)[0]["elements"] == {"total": 9, "completed": 2, "failed": 0, "running": 0}
+    assert call_items(drive.walk.calls)[0]["elements"] == {"total": 9, "completed": 2, "failed": 0, "running": 0}
 
 
 def test_a_budget_is_asked_before_a_call_is_made_for_all_elements() -> None:
@@ -113,13 +113,13 @@ def test_a_budget_is_asked_before_a_call_is_made_for_all_elements() -> None:
 def test_a_walk_goes_on_in_the_middle_of_its_elements() -> None:
     drive = begin(call("e", "†state.e", _each=list(range(7)), x="†item"), config={"maxParallel": 2})
     drive.results = {f"1:e[{i}]": fails() if i == 2 else {"n": i} for i in range(7)}
-    drive.perform(drive.walk.drain(NOW, on=True))
+    drive.perform(drive.walk.advance(NOW, draining=True))
     drive.finish_all()
     snapshot = drive.walk.snapshot()
     elements = {"total": 7, "started": 2, "results": [{"n": 0}, {"n": 1}]}
     assert json.loads(json.dumps(snapshot.to_json()))["calls"] == {"0": {"stage": "collecting", "elements": elements}}
     drive.carry_over()
-    drive.perform(drive.walk.drain(NOW, on=True))
+    drive.perform(drive.walk.advance(NOW, draining=True))
     drive.finish_all()
     drive.carry_over()
     drive.finish_all()
@@ -131,16 +131,16 @@ def test_a_walk_goes_on_in_the_middle_of_its_elements() -> None:
 
 def test_elements_that_were_postponed_start_again_and_first_in_the_next_run_too() -> None:
     drive = begin(call("e", "†state.e", _each=[0, 1, 2, 3], x="†item"), config={"maxParallel": 3}, results={"e": "r"})
-    drive.perform(drive.walk.drain(NOW, on=True))
+    drive.perform(drive.walk.advance(NOW, draining=True))
     for index in (2, 1):
         id_ = f"1:e[{index}]"
         drive.running.remove(id_)
         del drive.started[id_]
         drive.perform(drive.walk.postponed(id_, NOW))
     assert drive.walk.startable == 0
-    drive.perform(drive.walk.drain(NOW, on=False))
+    drive.perform(drive.walk.advance(NOW, draining=False))
     assert drive.running == ["1:e[0]", "1:e[1]", "1:e[2]"]
-    drive.perform(drive.walk.drain(NOW, on=True))
+    drive.perform(drive.walk.advance(NOW, draining=True))
     drive.running.remove("1:e[1]")
     del drive.started["1:e[1]"]
     drive.perform(drive.walk.postponed("1:e[1]", NOW))

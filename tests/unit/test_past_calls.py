@@ -55,8 +55,7 @@ class Resumed:
         config = read_request({"config": {"resume": {"workflowId": "old", **resume}}, "context": []}).config
         assert config.resume is not None
         self.past: PastCalls = past_of_root(config.resume, past, prepared)
-        self.walk = Walk(prepared, self.identify)
-        self.walk.resume_from(self.past)
+        self.walk = Walk(prepared, self.identify, past=self.past)
         commands = self.walk.begin(NOW)
         self.started = {c.node.id: c.call["_id"] for c in commands if hasattr(c, "context")}
         self.questions = [c.node.id for c in commands if hasattr(c, "what")]

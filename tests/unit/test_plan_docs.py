@@ -14,7 +14,7 @@ from acts.cli.commands.why import provenance_tree
 from acts.language.references import Path as ReferencePath
 from acts.language.references import parse
 from acts.language.values import get
-from acts.machines.call_report import calls
+from acts.machines.call_state import call_items
 from acts.plan.context_log import END
 from acts.provenance.authors import RunRecord
 from acts.provenance.trace import ProvenanceIndex
@@ -84,7 +84,7 @@ def test_the_tree_of_why_is_the_one_on_the_page() -> None:
     drive = walk(EACH, {"findOrders": ORDERS, "refund": {"number": 9}, "report": "done"})
     request = [m.raw for m in drive.prepared.request.context]
     tools = {n.tool.name: n.tool for n in drive.walk.nodes}
-    record = RunRecord([*request, *drive.walk.context.appended()], tools, request, calls(drive.walk))
+    record = RunRecord([*request, *drive.walk.context.appended()], tools, request, call_items(drive.walk.calls))
     path = parse("†state.refunds[3]")
     assert isinstance(path, ReferencePath)
     console = Console(width=110, color_system=None)

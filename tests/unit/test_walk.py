@@ -177,10 +177,10 @@ def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain
         call("push", "†state.l", "push"),
         results={"first": 1, "later": [0], "push": 5},
     )
-    drive.perform(drive.walk.drain(NOW, on=True))
+    drive.perform(drive.walk.advance(NOW, draining=True))
     drive.finish("1:first")
     drive.finish("3:push")
-    assert drive.walk.quiet
+    assert not drive.walk.running
     drive.carry_over()
     drive.finish_all()
     assert drive.walk.context.state()["l"] == [0, 5]
@@ -192,13 +192,13 @@ def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain
 
 def test_a_call_that_was_postponed_starts_again_in_its_turn_and_with_the_same_values() -> None:
     drive = Drive(row("two", [call("a", "†state.a", x=1), call("b", "†state.b")])["request"], {})
-    drive.perform(drive.walk.drain(NOW, on=True))
+    drive.perform(drive.walk.advance(NOW, draining=True))
     first = drive.started.pop("1:a")
     drive.running.remove("1:a")
     drive.perform(drive.walk.postponed("1:a", NOW))
     assert drive.state("1:a") == "ready"
     assert "1:a" not in drive.started
-    drive.perform(drive.walk.drain(NOW, on=False))
+    drive.perform(drive.walk.advance(NOW, draining=False))
     assert drive.started["1:a"] == first
     drive.finish_all()
     assert drive.final_statuses == ["completed"]
