@@ -70,18 +70,9 @@ class DelegateSources:
         return [bracket_ipv6(host) if port is None else f"{bracket_ipv6(host)}:{port}" for host, port in hosts]
 
 
-def from_environment() -> DelegateSources:
-    """The sources that the environment names.
-
-    Raises:
-        DelegateSourcesError: naming the variable, its value and what is allowed.
-    """
-    return DelegateSources(read_folders(FOLDERS), read_hosts(HOSTS), read_hosts(PRIVATE_HOSTS, needs_port=True))
-
-
-def read_folders(variable: str) -> tuple[Path, ...]:
+def read_folders(variable: str, text: str) -> tuple[Path, ...]:
     """The folders that a variable names, separated like PATH."""
-    folders = tuple(Path(p) for p in os.environ.get(variable, "").split(os.pathsep) if p)
+    folders = tuple(Path(p) for p in text.split(os.pathsep) if p)
     for folder in folders:
         if not folder.is_dir():
             raise DelegateSourcesError(f"{variable} names {folder}, which is not a folder")
@@ -102,13 +93,13 @@ def bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def read_hosts(variable: str, *, needs_port: bool = False) -> frozenset[Host]:
+def read_hosts(variable: str, text: str, *, needs_port: bool = False) -> frozenset[Host]:
     """The hosts that a variable of the environment lists.
 
     Raises:
         DelegateSourcesError: naming the variable, its value and what is allowed.
     """
-    parts = (part.strip() for part in os.environ.get(variable, "").split(","))
+    parts = (part.strip() for part in text.split(","))
     return frozenset(_parse_host(variable, part, needs_port=needs_port) for part in parts if part)
 
 

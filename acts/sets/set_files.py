@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from acts.delegates.safe_files import IrregularFileError, open_regular, resolve_below
-from acts.delegates.sources import DelegateSources, read_folders, read_hosts
+from acts.delegates.sources import DelegateSources
 from acts.language import wire
 from acts.language.errors import format_choices, truncate
 
@@ -112,16 +112,6 @@ class SetSources:
     data: tuple[Path, ...] = ()
     results: tuple[Path, ...] = ()
     hosts: DelegateSources = field(default_factory=DelegateSources)
-
-
-def from_environment() -> SetSources:
-    """The sources that the environment names.
-
-    Raises:
-        DelegateSourcesError: naming the variable, its value and what is allowed.
-    """
-    hosts = DelegateSources((), read_hosts(DATA_HOSTS), read_hosts(DATA_PRIVATE_HOSTS, needs_port=True))
-    return SetSources(read_folders(DATA), read_folders(RESULTS), hosts)
 
 
 # -- opening -------------------------------------------------------------------------

@@ -57,16 +57,23 @@ class EngineFailureConverter(DefaultFailureConverter):
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """Encode an exception and its causes; a failure that is passed on keeps its stack traces."""
         if workflow.in_workflow():
-            self._encode_stated(exception, payload_converter, failure)
+            error = exception
+            if isinstance(error, ApplicationError) and error.type != ENGINE_ERROR:  # a copy: the SDK logs the original
+                is_final = error.non_retryable
+                error = ApplicationError(error.message, *error.details, type=error.type, non_retryable=is_final)
+            super().to_failure(error, payload_converter, failure)
+            if error.__traceback__ is not None and getattr(error, "failure", None) is None:
+                failure.stack_trace = format_traceback(error.__traceback__)
             return
         level, (chain, omitted) = failure, chain_of(exception)
-        for place, error in enumerate(chain):
+        for place, link in enumerate(chain):
             level = level.cause if place else level
-            self._encode_one(error, payload_converter, level)
-            if omitted and place == len(chain) - 1:
-                level.stack_trace = f"  ... {omitted} causes in between\n{level.stack_trace}"
-            if getattr(error, "failure", None) is not None:  # it has its own causes
+            if getattr(link, "failure", None) is not None:  # it has its own causes
+                level.CopyFrom(link.failure)  # type: ignore[attr-defined]
                 break
+            self._encode_one(link, payload_converter, level)
+        if omitted and link is chain[-1]:
+            level.stack_trace = f"  ... {omitted} causes in between\n{level.stack_trace}"
         bound(failure)
 
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
@@ -79,27 +86,15 @@ class EngineFailureConverter(DefaultFailureConverter):
                 level.ClearField("encoded_attributes")
             return super().from_failure(bare, payload_converter)
 
-    def _encode_stated(self, error: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
-        if isinstance(error, ApplicationError) and error.type != ENGINE_ERROR:  # a copy: the SDK logs the original
-            error = ApplicationError(error.message, *error.details, type=error.type, non_retryable=error.non_retryable)
-        super().to_failure(error, payload_converter, failure)
-        if error.__traceback__ is not None and getattr(error, "failure", None) is None:
-            failure.stack_trace = format_traceback(error.__traceback__)
-
     def _encode_one(self, error: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
-        passed_on = getattr(error, "failure", None)
-        if passed_on is not None:
-            failure.CopyFrom(passed_on)
-            return
         alone = detach(error)
         try:
             super().to_failure(alone, payload_converter, failure)
         except Exception as fault:  # noqa: BLE001 - details may be of any class
             failure.Clear()
             text = f"{alone.message}; its details cannot be sent: {truncate(text_of(fault), 200)}"
-            stated = ApplicationError(
-                text, type=getattr(alone, "type", None), non_retryable=getattr(error, "non_retryable", False)
-            )
+            is_final = getattr(alone, "non_retryable", False)
+            stated = ApplicationError(text, type=getattr(alone, "type", None), non_retryable=is_final)
             super().to_failure(stated, payload_converter, failure)
         # Deferred outcomes travel in one message with many others
         if error.__traceback__ is not None and getattr(error, "type", None) != LOCAL_DEFERRED:
@@ -119,7 +114,7 @@ def text_of(error: BaseException) -> str:
 
 
 def _readable(text: str) -> str:
-    """The text without surrogates, which protobuf refuses."""
+    # Protobuf refuses surrogates
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -192,9 +187,8 @@ def format_traceback(trace: TracebackType) -> str:
     """A stack trace as the SDK writes it, from the Activity's own function on, and without its middle."""
     frames = list(traceback.extract_tb(trace))
     if not workflow.in_workflow():
-        runners = [place for place, frame in enumerate(frames) if frame.filename.startswith(_RUNNERS)]
-        own = frames[runners[-1] + 1 :] if runners else frames
-        frames = own or frames
+        after = [place for place, frame in enumerate(frames, start=1) if frame.filename.startswith(_RUNNERS)]
+        frames = frames[after[-1] :] if after and after[-1] < len(frames) else frames
     lines = [truncate(traceback.format_list([frame])[0].rstrip(), _MAX_FRAME) + "\n" for frame in frames]
     omitted = len(lines) - _FIRST_FRAMES - _LAST_FRAMES
     if omitted > 0:

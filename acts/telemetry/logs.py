@@ -14,10 +14,9 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,59 +24,35 @@ from acts.language.secrets import SecretMasks
 from acts.language.wire import INSTANCE, MODEL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import TextIO
 
     from temporalio.activity import Info
 
-    from acts.telemetry.telemetry_settings import TelemetrySettings
-
-
-# == the ids of a Call =======================================================================
 # The model Activity of a tick asks for no Tool
 PLANNER: Final = "planner"
+# The ids of the Call that runs
+current_call: Final[ContextVar[dict[str, Any] | None]] = ContextVar("acts_call", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class CallIdentity:
-    """The ids of a Call that runs. ``call`` is its key in the plan, ``run`` the workflow id; None: unknown."""
+def identify(info: Info, args: Sequence[Any] = ()) -> dict[str, Any]:
+    """The ids of the Call of an Activity that are known, by the names that they have in a log line.
 
-    run: str | None
-    run_id: str | None
-    call: str | None
-    tool: str | None
-    instance: str | None
-    attempt: int
-    activity: str
-
-    def to_fields(self) -> dict[str, str | int]:
-        """What is known, by the name it has in a log line."""
-        fields: dict[str, str | int | None] = {
-            "run": self.run, "runId": self.run_id, "call": self.call, "instance": self.instance, "tool": self.tool,
-            "attempt": self.attempt if self.attempt > 1 else None,
-        }  # fmt: skip
-        return {name: value for name, value in fields.items() if value is not None}
-
-
-current_call: Final[ContextVar[CallIdentity | None]] = ContextVar("acts_call", default=None)
-
-
-def identify(info: Info, args: Sequence[Any] = ()) -> CallIdentity:
-    """The Call of an Activity."""
+    ``call`` is its key in the plan, ``run`` the workflow id.
+    """
+    is_model = info.activity_type == MODEL
     first = args[0] if args and isinstance(args[0], dict) else {}
-    call = first.get("call") if info.activity_type == MODEL else first
-    tool, instance = first.get("tool" if info.activity_type == MODEL else "_tool"), None
-    if isinstance(call, dict):
-        instance = call.get("_instance")
-    if info.activity_type == MODEL:
-        tool = tool or PLANNER
-    if not isinstance(instance, str) and info.workflow_type == INSTANCE and info.workflow_id:
-        instance = info.workflow_id.rpartition("/")[2]
-    name = tool if isinstance(tool, str) and tool else None
-    return CallIdentity(
-        run=info.workflow_id, run_id=info.workflow_run_id, call=info.activity_id if name else None, tool=name,
-        instance=instance if isinstance(instance, str) else None, attempt=info.attempt, activity=info.activity_type,
-    )  # fmt: skip
+    call = first.get("call") if is_model else first
+    tool = (first.get("tool") or PLANNER) if is_model else first.get("_tool")
+    instance = call.get("_instance") if isinstance(call, dict) else None
+    if not isinstance(instance, str):
+        is_instance = info.workflow_type == INSTANCE and info.workflow_id
+        instance = str(info.workflow_id).rpartition("/")[2] if is_instance else None
+    is_call = isinstance(tool, str) and tool
+    fields = {
+        "run": info.workflow_id, "runId": info.workflow_run_id, "call": info.activity_id if is_call else None,
+        "instance": instance, "tool": tool if is_call else None, "attempt": info.attempt if info.attempt > 1 else None,
+    }  # fmt: skip
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 # == secrets ================================================================================
@@ -178,28 +153,26 @@ MAX_FIELD: Final = 300
 _SDK_FIELDS: Final = {"workflow_id": "run", "workflow_run_id": "runId", "run_id": "runId"}
 
 
-def configure_logs(settings: TelemetrySettings, stream: TextIO | None = None) -> logging.Handler:
-    """Write the records of this process to ``stream`` (standard error); replaces what was set up before."""
+def configure_logs(level: str, form: str = "text", stream: TextIO | None = None) -> None:
+    """Write the records of this process to ``stream`` (standard error), as ``text`` or ``json``."""
     from temporalio import activity, workflow
 
-    level = getattr(logging, settings.log_level.upper())
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(Lines(is_json=settings.log_format == "json"))
+    handler.setFormatter(Lines(is_json=form == "json"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(level.upper())
     for names, lowest in ((CAPPED, logging.WARNING), (OWN_OF_SDK, logging.INFO)):
         for name in names:
-            logging.getLogger(name).setLevel(max(level, lowest))
+            logging.getLogger(name).setLevel(max(root.level, lowest))
     # The ids are fields of the record
     activity.logger.activity_info_on_message = workflow.logger.workflow_info_on_message = False
     logging.captureWarnings(capture=True)
-    return handler
 
 
-def announce(line: str, settings: TelemetrySettings, level: int = logging.INFO) -> None:
+def announce(line: str, form: str, level: int = logging.INFO) -> None:
     """Tell the operator something, whatever level is set: a line on standard output, of the form of the others."""
-    if settings.log_format == "json":
+    if form == "json":
         line = Lines(is_json=True).format(logging.LogRecord("worker", level, __file__, 0, line, (), None))
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
@@ -209,11 +182,11 @@ def read_fields(record: logging.LogRecord) -> dict[str, Any]:
     """The ids of the run and the Call that a record is about, where they are known."""
     call = current_call.get()
     if call is not None:
-        return call.to_fields()
+        return call
     from temporalio import activity
 
     if activity.in_activity():
-        return identify(activity.info()).to_fields()
+        return identify(activity.info())
     fields: dict[str, Any] = {}
     for details in (getattr(record, "temporal_activity", None), getattr(record, "temporal_workflow", None)):
         if isinstance(details, dict):
@@ -223,16 +196,6 @@ def read_fields(record: logging.LogRecord) -> dict[str, Any]:
         values = {name: value for name, value in core.fields.items() if isinstance(value, str | int | float | bool)}
         fields |= {name: v[:MAX_FIELD] if isinstance(v, str) else v for name, v in values.items()}
     return fields
-
-
-def is_declared(error: BaseException) -> bool:
-    """True for a failure that a Tool, or the engine, raised on purpose; False for an exception that became one."""
-    from temporalio.exceptions import ApplicationError
-
-    if not isinstance(error, ApplicationError):
-        return False
-    cause = error.__cause__
-    return cause is None or error.type != type(cause).__name__
 
 
 class Lines(logging.Formatter):
@@ -248,37 +211,32 @@ class Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line."""
+        from temporalio.exceptions import ApplicationError
+
         error = record.exc_info[1] if record.exc_info else None
         message, stack = record.getMessage(), record.exc_text  # set where it was masked before it came here
         if error is not None:
-            stack = None if is_declared(error) else self.formatException(record.exc_info)  # type: ignore[arg-type]
+            # Raised on purpose, by a Tool or the engine: not an exception that became a failure
+            is_declared = isinstance(error, ApplicationError) and error.type != type(error.__cause__).__name__
+            stack = None if is_declared else self.formatException(record.exc_info)  # type: ignore[arg-type]
             if getattr(record, "__temporal_error_identifier", "") == "ActivityFailure":
                 message = f"the attempt failed: {_type_of(error)}: {getattr(error, 'message', None) or error}"
-        line = (self._json if self._is_json else self._text)(record, message[:MAX_MESSAGE], error, stack)
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        message, fields = message[:MAX_MESSAGE], read_fields(record)
+        if self._is_json:
+            out = {"time": time, "level": record.levelname.lower(), "logger": record.name, "message": message, **fields}
+            details = {"type": None if error is None else _type_of(error), "stack": stack}
+            if any(details.values()):
+                out["error"] = {name: value for name, value in details.items() if value}
+            line = json.dumps(out, ensure_ascii=False, default=str)
+        else:
+            words = "".join(f" {name}={_quote(str(value))}" for name, value in fields.items())
+            line = f"{time} {record.levelname:<7} {message}{' ' if words else ''}{words}"
+            line += f"\n{stack}" if stack else ""
         for mask in _line_masks:
             line = mask(line)
         return line
 
-    def _text(self, record: logging.LogRecord, message: str, _error: object, stack: str | None) -> str:
-        fields = "".join(f" {name}={_quoted(value)}" for name, value in read_fields(record).items())
-        line = f"{_time(record)} {record.levelname:<7} {message}{' ' if fields else ''}{fields}"
-        return f"{line}\n{stack}" if stack else line
 
-    def _json(self, record: logging.LogRecord, message: str, error: BaseException | None, stack: str | None) -> str:
-        out = {
-            "time": _time(record), "level": record.levelname.lower(), "logger": record.name, "message": message,
-            **read_fields(record),
-        }  # fmt: skip
-        details = {"type": None if error is None else _type_of(error), "stack": stack}
-        if any(details.values()):
-            out["error"] = {name: value for name, value in details.items() if value}
-        return json.dumps(out, ensure_ascii=False, default=str)
-
-
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _quoted(value: Any) -> str:
-    text = str(value)
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if not text or any(c.isspace() or c in '"=' for c in text) else text

@@ -13,29 +13,19 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from temporalio.runtime import (
-    LogForwardingConfig,
-    LoggingConfig,
-    PrometheusConfig,
-    Runtime,
-    TelemetryConfig,
-    TelemetryFilter,
-)
+from temporalio import runtime as sdk
 
 from acts.telemetry.logs import CORE
-from acts.telemetry.telemetry_settings import METRICS as METRICS_SETTING
-from acts.telemetry.telemetry_settings import TelemetryError
+from acts.telemetry.tracing import TelemetryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from temporalio.common import MetricMeter
-
-    from acts.telemetry.telemetry_settings import TelemetrySettings
-
 
 OTHER: Final = "other"
 # Names beyond those that the worker registers: inline Tools that workers in other languages serve
@@ -74,20 +64,12 @@ _SHARES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 METRICS: Final[dict[str, Metric]] = {}
 
 
-def _counter(name: str, labels: str, text: str) -> Metric:
-    METRICS[name] = Metric(name, "counter", tuple(labels.split()), text)
+def _metric(kind: str, name: str, labels: str, text: str, buckets: tuple[float, ...] = ()) -> Metric:
+    METRICS[name] = Metric(name, kind, tuple(labels.split()), text, buckets)
     return METRICS[name]
 
 
-def _gauge(name: str, labels: str, text: str) -> Metric:
-    METRICS[name] = Metric(name, "gauge", tuple(labels.split()), text)
-    return METRICS[name]
-
-
-def _histogram(name: str, labels: str, text: str, buckets: tuple[float, ...]) -> Metric:
-    METRICS[name] = Metric(name, "histogram", tuple(labels.split()), text, buckets)
-    return METRICS[name]
-
+_counter, _gauge, _histogram = (partial(_metric, kind) for kind in ("counter", "gauge", "histogram"))
 
 RUNS = _counter("acts_runs_total", "type phase", "roots of trees that ended, by how")
 RUN_SECONDS = _histogram("acts_run_seconds", "type", "from the start of a root to its end", _RUN_SECONDS)
@@ -179,15 +161,12 @@ class Meters:
             self.add(CALLS, 0, tool=tool, outcome=outcome)
 
     def add(self, metric: Metric, value: int = 1, **labels: str) -> None:
-        """Add to a counter."""
         self._at(metric, labels).add(value)
 
     def record(self, metric: Metric, value: float, **labels: str) -> None:
-        """Record a value in a histogram."""
         self._at(metric, labels).record(value)
 
     def set(self, metric: Metric, value: float, **labels: str) -> None:
-        """Set a gauge."""
         self._at(metric, labels).set(value)
 
     def raise_to(self, metric: Metric, total: float) -> None:
@@ -219,27 +198,31 @@ def meters() -> Meters | None:
     return _current
 
 
-def create_runtime(settings: TelemetrySettings, tools: Iterable[str] = ()) -> Runtime:
-    """The runtime of a worker; ``tools`` are the names by which Calls are counted.
+def create_runtime(address: str = "", tools: Iterable[str] = ()) -> sdk.Runtime:
+    """The runtime of a worker, whose metrics are served at ``address`` (host:port; "": none are counted).
+
+    ``tools`` are the names by which Calls are counted.
 
     Raises:
-        TelemetryError: the endpoint of the metrics cannot be opened.
+        TelemetryError: nothing can listen there.
     """
-    forwarding = LogForwardingConfig(
+    forwarding = sdk.LogForwardingConfig(
         logging.getLogger(CORE), append_target_to_name=False, prepend_target_on_message=False,
         append_log_fields_to_message=False,
     )  # fmt: skip
-    logs = LoggingConfig(filter=TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding=forwarding)
-    prometheus: Any = None
-    if settings.metrics is not None:
-        # Names as the SDK's own documentation has them, without further suffixes; ours end in their unit
-        prometheus = PrometheusConfig(
-            bind_address=str(settings.metrics), durations_as_seconds=True,
-            histogram_bucket_overrides={m.name: m.buckets for m in METRICS.values() if m.buckets},
-        )  # fmt: skip
+    filter_ = sdk.TelemetryFilter(core_level="WARN", other_level="ERROR")
+    # Names as the SDK's own documentation has them, without further suffixes; ours end in their unit
+    prometheus = sdk.PrometheusConfig(
+        bind_address=address, durations_as_seconds=True,
+        histogram_bucket_overrides={m.name: m.buckets for m in METRICS.values() if m.buckets},
+    )  # fmt: skip
+    telemetry = sdk.TelemetryConfig(
+        logging=sdk.LoggingConfig(filter=filter_, forwarding=forwarding), metrics=prometheus if address else None,
+        attach_service_name=False,
+    )  # fmt: skip
     try:
-        runtime = Runtime(telemetry=TelemetryConfig(logging=logs, metrics=prometheus, attach_service_name=False))
+        runtime = sdk.Runtime(telemetry=telemetry)
     except ValueError as error:
-        raise TelemetryError(f"{METRICS_SETTING} is {settings.metrics}; nothing can listen there: {error}") from None
-    start(runtime.metric_meter if prometheus is not None else None, tools)
+        raise TelemetryError(f"ACTS_METRICS is {address}; nothing can listen there: {error}") from None
+    start(runtime.metric_meter if address else None, tools)
     return runtime

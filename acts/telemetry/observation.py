@@ -2,18 +2,31 @@
 
 Laws of this file: it starts and stops the others and decides nothing; without settings it costs nothing. Nothing of a
 Call's parameters or result is kept; the engine's own look-ups get no span.
+
+Health is two HTTP answers about this process, from a server in threads of its own, so that it answers while the event
+loop does not. It says nothing of runs, and answers nobody for longer than ``ANSWER_SECONDS``.
+
+* ``/live`` (start it again?) is 200 while the worker's event loop comes back within ``LOOP_SECONDS``, and threads for
+  workflow tasks are left. A server that is away makes no worker dead: starting it again would not help.
+* ``/ready`` (may it count as a worker?) is 200 while the worker is connected, the server has seen it poll, and no stop
+  was requested.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import json
 import logging
+import socket
+import threading
 import time
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from temporalio import activity
 from temporalio.api.enums.v1 import TaskQueueType
@@ -23,15 +36,10 @@ from temporalio.service import RPCError
 
 from acts.language.wire import LOAD_DELEGATE, PENDING
 from acts.telemetry import metrics
-from acts.telemetry.health import Health, HealthServer
-from acts.telemetry.logs import CallIdentity, current_call, identify
-from acts.telemetry.metrics import create_runtime
-from acts.telemetry.telemetry_settings import TelemetryError, TelemetrySettings
-from acts.telemetry.tracing import INSTANCE, ROOT, Tracing, read_header, start_tracing
+from acts.telemetry.logs import current_call, identify
+from acts.telemetry.tracing import INSTANCE, ROOT, TelemetryError, Tracing, read_header, start_tracing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-
     from temporalio.client import Client
     from temporalio.runtime import Runtime
     from temporalio.worker import ExecuteActivityInput
@@ -40,9 +48,108 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# == health =================================================================================
+LIVE: Final = "/live"
+READY: Final = "/ready"
+# The loop comes back in milliseconds; Tools run beside it. Above the pause of a large garbage collection
+LOOP_SECONDS: Final = 5.0
+# For the one question to the server
+ANSWER_SECONDS: Final = 5.0
+
+
+class Health:
+    """What one process says of itself. ``count_lost`` counts threads that stuck tasks have taken, of ``threads``.
+
+    ``loop`` is the worker's, once it runs; ``is_polling`` asks the server whether it sees that.
+    """
+
+    def __init__(self, count_lost: Callable[[], int] = lambda: 0, threads: int = 0) -> None:
+        self._count_lost, self._threads = count_lost, threads
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.is_polling: Callable[[], Coroutine[Any, Any, bool]] | None = None
+        self.is_stopping = False
+
+    def live_problem(self) -> str | None:
+        """Why this process should be started again, or None."""
+        lost = self._count_lost()
+        if self._threads and lost >= self._threads:
+            return f"stuck workflow tasks have taken all {lost} threads"
+        if self.loop is None:
+            return None
+        beat = threading.Event()
+        try:
+            self.loop.call_soon_threadsafe(beat.set)
+        except RuntimeError:
+            return "the event loop has ended"
+        return None if beat.wait(LOOP_SECONDS) else f"the event loop did not come back within {LOOP_SECONDS:g} s"
+
+    def ready_problem(self) -> str | None:
+        """Why this process does no work now, or None."""
+        if self.is_stopping:
+            return "a stop was requested"
+        if self.loop is None or self.is_polling is None:
+            return "the worker has not started yet"
+        try:
+            if asyncio.run_coroutine_threadsafe(self.is_polling(), self.loop).result(ANSWER_SECONDS):
+                return None
+        except FutureTimeout:
+            return f"the server does not answer within {ANSWER_SECONDS:g} s"
+        except Exception as error:  # noqa: BLE001 - whatever it is, the worker cannot work
+            return f"the server does not answer: {type(error).__name__}"
+        return "the server has seen no poll of this worker within two minutes"
+
+
+@contextmanager
+def serve_health(address: str, health: Health) -> Iterator[int]:
+    """A block in which ``health`` is served at host:port; yields the port.
+
+    Raises:
+        TelemetryError: nothing can listen there.
+    """
+    host, _, port = address.rpartition(":")
+
+    class Handler(_Handler):
+        problems: ClassVar = {LIVE: health.live_problem, READY: health.ready_problem}
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    try:
+        server = Server((host.strip("[]"), int(port)), Handler)
+    except OSError as error:
+        raise TelemetryError(f"ACTS_HEALTH is {address}; nothing can listen there: {error.strerror}") from None
+    with server:
+        threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    problems: ClassVar[dict[str, Callable[[], str | None]]]
+    # Of a client that sends nothing, in seconds
+    timeout = 5
+
+    def do_GET(self) -> None:
+        """Answer with ``{"ok": bool, "problem"?: text}``."""
+        check = self.problems.get(self.path.partition("?")[0])
+        problem = f"there are {LIVE} and {READY}" if check is None else check()
+        content = {"ok": True} if problem is None else {"ok": False, "problem": problem}
+        data = json.dumps(content).encode() + b"\n"
+        self.send_response(404 if check is None else 200 if problem is None else 503)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Probes are not logged."""
+
+
+# == one worker =============================================================================
 # An idle poll lasts a minute, and is then repeated: without one for two minutes, one was missed
 MAX_POLL_SECONDS: Final = 120.0
-_KINDS: Final = (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY)
 # Between two looks at the runs that wait
 ROUND_SECONDS: Final = 60.0
 QUERY: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
@@ -54,50 +161,58 @@ _QUERY_SECONDS: Final = 5
 
 @dataclass
 class Observation:
-    """What observes one worker. ``runtime`` None: the SDK's default."""
+    """What observes one worker. ``runtime`` None: the SDK's default. ``address`` "": health is not served."""
 
-    settings: TelemetrySettings = field(default_factory=TelemetrySettings)
     runtime: Runtime | None = None
     tracing: Tracing | None = None
     health: Health = field(default_factory=Health)
+    address: str = ""
 
     @classmethod
-    def start(cls, settings: TelemetrySettings, tools: Iterable[str], health: Health) -> Observation:
+    def start(cls, metrics_address: str, health_address: str, tools: Iterable[str], health: Health) -> Observation:
         """Begin to observe; ``tools`` are the names by which Calls are counted.
 
         Raises:
             TelemetryError: the endpoint of the metrics cannot be opened.
         """
+        tracing = None
         try:
             tracing = start_tracing("acts-worker")
         except TelemetryError as error:
             # The variables are not ours: one that is set for all programs of a machine must not stop a worker
             logger.warning("traces are off: %s", error)
-            tracing = None
-        return cls(settings, create_runtime(settings, tools), tracing, health)
+        return cls(metrics.create_runtime(metrics_address, tools), tracing, health, health_address)
 
     async def observe_call(self, call: ExecuteActivityInput, proceed: Proceed) -> Any:
         """A step around Activities: the ids of a Call for its log lines, its metrics, and its span."""
         info = activity.info()
-        identity = identify(info, call.args)
+        ids = identify(info, call.args)
+        tool = ids.get("tool")
         # Never reset: the SDK logs a failure in the same context, after this
-        current_call.set(identity)
-        if identity.tool is not None and (meters := metrics.meters()) is not None:
-            meters.record(metrics.QUEUE_SECONDS, queue_seconds(info), tool=identity.tool)
-        if self.tracing is None or (identity.tool is None and info.activity_type != LOAD_DELEGATE):
-            return await _proceed(call, proceed, identity)
+        current_call.set(ids)
+        wait = info.started_time - info.current_attempt_scheduled_time
+        # A local Activity waits for no worker
+        queue_seconds = 0.0 if info.is_local else max(0.0, wait.total_seconds())
+        if tool is not None and (meters := metrics.meters()) is not None:
+            meters.record(metrics.QUEUE_SECONDS, queue_seconds, tool=tool)
+        if self.tracing is None or (tool is None and info.activity_type != LOAD_DELEGATE):
+            return await _proceed(call, proceed, tool)
         carrier = read_header(call.headers)
-        attributes = span_attributes(info, identity, carrier)
-        with self.tracing.span(identity.tool or info.activity_type, attributes=attributes, carrier=carrier):
-            return await _proceed(call, proceed, identity)
+        attributes = {
+            "acts.call.id": ids.get("call"), "acts.tool": tool, "acts.activity": info.activity_type,
+            "acts.run": info.workflow_id, "acts.run.id": info.workflow_run_id,
+            "acts.root": carrier.get(ROOT) or info.workflow_id,
+            "acts.instance": carrier.get(INSTANCE) or ids.get("instance"), "acts.attempt": info.attempt,
+            "acts.queue.seconds": round(queue_seconds, 3),
+        }  # fmt: skip
+        with self.tracing.span(tool or info.activity_type, attributes=attributes, carrier=carrier):
+            return await _proceed(call, proceed, tool)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """A block in which health is served, from before there is a connection."""
-        self.health.begin(asyncio.get_running_loop())
-        with contextlib.ExitStack() as stack:
-            if self.settings.health is not None:
-                stack.enter_context(HealthServer(self.settings.health, self.health))
+        self.health.loop = asyncio.get_running_loop()
+        with serve_health(self.address, self.health) if self.address else nullcontext():
             try:
                 yield
             finally:
@@ -107,41 +222,24 @@ class Observation:
     @asynccontextmanager
     async def serving(self, client: Client, task_queue: str, identity: str) -> AsyncIterator[None]:
         """A block in which the worker runs."""
-        self.health.serve(lambda: has_polled(client, task_queue, identity))
+        self.health.is_polling = lambda: has_polled(client, task_queue, identity)
         waiting = None if metrics.meters() is None else asyncio.create_task(_count_waiting_runs(client))
         try:
             yield
         finally:
-            self.health.stop()
+            self.health.is_stopping = True
             if waiting is not None:
                 waiting.cancel()
 
 
-async def _proceed(call: ExecuteActivityInput, proceed: Proceed, identity: CallIdentity) -> Any:
-    if identity.tool is None:
+async def _proceed(call: ExecuteActivityInput, proceed: Proceed, tool: str | None) -> Any:
+    if tool is None or not logger.isEnabledFor(logging.DEBUG):
         return await proceed(call)
     began = time.monotonic()
     logger.debug("the attempt begins")
     result = await proceed(call)
     logger.debug("the attempt succeeded after %.3f s", time.monotonic() - began)
     return result
-
-
-def span_attributes(info: activity.Info, identity: CallIdentity, carrier: Mapping[str, str]) -> dict[str, Any]:
-    """What the span of a Call says: ids, names, and the seconds that it waited in its task queue."""
-    values = {
-        "acts.call.id": identity.call, "acts.tool": identity.tool, "acts.activity": identity.activity,
-        "acts.run": identity.run, "acts.run.id": identity.run_id, "acts.root": carrier.get(ROOT) or identity.run,
-        "acts.instance": carrier.get(INSTANCE) or identity.instance, "acts.attempt": info.attempt,
-        "acts.queue.seconds": round(queue_seconds(info), 3),
-    }  # fmt: skip
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def queue_seconds(info: activity.Info) -> float:
-    """How long this attempt waited for a worker; a local Activity waits for none."""
-    wait = info.started_time - info.current_attempt_scheduled_time
-    return 0.0 if info.is_local else max(0.0, wait.total_seconds())
 
 
 async def _count_waiting_runs(client: Client) -> None:
@@ -183,7 +281,7 @@ async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
 
     One kind of poll is enough: a worker whose slots for Activities are all in use polls for workflow tasks only.
     """
-    for kind in _KINDS:
+    for kind in (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY):
         request = DescribeTaskQueueRequest(
             namespace=client.namespace, task_queue=TaskQueue(name=task_queue), task_queue_type=kind
         )

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import threading
 from contextlib import contextmanager
 from functools import cached_property
@@ -31,7 +32,6 @@ from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from acts.language.errors import install_hint
-from acts.telemetry.telemetry_settings import TelemetryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 # The header of the SDKs' own interceptors; its value is a W3C carrier
 HEADER: Final = "_tracer-data"
 TRACE_PARENT: Final = "traceparent"
+_TRACE_PARENT_FORM: Final = re.compile("[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 ROOT: Final = "acts-root"
 INSTANCE: Final = "acts-instance"
 
@@ -63,15 +64,6 @@ def add_header(headers: Mapping[str, Payload], carrier: Mapping[str, str]) -> di
     return {**headers, HEADER: PayloadConverter.default.to_payloads([dict(carrier)])[0]}
 
 
-def _inject(context: Any = None) -> dict[str, str]:
-    """The span of a context, by default of the current one, as a carrier."""
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    carrier: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(carrier, context)
-    return carrier
-
-
 def _digits(text: str, count: int) -> int:
     return int(hashlib.sha256(text.encode()).hexdigest()[:count], 16) or 1
 
@@ -82,8 +74,10 @@ SCOPE: Final = "acts"
 # Spans that have not been sent when the process stops
 FLUSH_SECONDS: Final = 3.0
 MAX_MESSAGE: Final = 300
-# What the SDK raises in an Activity that another program completes
-_ASYNC: Final = "_CompleteAsyncError"
+
+
+class TelemetryError(Exception):
+    """A setting of logs, metrics, health or traces asks for what is not there."""
 
 
 class Tracing:
@@ -97,12 +91,13 @@ class Tracing:
         self, name: str, *, kind: str = "SERVER", attributes: Mapping[str, Any] | None = None,
         carrier: Mapping[str, str] | None = None,
     ) -> Iterator[Span]:  # fmt: skip
-        """A span around a block, below the span of ``carrier`` or the current one."""
+        """A span around a block, below the span of ``carrier`` or the current one; an attribute None is left out."""
         from opentelemetry import trace
         from opentelemetry.propagate import extract
 
         with self.provider.get_tracer(SCOPE).start_as_current_span(
-            name, extract(carrier) if carrier else None, kind=trace.SpanKind[kind], attributes=attributes or {},
+            name, extract(carrier) if carrier else None, kind=trace.SpanKind[kind],
+            attributes={key: value for key, value in (attributes or {}).items() if value is not None},
             record_exception=False, set_status_on_exception=False,
         ) as span:  # fmt: skip
             try:
@@ -128,7 +123,8 @@ def read_status(error: BaseException | None) -> tuple[str, str] | None:
     Where payloads are encrypted, the text is the type alone, since a text may hold any value.
     """
     is_benign = getattr(error, "category", None) == ApplicationErrorCategory.BENIGN
-    if error is None or is_benign or type(error).__name__ == _ASYNC:
+    # The SDK raises the one named here in an Activity that another program completes
+    if error is None or is_benign or type(error).__name__ == "_CompleteAsyncError":
         return None
     type_ = str(getattr(error, "type", None) or getattr(error, "code", None) or type(error).__name__)
     is_written = isinstance(error, ApplicationError) and not os.environ.get("ACTS_CODEC_KEYS")
@@ -152,39 +148,29 @@ class RunSpans:
     @cached_property
     def parent(self) -> SpanContext | None:
         """The span that started the run."""
-        from opentelemetry import trace
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        context = TraceContextTextMapPropagator().extract(self.carrier)
-        span = trace.get_current_span(context).get_span_context()
-        return span if span.is_valid else None
+        match = _TRACE_PARENT_FORM.fullmatch(self.carrier.get(TRACE_PARENT, ""))
+        parent = match and _context(*(int(digits, 16) for digits in match.groups()))
+        return parent if parent and parent.is_valid else None
 
     @cached_property
     def own(self) -> SpanContext:
         """The span of the run."""
+        info = workflow.info()
+        span_id = _digits(f"span {info.run_id}", 16)
         if self.parent is not None:
-            return self._context_of(workflow.info().run_id, self.parent.trace_id, self.parent.trace_flags)
+            return _context(self.parent.trace_id, span_id, self.parent.trace_flags)
         from opentelemetry.context import Context
-        from opentelemetry.trace import TraceFlags
 
-        trace_id = _digits(f"trace {workflow.info().first_execution_run_id}", 32)
+        trace_id = _digits(f"trace {info.first_execution_run_id}", 32)
         # The usual samplers decide by the id alone
         decision: Any = self._tracing.provider.sampler.should_sample(Context(), trace_id, "run").decision
-        return self._context_of(workflow.info().run_id, trace_id, TraceFlags(decision.is_sampled()))
-
-    @staticmethod
-    def _context_of(run_id: str, trace_id: int, flags: Any) -> SpanContext:
-        from opentelemetry.trace import SpanContext
-
-        return SpanContext(trace_id, _digits(f"span {run_id}", 16), is_remote=True, trace_flags=flags)
+        return _context(trace_id, span_id, int(decision.is_sampled()))
 
     def add_to(self, headers: Mapping[str, Payload], root: str, instance: str | None) -> dict[str, Payload]:
         """The headers of what this run starts: below its span."""
-        from opentelemetry import trace
-
-        own = _inject(trace.set_span_in_context(trace.NonRecordingSpan(self.own)))
+        own = f"00-{self.own.trace_id:032x}-{self.own.span_id:016x}-{self.own.trace_flags:02x}"
         place = {ROOT: root} | ({} if instance is None else {INSTANCE: instance})
-        return add_header(headers, {**self.carrier, **own, **place})
+        return add_header(headers, {**self.carrier, TRACE_PARENT: own, **place})
 
     def emit(self, attributes: dict[str, str], error: BaseException | None) -> None:
         """Write the span of a run that ends; from the thread of a workflow task, so nothing waits here."""
@@ -192,14 +178,14 @@ class RunSpans:
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-        info, status = workflow.info(), read_status(error)
+        info, own, status = workflow.info(), self.own, read_status(error)
         attributes |= {"acts.run": info.workflow_id, "acts.run.id": info.run_id}
         attributes |= {} if status is None else {"error.type": status[0]}
-        before = info.continued_run_id
-        links = [Link(self._context_of(before, self.own.trace_id, self.own.trace_flags))] if before else []
+        before = info.continued_run_id and _digits(f"span {info.continued_run_id}", 16)
         self._tracing.processor.on_end(
             ReadableSpan(
-                info.workflow_type, self.own, self.parent, self._tracing.provider.resource, attributes, links=links,
+                info.workflow_type, own, self.parent, self._tracing.provider.resource, attributes,
+                links=[Link(_context(own.trace_id, before, own.trace_flags))] if before else [],
                 kind=SpanKind.SERVER, status=Status() if status is None else Status(StatusCode.ERROR, status[1]),
                 start_time=round(info.workflow_start_time.timestamp() * 1e9), end_time=workflow.time_ns(),
                 instrumentation_scope=InstrumentationScope(SCOPE),
@@ -207,13 +193,20 @@ class RunSpans:
         )  # fmt: skip
 
 
+def _context(trace_id: int, span_id: int, flags: int) -> SpanContext:
+    from opentelemetry.trace import SpanContext, TraceFlags
+
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
+
+
 # == the process ============================================================================
-def is_requested(environment: Mapping[str, str] | None = None) -> bool:
+
+
+def is_requested() -> bool:
     """True where the environment asks for traces."""
-    values = os.environ if environment is None else environment
-    if values.get("OTEL_SDK_DISABLED", "").lower() == "true" or values.get("OTEL_TRACES_EXPORTER") == "none":
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
         return False
-    return any(values.get(name) for name in ENDPOINTS)
+    return any(map(os.environ.get, ENDPOINTS))
 
 
 def start_tracing(service: str) -> Tracing | None:
@@ -259,23 +252,19 @@ def use(tracing: Tracing | None) -> None:
     _current = tracing
 
 
+def tracing() -> Tracing | None:
+    """The traces of this process; None while they are off."""
+    return _current
+
+
 def flush() -> None:
     """Send what is left of this process, if it traces; for a program that exits at once."""
     if _current is not None:
         _current.stop()
 
 
-def tracing() -> Tracing | None:
-    """The traces of this process; None while they are off."""
-    return _current
-
-
 def client_interceptors() -> Sequence[Interceptor]:
-    """What a client of this environment is made with: nothing, unless traces are switched on.
-
-    Raises:
-        TelemetryError: what the environment asks for is not there.
-    """
+    """What a client of this environment is made with: nothing, unless traces are switched on. Raises TelemetryError."""
     # Each failed attempt to reach the collector would be a line among those of the command
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     tracing = start_tracing("acts-cli")
@@ -290,13 +279,17 @@ class ClientSpans(Interceptor):
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002 - the SDK's name
         """Observe the client."""
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
         tracing = self._tracing
 
         class Outbound(OutboundInterceptor):
             async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
                 attributes = {"acts.run": input.id, "acts.root": input.id}
+                carrier: dict[str, str] = {}
                 with tracing.span(f"start {input.workflow}", kind="CLIENT", attributes=attributes):
-                    input.headers = add_header(input.headers, _inject())
+                    TraceContextTextMapPropagator().inject(carrier)
+                    input.headers = add_header(input.headers, carrier)
                     return await super().start_workflow(input)
 
         return Outbound(next)

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -32,13 +32,12 @@ from acts.language.errors import format_choices
 from acts.payloads.codec import is_encrypting
 from acts.payloads.converter import activity_converter
 from acts.telemetry import metrics
-from acts.telemetry.health import Health
 from acts.telemetry.logs import LogGuard, announce, configure_logs
-from acts.telemetry.observation import Observation
-from acts.telemetry.telemetry_settings import TelemetryError, TelemetrySettings
+from acts.telemetry.observation import Health, Observation
+from acts.telemetry.tracing import TelemetryError
 from acts.worker.memory import MemoryWatch, measure_memory
 from acts.worker.plugin import Plugin, engine_converter, use_converter
-from acts.worker.settings import Settings, SettingsError
+from acts.worker.settings import LogSettings, Settings, SettingsError
 from acts.worker.slots import TaskSlots, leave_out_visits
 from acts.worker.tool_runs import ToolLoops, ToolRunner, new_event_loop
 from acts.worker.watch import TaskThreads, WatchedRunner, WorkflowWatch, keep_looking
@@ -66,8 +65,6 @@ TASK_POLLS: Final = 20
 # Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
 # one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
 CACHED_WORKFLOWS: Final = 500
-# Between two samples of the metrics: a third of a usual scrape interval
-SAMPLE_SECONDS: Final = 5.0
 # New objects after which the garbage collector looks for cycles; the default is 700
 OBJECTS_PER_COLLECTION: Final = 10_000
 
@@ -75,18 +72,10 @@ OBJECTS_PER_COLLECTION: Final = 10_000
 class Watches:
     """What looks after a worker while it runs."""
 
-    def __init__(self, settings: Settings | None = None, logs: LogGuard | None = None) -> None:
-        settings = settings or Settings()
+    def __init__(self, memory_bytes: int = 0, logs: LogGuard | None = None) -> None:
         self.board = TaskBoard()
-        self.tasks, self.memory = WorkflowWatch(self.board), MemoryWatch(settings.memory_bytes)
+        self.tasks, self.memory = WorkflowWatch(self.board), MemoryWatch(memory_bytes)
         self.tools, self.logs = ToolLoops(), logs or LogGuard()
-        self.looks = [self.tasks.look, self.tools.look, self.memory.look, self._sample_when_due]
-        self._next_sample = 0.0
-
-    def _sample_when_due(self) -> None:
-        if time.monotonic() >= self._next_sample:
-            self._next_sample = time.monotonic() + SAMPLE_SECONDS
-            self.sample()
 
     def sample(self) -> None:
         """Record what the watches have seen so far."""
@@ -107,7 +96,7 @@ class Watches:
         """A block in which this process watches its threads, and another one watches this process."""
         with Watchdog(watchdog_seconds, purpose, self.board) as watchdog:
             self.tasks.count_earlier(watchdog.read_stuck_runs())
-            with keep_looking(self.looks), self.logs.watch():
+            with keep_looking([self.tasks.look, self.tools.look, self.memory.look, self.sample]), self.logs.watch():
                 yield
 
 
@@ -148,21 +137,18 @@ class DrainingWorker(Worker):
 
     async def _drain(self) -> None:
         queries: list[asyncio.Task[Any]] = []
-        start = time.monotonic()
+        start, next_round, limit = time.monotonic(), 0.0, timedelta(seconds=DRAIN_SECONDS)
         while self._slots.sticky_polls and self._memory.cached_runs and time.monotonic() - start < DRAIN_SECONDS:
-            if time.monotonic() - start >= ROUND_SECONDS * len(queries):
-                queries.append(asyncio.create_task(self._ask_idle_run(self._slots.sticky_polls)))
+            if time.monotonic() - start >= next_round:
+                next_round += ROUND_SECONDS
+                for idle in self._memory.find_idle()[:1]:
+                    handle = self.client.get_workflow_handle(idle.workflow_id, run_id=idle.run_id)
+                    asked = [handle.query(QUERY, rpc_timeout=limit) for _ in range(self._slots.sticky_polls)]
+                    queries += map(asyncio.create_task, asked)
             await asyncio.sleep(LOOK_SECONDS)
         for query in queries:
             query.cancel()
         await asyncio.gather(*queries, return_exceptions=True)
-
-    async def _ask_idle_run(self, times: int) -> None:
-        for idle in self._memory.find_idle()[:1]:
-            handle = self.client.get_workflow_handle(idle.workflow_id, run_id=idle.run_id)
-            limit = timedelta(seconds=DRAIN_SECONDS)
-            queries = [handle.query(QUERY, rpc_timeout=limit) for _ in range(times)]
-            await asyncio.gather(*queries, return_exceptions=True)
 
 
 async def connect(runtime: Runtime | None = None) -> Client:
@@ -180,7 +166,7 @@ def build(
 
     Each number has its reason in ``docs/performance.md``.
     """
-    watches, observation = watches or Watches(settings), observation or Observation()
+    watches, observation = watches or Watches(int(settings.worker_memory) << 20), observation or Observation()
     plugin = Plugin(
         settings=settings, registry=registry, observe=observation.observe_call, tracing=observation.tracing,
         announce=watches.logs.announce, deadlock_seconds=None,  # the watch takes the place of the SDK's detector
@@ -224,9 +210,10 @@ def build(
 
 async def serve(settings: Settings, registry: Registry, stop: threading.Event) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
-    watches = Watches(settings, LogGuard(hides_failures=is_encrypting()))
+    watches = Watches(int(settings.worker_memory) << 20, LogGuard(hides_failures=is_encrypting()))
     health = Health(lambda: watches.tasks.lost_threads, TASK_THREADS)
-    observation = Observation.start(settings.telemetry, {*registry.tools, *registry.names}, health)
+    names = {*registry.tools, *registry.names}
+    observation = Observation.start(settings.metrics, settings.health, names, health)
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
     async with observation.run():
         client = await connect(observation.runtime)
@@ -244,7 +231,7 @@ def report_start(client: Client, settings: Settings, registry: Registry) -> None
     """Say that the worker is ready: in the log, or in a file for ``acts dev``, with the files that it watches."""
     report = os.environ.get(START_REPORT)
     if not report:
-        announce(start_line(client, settings, registry), settings.telemetry)
+        announce(start_line(client, settings, registry), settings.log)
         return
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     content = {
@@ -258,8 +245,7 @@ def start_line(client: Client, settings: Settings, registry: Registry) -> str:
     """One line that names the queue, the server and the Activities of this worker."""
     names = format_choices(registry.names)
     servers = f"; MCP servers: {format_choices(registry.servers.configs)}" if registry.servers.configs else ""
-    version = settings.version
-    pinned = f"; version {version.build_id} of deployment {version.deployment_name!r}" if version else ""
+    pinned = f"; version {settings.build_id} of deployment {settings.deployment!r}" if settings.deployment else ""
     return (
         f"acts worker: task queue {settings.task_queue!r}, namespace {client.namespace!r} at "
         f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}"
@@ -280,7 +266,7 @@ def freeze_imports() -> None:
 
 def run_until_signal(settings: Settings, registry: Registry) -> None:
     """Serve in a thread of its own: the main thread is left to signals, which nothing delays."""
-    stop, outcome = threading.Event(), Future[None]()
+    stop = threading.Event()
 
     def request_stop(_number: int, _frame: object) -> None:
         if not stop.is_set():
@@ -288,38 +274,32 @@ def run_until_signal(settings: Settings, registry: Registry) -> None:
             stop.set()
 
     def run() -> None:
-        try:
-            with asyncio.Runner(loop_factory=new_event_loop) as runner:
-                runner.run(serve(settings, registry, stop))
-        except BaseException as error:  # noqa: BLE001 - the main thread raises it again
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(None)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(serve(settings, registry, stop))
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, request_stop)
-    threading.Thread(target=run, name="worker", daemon=True).start()
-    outcome.result()
+    ThreadPoolExecutor(1, "worker").submit(run).result()
 
 
 def main() -> int:
     """Run the worker. Exit codes: 0 after a stop, 2 for invalid settings, 3 without a server."""
-    telemetry = TelemetrySettings()
+    logs = LogSettings.model_construct()
     try:
-        telemetry = TelemetrySettings.from_environment()
-        configure_logs(telemetry)
+        logs = LogSettings.from_environment()
+        configure_logs(logs.log_level, logs.log)
         settings, registry = Settings.from_environment(), from_environment()
         for line in check_tools(registry.tools, settings.secrets):
-            announce(f"acts worker: warning: {line}; calls of it wait until it is there", telemetry, logging.WARNING)
+            announce(f"acts worker: warning: {line}; calls of it wait until it is there", logs.log, logging.WARNING)
         freeze_imports()
         run_until_signal(settings, registry)
     except (SettingsError, RegistryError, SecretSettingsError, TelemetryError) as error:
-        announce(f"acts worker: {error}", telemetry, logging.ERROR)
+        announce(f"acts worker: {error}", logs.log, logging.ERROR)
         return 2
     except RuntimeError as error:
         if "connect" not in str(error).lower():
             raise
         hint = "set TEMPORAL_ADDRESS, or start one with: acts dev"
-        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", telemetry, logging.ERROR)
+        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", logs.log, logging.ERROR)
         return 3
     return 0

@@ -1,16 +1,18 @@
 """The worker's settings: every variable of the environment that it reads, in one model.
 
 Others read Temporal's own ``TEMPORAL_*`` (where the server is), the providers' ``ANTHROPIC_*`` and ``OPENAI_*``, and
-OpenTelemetry's ``OTEL_*``. Settings that are typed ``str`` here belong to rooms that read them where they use them, the
-CLI among them; ``from_environment`` has each room check its own. ``acts doctor`` checks all before a worker does.
+OpenTelemetry's ``OTEL_*``. What clients and commands read as well (keys, storage, Tools, approvers, models, scripts) is
+read where it is used; here it has its description, and is checked. ``acts doctor`` checks all before a worker does.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Final, Literal, Self
+import re
+import socket
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import WorkerDeploymentConfig
@@ -19,34 +21,74 @@ from acts.activities.models.endpoints import EndpointsError
 from acts.activities.models.endpoints import check_environment as check_endpoints
 from acts.activities.run_setup import approvers_from_environment
 from acts.activities.secret_interceptor import SecretSettingsError, check_setting
-from acts.delegates.sources import DelegateSources, DelegateSourcesError
-from acts.delegates.sources import from_environment as delegates_from_environment
+from acts.delegates import sources
 from acts.language.wire import TASK_QUEUE
 from acts.payloads.codec import CodecError, codec_from_environment
 from acts.payloads.converter import verify_storage
 from acts.payloads.stores import StorageError
-from acts.sets.set_files import SetSources
-from acts.sets.set_files import from_environment as sets_from_environment
-from acts.telemetry.telemetry_settings import TelemetryError, TelemetrySettings
+from acts.sets import set_files
 from acts.tree.decisions import ApproversError
 from acts.worker.memory import read_container_limit
 
 logger = logging.getLogger(__name__)
 PREFIX: Final = "ACTS_"
 _ERRORS: Final = (
-    ApproversError, CodecError, DelegateSourcesError, EndpointsError, SecretSettingsError,
-    StorageError, TelemetryError,
+    ApproversError, CodecError, sources.DelegateSourcesError, EndpointsError, SecretSettingsError, StorageError,
 )  # fmt: skip
+_MAX_PORT: Final = 65_535
 
 
 class SettingsError(Exception):
     """A setting of the environment has no usable value."""
 
 
-class Settings(BaseSettings):
-    """The worker's settings. A field ``x`` is the variable ``ACTS_X``; an empty one counts as not set."""
+def _resolve(text: str) -> str:
+    """The host as its address: the SDK takes no names. "" stays."""
+    if not text:
+        return ""
+    match = re.fullmatch(r"(.+):([0-9]{1,5})", text)
+    if match is None or int(match[2]) > _MAX_PORT:
+        raise ValueError("it is host:port, such as 127.0.0.1:9464")
+    try:
+        addresses = socket.getaddrinfo(match[1].strip("[]"), int(match[2]), type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ValueError(f"its host has no address: {error.strerror or error}") from None
+    host = str(addresses[0][4][0])
+    return f"[{host}]:{match[2]}" if ":" in host else f"{host}:{match[2]}"
+
+
+_Address = Annotated[str, AfterValidator(_resolve)]
+_LOWER: Final = BeforeValidator(lambda value: str(value).lower())
+
+
+class LogSettings(BaseSettings):
+    """What is needed to say that another setting is wrong. A field ``x`` is ``ACTS_X``; an empty one is not set."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
+
+    log: Annotated[Literal["text", "json"], _LOWER] = Field(
+        "text", description="``text`` or ``json`` (docs/observability.md)"
+    )
+    log_level: Annotated[Literal["info", "error", "debug", "warning"], _LOWER] = Field(
+        "info", description="debug, info, warning or error"
+    )
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Raises SettingsError, naming the variable, what it holds and what is allowed, in one line."""
+        try:
+            return cls()
+        except ValidationError as error:
+            first = error.errors()[0]
+            text = first["msg"].removeprefix("Value error, ")
+            if not first["loc"]:
+                raise SettingsError(text) from None
+            name = str(first["loc"][0]).upper().removeprefix(PREFIX)
+            raise SettingsError(f"{PREFIX}{name} is {first['input']!r}; {text[0].lower()}{text[1:]}") from None
+
+
+class Settings(LogSettings):
+    """The worker's settings."""
 
     task_queue: str = Field(TASK_QUEUE, description="the queue to serve (acts)")
     activities: str = Field("", description="Python modules with Activities and TOOLS, comma separated")
@@ -99,27 +141,19 @@ class Settings(BaseSettings):
     watchdog_seconds: float = Field(
         20.0, ge=0, le=3600, description="how long no Python code may run before the process is ended (20; 0: for ever)"
     )
-    log: str = Field("", description="``text`` or ``json`` (docs/observability.md)")
-    log_level: str = Field("", description="debug, info, warning or error")
-    metrics: str = Field("", description="host:port of the Prometheus endpoint ``/metrics`` (none)")
-    health: str = Field("", description="host:port of ``/live`` and ``/ready`` (none)")
+    metrics: _Address = Field("", description="host:port of the Prometheus endpoint ``/metrics`` (none)")
+    health: _Address = Field("", description="host:port of ``/live`` and ``/ready`` (none)")
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Read the settings and have each room check its own.
-
-        Raises:
-            SettingsError: naming the variable, what it holds and what is allowed, in one line.
-        """
+        """Read the settings and have each room check its own. Raises SettingsError, as above."""
+        settings = super().from_environment()
         try:
-            settings = cls()
-            _ = settings.delegate_sources, settings.set_sources, settings.telemetry
+            _ = settings.delegate_sources, settings.set_sources
             check_setting(settings.secrets)
             _ = codec_from_environment(), approvers_from_environment()
             check_endpoints()
             away = verify_storage(writes=True)
-        except ValidationError as error:
-            raise SettingsError(_describe(error)) from None
         except _ERRORS as error:
             raise SettingsError(str(error)) from error
         if away:
@@ -127,29 +161,31 @@ class Settings(BaseSettings):
         return settings
 
     @property
-    def memory_bytes(self) -> int:
-        """What the process may take; 0: no limit."""
-        return int(self.worker_memory) << 20
-
-    @property
     def grace_seconds(self) -> float:
         """How long Activities may continue after a stop; the rest is for reporting those that are cut off."""
         return self.shutdown_seconds - min(2.0, self.shutdown_seconds / 4)
 
     @property
-    def delegate_sources(self) -> DelegateSources:
+    def delegate_sources(self) -> sources.DelegateSources:
         """The folders and hosts that definitions are loaded from."""
-        return delegates_from_environment()
+        return sources.DelegateSources(
+            sources.read_folders(sources.FOLDERS, self.delegates),
+            sources.read_hosts(sources.HOSTS, self.delegate_hosts),
+            sources.read_hosts(sources.PRIVATE_HOSTS, self.delegate_private_hosts, needs_port=True),
+        )
 
     @property
-    def set_sources(self) -> SetSources:
+    def set_sources(self) -> set_files.SetSources:
         """The folders and hosts that sets are read from, and the folders for results."""
-        return sets_from_environment()
-
-    @property
-    def telemetry(self) -> TelemetrySettings:
-        """Logs, metrics and health checks."""
-        return TelemetrySettings.from_environment()
+        return set_files.SetSources(
+            sources.read_folders(set_files.DATA, self.data),
+            sources.read_folders(set_files.RESULTS, self.results),
+            sources.DelegateSources(
+                (),
+                sources.read_hosts(set_files.DATA_HOSTS, self.data_hosts),
+                sources.read_hosts(set_files.DATA_PRIVATE_HOSTS, self.data_private_hosts, needs_port=True),
+            ),
+        )
 
     @model_validator(mode="after")
     def _require_both(self) -> Self:
@@ -158,31 +194,16 @@ class Settings(BaseSettings):
         return self
 
     @property
-    def version(self) -> WorkerDeploymentVersion | None:
-        """The Worker Deployment Version that runs are pinned to (Temporal's worker versioning); None: unversioned."""
+    def deployment_config(self) -> WorkerDeploymentConfig | None:
+        """A run and all that it starts end on the version that began it (worker versioning); None: unversioned."""
         if not self.deployment:
             return None
-        return WorkerDeploymentVersion(deployment_name=self.deployment, build_id=self.build_id)
-
-    @property
-    def deployment_config(self) -> WorkerDeploymentConfig | None:
-        """The SDK's setting: a run and all that it starts end on the version that began it; None: unversioned."""
-        if self.version is None:
-            return None
+        version = WorkerDeploymentVersion(deployment_name=self.deployment, build_id=self.build_id)
         return WorkerDeploymentConfig(
-            self.version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.PINNED
+            version, use_worker_versioning=True, default_versioning_behavior=VersioningBehavior.PINNED
         )
 
 
 def list_variables() -> dict[str, str]:
     """The description of each variable, by its name."""
     return {f"{PREFIX}{name.upper()}": field.description or "" for name, field in Settings.model_fields.items()}
-
-
-def _describe(error: ValidationError) -> str:
-    """The first setting that cannot be used, and what is allowed."""
-    first = error.errors()[0]
-    if not first["loc"]:
-        return first["msg"].removeprefix("Value error, ")
-    name = str(first["loc"][0]).upper().removeprefix(PREFIX)
-    return f"{PREFIX}{name} is {first['input']!r}; {first['msg'].lower()}"

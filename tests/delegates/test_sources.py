@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acts.delegates.sources import SHIPPED, DelegateSources, DelegateSourcesError, from_environment
+from acts.delegates.sources import SHIPPED, DelegateSources, DelegateSourcesError
+from acts.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +17,7 @@ def sources(monkeypatch: pytest.MonkeyPatch, **settings: str) -> DelegateSources
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():
         monkeypatch.setenv(f"ACTS_DELEGATE{name}", value)
-    return from_environment()
+    return Settings().delegate_sources
 
 
 def test_the_default_is_the_shipped_folder_and_no_host(monkeypatch: pytest.MonkeyPatch) -> None:

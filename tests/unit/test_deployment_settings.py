@@ -12,7 +12,6 @@ def test_without_the_settings_a_worker_is_unversioned(monkeypatch: pytest.Monkey
     monkeypatch.delenv("ACTS_DEPLOYMENT", raising=False)
     monkeypatch.setenv("ACTS_BUILD_ID", "")
     settings = Settings.from_environment()
-    assert settings.version is None
     assert settings.deployment_config is None
 
 
@@ -20,9 +19,9 @@ def test_with_both_every_run_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_DEPLOYMENT", "acts")
     monkeypatch.setenv("ACTS_BUILD_ID", "1.4.2+a1b2c3")
     settings = Settings.from_environment()
-    assert settings.version == WorkerDeploymentVersion("acts", "1.4.2+a1b2c3")
     config = settings.deployment_config
     assert config is not None
+    assert config.version == WorkerDeploymentVersion("acts", "1.4.2+a1b2c3")
     assert config.use_worker_versioning
     assert config.default_versioning_behavior is VersioningBehavior.PINNED
 

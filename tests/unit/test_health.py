@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from acts.telemetry import health as module
-from acts.telemetry.health import Health, HealthServer
-from acts.telemetry.telemetry_settings import Address
+from acts.telemetry import observation as module
+from acts.telemetry.observation import Health, serve_health
 
 
 class Loop:
@@ -38,9 +37,9 @@ def loop() -> Iterator[Loop]:
     running.stop()
 
 
-def ask(server: HealthServer, path: str) -> tuple[int, dict[str, Any]]:
+def ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -55,18 +54,18 @@ def polling(answer: bool | Exception) -> Any:  # noqa: FBT001 - the answer
     return is_polling
 
 
-ANY = Address("127.0.0.1", 0)
+ANY = "127.0.0.1:0"
 
 
 def test_a_worker_lives_while_its_loop_comes_back(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     health, release = Health(), threading.Event()
-    with HealthServer(ANY, health) as server:
-        assert ask(server, "/live") == (200, {"ok": True})  # it starts
-        health.begin(loop.loop)
-        assert ask(server, "/live") == (200, {"ok": True})
+    with serve_health(ANY, health) as port:
+        assert ask(port, "/live") == (200, {"ok": True})  # it starts
+        health.loop = loop.loop
+        assert ask(port, "/live") == (200, {"ok": True})
         monkeypatch.setattr(module, "LOOP_SECONDS", 0.2)
         loop.loop.call_soon_threadsafe(release.wait)
-        assert ask(server, "/live") == (
+        assert ask(port, "/live") == (
             503, {"ok": False, "problem": "the event loop did not come back within 0.2 s"},
         )  # fmt: skip
         release.set()
@@ -74,30 +73,30 @@ def test_a_worker_lives_while_its_loop_comes_back(loop: Loop, monkeypatch: pytes
 
 def test_a_worker_without_threads_for_workflow_tasks_does_not_live() -> None:
     lost = [0]
-    with HealthServer(ANY, Health(lambda: lost[0], threads=3)) as server:
-        assert ask(server, "/live")[0] == 200
+    with serve_health(ANY, Health(lambda: lost[0], threads=3)) as port:
+        assert ask(port, "/live")[0] == 200
         lost[0] = 3
-        assert ask(server, "/live") == (503, {"ok": False, "problem": "stuck workflow tasks have taken all 3 threads"})
+        assert ask(port, "/live") == (503, {"ok": False, "problem": "stuck workflow tasks have taken all 3 threads"})
 
 
 def test_a_worker_is_ready_from_its_first_poll_until_a_stop_is_requested(loop: Loop) -> None:
     health = Health()
-    with HealthServer(ANY, health) as server:
-        assert ask(server, "/ready")[1]["problem"] == "the worker has not started yet"
-        health.begin(loop.loop)
-        health.serve(polling(answer=False))
-        assert ask(server, "/ready")[1]["problem"] == "the server has seen no poll of this worker within two minutes"
-        health.serve(polling(answer=True))
-        assert ask(server, "/ready") == (200, {"ok": True})
-        health.stop()
-        assert ask(server, "/ready") == (503, {"ok": False, "problem": "a stop was requested"})
-        assert ask(server, "/live")[0] == 200  # what it has begun, it ends
+    with serve_health(ANY, health) as port:
+        assert ask(port, "/ready")[1]["problem"] == "the worker has not started yet"
+        health.loop = loop.loop
+        health.is_polling = polling(answer=False)
+        assert ask(port, "/ready")[1]["problem"] == "the server has seen no poll of this worker within two minutes"
+        health.is_polling = polling(answer=True)
+        assert ask(port, "/ready") == (200, {"ok": True})
+        health.is_stopping = True
+        assert ask(port, "/ready") == (503, {"ok": False, "problem": "a stop was requested"})
+        assert ask(port, "/live")[0] == 200  # what it has begun, it ends
 
 
 def test_a_server_that_is_away_makes_no_worker_dead(loop: Loop) -> None:
     health = Health()
-    health.begin(loop.loop)
-    health.serve(polling(OSError("secret address")))
-    with HealthServer(ANY, health) as server:
-        assert ask(server, "/ready") == (503, {"ok": False, "problem": "the server does not answer: OSError"})
-        assert ask(server, "/live")[0] == 200
+    health.loop = loop.loop
+    health.is_polling = polling(OSError("secret address"))
+    with serve_health(ANY, health) as port:
+        assert ask(port, "/ready") == (503, {"ok": False, "problem": "the server does not answer: OSError"})
+        assert ask(port, "/live")[0] == 200

@@ -17,9 +17,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ApplicationError
 
 from acts.telemetry import metrics
-from acts.telemetry.logs import CallIdentity, LogGuard, configure_logs, current_call
+from acts.telemetry.logs import LogGuard, configure_logs, current_call
 from acts.telemetry.metrics import MAX_FOREIGN_TOOLS, METRICS, Names
-from acts.telemetry.telemetry_settings import TelemetryError, TelemetrySettings
 from acts.telemetry.tracing import (
     HEADER,
     TRACE_PARENT,
@@ -27,9 +26,12 @@ from acts.telemetry.tracing import (
     is_requested,
     read_header,
 )
+from acts.worker.settings import Settings, SettingsError
 
 ROOT = Path(__file__).parents[2]
-CALL = CallIdentity("order-1", "0199", "a/2:refund", "refund", "a", 2, "shop.refund")
+CALL = {
+    "run": "order-1", "runId": "0199", "call": "a/2:refund", "instance": "a", "tool": "refund", "attempt": 2
+}  # fmt: skip
 NAME = "tests.a_tool"
 
 # settings
@@ -38,18 +40,21 @@ NAME = "tests.a_tool"
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("ACTS_LOG", "xml", "ACTS_LOG is 'xml'; it is one of text, json"),
-        ("ACTS_LOG_LEVEL", "loud", "one of info, debug, warning, error"),
+        ("ACTS_LOG", "xml", "ACTS_LOG is 'xml'; input should be 'text' or 'json'"),
+        ("ACTS_LOG_LEVEL", "loud", "should be 'info', 'error', 'debug' or 'warning'"),
         ("ACTS_METRICS", "9464", "ACTS_METRICS is '9464'; it is host:port, such as 127.0.0.1:9464"),
         ("ACTS_METRICS", ":9464", "host:port"),
         ("ACTS_METRICS", "127.0.0.1:99999", "host:port"),
-        ("ACTS_HEALTH", "127.0.0.1:http", "host:port, such as 127.0.0.1:8081"),
+        ("ACTS_HEALTH", "127.0.0.1:http", "ACTS_HEALTH is '127.0.0.1:http'; it is host:port"),
         ("ACTS_HEALTH", "no-such-host.invalid:80", "its host has no address"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named_with_what_is_allowed(variable: str, value: str, words: str) -> None:
-    with pytest.raises(TelemetryError, match=re.escape(words)):
-        TelemetrySettings.from_environment({variable: value})
+def test_a_setting_that_cannot_be_used_is_named_with_what_is_allowed(
+    variable: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        Settings.from_environment()
 
 
 @pytest.mark.parametrize(
@@ -63,8 +68,14 @@ def test_a_setting_that_cannot_be_used_is_named_with_what_is_allowed(variable: s
         ({"OTEL_SERVICE_NAME": "worker"}, False),
     ],
 )
-def test_traces_are_switched_on_by_an_endpoint(environment: dict[str, str], requested: bool) -> None:  # noqa: FBT001 - a column
-    assert is_requested(environment) is requested
+def test_traces_are_switched_on_by_an_endpoint(
+    environment: dict[str, str],
+    requested: bool,
+    monkeypatch: pytest.MonkeyPatch,  # noqa: FBT001 - a column
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert is_requested() is requested
 
 
 BLOCKED = """
@@ -91,18 +102,18 @@ def test_a_worker_needs_no_opentelemetry_until_traces_are_switched_on() -> None:
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """Lines of text, from debug on."""
-    yield from _configured(TelemetrySettings(log_level="debug"))
+    yield from _configured("text")
 
 
 @pytest.fixture
 def json_log() -> Iterator[io.StringIO]:
-    yield from _configured(TelemetrySettings(log_format="json", log_level="debug"))
+    yield from _configured("json")
 
 
-def _configured(settings: TelemetrySettings) -> Iterator[io.StringIO]:
+def _configured(form: str) -> Iterator[io.StringIO]:
     root, text = logging.getLogger(), io.StringIO()
     handlers, level = root.handlers[:], root.level
-    configure_logs(settings, text)
+    configure_logs("debug", form, text)
     token = current_call.set(CALL)
     yield text
     current_call.reset(token)

@@ -34,10 +34,8 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from acts.activities import registry
 from acts.cli.dev.temporal_server import DevServer
 from acts.telemetry import metrics, tracing
-from acts.telemetry.health import Health
 from acts.telemetry.logs import configure_logs
-from acts.telemetry.observation import Observation, record_waiting_runs
-from acts.telemetry.telemetry_settings import Address, TelemetrySettings
+from acts.telemetry.observation import Health, Observation, record_waiting_runs
 from acts.telemetry.tracing import ClientSpans
 from acts.worker import serve as worker
 from acts.worker import settings as worker_settings
@@ -99,7 +97,7 @@ async def fetch(port: int, path: str) -> tuple[int, str]:
 def json_log() -> Iterator[io.StringIO]:
     root, text = logging.getLogger(), io.StringIO()
     handlers, level = root.handlers[:], root.level
-    configure_logs(TelemetrySettings(log_format="json", log_level="debug"), text)
+    configure_logs("debug", "json", text)
     yield text
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -107,12 +105,10 @@ def json_log() -> Iterator[io.StringIO]:
 
 
 @asynccontextmanager
-async def observed_worker(
-    queue: str, traces: tracing.Tracing, settings: TelemetrySettings
-) -> AsyncIterator[Observation]:
+async def observed_worker(queue: str, traces: tracing.Tracing, ports: tuple[int, int]) -> AsyncIterator[Observation]:
     """The worker as ``serve`` runs it, in this process, its spans in memory."""
     loaded, watches = registry.load([SERVED], []), Watches()
-    observation = Observation.start(settings, loaded.tools, Health())
+    observation = Observation.start(*(f"127.0.0.1:{port}" for port in ports), loaded.tools, Health())
     observation.tracing = traces
     own = worker_settings.Settings(task_queue=queue)
     async with observation.run():
@@ -167,7 +163,6 @@ async def evidence(server: DevServer, tmp_path_factory: pytest.TempPathFactory) 
     answer = {"when": {"tool": "think"}, "output": {"n": 7}, "usage": {"inputTokens": 11, "outputTokens": 3}}
     (folder / "thinker.json").write_text(json.dumps({"answers": [answer]}), "utf-8")
     ports = free_port(), free_port()
-    settings = TelemetrySettings(metrics=Address("127.0.0.1", ports[0]), health=Address("127.0.0.1", ports[1]))
     exporter, evidence = InMemorySpanExporter(), Evidence()
     traces = tracing.create_tracing("acts-test", SimpleSpanProcessor(exporter))
     tracing.use(traces)
@@ -177,7 +172,7 @@ async def evidence(server: DevServer, tmp_path_factory: pytest.TempPathFactory) 
         environment.setenv("ACTS_SCRIPTS", str(folder))
         starts = await Client.connect(server.address, namespace=server.namespace, interceptors=[ClientSpans(traces)])
         foreign = Foreign(starts, f"engine-{name}", name)
-        async with observed_worker(foreign.engine, traces, settings):
+        async with observed_worker(foreign.engine, traces, ports):
             theirs = TracingInterceptor(traces.provider.get_tracer("theirs"))
             async with foreign.serving(echo, interceptors=[theirs]):
                 handle = await foreign.start(request(foreign))

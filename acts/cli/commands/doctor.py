@@ -136,8 +136,7 @@ async def check_settings() -> list[Finding]:
     from acts.worker.settings import Settings
 
     settings = Settings.from_environment()
-    version = settings.version
-    pinned = f", version {version.deployment_name}:{version.build_id}" if version else ""
+    pinned = f", version {settings.deployment}:{settings.build_id}" if settings.deployment else ""
     return [ok(f"a worker would serve the task queue {settings.task_queue!r}{pinned}")]
 
 

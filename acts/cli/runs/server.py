@@ -127,8 +127,7 @@ def _interceptors() -> Sequence[Interceptor]:
     """What writes spans, where the environment asks for traces."""
     if not any(name.startswith("OTEL_EXPORTER_OTLP") for name in os.environ):
         return ()
-    from acts.telemetry.telemetry_settings import TelemetryError
-    from acts.telemetry.tracing import client_interceptors
+    from acts.telemetry.tracing import TelemetryError, client_interceptors
 
     try:
         return client_interceptors()
