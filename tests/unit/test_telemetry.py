@@ -69,9 +69,7 @@ def test_a_setting_that_cannot_be_used_is_named_with_what_is_allowed(
     ],
 )
 def test_traces_are_switched_on_by_an_endpoint(
-    environment: dict[str, str],
-    requested: bool,
-    monkeypatch: pytest.MonkeyPatch,  # noqa: FBT001 - a column
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, requested: bool
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
