@@ -10,7 +10,16 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    model_validator,
+)
 
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, suggest
 from acts.language.values import Json, pointer
@@ -57,18 +66,8 @@ def parse_seconds(value: Json) -> float:
 
 
 Duration = Annotated[float, BeforeValidator(parse_seconds)]
-# Each Call is compared with each name of a list
-MAX_NAMES: Final = 1_000
-
-
-def _as_tuple(value: Json) -> Json:
-    """A list in JSON is a tuple in a frozen model."""
-    if isinstance(value, list) and len(value) > MAX_NAMES:
-        raise ValueError(f"a list has at most {MAX_NAMES:,} names, and this one {len(value):,}")
-    return tuple(value) if isinstance(value, list) else value
-
-
-Strings = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+# At most so many names, since each Call is compared with each. A list in JSON is a tuple in a frozen model
+Strings = Annotated[tuple[str, ...], Strict(strict=False), Field(max_length=1_000)]
 
 
 class _Closed(BaseModel):
@@ -104,11 +103,6 @@ class Expected(_Closed):
             raise ValueError("min is at most max")
         return self
 
-    @property
-    def span(self) -> tuple[float, float]:
-        """The two numbers."""
-        return self.min, self.max
-
 
 def as_expected(value: Json) -> Json:
     """One duration is both ends of the range."""
@@ -116,12 +110,12 @@ def as_expected(value: Json) -> Json:
 
 
 class Options(_Closed):
-    """``_options`` of a Tool: where its Activity runs, and how long it may take.
+    """``_options`` of a Tool: where its Activity runs, and how long it may take, in seconds.
 
-    ``timeout`` bounds one attempt; for a delegate it bounds the whole run, and only if it is set.
-    ``queueTimeout`` bounds the wait for a worker (None: a Call waits forever, since a backlog is no
-    failure). ``heartbeat`` is the longest time between two heartbeats of an attempt. All are in
-    seconds. ``resolve`` says when the definition of a delegate is loaded. ``expected`` is for forecasts alone.
+    ``timeout`` bounds one attempt; for a delegate it bounds the whole run, and only if it is set. ``queueTimeout``
+    bounds the wait for a worker (None: a Call waits forever, since a backlog is no failure). ``heartbeat`` is the
+    longest time between two heartbeats of an attempt. ``resolve`` says when the definition of a delegate is loaded.
+    ``expected`` is for forecasts alone.
     """
 
     taskQueue: Annotated[str, AfterValidator(_check_queue)] | None = None
@@ -231,12 +225,13 @@ class Config(_Closed):
 def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:
     """The Problems of a ValidationError of ``model``; ``at`` is the place of the settings in the Request."""
     problems = []
+    nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget, "resume": Resume}
     for item in error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS_REPORTED]:
         # pydantic names the branch of a union in the location, which is no key of the settings
         place = [t for t in item["loc"] if not str(t).startswith(("function-", "literal[", "tuple["))]
         message, hint = item["msg"].removeprefix("Value error, "), None
         if item["type"] == "extra_forbidden":
-            allowed = _allowed_keys(model, place[:-1])
+            allowed = list(nested.get(place[-2] if place[:-1] else None, model).model_fields)
             message = f'unknown setting "{place[-1]}"; known: {", ".join(allowed)}'
             hint = suggest(str(place[-1]), allowed)
         problems.append(Problem("invalidSetting", message, pointer(*at, *place), hint=hint))
@@ -251,8 +246,3 @@ def settings_text(error: ValidationError) -> str:
         message = "is unknown" if item["type"] == "extra_forbidden" else message
         texts.append(f"{place}: {message}" if place else message)
     return "; ".join(texts)
-
-
-def _allowed_keys(model: type[BaseModel], place: list[Any]) -> list[str]:
-    nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget, "resume": Resume}
-    return list(nested.get(place[-1] if place else None, model).model_fields)

@@ -9,8 +9,7 @@ ActsError
 ├── TooComplex           a check would take too long: refused, as the error of whoever asked for it
 └── EngineError          the engine: a state that it must never reach
 
-A ``Problem`` is one finding of the validator. It is data, so that a CLI, an LLM and
-an editor can each show it in their own way.
+A ``Problem`` is one finding of the validator, as data: a CLI, an LLM and an editor each show it in their own way.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# A message with ten thousand problems helps nobody and exceeds Temporal's limit for a
-# failure (the server drops details above 2 MB, and the type with them).
+# Ten thousand problems help nobody, and exceed what the server keeps of a failure: 2 MB, else its type is lost too
 MAX_PROBLEMS_REPORTED = 100
 MAX_TEXT = 600  # characters of a message, hint or pointer
 # Names that a wrong one is compared with, some 10 µs each, and characters of one: a comparison takes their product
@@ -42,10 +40,7 @@ class PlanError(ActsError):
 
 
 class ExpressionError(PlanError):
-    """A string that begins with ``†`` and is not an expression.
-
-    ``column`` is the position of the fault in the string, counted from 1.
-    """
+    """A string that begins with ``†`` and is no expression; ``column`` is the place of the fault, from 1."""
 
     def __init__(self, message: str, column: int) -> None:
         super().__init__(f"{message} (column {column})")
@@ -60,22 +55,17 @@ class DecisionRefused(PlanError):
 class CallError(ActsError):
     """A Call failed: its Tool raised, or returned a value that cannot be stored.
 
-    ``code`` is a word that a plan can match on its error path; ``message`` is for people;
-    ``details`` is any JSON that the Tool attached.
+    ``code`` is a word that a plan can match on its error path; ``message`` is for people; ``details`` is any JSON.
     """
 
     def __init__(self, code: str, message: str, details: Any = None) -> None:
         super().__init__(message)
-        self.code = code
-        self.message = message
-        self.details = details
+        self.code, self.message, self.details = code, message, details
 
     def to_json(self) -> dict[str, Any]:
         """``{"code", "message", "details"?}``, as written to an error path."""
-        out: dict[str, Any] = {"code": self.code, "message": self.message}
-        if self.details is not None:
-            out["details"] = self.details
-        return out
+        details = {} if self.details is None else {"details": self.details}
+        return {"code": self.code, "message": self.message, **details}
 
 
 class TooComplex(ActsError):
@@ -108,14 +98,10 @@ class Problem:
 
     def to_json(self) -> dict[str, Any]:
         """The wire form. Keys without a value are left out, and so is the severity of an error."""
-        out: dict[str, Any] = {"code": self.code, "message": self.message, "pointer": self.pointer}
-        for key in ("call", "hint", "instance"):
-            value = getattr(self, key)
-            if value is not None:
-                out[key] = value
-        if self.severity != "error":
-            out["severity"] = self.severity
-        return out
+        out = {"code": self.code, "message": self.message, "pointer": self.pointer}
+        severity = None if self.fatal else self.severity
+        more = {"call": self.call, "hint": self.hint, "instance": self.instance, "severity": severity}
+        return out | {key: value for key, value in more.items() if value is not None}
 
     def text(self) -> str:
         """One line: place, message, hint."""
@@ -133,12 +119,7 @@ class InvalidRequest(PlanError):
 
     def to_json(self) -> list[dict[str, Any]]:
         """The first MAX_PROBLEMS_REPORTED problems, texts truncated: the first detail of the workflow's failure."""
-        items = [p.to_json() for p in self.problems[:MAX_PROBLEMS_REPORTED]]
-        for item in items:
-            for key in ("message", "hint", "pointer", "call", "instance"):
-                if key in item:
-                    item[key] = truncate(item[key])
-        return items
+        return [{k: truncate(v) for k, v in p.to_json().items()} for p in self.problems[:MAX_PROBLEMS_REPORTED]]
 
 
 def summary(problems: Iterable[Problem]) -> str:
@@ -179,17 +160,21 @@ def format_choices(names: Iterable[str], limit: int = 12) -> str:
     return ", ".join(choices[:limit]) + more
 
 
-def brief(value: Any, limit: int = 80) -> str:
-    """A value as JSON with single quotes, cut at ``limit`` characters; little more of it is looked at."""
+def begin_json(value: Any, limit: int) -> str:
+    """The beginning of a value as JSON for people: more than ``limit`` characters of it if there are more."""
+    if isinstance(value, str):
+        return json.dumps(value[: limit + 1], ensure_ascii=False)
     text = ""
-    for part in _BRIEF.iterencode(value):
+    for part in json.JSONEncoder(ensure_ascii=False, default=lambda _: "†…").iterencode(value):  # of what is not known
         text += part
         if len(text) > limit:
             break
-    return truncate(text.replace('"', "'"), limit)
+    return text
 
 
-_BRIEF = json.JSONEncoder(ensure_ascii=False, default=lambda _: "†…")  # what is not known yet
+def brief(value: Any, limit: int = 80) -> str:
+    """A value as JSON with single quotes, cut at ``limit`` characters."""
+    return truncate(begin_json(value, limit).replace('"', "'"), limit)
 
 
 def install_hint(extra: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -19,12 +20,12 @@ from pydantic import ValidationError
 from acts.language.config import Config, settings_problems
 from acts.language.errors import ExpressionError, InvalidRequest, Problem, find_similar, suggest, truncate
 from acts.language.references import Path, parse
-from acts.language.values import ABSENT, UNKNOWN, Json, defect, list_index, pointer, type_name
+from acts.language.values import ABSENT, UNKNOWN, Json, Place, defect, list_index, pointer, type_name
 
 
 @dataclass(frozen=True, slots=True)
 class OutputMethod:
-    """``extends`` are the types of value that the method adds to; none: it replaces a value of any type.
+    """How a result is added to what a path holds; ``extends`` are the types that it adds to, none: it replaces any.
 
     A method that ``grows`` lengthens a list or string, so an index into it depends on all of it. One that
     ``adds_element`` takes its value as one element of a list; any other needs a value of the type it extends.
@@ -39,6 +40,7 @@ class OutputMethod:
         return old in self.extends and (self.adds_element or old == new)
 
 
+# What a method does to a value is in ``plan/context_log.py``; whose part it leaves whose in ``provenance/trace.py``
 OUTPUT_METHODS: Final = {
     "set": OutputMethod(),
     "merge": OutputMethod(extends=("object", "list")),
@@ -59,6 +61,13 @@ INSTANCES: Final = "_instances"
 SET_KEYS: Final = ("source", "id")
 EACH_ROW: Final = "each row"
 PROVENANCE: Final = ("_call", "_date", "_outputPath", "_outputMethod")
+# Keys of an inline data-like message that are not part of its payload
+_FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", *PROVENANCE})
+# After so many problems the others are not kept: a report shows a hundred, and each hint takes time
+MAX_PROBLEMS_READ: Final = 1_000
+# Keys of one object that are compared with the right ones: a hostile one has 100,000
+MAX_KEYS_COMPARED: Final = 20
+_KIND_NAME: Final = re.compile(r"[\w-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +90,7 @@ class Instruction(Message):
 class Data(Message):
     """A data-like Message. ``payload`` is ABSENT when the Message has only a schema.
 
-    ``path`` and ``method`` are those of a Call's output. Without a path the payload deep-merges
-    at the root of its kind.
+    ``path`` and ``method`` are those of a Call's output. Without a path it deep-merges at the root of its kind.
     """
 
     kind: str = "data"
@@ -185,39 +193,6 @@ def output_schema(schema: Json) -> Json:
     return {**output, "$defs": schema["$defs"]} if isinstance(output, dict) and "$defs" in schema else output
 
 
-# Keys of an inline data-like message that are not part of its payload
-_FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", *PROVENANCE})
-# After so many problems the others are not kept: a report shows a hundred, and each hint takes time
-MAX_PROBLEMS_READ: Final = 1_000
-# Keys of one object that are compared with the right ones: a hostile one has 100,000
-MAX_KEYS_COMPARED: Final = 20
-_KIND_NAME: Final = re.compile(r"[\w-]+")
-
-
-class _Problems:
-    """Collects problems while a Request is read: up to MAX_PROBLEMS_READ errors, and as many warnings."""
-
-    def __init__(self) -> None:
-        self.items: list[Problem] = []
-        self._counts = Counter[bool]()
-
-    def report(
-        self,
-        code: str,
-        message: str,
-        *at: str | int,
-        hint: str | None = None,
-        like: tuple[str, Sequence[str]] | None = None,
-        warn: bool = False,
-    ) -> None:
-        """Report a problem; ``like`` is a wrong name with the right ones, the most similar of which is the hint."""
-        self._counts[warn] += 1
-        if self._counts[warn] <= MAX_PROBLEMS_READ:
-            hint = (suggest(*like) if like is not None else None) or hint
-            severity = "warning" if warn else "error"
-            self.items.append(Problem(code, truncate(message), pointer(*at), hint=hint, severity=severity))
-
-
 def parse_request(raw: Json) -> Request:
     """Read the Request of a JSON value. Its plan is checked later (``validate``).
 
@@ -239,31 +214,29 @@ def read_request(raw: Json) -> Request:
     Raises:
         InvalidRequest: the value is no JSON object, or JSON that cannot be stored.
     """
-    problems = _Problems()
-    _refuse_defects(raw)
+    reader = _Reader(raw)
     if not isinstance(raw, dict):
         text = f"a Request is an object {{config, context, schema}}, not {type_name(raw)}"
         raise InvalidRequest([Problem("invalidRequest", text)])
-    for key in [key for key in raw if key not in ("config", "context", "schema")]:
-        like = (key, ("config", "context", "schema"))
-        problems.report(
-            "unknownKey", f'unknown key "{key}"', key, hint="a Request has config, context and schema", like=like
-        )
+    known = ("config", "context", "schema")
+    for key in [key for key in raw if key not in known]:
+        hint = "a Request has config, context and schema"
+        reader.report("unknownKey", f'unknown key "{key}"', key, hint=hint, like=(key, known))
     config = Config()
     try:
         config = Config.model_validate(raw.get("config") if raw.get("config") is not None else {})
     except ValidationError as error:
-        problems.items.extend(settings_problems(error, Config, "config"))
-    before = len(problems.items)
+        reader.problems += settings_problems(error, Config, "config")
+    before = len(reader.problems)
     context = raw.get("context", [])
     if not isinstance(context, list):
-        problems.report("invalidRequest", f"context is a list of Messages, not {type_name(context)}", "context")
+        reader.report("invalidRequest", f"context is a list of Messages, not {type_name(context)}", "context")
         context = []
-    read = [_read_message(item, index, problems) for index, item in enumerate(context)]
+    read = [reader.read(item, index) for index, item in enumerate(context)]
     messages = tuple(message for message in read if message is not None)
-    _check_set(messages, problems)
-    partial = any(p.fatal for p in problems.items[before:])
-    return Request(config, messages, raw.get("schema"), raw, tuple(problems.items), partial)
+    reader.check_set(messages)
+    partial = any(p.fatal for p in reader.problems[before:])
+    return Request(config, messages, raw.get("schema"), raw, tuple(reader.problems), partial)
 
 
 def parse_message(raw: Json, index: int = 0) -> Message:
@@ -272,23 +245,11 @@ def parse_message(raw: Json, index: int = 0) -> Message:
     Raises:
         InvalidRequest: the value is no Message.
     """
-    _refuse_defects(raw)
-    problems = _Problems()
-    message = _read_message(raw, index, problems)
-    if message is None or any(p.fatal for p in problems.items):
-        raise InvalidRequest(problems.items)
+    reader = _Reader(raw)
+    message = reader.read(raw, index)
+    if message is None or any(p.fatal for p in reader.problems):
+        raise InvalidRequest(reader.problems)
     return message
-
-
-def _refuse_defects(raw: Json) -> None:
-    """Raise InvalidRequest for JSON that cannot be stored."""
-    reason = defect(raw)
-    if reason:
-        raise InvalidRequest([Problem("invalidJson", reason[1], reason[0])])
-
-
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str) and value != ""
 
 
 # By key: what its value must be, and the code and the text of the problem when it is not
@@ -297,13 +258,15 @@ _RULES: Final[dict[str, tuple[Callable[[Json], Any], str, str]]] = {
              "kind {value!r} is not made of letters, digits, _ and -"),
     "schema": (lambda v: v is None or isinstance(v, (dict, bool)), "invalidSchema",
                "a schema is an object, not {type}"),
-    "_instance": (lambda v: v is None or _is_text(v), "invalidMessage", "_instance is a non-empty string"),
+    "_instance": (lambda v: v is None or (isinstance(v, str) and v), "invalidMessage",
+                  "_instance is a non-empty string"),
     "_outputMethod": (lambda v: v in METHODS, "invalidMessage",
                       f"_outputMethod {{value!r}}; allowed: {', '.join(METHODS)}"),
     INSTANCES: (lambda v: isinstance(v, dict), "invalidSet",
                 f'{INSTANCES} is {{{{"source": "orders.jsonl", "id"?: "orderId"}}}}, not {{type}}'),
-    "source": (_is_text, "invalidSet", '"source" of a set is the name of a file or a URL, not {type}'),
-    "id": (lambda v: v in (ABSENT, None) or _is_text(v), "invalidSet",
+    "source": (lambda v: isinstance(v, str) and v, "invalidSet",
+               '"source" of a set is the name of a file or a URL, not {type}'),
+    "id": (lambda v: v in (ABSENT, None) or (isinstance(v, str) and v), "invalidSet",
            '"id" of a set is the name of a field, not {type}'),
     "tool": (lambda v: isinstance(v, (str, dict)) and v, "invalidTool",
              '"tool" is a registered name, a JSON Schema with _tool, or a map of name to schema; found {type}'),
@@ -313,131 +276,136 @@ _RULES: Final[dict[str, tuple[Callable[[Json], Any], str, str]]] = {
 _DATA_KEYS: Final = ("kind", "schema", "_instance", "_outputMethod", INSTANCES)
 
 
-def _obeys(raw: dict[str, Any], keys: Iterable[str], problems: _Problems, *at: str | int) -> bool:
-    """Return whether the values of these keys are what they must be; report those that are not."""
-    is_right = True
-    for key in keys:
-        is_allowed, code, text = _RULES[key]
-        value = raw.get(key, ABSENT)
-        if not is_allowed(value):
-            problems.report(code, text.format(value=value, type=type_name(value)), *at, key)
-            is_right = False
-    return is_right
+class _Reader:
+    """Reads Messages, and collects problems: up to MAX_PROBLEMS_READ errors, and as many warnings."""
 
+    def __init__(self, raw: Json) -> None:
+        self.problems: list[Problem] = []
+        self._counts = Counter[bool]()
+        self._place: Place = ()
+        if (reason := defect(raw)) is not None:  # it cannot be stored
+            raise InvalidRequest([Problem("invalidJson", reason[1], reason[0])])
 
-def _read_message(raw: Json, index: int, problems: _Problems) -> Message | None:
-    at = ("context", index)
-    if not isinstance(raw, dict):
-        problems.report("invalidMessage", f"a Message is an object, not {type_name(raw)}", *at)
+    def report(
+        self, code: str, message: str, *at: str | int,
+        hint: str | None = None, like: tuple[str, Sequence[str]] | None = None, warn: bool = False,
+    ) -> None:  # fmt: skip
+        """Report a problem; ``like`` is a wrong name with the right ones, the most similar of which is the hint."""
+        self._counts[warn] += 1
+        if self._counts[warn] <= MAX_PROBLEMS_READ:
+            hint = (suggest(*like) if like is not None else None) or hint
+            severity, place = "warning" if warn else "error", pointer(*self._place, *at)
+            self.problems.append(Problem(code, truncate(message), place, hint=hint, severity=severity))
+
+    def _obeys(self, raw: dict[str, Any], keys: Iterable[str], *at: str) -> bool:
+        """Return whether the values of these keys are what they must be; report those that are not."""
+        wrong = [key for key in keys if not _RULES[key][0](raw.get(key, ABSENT))]
+        for key in wrong:
+            _, code, text = _RULES[key]
+            value = raw.get(key, ABSENT)
+            self.report(code, text.format(value=value, type=type_name(value)), *at, key)
+        return not wrong
+
+    def read(self, raw: Json, index: int) -> Message | None:
+        """Return the Message at ``index`` of the context, or None when it cannot be read."""
+        self._place = ("context", index)
+        if not isinstance(raw, dict):
+            self.report("invalidMessage", f"a Message is an object, not {type_name(raw)}")
+            return None
+        kind = raw.get("type")
+        if kind in ("system", "text") or (kind is None and "role" in raw and "content" in raw):
+            return self._read_instruction(raw, index)
+        if kind in DATA_TYPES:
+            return self._read_data(raw, index)
+        if kind == "tool":
+            return ToolMessage(index, kind, raw, raw["tool"]) if self._obeys(raw, ("tool",)) else None
+        if kind == "plan":
+            return self._read_plan(raw, index)
+        if kind == "error":
+            return ErrorMessage(index, kind, raw, data=raw.get("data"))
+        text = "no type" if kind is None else f"the unknown type {kind!r}"
+        text = f"message {index} has {text}; known: {', '.join(TYPES)}"
+        similar = find_similar("type", list(raw)[:MAX_KEYS_COMPARED]) if kind is None else None
+        hint = None if similar is None else f'is "{similar}" meant to be "type"?'
+        like = (kind, TYPES) if isinstance(kind, str) else None
+        self.report("unknownMessageType", text, "type", hint=hint, like=like)
         return None
-    kind = raw.get("type")
-    if kind in ("system", "text") or (kind is None and "role" in raw and "content" in raw):
-        return _read_instruction(raw, index, problems)
-    if kind in DATA_TYPES:
-        return _read_data(raw, index, problems)
-    if kind == "tool":
-        return ToolMessage(index, kind, raw, raw["tool"]) if _obeys(raw, ("tool",), problems, *at) else None
-    if kind == "plan":
-        return _read_plan(raw, index, problems)
-    if kind == "error":
-        return ErrorMessage(index, kind, raw, data=raw.get("data"))
-    text = "no type" if kind is None else f"the unknown type {kind!r}"
-    text = f"message {index} has {text}; known: {', '.join(TYPES)}"
-    similar = find_similar("type", list(raw)[:MAX_KEYS_COMPARED]) if kind is None else None
-    hint = None if similar is None else f'is "{similar}" meant to be "type"?'
-    like = (kind, TYPES) if isinstance(kind, str) else None
-    problems.report("unknownMessageType", text, *at, "type", hint=hint, like=like)
-    return None
 
+    def _read_instruction(self, raw: dict[str, Any], index: int) -> Message | None:
+        usual_key = {"system": "message", "text": "text"}.get(str(raw.get("type")), "content")
+        key = next((k for k in (usual_key, "text", "message") if k in raw), usual_key)
+        text = raw.get(key, ABSENT)
+        if not isinstance(text, str):
+            self.report("invalidMessage", f'"{key}" is a string, not {type_name(text)}', key)
+            return None
+        kind = raw.get("type") or ("system" if raw.get("role") == "system" else "text")
+        return Instruction(index, str(kind), raw, text=text)
 
-def _read_instruction(raw: dict[str, Any], index: int, problems: _Problems) -> Message | None:
-    usual_key = {"system": "message", "text": "text"}.get(str(raw.get("type")), "content")
-    key = next((k for k in (usual_key, "text", "message") if k in raw), usual_key)
-    text = raw.get(key, ABSENT)
-    if not isinstance(text, str):
-        problems.report("invalidMessage", f'"{key}" is a string, not {type_name(text)}', "context", index, key)
-        return None
-    kind = raw.get("type") or ("system" if raw.get("role") == "system" else "text")
-    return Instruction(index, str(kind), raw, text=text)
+    def _read_data(self, raw: dict[str, Any], index: int) -> Message | None:
+        type_ = raw["type"]
+        kind = raw.get("kind", type_)
+        if not self._obeys(raw, [key for key in _DATA_KEYS if key in raw]):
+            return None
+        if INSTANCES in raw:
+            return self._read_set(raw, index, kind)
+        payload, schema = raw.get(type_, ABSENT), raw.get("schema")
+        rest = {k: v for k, v in raw.items() if k != type_ and k not in _FRAME}
+        if payload is not ABSENT:
+            for key in rest:
+                text = f'"{key}" is beside the payload of a message in wrapped form, and is ignored'
+                self.report("ignoredField", text, key, hint=f'put it inside "{type_}"', warn=True)
+        elif rest or "schema" not in raw:
+            payload = rest
+        written, tree = raw.get("_outputPath"), None
+        with suppress(ExpressionError):
+            tree = parse(written) if isinstance(written, str) else None
+        path = tree if isinstance(tree, Path) and tree.kind == kind else None
+        if path is None and written is not None:
+            self.report("invalidMessage", f"_outputPath is one path below †{kind}", "_outputPath")
+        method = raw.get("_outputMethod", "set")
+        return Data(index, type_, raw, kind, payload, schema, raw.get("_instance"), path, method)
 
+    def _read_set(self, raw: dict[str, Any], index: int, kind: str) -> Message | None:
+        """Read a Message whose instances are the rows of a file."""
+        value = raw[INSTANCES]
+        for key in value:
+            if key not in SET_KEYS:
+                text = f'unknown key "{key}" of a set; known: {", ".join(SET_KEYS)}'
+                self.report("invalidSet", text, INSTANCES, key, like=(key, SET_KEYS))
+        if not self._obeys(value, SET_KEYS, INSTANCES):
+            return None
+        if "state" in (raw["type"], kind):
+            text = "the rows of a set are data, and no state: each instance begins with an empty one"
+            self.report("invalidSet", text, "kind", hint='"kind": "order" makes them †order')
+        for key in raw:
+            if key == "_instance" or (key not in _FRAME and key != INSTANCES):
+                self.report("invalidSet", f'"{key}" is beside {INSTANCES}: the rows of the set are the data', key)
+        source, id_field = value["source"], value.get("id")
+        return SetData(
+            index, raw["type"], raw, kind, UNKNOWN, raw.get("schema"), EACH_ROW, source=source, id_field=id_field
+        )
 
-def _read_data(raw: dict[str, Any], index: int, problems: _Problems) -> Message | None:
-    at = ("context", index)
-    type_ = raw["type"]
-    kind = raw.get("kind", type_)
-    if not _obeys(raw, [key for key in _DATA_KEYS if key in raw], problems, *at):
-        return None
-    if INSTANCES in raw:
-        return _read_set(raw, index, kind, problems)
-    payload, schema = raw.get(type_, ABSENT), raw.get("schema")
-    rest = {k: v for k, v in raw.items() if k != type_ and k not in _FRAME}
-    if payload is not ABSENT:
-        for key in rest:
-            text = f'"{key}" is beside the payload of a message in wrapped form, and is ignored'
-            problems.report("ignoredField", text, *at, key, hint=f'put it inside "{type_}"', warn=True)
-    elif rest or "schema" not in raw:
-        payload = rest
-    path = _written_path(raw, kind, index, problems)
-    method = raw.get("_outputMethod", "set")
-    return Data(index, type_, raw, kind, payload, schema, raw.get("_instance"), path, method)
+    def check_set(self, messages: Sequence[Message]) -> None:
+        """Report a second set, and instances beside a set."""
+        sets = [m for m in messages if isinstance(m, SetData)]
+        for message in messages if sets else ():
+            self._place = ("context", message.index)
+            if isinstance(message, SetData) and message is not sets[0]:
+                text = f"a Request has one set, and message {sets[0].index} names one already"
+                self.report("invalidSet", text, INSTANCES)
+            elif isinstance(message, Data) and message.instance not in (None, EACH_ROW):
+                text = f"message {sets[0].index} names a set, so all instances come from there"
+                self.report("invalidSet", text, "_instance")
 
-
-def _read_set(raw: dict[str, Any], index: int, kind: str, problems: _Problems) -> Message | None:
-    """Read a Message whose instances are the rows of a file."""
-    at, value = ("context", index), raw[INSTANCES]
-    for key in value:
-        if key not in SET_KEYS:
-            text = f'unknown key "{key}" of a set; known: {", ".join(SET_KEYS)}'
-            problems.report("invalidSet", text, *at, INSTANCES, key, like=(key, SET_KEYS))
-    if not _obeys(value, SET_KEYS, problems, *at, INSTANCES):
-        return None
-    if "state" in (raw["type"], kind):
-        text = "the rows of a set are data, and no state: each instance begins with an empty one"
-        problems.report("invalidSet", text, *at, "kind", hint='"kind": "order" makes them †order')
-    for key in raw:
-        if key == "_instance" or (key not in _FRAME and key != INSTANCES):
-            problems.report("invalidSet", f'"{key}" is beside {INSTANCES}: the rows of the set are the data', *at, key)
-    return SetData(
-        index, raw["type"], raw, kind, UNKNOWN, raw.get("schema"), EACH_ROW,
-        source=value["source"], id_field=value.get("id"),
-    )  # fmt: skip
-
-
-def _check_set(messages: Sequence[Message], problems: _Problems) -> None:
-    """Report a second set, and instances beside a set."""
-    sets = [m for m in messages if isinstance(m, SetData)]
-    for message in messages if sets else ():
-        if isinstance(message, SetData) and message is not sets[0]:
-            text = f"a Request has one set, and message {sets[0].index} names one already"
-            problems.report("invalidSet", text, "context", message.index, INSTANCES)
-        elif isinstance(message, Data) and message.instance not in (None, EACH_ROW):
-            text = f"message {sets[0].index} names a set, so all instances come from there"
-            problems.report("invalidSet", text, "context", message.index, "_instance")
-
-
-def _written_path(raw: dict[str, Any], kind: str, index: int, problems: _Problems) -> Path | None:
-    """Return the path that a Call wrote the message at, or None for a message that merges at the root."""
-    text = raw.get("_outputPath")
-    if text is None:
-        return None
-    try:
-        tree = parse(text) if isinstance(text, str) else None
-    except ExpressionError:
-        tree = None
-    if isinstance(tree, Path) and tree.kind == kind:
-        return tree
-    problems.report("invalidMessage", f"_outputPath is one path below †{kind}", "context", index, "_outputPath")
-    return None
-
-
-def _read_plan(raw: dict[str, Any], index: int, problems: _Problems) -> Message | None:
-    at = ("context", index)
-    if not _obeys(raw, ("plan", "mode"), problems, *at):
-        return None
-    for key in raw:
-        if key not in ("type", "plan", "mode", "run"):
-            problems.report("ignoredField", f'"{key}" has no meaning in a plan message', *at, key, warn=True)
-    return PlanMessage(index, "plan", raw, tuple(raw.get("plan", ())), raw.get("mode", "eager"), raw.get("run") is True)
+    def _read_plan(self, raw: dict[str, Any], index: int) -> Message | None:
+        if not self._obeys(raw, ("plan", "mode")):
+            return None
+        for key in raw:
+            if key not in ("type", "plan", "mode", "run"):
+                self.report("ignoredField", f'"{key}" has no meaning in a plan message', key, warn=True)
+        return PlanMessage(
+            index, "plan", raw, tuple(raw.get("plan", ())), raw.get("mode", "eager"), raw.get("run") is True
+        )
 
 
 def scoped_context(
@@ -445,8 +413,10 @@ def scoped_context(
 ) -> list[dict[str, Any]]:
     """The Messages that a Call with these scopes gets; ``[]`` without scopes.
 
-    ``is_list`` tells whether a value on the way to a scope is a list, where ``read`` must not be
-    asked for it: a Call does not depend on what else is written there.
+    A scope is a kind or a path: the part of the context that a Call may see, an allow-list. A Call gets one merged
+    Message per kind in scope, without provenance and ``_instance``. A path gives the part there and nothing beside it.
+    ``is_list`` tells whether a value on the way to a scope is a list, where ``read`` must not be asked for it: a Call
+    does not depend on what else is written there.
     """
     is_list = is_list or (lambda path: isinstance(read(path), list))
     values = {path: value for path in scopes if (value := read(path)) is not ABSENT}
@@ -459,9 +429,7 @@ def scoped_context(
 
 def wrap_message(kind: str, payload: Json) -> dict[str, Any]:
     """The Message of a kind in wrapped form; any other than the data-like types is ``data`` with ``kind``."""
-    if kind in DATA_TYPES:
-        return {"type": kind, kind: payload}
-    return {"type": "data", "kind": kind, "data": payload}
+    return {"type": kind, kind: payload} if kind in DATA_TYPES else {"type": "data", "kind": kind, "data": payload}
 
 
 def _place(payload: Json, path: Path, depth: int, value: Json, is_list: Callable[[Path], bool]) -> Json:

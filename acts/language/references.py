@@ -1,4 +1,4 @@
-"""``†`` expressions: their grammar, the trees that they become, and what these yield.
+"""``†`` expressions: their grammar, the trees that they become, what these yield, and where they are in JSON values.
 
 An expression names values of the context; a condition (of ``_when``) also compares and negates them; a template puts
 them into a text. Every (sub)expression is absent, null, or a value. A value replaces its whole expression and is never
@@ -15,9 +15,9 @@ In a condition a term of a conjunction may be a comparison, and there are negati
     comparison  = term [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) term ]
     term        = path | "!" term | JSON | "(" expression ")"
 
-A template is text with expressions between ``†{`` and ``}``, whose paths may leave out their ``†``. The parser costs
-time linear in the length of its text; errors name the column, from 1. Where values come from is not known here: readers
-pass a ``read`` function.
+A template is text with expressions between ``†{`` and ``}``, whose paths may leave out their ``†``. A string without
+``†`` is literal. The parser costs time linear in the length of its text; errors name the column, from 1. Where values
+come from is not known here: readers pass a ``read`` function.
 """
 
 from __future__ import annotations
@@ -25,35 +25,38 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from acts.language.admission import MAX_ALTERNATIVES, MAX_NAMES, MAX_PARENTHESES, MAX_PATHS, Work
 from acts.language.errors import ExpressionError, Problem, truncate
 from acts.language.strict_json import DECODER, write_json
-from acts.language.values import (
-    ABSENT,
-    MAX_DEPTH,
-    UNKNOWN,
-    UNKNOWN_TEXT,
-    Json,
-    Names,
-    Place,
-    defect,
-    is_unicode,
-    replace_parts,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Names, Place, defect, is_unicode, replace_parts
 
 MARK: Final = "†"
+OPENING: Final = f"{MARK}{{"
+COMPARISONS: Final = ("==", "!=", "<=", ">=", "<", ">")  # the longer ones first, as a parser tries them
+# The kinds of the two paths that a Call with ``_each`` has for each of its elements
+ITEM: Final = "item"
+INDEX: Final = "index"
+ELEMENT_KINDS: Final = frozenset({ITEM, INDEX})
 
 # A name that a path may have without brackets and quotes; and one that may so in conditions and templates too
-PLAIN_NAME: Final = re.compile(r'[^.\[\]()|&"\s]+')
+_PLAIN_NAME: Final = re.compile(r'[^.\[\]()|&"\s]+')
 _PLAIN_EVERYWHERE: Final = re.compile(r'[^.\[\]()|&"\s=!<>{}]+')
+_KIND: Final = re.compile(r"[\w-]+")
+_DIGITS: Final = re.compile(r"[0-9]{1,9}(?=\])")
+_JSON_STARTS: Final = frozenset('"-0123456789[{')
+_WORD: Final = re.compile(r"(?:true|false|null)\b")
+_ESCAPED_INSIDE: Final = re.compile(rf"{MARK}{MARK}(?=[\w-])")
+# What looks like a path inside a text: a kind, a dot, and mostly names
+_EMBEDDED: Final = re.compile(rf"(?<!{MARK}){MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
+# Characters, and texts. The same short ones come with every instance and every tick: 20 MB of trees at most
+_MAX_CACHED: Final = 100
+_CACHED_TEXTS: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +88,8 @@ class Path:
             yield self
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """``a || b``: the first that is a value."""
-
-    terms: tuple[Expression, ...]
-
-    def __str__(self) -> str:
-        return " || ".join(str(t) for t in self.terms)
-
-
-@dataclass(frozen=True, slots=True)
-class AllOf:
-    """``a && b``: the last, when all are values."""
-
-    terms: tuple[Expression, ...]
-
-    def __str__(self) -> str:
-        return " && ".join(f"({t})" if isinstance(t, AnyOf) else str(t) for t in self.terms)
+Read = Callable[[Path], Json]
+"""Gives the value at a path, or ABSENT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,30 +108,21 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
-    """``!a``: true when ``a`` does not hold."""
+class Operation:
+    """Terms with a sign: ``||`` is the first that is a value, ``&&`` the last when all are, ``!``, or a comparison."""
 
-    term: Expression
-
-    def __str__(self) -> str:
-        return f"!{_operand_text(self.term)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """``a == b`` and its kin; ``operator`` is one of ``COMPARISONS``."""
-
-    operator: str
-    left: Expression
-    right: Expression
+    sign: str
+    terms: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        return f"{_operand_text(self.left)} {self.operator} {_operand_text(self.right)}"
+        enclosed = {"||": (), "&&": ("||",)}.get(self.sign, ("||", "&&", *COMPARISONS))
+        texts = [f"({t})" if isinstance(t, Operation) and t.sign in enclosed else str(t) for t in self.terms]
+        return f" {self.sign} ".join(texts) if len(texts) > 1 else f"{self.sign}{texts[0]}"
 
     @property
     def accepts_absence(self) -> bool:
         """True for ``== null``: the one comparison that holds of what is absent."""
-        return self.operator == "==" and _NULL in (self.left, self.right)
+        return self.sign == "==" and Literal("null") in self.terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +135,14 @@ class TextTemplate:
         return "".join(p if isinstance(p, str) else f"{MARK}{{{p}}}" for p in self.parts)
 
 
-Expression = Path | AnyOf | AllOf | Literal | Not | Comparison | TextTemplate
-
-COMPARISONS: Final = ("==", "!=", "<=", ">=", "<", ">")  # the longer ones first, as a parser tries them
-_NULL: Final = Literal("null")
+Expression = Path | Literal | Operation | TextTemplate
 
 
-def _operand_text(tree: Expression) -> str:
-    return f"({tree})" if isinstance(tree, (AnyOf, AllOf, Comparison)) else str(tree)
-
-
-_ESCAPED_INSIDE: Final = re.compile(rf"{MARK}{MARK}(?=[\w-])")
+def operands(tree: Expression) -> tuple[Expression, ...]:
+    """The expressions of which an expression is made, left to right."""
+    if isinstance(tree, TextTemplate):
+        return tuple(part for part in tree.parts if not isinstance(part, str))
+    return tree.terms if isinstance(tree, Operation) else ()
 
 
 def unescape_inside(text: str) -> str:
@@ -175,21 +150,10 @@ def unescape_inside(text: str) -> str:
     return _ESCAPED_INSIDE.sub(MARK, text) if MARK * 2 in text else text
 
 
-def operands(tree: Expression) -> tuple[Expression, ...]:
-    """The expressions of which an expression is made, left to right."""
-    if isinstance(tree, (AnyOf, AllOf)):
-        return tree.terms
-    if isinstance(tree, Not):
-        return (tree.term,)
-    if isinstance(tree, Comparison):
-        return tree.left, tree.right
-    return tuple(p for p in tree.parts if not isinstance(p, str)) if isinstance(tree, TextTemplate) else ()
-
-
 # -- what a tree yields --------------------------------------------------------
 
 
-def evaluate(tree: Expression, read: Callable[[Path], Json], work: Work | None = None) -> Json:
+def evaluate(tree: Expression, read: Read, work: Work | None = None) -> Json:
     """What the expression yields: ABSENT, None, or a value. ``read`` gives that of a path, ``work`` counts.
 
     Raises:
@@ -201,26 +165,18 @@ def evaluate(tree: Expression, read: Callable[[Path], Json], work: Work | None =
         return _fill(tree, read, work or Work())
     if isinstance(tree, Literal):
         return tree.value
-    if isinstance(tree, (Not, Comparison)):
+    if tree.sign not in ("||", "&&"):
         return holds(tree, read, work)
     results = [evaluate(term, read, work) for term in tree.terms]
-    if isinstance(tree, AnyOf):
-        for result in results:
-            if result is not ABSENT and result is not None:
-                return result
-        return None if any(r is None for r in results) else ABSENT
-    if any(r is ABSENT for r in results):
+    values = [result for result in results if result is not ABSENT and result is not None]
+    if tree.sign == "||":
+        return values[0] if values else None if None in results else ABSENT
+    if any(result is ABSENT for result in results):
         return ABSENT
-    return None if any(r is None for r in results) else results[-1]
+    return results[-1] if len(values) == len(results) else None
 
 
-def is_absent(tree: Expression, read: Callable[[Path], Json]) -> bool:
-    """True when the expression yields nothing. Of a template no text is made to know it."""
-    terms = operands(tree) if isinstance(tree, TextTemplate) else (tree,)
-    return any(evaluate(term, read) is ABSENT for term in terms)
-
-
-def _fill(template: TextTemplate, read: Callable[[Path], Json], work: Work) -> Json:
+def _fill(template: TextTemplate, read: Read, work: Work) -> Json:
     """The text of a template, ABSENT when a part of it is, UNKNOWN_TEXT when a part cannot be known."""
     values = [unescape_inside(p) if isinstance(p, str) else evaluate(p, read, work) for p in template.parts]
     if any(value is ABSENT for value in values):
@@ -238,60 +194,56 @@ def _fill(template: TextTemplate, read: Callable[[Path], Json], work: Work) -> J
 
 def _as_text(value: Json, work: Work) -> Any:
     """A value inside a text: strings as they are, null as nothing, anything else as compact JSON."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
+    if value is None or isinstance(value, str):
+        return value or ""
     try:
         return work.write_text(value) if isinstance(value, (dict, list)) else json.dumps(value)
     except TypeError:  # a part of it is UNKNOWN
         return UNKNOWN_TEXT
 
 
-def holds(tree: Expression, read: Callable[[Path], Json], work: Work | None = None) -> Any:
+def holds(tree: Expression, read: Read, work: Work | None = None) -> Any:
     """Whether a condition holds: True, False, or UNKNOWN where a dry run cannot say.
 
     An operand of ``!``, ``&&`` and ``||`` holds when it yields a value other than false. Raises as ``evaluate``.
     """
     work = work or Work()
-    if isinstance(tree, Not):
-        term = holds(tree.term, read, work)
-        return UNKNOWN if term is UNKNOWN else not term
-    if isinstance(tree, (AnyOf, AllOf)):
-        decisive = isinstance(tree, AnyOf)  # one operand that holds decides ``||``, one that does not ``&&``
-        results = [holds(term, read, work) for term in tree.terms]
-        if decisive in results:
-            return decisive
-        return UNKNOWN if UNKNOWN in results else not decisive
-    if isinstance(tree, Comparison):
-        return _compare(tree, _side(tree.left, read, work), _side(tree.right, read, work), work)
-    value = evaluate(tree, read, work)
-    return UNKNOWN if value is UNKNOWN else value is not ABSENT and value is not None and value is not False
+    if not isinstance(tree, Operation):
+        value = evaluate(tree, read, work)
+        return UNKNOWN if value is UNKNOWN else value is not ABSENT and value is not None and value is not False
+    if tree.sign in COMPARISONS:
+        return _compare(tree, [_side(term, read, work) for term in tree.terms], work)
+    results = [holds(term, read, work) for term in tree.terms]
+    if tree.sign == "!":
+        return UNKNOWN if results[0] is UNKNOWN else not results[0]
+    decisive = tree.sign == "||"  # one operand that holds decides ``||``, one that does not ``&&``
+    if decisive in results:
+        return decisive
+    return UNKNOWN if UNKNOWN in results else not decisive
 
 
-def _side(tree: Expression, read: Callable[[Path], Json], work: Work) -> Json:
+def _side(tree: Expression, read: Read, work: Work) -> Json:
     """A side of a comparison: what it yields, or whether it holds where it is a condition itself."""
-    is_condition = any(isinstance(term, (Not, Comparison)) for term in operands(tree))
+    is_condition = any(isinstance(term, Operation) and term.sign not in ("||", "&&") for term in operands(tree))
     return holds(tree, read, work) if is_condition else evaluate(tree, read, work)
 
 
-def _compare(comparison: Comparison, left: Json, right: Json, work: Work) -> Any:
+def _compare(comparison: Operation, sides: list[Json], work: Work) -> Any:
     if comparison.accepts_absence:
-        left, right = (None if side is ABSENT else side for side in (left, right))
+        sides = [None if side is ABSENT else side for side in sides]
+    left, right = sides
     if left is ABSENT or right is ABSENT:
         return False
-    if comparison.operator in ("==", "!="):
+    sign = comparison.sign
+    if sign in ("==", "!="):
         are_equal = work.compare(left, right)
-        return UNKNOWN if are_equal is None else are_equal is (comparison.operator == "==")
+        return UNKNOWN if are_equal is None else are_equal is (sign == "==")
     if not (work.is_known(left) and work.is_known(right)):
         return UNKNOWN
-    if not (_is_number(left) and _is_number(right)) and not (isinstance(left, str) and isinstance(right, str)):
+    types = (int, float) if isinstance(left, (int, float)) else str
+    if not all(isinstance(side, types) and not isinstance(side, bool) for side in sides):
         return False
-    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[comparison.operator]
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
 
 
 # -- the paths of a tree -------------------------------------------------------
@@ -306,11 +258,8 @@ def is_provided(tree: Expression, has: Callable[[Path], bool]) -> bool:
     """Return True when ``has`` is true of every path of one alternative of the expression."""
     if isinstance(tree, Path):
         return has(tree)
-    is_any = isinstance(tree, AnyOf)
-    for term in operands(tree):
-        if is_provided(term, has) is is_any:
-            return is_any
-    return not is_any
+    is_any = isinstance(tree, Operation) and tree.sign == "||"
+    return (any if is_any else all)(is_provided(term, has) for term in operands(tree))
 
 
 def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
@@ -323,19 +272,19 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
         return ((tree,),)
     if len(paths(tree)) > MAX_PATHS:
         raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
-    return tuple(tuple(option) for option in _distribute(tree))
+    return _distribute(tree)
 
 
-def _distribute(tree: Expression) -> list[dict[Path, None]]:
+def _distribute(tree: Expression) -> tuple[tuple[Path, ...], ...]:
     if isinstance(tree, Path):
-        return [{tree: None}]
+        return ((tree,),)
     parts = [_distribute(term) for term in operands(tree)]
-    is_any = isinstance(tree, AnyOf)
+    is_any = isinstance(tree, Operation) and tree.sign == "||"
     if (sum if is_any else math.prod)(map(len, parts)) > MAX_ALTERNATIVES:
         raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
     if is_any:
-        return [option for part in parts for option in part]
-    return [{path: None for option in choice for path in option} for choice in product(*parts)]
+        return tuple(option for part in parts for option in part)
+    return tuple(tuple(dict.fromkeys(path for option in choice for path in option)) for choice in product(*parts))
 
 
 def conjunction(paths_: Iterable[Path]) -> str:
@@ -343,34 +292,22 @@ def conjunction(paths_: Iterable[Path]) -> str:
     return " && ".join(map(str, paths_))
 
 
-OPENING: Final = f"{MARK}{{"
-
-# Characters, and texts. The same short ones come with every instance and every tick: 20 MB of trees at most
-_MAX_CACHED: Final = 100
-_CACHED_TEXTS: Final = 4_000
-
-_KIND: Final = re.compile(r"[\w-]+")
-_DIGITS: Final = re.compile(r"[0-9]{1,9}(?=\])")
-_OPERATOR_STARTS: Final = frozenset(sign[0] for sign in COMPARISONS)
-_JSON_STARTS: Final = frozenset('"-0123456789[{')
-_WORD: Final = re.compile(r"(?:true|false|null)\b")
+# -- the parser ----------------------------------------------------------------
 
 
-def parse(text: str) -> Expression:
-    """The tree of an expression.
+def parse(text: str, *, is_condition: bool = False) -> Expression:
+    """The tree of an expression, or of a condition.
 
     Raises:
         ExpressionError: with the column of the fault.
     """
-    return (_parse_cached if len(text) <= _MAX_CACHED else _parse)(text)
+    return (_parse_cached if len(text) <= _MAX_CACHED else _parse)(text, is_condition=is_condition)
 
 
-def parse_condition(text: str) -> Expression:
-    """The tree of a condition. Raises as ``parse``."""
-    return (_parse_cached if len(text) <= _MAX_CACHED else _parse)(text, is_condition=True)
+parse_condition: Final = partial(parse, is_condition=True)
 
 
-def _parse(text: str, *, is_condition: bool = False) -> Expression:
+def _parse(text: str, *, is_condition: bool) -> Expression:
     parser = _Parser(text, is_condition=is_condition)
     tree = parser.any_of(0)
     parser.skip_space()
@@ -410,24 +347,18 @@ def parse_text_template(text: str) -> TextTemplate:
             pending += [text[at : opening - 1], OPENING]
             at = start
             continue
-        tree, end = _parse_braces(text, start)
+        parser = _Parser(text, start, in_braces=True)
+        parser.skip_space()
+        tree = parser.any_of(0) if parser.at < len(text) else None
+        parser.skip_space()
+        if tree is None or parser.at == len(text):
+            raise ExpressionError("the brace is not closed", start - 1)
+        if text[parser.at] != "}":
+            parser.fail_at_rest()
         parts += ["".join([*pending, text[at:opening]]), tree]
-        pending, at = [], end
+        pending, at = [], parser.at + 1
     parts.append("".join([*pending, text[at:]]))
     return TextTemplate(tuple(part for part in parts if part))
-
-
-def _parse_braces(text: str, start: int) -> tuple[Expression, int]:
-    """The expression that begins at ``start``, and where the text goes on after its brace."""
-    parser = _Parser(text, start, in_braces=True)
-    parser.skip_space()
-    tree = parser.any_of(0) if parser.at < len(text) else None
-    parser.skip_space()
-    if tree is None or parser.at == len(text):
-        raise ExpressionError("the brace is not closed", start - 1)
-    if text[parser.at] != "}":
-        parser.fail_at_rest()
-    return tree, parser.at + 1
 
 
 class _Parser:
@@ -437,7 +368,7 @@ class _Parser:
         self.text, self.at = text, at
         self.is_condition, self.marks_are_optional = is_condition, in_braces
         # Operators and braces need no space around them, so a name that contains one is written in brackets
-        self.plain_name = _PLAIN_EVERYWHERE if is_condition or in_braces else PLAIN_NAME
+        self.plain_name = _PLAIN_EVERYWHERE if is_condition or in_braces else _PLAIN_NAME
 
     def fail(self, reason: str) -> NoReturn:
         raise ExpressionError(reason, self.at + 1)
@@ -466,13 +397,13 @@ class _Parser:
         terms = [self.all_of(depth)]
         while self.accept("||"):
             terms.append(self.all_of(depth))
-        return terms[0] if len(terms) == 1 else AnyOf(tuple(terms))
+        return terms[0] if len(terms) == 1 else Operation("||", tuple(terms))
 
     def all_of(self, depth: int) -> Expression:
         terms = [self.comparison(depth)]
         while self.accept("&&"):
             terms.append(self.comparison(depth))
-        return terms[0] if len(terms) == 1 else AllOf(tuple(terms))
+        return terms[0] if len(terms) == 1 else Operation("&&", tuple(terms))
 
     def comparison(self, depth: int) -> Expression:
         left = self.term(depth)
@@ -480,11 +411,11 @@ class _Parser:
         if operator is None:
             return left
         self.at += len(operator)
-        return Comparison(operator, left, self.term(depth))
+        return Operation(operator, (left, self.term(depth)))
 
     def _operator(self) -> str | None:
         self.skip_space()
-        if self.text[self.at : self.at + 1] not in _OPERATOR_STARTS:  # most expressions have none, and many parentheses
+        if self.text[self.at : self.at + 1] not in "=!<>":  # most expressions have none, and many parentheses
             return None
         return next((sign for sign in COMPARISONS if self.text.startswith(sign, self.at)), None)
 
@@ -498,7 +429,7 @@ class _Parser:
             return inner
         if self.is_condition:
             if self.accept("!"):
-                return Not(self.term(depth + 1))
+                return Operation("!", (self.term(depth + 1),))
             if self.text[self.at : self.at + 1] in _JSON_STARTS or _WORD.match(self.text, self.at):
                 return self.literal()
         if not self.accept(MARK) and not (self.marks_are_optional and _KIND.match(self.text, self.at)):
@@ -509,7 +440,7 @@ class _Parser:
     def literal(self) -> Literal:
         """A JSON value, written again so that equal values are equal literals."""
         value, end = self._json("this is no valid JSON value")
-        problem = defect(value, MAX_DEPTH)
+        problem = defect(value)
         if problem:
             self.fail(f"this JSON value cannot be stored: {problem[1]}")
         self.at = end
@@ -559,10 +490,7 @@ class _Parser:
         return str(name)
 
 
-# The kinds of the two paths that a Call with ``_each`` has for each of its elements
-ITEM: Final = "item"
-INDEX: Final = "index"
-ELEMENT_KINDS: Final = frozenset({ITEM, INDEX})
+# -- expressions inside JSON values --------------------------------------------
 
 
 def is_reference(value: Json) -> bool:
@@ -601,10 +529,6 @@ def unread_value(text: str) -> Json:
     return tree.value if isinstance(tree, Literal) else UNKNOWN_TEXT
 
 
-# What looks like a path inside a text: a kind, a dot, and mostly names
-_EMBEDDED: Final = re.compile(rf"(?<!{MARK}){MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
-
-
 def find_embedded(
     text: str, tree: Expression, kinds: Container[str], place: str, *, each: bool = False
 ) -> Problem | None:
@@ -621,9 +545,8 @@ def find_embedded(
             path = f"{kind}.{names}" if names else kind
             corrected = truncate(text.replace(MARK + path, f"{OPENING}{path}}}", 1), 200)
             hint = f'a template puts a value into a text: "{corrected}"; plain text is written {MARK}{MARK}{path}'
-            return Problem(
-                "embeddedReference", f"{MARK}{path} is inside a text, where nothing replaces it", place, hint=hint
-            )
+            message = f"{MARK}{path} is inside a text, where nothing replaces it"
+            return Problem("embeddedReference", message, place, hint=hint)
     return None
 
 
@@ -656,7 +579,7 @@ class ReferenceUse:
         """The expressions that are read one by one: those of a template, else the tree itself."""
         return operands(self.tree) if isinstance(self.tree, TextTemplate) else (self.tree,)
 
-    def absent_texts(self, read: Callable[[Path], Json]) -> list[str]:
+    def absent_texts(self, read: Read) -> list[str]:
         """What of a use that is absent to name: of a template the expressions that are, not the text around them."""
         if not isinstance(self.tree, TextTemplate):
             return [self.text]
@@ -672,14 +595,15 @@ def _needed_terms(tree: Expression) -> Iterator[Expression]:
     """The terms of a condition without which it cannot hold; a plain expression is its own."""
     if _is_plain(tree):
         yield tree
-    elif isinstance(tree, AllOf) or (isinstance(tree, Comparison) and not tree.accepts_absence):
-        for part in operands(tree):
+    elif isinstance(tree, Operation) and tree.sign not in ("||", "!") and not tree.accepts_absence:
+        for part in tree.terms:
             yield from _needed_terms(part)
 
 
 def _is_plain(tree: Expression) -> bool:
     """True for an expression that is no condition."""
-    return isinstance(tree, Path) or (isinstance(tree, (AnyOf, AllOf)) and all(map(_is_plain, tree.terms)))
+    is_joined = isinstance(tree, Operation) and tree.sign in ("||", "&&")
+    return all(map(_is_plain, operands(tree))) if is_joined else isinstance(tree, Path)
 
 
 def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
@@ -699,7 +623,7 @@ def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
 
 
 def resolve_references(
-    value: Json, uses: Iterable[ReferenceUse], read: Callable[[Path], Json], work: Work | None = None
+    value: Json, uses: Iterable[ReferenceUse], read: Read, work: Work | None = None
 ) -> tuple[Json, list[ReferenceUse]]:
     """``value`` with each of its ``uses`` replaced by what it yields, and the uses that are absent.
 

@@ -1,7 +1,17 @@
-"""JSON Schema (2020-12): forms of schemas, and checks of values before and after references resolve.
+"""JSON Schema (2020-12): which schemas may be used, and checks of values before and after references resolve.
 
 ``jsonschema-rs`` decides and explains: it is a hundred times faster than Python, never backtracks in a pattern, and
-never fetches a ``$ref`` here. It cannot be stopped, so what it is asked is bounded first (``schema_limits``).
+never fetches a ``$ref`` here. It cannot be stopped, so what it is asked is bounded first:
+
+A schema becomes a graph: a node is one subschema. Keywords that apply to the same value (``allOf``, ``$ref`` …) lead to
+other nodes *in place*, the others (``properties``, ``items`` …) to nodes for the parts of a value. The looks of a
+validator at a part of a value are at most the number of paths in the graph that lead to it:
+
+    f(0, n) = own(n) + sum of f(0, m)             over the nodes m in place
+    f(d, n) = sum of f(d, m) in place + those of f(d - 1, c) for the nodes c that can meet at one part below
+
+A schema that doubles for one value is refused; one that doubles per level of a value is usable, and refuses the values
+that are too deep for it. Patterns run in Rust's ``regex``, in linear time.
 
 A value with unknown parts (references, templates, what a dry run cannot know) is checked with texts in their places,
 and of the defects only those count that no value of the unknown parts removes. It is checked once more when all is
@@ -14,6 +24,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
@@ -26,8 +37,23 @@ from acts.language.admission import Meter
 from acts.language.errors import Problem, TooComplex, brief, find_similar, format_choices, truncate
 from acts.language.references import MARK, unread_value
 from acts.language.strict_json import json_size, write_json
-from acts.language.values import ABSENT, MAX_DEPTH, UNKNOWN, UNKNOWN_TEXT, Json, Place, defect, get, pointer, type_name
+from acts.language.values import (
+    ABSENT,
+    MAX_DEPTH,
+    UNKNOWN,
+    UNKNOWN_TEXT,
+    Json,
+    Place,
+    defect,
+    get,
+    pointer,
+    replace_parts,
+    type_name,
+)  # fmt: skip
 from acts.language.wire import TOO_COMPLEX
+
+Defect = tuple[Place, str]
+"""The place in the value (keys and indexes), and what is wrong, in words."""
 
 # Subschemas of one schema: the largest that people or generators write have some thousands. A node takes 2 kB
 MAX_SUBSCHEMAS: Final = 20_000
@@ -40,12 +66,15 @@ MAX_PATTERN_BYTES: Final = 32 * 1024 * 1024
 # Looks at one value, at 20 to 100 ns each, and steps of patterns, at 8 ns: about half a second
 MAX_LOOKS: Final = 8_000_000
 MAX_PATTERN_STEPS: Final = 40_000_000
+# Defects of one value that are listed
+MAX_DEFECTS: Final = 20
 # Bytes that one compiled pattern may take, tried in this order: ``[a-z]+``, ``[a-z]{2,40}``, ``\p{L}+``, ``.{0,4000}``
 _PATTERN_SIZES: Final = (1024, 16 * 1024, 64 * 1024, 512 * 1024, 4 * 1024 * 1024)
 # Bytes of a compiled pattern that a character may meet in one step
 _BYTES_PER_STEP: Final = 512
 # Bytes of the automaton that the engine builds while it matches; beyond them it goes on more slowly
 _AUTOMATON_BYTES: Final = 1024 * 1024
+_PATTERN_OPTIONS: Final = jsonschema_rs.RegexOptions(size_limit=_PATTERN_SIZES[-1], dfa_size_limit=_AUTOMATON_BYTES)
 # Above this a number of looks says nothing: no value could be checked
 _UNBOUNDED: Final = 10**9
 # Nodes times levels that are counted, at 1 µs each
@@ -57,107 +86,131 @@ _BYTES_PER_LOOK: Final = 40
 # Looks that ``multipleOf`` is worth, as measured: it computes with fractions of up to 600 digits
 _MULTIPLE_OF: Final = 500
 _LARGEST_WORD: Final = 2**63
-
-PATTERN_OPTIONS: Final = jsonschema_rs.RegexOptions(size_limit=_PATTERN_SIZES[-1], dfa_size_limit=_AUTOMATON_BYTES)
+# Looks in the time of one step of a meter, a microsecond
+_LOOKS_PER_STEP: Final = 25
+# Looks up to which all defects of a value are listed, each made in 10 to 50 µs; of a larger one the first is
+_MAX_EXPLAINED: Final = 5_000
+# Names that a defect lists, and characters of the members of an enum
+_MAX_NAMES: Final = 20
+_MAX_CHOICES_TEXT: Final = 160
+# Bytes of all compiled schemas of a process, by estimates: all Tools of a Request have room at once
+_COMPILED_BYTES: Final = 128 * 1024 * 1024
+_SUBSCHEMA_BYTES: Final = 3_000
 
 # Keywords whose argument is a schema, a list of schemas, or a map of names to schemas
-NESTED: Final = (
+_NESTED: Final = (
     "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
     "unevaluatedItems", "unevaluatedProperties",
 )  # fmt: skip
-LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
-MAPPED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_IN_PLACE: Final = frozenset(
-    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "propertyNames"}
-)
+_LISTED: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
+_MAPPED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_IN_PLACE: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "propertyNames")
 # One of these looks at a part of a value; of the other keywords each does
-_ONE_OF_PARTS: Final = frozenset({"properties", "additionalProperties", "prefixItems", "items"})
+_ONE_OF_PARTS: Final = ("properties", "additionalProperties", "prefixItems", "items")
 _COMPARED: Final = (
     "const", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "required", "dependentRequired",
 )  # fmt: skip
+# Keywords that say of a list or an object with unknown parts what they say of any with these keys or so many items
+_OF_KEYS: Final = (
+    "type", "required", "additionalProperties", "propertyNames", "dependentRequired", "minItems", "maxItems",
+    "minProperties", "maxProperties", "falseSchema",
+)  # fmt: skip
+# Texts that stand for an unknown value and for an unknown text, which nobody writes; and for the value in a text of
+# the library, which would write all of it
+_ANYTHING: Final = "\x00\u2020any"
+_ANY_TEXT: Final = "\x00\u2020text"
+_SHOWN: Final = "\x00"
+
+# -- schemas as JSON -----------------------------------------------------------------
+# Schemas come from outside: every function takes any JSON for one.
+
+
+def parts_of_keyword(key: str, argument: Json) -> Iterator[tuple[Place, Json]]:
+    """Yield the schemas that are the argument of a keyword, each with its place, such as ``("allOf", 0)``."""
+    if key in _NESTED:
+        yield (key,), argument
+    elif key in _LISTED and isinstance(argument, list):
+        yield from (((key, i), part) for i, part in enumerate(argument))
+    elif key in _MAPPED and isinstance(argument, dict):
+        yield from (((key, name), part) for name, part in argument.items())
+
+
+def subschemas(schema: Json) -> Iterator[dict[str, Any]]:
+    """Yield the schema and every schema inside it that is an object, each before its parts."""
+    stack = [schema]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            yield part
+            stack.extend([inner for key in part for _, inner in parts_of_keyword(key, part[key])][::-1])
+
+
+def map_parts(schema: dict[str, Any], change: Callable[[Json], Json]) -> dict[str, Any]:
+    """Return a copy of the schema with each schema directly inside it changed; all of them keep their places."""
+    parts = [part for key, argument in schema.items() for part in parts_of_keyword(key, argument)]
+    copy: dict[str, Any] = replace_parts(schema.copy(), [(at, change(part)) for at, part in parts])
+    return copy
+
+
+def with_null(schema: Json) -> Json:
+    """Return the schema with ``nullable: true`` written as JSON Schema. Values (``const``, ``enum`` …) stay."""
+    if not isinstance(schema, dict):
+        return schema
+    out = map_parts(schema, with_null)
+    if out.pop("nullable", None) is not True:
+        return out
+    if "type" in out:
+        kinds = out["type"] if isinstance(out["type"], list) else [out["type"]]
+        out["type"] = [*kinds, "null"] if "null" not in kinds else kinds
+    if isinstance(out.get("enum"), list):
+        out["enum"] = [*out["enum"], None]
+    if "const" in out:
+        out["enum"] = [out.pop("const"), None]
+    # Properties and items keep their places, which a ``$ref`` may lead to
+    alternatives = {key: out.pop(key) for key in ("$ref", "allOf", "anyOf", "oneOf") if key in out}
+    return {**out, "anyOf": [alternatives, {"type": "null"}]} if alternatives else out
+
+
+def _normalize(schema: Json) -> Json:
+    """Return the schema as the library is to read it: as 2020-12, whatever it says, and without annotations."""
+    if not isinstance(schema, dict):
+        return schema
+    out = map_parts(schema, _normalize)
+    for key in ("$schema", "$id", "contentSchema"):
+        out.pop(key, None)
+    if out.get("additionalProperties") is False:
+        out.setdefault("properties", {})  # without, the library does not say which keys are too many
+    return out
+
+
+def follow(root: Json, ref: str) -> Json:
+    """Return the part of a schema that a ``$ref`` of ``#/…`` leads to; True (anything) where it leads nowhere."""
+    part = _find_part(root, ref)
+    return True if part is ABSENT else part
+
+
+def _find_part(root: Json, ref: str) -> Json:
+    before, *tokens = unquote(ref.removeprefix("#")).split("/")
+    return ABSENT if before else get(root, tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens))
+
+
+def with_defs(part: Json, schema: dict[str, Any]) -> Json:
+    """Return a part of a schema, with the ``$defs`` of the whole where it refers to any."""
+    if "$defs" not in schema or not isinstance(part, dict) or not any("$ref" in inner for inner in subschemas(part)):
+        return part
+    return {**part, "$defs": schema["$defs"]}
+
+
+def is_self_contained(schema: Json) -> bool:
+    """Return True when every ``$ref`` leads into ``$defs``: a part can be checked with these alone."""
+    return all(str(part.get("$ref", "#/$defs/")).startswith("#/$defs/") for part in subschemas(schema))
+
+
+# -- which schemas can be used -------------------------------------------------------
 
 
 class SchemaError(ValueError):
     """A schema that cannot be used, and why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """The looks at one part of a value, by its depth, and the steps of patterns for one character there.
-
-    The last number counts for all deeper levels. ``parts`` are the subschemas; ``bytes`` those of compiled patterns.
-    """
-
-    looks: tuple[int, ...] = (1,)
-    pattern_steps: tuple[int, ...] = (0,)
-    parts: int = 0
-    bytes: int = 0
-    has_unique_items: bool = False
-    has_alternatives: bool = False
-
-    @property
-    def is_light(self) -> bool:
-        """True when a value of any size may be checked: 2 MiB of the smallest parts take a third of a second."""
-        is_cheap = self.looks[0] <= MAX_EXPANSION and max(self.looks[1:], default=0) <= _LIGHT
-        return is_cheap and not any(self.pattern_steps) and not self.has_unique_items
-
-    def count_looks(self, value: Json) -> int:
-        """Return the looks at a value, at most.
-
-        Raises:
-            TooComplex: it may take over half a second to check.
-        """
-        looks = pattern_steps = long_numbers = depth = 0
-        level = [value]
-        while level:
-            looks += len(level) * max(1, self.looks[min(depth, len(self.looks) - 1)])
-            of_character = self.pattern_steps[min(depth, len(self.pattern_steps) - 1)]
-            below: list[Json] = []
-            for part in level:
-                if isinstance(part, (dict, list)):
-                    below.extend(part.values() if isinstance(part, dict) else part)
-                    if of_character and isinstance(part, dict):
-                        pattern_steps += of_character * sum(map(len, part))
-                elif isinstance(part, str):
-                    pattern_steps += of_character * len(part)
-                elif isinstance(part, int):
-                    long_numbers += abs(part) >= _LARGEST_WORD
-            # The library compares each pair of long numbers in a list whose items must be unique
-            _refuse_work(looks + self.has_unique_items * long_numbers**2, pattern_steps)
-            level, depth = below, depth + 1
-        return looks
-
-
-def _refuse_work(looks: int, pattern_steps: int) -> None:
-    if looks > MAX_LOOKS:
-        text = f"checking the value with its schema takes more than the {MAX_LOOKS:,} steps allowed"
-        raise TooComplex(f"{text}: it has too many parts, or its schema too many alternatives for each")
-    if pattern_steps > MAX_PATTERN_STEPS:
-        text = f"checking the texts with their patterns takes more than the {MAX_PATTERN_STEPS:,} steps allowed"
-        raise TooComplex(f"{text}: shorten the texts, or the repetitions of the patterns")
-
-
-def measure_schema(schema: Json) -> Load:
-    """Return the load of a schema.
-
-    Raises:
-        SchemaError: it is no JSON Schema, leads out of itself, refers to itself in place, or has a bad pattern.
-        TooComplex: it breaks a limit.
-    """
-    if not isinstance(schema, (dict, bool)):
-        raise SchemaError(f"a schema is an object, not {type_name(schema)}")
-    _refuse_invalid(schema)
-    nodes = _Graph(schema).nodes
-    order = _order_nodes(nodes)
-    keywords = {key for node in nodes if isinstance(node.schema, dict) for key in node.schema}
-    return Load(
-        _count_paths(order, [_own_looks(node) for node in order]),
-        _count_paths(order, [-(-node.pattern_bytes // _BYTES_PER_STEP) for node in order]),
-        len(nodes),
-        sum(node.pattern_bytes for node in nodes),
-        "uniqueItems" in keywords,
-        not keywords.isdisjoint({"anyOf", "oneOf"}),
-    )
 
 
 @dataclass(slots=True, eq=False)
@@ -171,19 +224,35 @@ class _Node:
     all_of_parts: list[_Node] = field(default_factory=list)
     pattern_bytes: int = 0
 
+    def count_own_looks(self) -> int:
+        """Return the looks at a value with this node, without those of the nodes that it leads to."""
+        schema = self.schema if isinstance(self.schema, dict) else {}
+        compared = sum(json_size(schema[key]) for key in _COMPARED if key in schema) // _BYTES_PER_LOOK
+        parts = len(self.one_of_parts) + len(self.all_of_parts)
+        return 1 + parts + compared + (_MULTIPLE_OF if "multipleOf" in schema else 0)
+
 
 class _Graph:
-    """The nodes of one schema."""
+    """The nodes of one schema.
+
+    Raises:
+        SchemaError: it is no JSON Schema, leads out of itself, refers to itself in place, or has a bad pattern.
+        TooComplex: it breaks a limit.
+    """
 
     def __init__(self, schema: Json) -> None:
+        if not isinstance(schema, (dict, bool)):
+            raise SchemaError(f"a schema is an object, not {type_name(schema)}")
+        _refuse_invalid(schema)
         self.nodes: list[_Node] = []
+        self.pattern_bytes = 0
         self._schema = schema
         self._by_id: dict[int, _Node] = {}
-        self._pattern_bytes = 0
         self._node(schema, ())
         for node in self.nodes:  # it grows: a reference may lead to where no keyword does
             if isinstance(node.schema, dict) and "$ref" in node.schema:
                 node.in_place.append(self._target(node.schema["$ref"]))
+        self.order = self._sort()
 
     def _node(self, schema: Json, place: Place) -> _Node:
         """Return the node of a subschema, new or not."""
@@ -214,36 +283,64 @@ class _Graph:
                 f"{_PATTERN_SIZES[-1]:,} bytes when it is compiled; maxLength bounds a length"
             )
         node.pattern_bytes += size
-        self._pattern_bytes += size
-        if self._pattern_bytes > MAX_PATTERN_BYTES:
+        self.pattern_bytes += size
+        if self.pattern_bytes > MAX_PATTERN_BYTES:
             raise TooComplex(f"the patterns of the schema take more than {MAX_PATTERN_BYTES:,} bytes when compiled")
 
     def _target(self, reference: str) -> _Node:
         """Return the node that a ``$ref`` leads to."""
         if not reference.startswith("#"):
             raise SchemaError(f'$ref {brief(reference)} leads out of the schema; only "#…" is followed')
-        target = find_part(self._schema, reference)
+        target = _find_part(self._schema, reference)
         if not isinstance(target, (dict, bool)):
             raise SchemaError(f"$ref {brief(reference)} leads to no schema")
         if id(target) not in self._by_id:
             _refuse_invalid(target)  # at a place that the metaschema does not look at
         return self._node(target, (reference,))
 
+    def _sort(self) -> list[_Node]:
+        """Return the nodes, each after those that it leads to in place."""
+        try:
+            order = list(TopologicalSorter({node: node.in_place for node in self.nodes}).static_order())
+        except CycleError as error:
+            text = "a schema refers to itself for the same value, by $ref, allOf or their like"
+            raise SchemaError(text) from error
+        heights, expansions = [0] * len(order), [0] * len(order)
+        for node in order:
+            height = heights[node.index] = 1 + max((heights[child.index] for child in node.in_place), default=0)
+            expansion = expansions[node.index] = 1 + sum(expansions[child.index] for child in node.in_place)
+            if height > MAX_CHAIN:
+                raise TooComplex(f"more than {MAX_CHAIN} subschemas follow each other for one value ($ref, allOf …)")
+            if expansion > MAX_EXPANSION:
+                text = f"one value is checked with {expansion:,} subschemas, $ref and allOf written out"
+                raise TooComplex(f"{text}; at most {MAX_EXPANSION:,} are allowed")
+        return order
 
-def parts_of_keyword(key: str, argument: Json) -> Iterator[tuple[Place, Json]]:
-    """Yield the schemas that are the argument of a keyword, each with its place, such as ``("allOf", 0)``."""
-    if key in NESTED:
-        yield (key,), argument
-    elif key in LISTED and isinstance(argument, list):
-        yield from (((key, i), part) for i, part in enumerate(argument))
-    elif key in MAPPED and isinstance(argument, dict):
-        yield from (((key, name), part) for name, part in argument.items())
+    def count_paths(self, own: Sequence[int]) -> tuple[int, ...]:
+        """Return f(d, root) for each depth d, see the top of the file; the last one counts for all deeper levels.
 
-
-def find_part(root: Json, ref: str) -> Json:
-    """Return the part of a schema that a reference ``#/…`` leads to; ABSENT where it leads nowhere."""
-    before, *tokens = unquote(ref.removeprefix("#")).split("/")
-    return ABSENT if before else get(root, tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens))
+        ``own`` are the looks of each node in ``order``.
+        """
+        if not any(own):
+            return (0,)
+        counts: list[int] = []
+        before: list[int] = []
+        for _ in range(min(MAX_DEPTH, max(8, _MAX_COUNTS // len(own)))):
+            now = [0] * len(own)
+            for node, own_looks in zip(self.order, own, strict=True):
+                below = own_looks
+                if before:
+                    below = max((before[child.index] for child in node.one_of_parts), default=0)
+                    below += sum(before[child.index] for child in node.all_of_parts)
+                # What is not evaluated by the nodes in place is found by evaluating them once more
+                is_twice = isinstance(node.schema, dict) and any(key.startswith("unevaluated") for key in node.schema)
+                inner = (1 + is_twice) * sum(now[child.index] for child in node.in_place)
+                now[node.index] = min(_UNBOUNDED, inner + below)
+            counts.append(now[0])
+            if not any(now) or now == before or now[0] >= _UNBOUNDED:
+                return tuple(counts)
+            before = now
+        return (*counts, _UNBOUNDED)
 
 
 def _refuse_invalid(schema: Json) -> None:
@@ -264,215 +361,87 @@ def _refuse_invalid(schema: Json) -> None:
 @lru_cache(maxsize=512)
 def measure_pattern(text: str) -> int | None:
     """Return about the bytes of a compiled pattern; None when the engine does not take it."""
-    return next((size for size in _PATTERN_SIZES if _compiles(text, size)), None)
-
-
-def _compiles(text: str, size: int) -> bool:
-    options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_AUTOMATON_BYTES)
-    try:
-        jsonschema_rs.Draft202012Validator({"pattern": text}, pattern_options=options)
-    except ValueError:
-        return False
-    return True
-
-
-# -- the load ----------------------------------------------------------------------
-
-
-def _order_nodes(nodes: Sequence[_Node]) -> list[_Node]:
-    """Return the nodes, each after those that it leads to in place.
-
-    Raises:
-        SchemaError: a node leads to itself.
-        TooComplex: too many follow each other, or one leads to too many.
-    """
-    try:
-        order = list(TopologicalSorter({node: node.in_place for node in nodes}).static_order())
-    except CycleError as error:
-        text = "a schema refers to itself for the same value, by $ref, allOf or their like"
-        raise SchemaError(text) from error
-    heights, expansions = [0] * len(nodes), [0] * len(nodes)
-    for node in order:
-        heights[node.index] = 1 + max((heights[child.index] for child in node.in_place), default=0)
-        expansions[node.index] = 1 + sum(expansions[child.index] for child in node.in_place)
-        if heights[node.index] > MAX_CHAIN:
-            raise TooComplex(f"more than {MAX_CHAIN} subschemas follow each other for one value ($ref, allOf …)")
-        if expansions[node.index] > MAX_EXPANSION:
-            text = f"one value is checked with {expansions[node.index]:,} subschemas, $ref and allOf written out"
-            raise TooComplex(f"{text}; at most {MAX_EXPANSION:,} are allowed")
-    return order
-
-
-def _count_paths(order: Sequence[_Node], own: Sequence[int]) -> tuple[int, ...]:
-    """Return f(d, root) for each depth d, see the top of the file; the last one counts for all deeper levels."""
-    if not any(own):
-        return (0,)
-    counts: list[int] = []
-    before: list[int] = []
-    for _ in range(min(MAX_DEPTH, max(8, _MAX_COUNTS // len(order)))):
-        now = [0] * len(order)
-        for node, own_looks in zip(order, own, strict=True):
-            below = own_looks
-            if before:
-                below = max((before[child.index] for child in node.one_of_parts), default=0)
-                below += sum(before[child.index] for child in node.all_of_parts)
-            # What is not evaluated by the nodes in place is found by evaluating them once more
-            is_twice = isinstance(node.schema, dict) and any(key.startswith("unevaluated") for key in node.schema)
-            inner = (1 + is_twice) * sum(now[child.index] for child in node.in_place)
-            now[node.index] = min(_UNBOUNDED, inner + below)
-        counts.append(now[0])
-        if not any(now) or now == before or now[0] >= _UNBOUNDED:
-            return tuple(counts)
-        before = now
-    return (*counts, _UNBOUNDED)
-
-
-def _own_looks(node: _Node) -> int:
-    """Return the looks at a value with one node, without those of the nodes that it leads to."""
-    schema = node.schema if isinstance(node.schema, dict) else {}
-    compared = sum(json_size(schema[key]) for key in _COMPARED if key in schema) // _BYTES_PER_LOOK
-    parts = len(node.one_of_parts) + len(node.all_of_parts)
-    return 1 + parts + compared + (_MULTIPLE_OF if "multipleOf" in schema else 0)
-
-
-Defect = tuple[Place, str]
-"""The place in the value (keys and indexes), and what is wrong, in words."""
-
-# Defects of one value that are listed
-MAX_DEFECTS: Final = 20
-# Looks in the time of one step of a meter, a microsecond
-_LOOKS_PER_STEP: Final = 25
-# Looks up to which all defects of a value are listed, each made in 10 to 50 µs; of a larger one the first is
-_MAX_EXPLAINED: Final = 5_000
-# Names that a defect lists, and characters of the members of an enum
-_MAX_NAMES: Final = 20
-_MAX_CHOICES_TEXT: Final = 160
-# Bytes of all compiled schemas of a process, by estimates: all Tools of a Request have room at once
-_COMPILED_BYTES: Final = 128 * 1024 * 1024
-_SUBSCHEMA_BYTES: Final = 3_000
-
-# -- schemas as JSON -----------------------------------------------------------------
-# Schemas come from outside: every function takes any JSON for one.
-
-
-def subschemas(schema: Json) -> Iterator[dict[str, Any]]:
-    """Yield the schema and every schema inside it that is an object, each before its parts."""
-    stack = [schema]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, dict):
-            yield part
-            stack.extend([inner for key in part for _, inner in parts_of_keyword(key, part[key])][::-1])
-
-
-def map_parts(schema: dict[str, Any], change: Callable[[Json], Json]) -> dict[str, Any]:
-    """Return the schema with each schema directly inside it changed; all of them keep their places."""
-    out = dict(schema)
-    for key, argument in schema.items():
-        if key in NESTED:
-            out[key] = change(argument)
-        elif key in LISTED and isinstance(argument, list):
-            out[key] = [change(part) for part in argument]
-        elif key in MAPPED and isinstance(argument, dict):
-            out[key] = {name: change(part) for name, part in argument.items()}
-    return out
-
-
-def with_null(schema: Json) -> Json:
-    """Return the schema with ``nullable: true`` written as JSON Schema. Values (``const``, ``enum`` …) stay."""
-    if not isinstance(schema, dict):
-        return schema
-    out = map_parts(schema, with_null)
-    return _nullable(out) if out.pop("nullable", None) is True else out
-
-
-def _nullable(out: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with null allowed. Properties and items keep their places, which a ``$ref`` may lead to."""
-    if "type" in out:
-        kinds = out["type"] if isinstance(out["type"], list) else [out["type"]]
-        out["type"] = [*kinds, "null"] if "null" not in kinds else kinds
-    if isinstance(out.get("enum"), list):
-        out["enum"] = [*out["enum"], None]
-    if "const" in out:
-        out["enum"] = [out.pop("const"), None]
-    alternatives = {key: out.pop(key) for key in ("$ref", "allOf", "anyOf", "oneOf") if key in out}
-    return {**out, "anyOf": [alternatives, {"type": "null"}]} if alternatives else out
-
-
-def _normalize(schema: Json) -> Json:
-    """Return the schema as the library is to read it: as 2020-12, whatever it says, and without annotations."""
-    if not isinstance(schema, dict):
-        return schema
-    out = map_parts(schema, _normalize)
-    for key in ("$schema", "$id", "contentSchema"):
-        out.pop(key, None)
-    if out.get("additionalProperties") is False:
-        out.setdefault("properties", {})  # without, the library does not say which keys are too many
-    return out
-
-
-def follow(root: Json, ref: str) -> Json:
-    """Return the part of a schema that a ``$ref`` of ``#/…`` leads to; True (anything) where it leads nowhere."""
-    part = find_part(root, ref)
-    return True if part is ABSENT else part
-
-
-def with_defs(part: Json, schema: dict[str, Any]) -> Json:
-    """Return a part of a schema, with the ``$defs`` of the whole where it refers to any."""
-    if "$defs" not in schema or not isinstance(part, dict) or not any("$ref" in inner for inner in subschemas(part)):
-        return part
-    return {**part, "$defs": schema["$defs"]}
-
-
-def part_of(part: Json, schema: dict[str, Any]) -> Json:
-    """Return a part of a schema with all that it refers to, or None when that is more than ``$defs``."""
-    complete = with_defs(part, schema)
-    return complete if is_self_contained(complete) else None
-
-
-def is_self_contained(schema: Json) -> bool:
-    """Return True when every ``$ref`` leads into ``$defs``: a part can be checked with these alone."""
-    return all(str(part.get("$ref", "#/$defs/")).startswith("#/$defs/") for part in subschemas(schema))
-
-
-# -- which schemas can be used -------------------------------------------------------
-
-
-class JudgedSchema:
-    """A schema with the reason why it cannot be used, or (None) with its load and its validator."""
-
-    def __init__(self, schema: Json, text_bytes: int) -> None:
-        self.reason: str | None = None
-        self.is_too_complex = False
-        self.load = Load()
-        try:
-            self.schema = _prepare(schema)
-            self.load = measure_schema(self.schema)
-            self.validator = _make_validator(self.schema)
-        except (TooComplex, SchemaError) as error:
-            self.reason, self.is_too_complex = str(error), isinstance(error, TooComplex)
-        self.parts = 1 + text_bytes // 100 + self.load.parts
-        self.bytes = self.load.parts * _SUBSCHEMA_BYTES + text_bytes * 12 + 3 * self.load.bytes
-
-
-def _prepare(schema: Json) -> Json:
-    broken = defect(schema)
-    if broken:
-        raise SchemaError(f"{broken[0] or 'the schema'}: {broken[1]}")
-    return _normalize(with_null(schema))
-
-
-def _make_validator(schema: Json) -> Any:
-    try:
-        return jsonschema_rs.Draft202012Validator(
-            schema, retriever=_refuse_to_fetch, pattern_options=PATTERN_OPTIONS, mask=_SHOWN
-        )
-    except (ValueError, TypeError, RecursionError) as error:
-        raise TooComplex(f"the schema cannot be compiled: {truncate(str(error), 200)}") from error
+    for size in _PATTERN_SIZES:
+        options = jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_AUTOMATON_BYTES)
+        with suppress(ValueError):
+            jsonschema_rs.Draft202012Validator({"pattern": text}, pattern_options=options)
+            return size
+    return None
 
 
 def _refuse_to_fetch(uri: str) -> Any:
     raise ValueError(f"{uri} is not fetched")
+
+
+class JudgedSchema:
+    """A schema with the reason why it cannot be used, or (None) with its validator and what that takes.
+
+    ``looks`` are those at one part of a value, by its depth, and ``pattern_steps`` those for one character there; the
+    last number counts for all deeper levels. ``parts`` is the work to read it, in subschemas.
+    """
+
+    def __init__(self, schema: Json, text_bytes: int) -> None:
+        self.reason: str | None = None
+        self.is_too_complex = False
+        self.parts, self.bytes = 1 + text_bytes // 100, text_bytes * 12
+        try:
+            self._prepare(schema)
+        except (TooComplex, SchemaError) as error:
+            self.reason, self.is_too_complex = str(error), isinstance(error, TooComplex)
+
+    def _prepare(self, schema: Json) -> None:
+        broken = defect(schema)
+        if broken:
+            raise SchemaError(f"{broken[0] or 'the schema'}: {broken[1]}")
+        self.schema = _normalize(with_null(schema))
+        graph = _Graph(self.schema)
+        keywords = {key for node in graph.nodes if isinstance(node.schema, dict) for key in node.schema}
+        self.looks = graph.count_paths([node.count_own_looks() for node in graph.order])
+        self.pattern_steps = graph.count_paths([-(-node.pattern_bytes // _BYTES_PER_STEP) for node in graph.order])
+        self.parts += len(graph.nodes)
+        self.bytes += len(graph.nodes) * _SUBSCHEMA_BYTES + 3 * graph.pattern_bytes
+        self.has_unique_items = "uniqueItems" in keywords
+        self.has_alternatives = not keywords.isdisjoint({"anyOf", "oneOf"})
+        # A value of any size may be checked: 2 MiB of the smallest parts take a third of a second
+        is_cheap = self.looks[0] <= MAX_EXPANSION and max(self.looks[1:], default=0) <= _LIGHT
+        self.is_light = is_cheap and not any(self.pattern_steps) and not self.has_unique_items
+        try:
+            self.validator = jsonschema_rs.Draft202012Validator(
+                self.schema, retriever=_refuse_to_fetch, pattern_options=_PATTERN_OPTIONS, mask=_SHOWN
+            )
+        except (ValueError, TypeError, RecursionError) as error:
+            raise TooComplex(f"the schema cannot be compiled: {truncate(str(error), 200)}") from error
+
+    def count_looks(self, value: Json) -> int:
+        """Return the looks at a value, at most.
+
+        Raises:
+            TooComplex: it may take over half a second to check.
+        """
+        looks = pattern_steps = long_numbers = depth = 0
+        level = [value]
+        while level:
+            looks += len(level) * max(1, self.looks[min(depth, len(self.looks) - 1)])
+            of_character = self.pattern_steps[min(depth, len(self.pattern_steps) - 1)]
+            below: list[Json] = []
+            for part in level:
+                if isinstance(part, (dict, list)):
+                    below.extend(part.values() if isinstance(part, dict) else part)
+                    if of_character and isinstance(part, dict):
+                        pattern_steps += of_character * sum(map(len, part))
+                elif isinstance(part, str):
+                    pattern_steps += of_character * len(part)
+                elif isinstance(part, int):
+                    long_numbers += abs(part) >= _LARGEST_WORD
+            # The library compares each pair of long numbers in a list whose items must be unique
+            if looks + self.has_unique_items * long_numbers**2 > MAX_LOOKS:
+                text = f"checking the value with its schema takes more than the {MAX_LOOKS:,} steps allowed"
+                raise TooComplex(f"{text}: it has too many parts, or its schema too many alternatives for each")
+            if pattern_steps > MAX_PATTERN_STEPS:
+                text = f"checking the texts with their patterns takes more than the {MAX_PATTERN_STEPS:,} steps allowed"
+                raise TooComplex(f"{text}: shorten the texts, or the repetitions of the patterns")
+            level, depth = below, depth + 1
+        return looks
 
 
 class _Cache:
@@ -530,15 +499,6 @@ def find_schema_problem(
 
 
 # -- what is not known yet -------------------------------------------------------------
-
-# Texts that stand for an unknown value and for an unknown text; nobody writes them
-_ANYTHING: Final = "\x00\u2020any"
-_ANY_TEXT: Final = "\x00\u2020text"
-# Keywords that say of a list or an object with unknown parts what they say of any with these keys or so many items
-_OF_KEYS: Final = frozenset(
-    {"type", "required", "additionalProperties", "propertyNames", "dependentRequired", "minItems", "maxItems",
-     "minProperties", "maxProperties", "falseSchema"}
-)  # fmt: skip
 
 
 def _mark_unknown(value: Json, at: Place, places: dict[Place, str], *, is_planned: bool) -> Json:
@@ -615,13 +575,13 @@ class Checker:
         verdict = _cache.judge(self.schema, self._text)
         if verdict.reason is not None:
             raise ValueError(verdict.reason)
-        looks = 0 if verdict.load.is_light else verdict.load.count_looks(value)
+        looks = 0 if verdict.is_light else verdict.count_looks(value)
         if meter is not None:
             meter.spend(looks // _LOOKS_PER_STEP)
         try:
             if verdict.validator.is_valid(value):
                 return []
-            looks = looks or verdict.load.count_looks(value)
+            looks = looks or verdict.count_looks(value)
             if meter is not None:
                 meter.spend(min(looks, _MAX_EXPLAINED))
             errors = _explain(verdict, value, looks, has_unknown=unknown is not None)
@@ -639,7 +599,7 @@ def _explain(verdict: JudgedSchema, value: Json, looks: int, *, has_unknown: boo
     """Return the errors of a value; of a large one the first, or none where that takes long, too."""
     if looks <= _MAX_EXPLAINED:
         return list(verdict.validator.iter_errors(value))
-    if verdict.load.has_alternatives or has_unknown:
+    if verdict.has_alternatives or has_unknown:
         return []
     try:
         verdict.validator.validate(value)
@@ -648,47 +608,31 @@ def _explain(verdict: JudgedSchema, value: Json, looks: int, *, has_unknown: boo
     return []
 
 
-# -- what is wrong, in words -----------------------------------------------------------
-
-# Stands for the value in a text of the library, which would write all of it
-_SHOWN: Final = "\x00"
-
-
 def _defects_of(error: Any, schema: Json) -> list[Defect]:
-    """Return the defects that an error of the library stands for."""
-    kind, at = error.kind, tuple(error.instance_path)
-    described = _show(error.instance)
+    """Return the defects that an error of the library stands for, in words."""
+    kind, at, value = error.kind, tuple(error.instance_path), error.instance
+    shown = "a template" if value == _ANY_TEXT else "a reference" if value == _ANYTHING else brief(value)
     if kind.name in ("anyOf", "oneOf") and hasattr(kind, "context"):
         branches = [[d for e in branch for d in _defects_of(e, schema)] for branch in kind.context]
-        if all(branches):
-            return _nearest(branches) or [(at, f"{described} fits none of the alternatives")]
-        return [(at, f"{described} fits several of the alternatives of oneOf; exactly one is allowed")]
+        if not all(branches):
+            return [(at, f"{shown} fits several of the alternatives of oneOf; exactly one is allowed")]
+        deepest = [max(branch, key=lambda d: len(d[0])) for branch in branches]
+        depth = max(len(place) for place, _ in deepest)
+        nearest = [d for d in deepest if len(d[0]) == depth]
+        return nearest if len(nearest) == 1 else [(at, f"{shown} fits none of the alternatives")]
     if kind.name == "propertyNames":
         return [(at, text) for _, text in _defects_of(kind.error, schema)]
     if kind.name == "enum":
         choices = truncate(brief(kind.as_dict()["options"], _MAX_CHOICES_TEXT), _MAX_CHOICES_TEXT)
-        return [(at, f"{described} is not one of {choices}")]
+        return [(at, f"{shown} is not one of {choices}")]
     if kind.name == "additionalProperties":
         return [(at, _text_of_extra_keys(kind.as_dict()["unexpected"], schema, error.schema_path[:-1]))]
-    text = truncate(error.message, 240).replace('"', "'")
-    return [(at, text.replace(_SHOWN, described))]
-
-
-def _nearest(branches: list[list[Defect]]) -> list[Defect]:
-    """Return the deepest defect of the alternatives that do not fit, when one of them alone goes deepest."""
-    deepest = [max(branch, key=lambda d: len(d[0])) for branch in branches]
-    depth = max(len(at) for at, _ in deepest)
-    nearest = [d for d in deepest if len(d[0]) == depth]
-    return nearest if len(nearest) == 1 else []
-
-
-def _show(value: Json) -> str:
-    return "a template" if value == _ANY_TEXT else "a reference" if value == _ANYTHING else brief(value)
+    return [(at, truncate(error.message, 240).replace('"', "'").replace(_SHOWN, shown))]
 
 
 def _text_of_extra_keys(extra: list[str], schema: Json, place: list[str | int]) -> str:
     """Return the keys that a closed object does not allow, and those that it does."""
-    closed = find_part(schema, "#" + pointer(*place))
+    closed = _find_part(schema, "#" + pointer(*place))
     allowed = [*closed.get("properties", ()), *(brief(pattern) for pattern in closed.get("patternProperties", ()))]
     names = ", ".join(f'"{truncate(key, 40)}"' for key in extra[:_MAX_NAMES])
     text = f"{names} {'is' if len(extra) == 1 else 'are'} not allowed; allowed: {format_choices(allowed)}"

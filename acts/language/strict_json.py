@@ -30,13 +30,12 @@ class NestingError(ValueError):
 def read_json(data: str | bytes, *, unique_keys: bool = False) -> Json:
     """The value of a JSON text; bytes are UTF-8, with or without a byte order mark.
 
-    ``unique_keys`` refuses a key that is twice in one object, for texts that people write. It
-    makes reading several times slower. Otherwise the last of them counts.
+    ``unique_keys`` refuses a key that is twice in one object, for texts that people write: it is several times slower.
+    Otherwise the last of them counts.
 
     Raises:
-        ValueError: the text is not JSON, and why. A ``json.JSONDecodeError`` has the position,
-            a ``UnicodeDecodeError`` the offset; the others are a ``DuplicateKeyError``, a
-            ``NestingError``, or name the number that JSON does not have.
+        ValueError: the text is not JSON, and why. A ``json.JSONDecodeError`` has the position, a ``UnicodeDecodeError``
+            the offset; the others are a ``DuplicateKeyError``, a ``NestingError``, or name the number.
     """
     text = data.removeprefix(BOM_UTF8).decode() if isinstance(data, bytes) else data
     try:
@@ -94,24 +93,8 @@ _WRITER: Final = json.JSONEncoder(allow_nan=False, **_COMPACT)
 _ESTIMATE: Final = json.JSONEncoder(default=repr, **_COMPACT)
 
 
-# -- the sizes of values that share parts ------------------------------------------------
-
 # Characters from which on a text is remembered, too
 _LONG_TEXT: Final = 1_000
-_FOR_PEOPLE: Final = json.JSONEncoder(ensure_ascii=False)
-
-
-def begin_json(value: Json, limit: int) -> str:
-    """The beginning of a value as JSON for people: more than ``limit`` characters of it if there are more."""
-    if isinstance(value, str):
-        return json.dumps(value[: limit + 1], ensure_ascii=False)
-    parts, length = [], 0
-    for part in _FOR_PEOPLE.iterencode(value):
-        parts.append(part)
-        length += len(part)
-        if length > limit:
-            break
-    return "".join(parts)
 
 
 class SharedSizes:
@@ -126,24 +109,16 @@ class SharedSizes:
             return json_size(value)
         entry = self._sizes.get(id(value))
         if entry is None:
-            size = self._size_of_object(value) if isinstance(value, dict) else json_size(value)
+            parts = {k: v for k, v in value.items() if _is_remembered(v)} if isinstance(value, dict) else {}
+            # The rest is written at once, which is quicker, with null (four bytes) in place of each of the parts
+            rest = {**value, **dict.fromkeys(parts)} if parts else value
+            size = json_size(rest) + sum(self.size(part) - 4 for part in parts.values())
             entry = self._sizes[id(value)] = value, size
         return entry[1]
 
     def size_of_list(self, items: list[Json]) -> int:
         """The size of a list whose elements may share parts."""
         return 2 + sum(map(self.size, items)) + max(0, len(items) - 1)
-
-    def _size_of_object(self, value: dict[str, Json]) -> int:
-        size = 2 + max(0, len(value) - 1)
-        scalars: dict[str, Json] = {}
-        for key, part in value.items():
-            if _is_remembered(part):
-                size += json_size(key) + 1 + self.size(part)
-            else:
-                scalars[key] = part
-        # Written together, which is quicker: without their braces and commas, which are counted
-        return size + (json_size(scalars) - 2 - (len(scalars) - 1) if scalars else 0)
 
 
 def _is_remembered(value: Json) -> bool:

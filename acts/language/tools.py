@@ -53,7 +53,10 @@ _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,), "_when": (str,),
     "_each": (str, list),
 }  # fmt: skip
-_OPTION_KEYS: Final = frozenset(Options.model_fields)
+# Temporal stores these names in columns, ids and labels
+MAX_NAME: Final = 200
+SERVER_TOOL: Final = "x-mcp"
+HINTS: Final = "x-hints"
 
 
 @dataclass(frozen=True)
@@ -77,16 +80,10 @@ class Tool:
         """Checks the parameters of a Call (without its meta-properties)."""
         return Checker(parameter_schema(self.schema))
 
-    def meta_check(self, key: str) -> Checker:
-        """Checks a meta-property that a Call may carry."""
-        check = self._meta_checks.get(key)
-        if check is None:
-            check = self._meta_checks[key] = Checker(with_defs(self.meta[key], self.schema))
-        return check
-
     @cached_property
-    def _meta_checks(self) -> dict[str, Checker]:
-        return {}
+    def meta_checks(self) -> dict[str, Checker]:
+        """Check the meta-properties that a Call may carry."""
+        return {key: Checker(with_defs(part, self.schema)) for key, part in self.meta.items()}
 
     @cached_property
     def output_check(self) -> Checker | None:
@@ -96,17 +93,13 @@ class Tool:
     @cached_property
     def required_meta(self) -> tuple[str, ...]:
         """The meta-properties that a Call must carry."""
-        listed = self.schema.get("required")
-        names = listed if isinstance(listed, list) else []
+        names = self.schema.get("required", ())
         return tuple(n for n in names if n in META and n not in OPTIONAL and n not in self.consts)
 
     @property
     def activity(self) -> str | None:
         """The Activity that answers the Tool's Calls, or None for a latent Tool."""
-        fixed = self.consts.get("_activity", ABSENT)
-        if fixed is ABSENT:
-            return self.name if self.served else None
-        return fixed or None
+        return self.consts.get("_activity", self.name if self.served else None) or None
 
     @property
     def approval(self) -> bool:
@@ -115,9 +108,7 @@ class Tool:
 
     def call_kind(self, delegate: Json) -> CallKind:
         """What answers a Call of the Tool; ``delegate`` is the Call's ``_delegate``."""
-        if delegate:
-            return "delegate"
-        return "activity" if self.activity else "latent"
+        return "delegate" if delegate else "activity" if self.activity else "latent"
 
 
 def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,9 +177,8 @@ def _definitions(
 
 def registered_names(request: Request) -> list[str]:
     """The Tools that the context expects to be registered with the worker."""
-    names = [m.tool.removeprefix("Tool.") for m in request.context
-             if isinstance(m, ToolMessage) and isinstance(m.tool, str)]  # fmt: skip
-    return list(dict.fromkeys(names))
+    tools = [message.tool for message in request.context if isinstance(message, ToolMessage)]
+    return list(dict.fromkeys(tool.removeprefix("Tool.") for tool in tools if isinstance(tool, str)))
 
 
 def undecided_names(request: Request) -> list[str]:
@@ -197,16 +187,12 @@ def undecided_names(request: Request) -> list[str]:
     for message in request.context:
         if isinstance(message, ToolMessage) and isinstance(message.tool, dict):
             own_name = tool_name(message.tool)
-            named = {own_name: message.tool} if own_name else message.tool
-            undecided = (n for n, schema in named.items() if isinstance(schema, dict) and not fixes_answer(schema))
-            names |= dict.fromkeys(map(str, undecided))
+            for name, schema in ({own_name: message.tool} if own_name else message.tool).items():
+                declared = _declared(schema)
+                is_fixed = any(_constant(k, declared.get(k)) is not ABSENT for k in ("_activity", "_delegate"))
+                if isinstance(schema, dict) and not is_fixed:
+                    names[str(name)] = None
     return list(names)
-
-
-def fixes_answer(schema: Json) -> bool:
-    """True when a Tool's definition says what answers its Calls, so that no worker has to decide."""
-    declared = _declared(schema)
-    return any(_constant(key, declared.get(key)) is not ABSENT for key in ("_activity", "_delegate"))
 
 
 def tool_name(schema: Json) -> str | None:
@@ -245,10 +231,14 @@ def read_tool(
     if problem is not None:
         return None, [problem]
     consts = {key: value for key, value in values.items() if key != "_output"}
-    problems = [*_naming_problems(name, consts, whole["properties"], at), *_constant_problems(name, consts, at)]
+    problems = list(_definition_problems(name, consts, whole["properties"], at))
     options = Options()
-    if "_options" in meta:
-        options = _read_options(name, consts.get("_options", meta["_options"]), at, problems)
+    try:
+        if "_options" in meta:
+            options = Options.model_validate(consts.get("_options", meta["_options"]))
+    except ValidationError as error:
+        of_options = settings_problems(error, Options, *at, "properties", "_options")
+        problems += [replace(p, message=f'_options of "{name}": {p.message}') for p in of_options]
     for key, part in meta.items():
         if not is_self_contained(part):  # it is checked alone
             text = f'{key} of "{name}" refers to a part of the schema outside of $defs'
@@ -269,23 +259,10 @@ def _constant(key: str, declared: Json) -> Json:
     enum = declared.get("enum")
     if isinstance(enum, list) and len(enum) == 1 and key in ("_activity", "_delegate", "_tool"):
         return enum[0]
-    return declared if key == "_options" and declared and set(declared) <= _OPTION_KEYS else ABSENT
+    return declared if key == "_options" and declared and set(declared) <= set(Options.model_fields) else ABSENT
 
 
-def _read_options(name: str, raw: Json, at: Place, problems: list[Problem]) -> Options:
-    try:
-        return Options.model_validate(raw)
-    except ValidationError as error:
-        of_options = settings_problems(error, Options, *at, "properties", "_options")
-        problems.extend(replace(p, message=f'_options of "{name}": {p.message}') for p in of_options)
-        return Options()
-
-
-# Temporal stores these names in columns, ids and labels
-MAX_NAME: Final = 200
-
-
-def _naming_problems(
+def _definition_problems(
     name: str, consts: Mapping[str, Json], properties: Mapping[str, Json], at: Place
 ) -> Iterator[Problem]:
     for key in properties:
@@ -301,9 +278,6 @@ def _naming_problems(
             brief_value = truncate(repr(value), 60)
             text = f"{what} is 1 to {MAX_NAME} printable characters without space at the ends, not {brief_value}"
             yield Problem("invalidTool", text, pointer(*at))
-
-
-def _constant_problems(name: str, consts: Mapping[str, Json], at: Place) -> Iterator[Problem]:
     words = {str: "a string", list: "a list", bool: "true or false"}
     for key, value in consts.items():
         place = pointer(*at, "properties", key)
@@ -320,14 +294,6 @@ def _constant_problems(name: str, consts: Mapping[str, Json], at: Place) -> Iter
             yield Problem("invalidTool", text, place)
 
 
-SERVER_TOOL: Final = "x-mcp"
-HINTS: Final = "x-hints"
-
-_WORDS: Final = {
-    "readOnly": "read-only", "destructive": "destructive", "idempotent": "idempotent", "openWorld": "open world",
-}  # fmt: skip
-
-
 def is_server_tool(schema: Mapping[str, Any]) -> bool:
     """True for a Tool of an MCP server: its results are values, never Messages."""
     return isinstance(schema.get(SERVER_TOOL), dict)
@@ -335,8 +301,8 @@ def is_server_tool(schema: Mapping[str, Any]) -> bool:
 
 def hint_words(schema: Mapping[str, Any]) -> list[str]:
     """The hints of a Tool that are true, as words; what is read-only is idempotent anyway."""
-    hints = schema.get(HINTS)
-    if not isinstance(hints, dict):
-        return []
-    true = [key for key in _WORDS if hints.get(key) is True]
-    return [_WORDS[key] for key in true if key != "idempotent" or "readOnly" not in true]
+    hints = schema[HINTS] if isinstance(schema.get(HINTS), dict) else {}
+    words = {"readOnly": "read-only", "destructive": "destructive", "idempotent": "idempotent"}
+    if hints.get("readOnly") is True:
+        del words["idempotent"]
+    return [word for key, word in {**words, "openWorld": "open world"}.items() if hints.get(key) is True]

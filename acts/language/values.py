@@ -8,6 +8,7 @@ is a string that it cannot know.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -18,11 +19,8 @@ Names = tuple[str, ...]
 Place = tuple[str | int, ...]
 """Where a part is inside a JSON value: keys and indexes, outermost first."""
 
-# Deeper JSON is refused: recursive checks, JSON Schema's among them, spend several Python
-# frames per level, and the interpreter stops at 1,000.
+# Deeper JSON is refused: recursive checks spend several Python frames per level, and the interpreter stops at 1,000
 MAX_DEPTH: Final = 100
-
-
 # What a double can hold, as for numbers with a fraction: another reader of the JSON would find infinity
 MAX_NUMBER: Final = 2**1024
 
@@ -49,15 +47,12 @@ ABSENT: Final = _Marker("ABSENT")
 UNKNOWN: Final = _Marker("UNKNOWN")
 UNKNOWN_TEXT: Final = _Marker("UNKNOWN_TEXT")
 
-# No list with an index of more digits fits into memory
-MAX_INDEX_DIGITS: Final = 9
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")  # no list with an index of more digits fits into memory
 
 
 def list_index(name: str) -> int | None:
     """The list index that a name means, or None. Only canonical digits do: ``0``, ``12``, not ``01``."""
-    if name.isascii() and name.isdigit() and (name == "0" or name[0] != "0") and len(name) <= MAX_INDEX_DIGITS:
-        return int(name)
-    return None
+    return int(name) if _INDEX.fullmatch(name) else None
 
 
 def get(value: Json, names: Names) -> Json:
@@ -67,15 +62,10 @@ def get(value: Json, names: Names) -> Json:
             if name not in value:
                 return ABSENT
             value = value[name]
-        elif isinstance(value, list):
-            index = list_index(name)
-            if index is None or index >= len(value):
-                return ABSENT
+        elif isinstance(value, list) and (index := list_index(name)) is not None and index < len(value):
             value = value[index]
-        elif value is UNKNOWN:
-            return UNKNOWN
         else:
-            return ABSENT
+            return UNKNOWN if value is UNKNOWN else ABSENT
     return value
 
 
@@ -149,9 +139,7 @@ def shape(value: Json) -> Hashable:
 
 def with_article(type_: str) -> str:
     """A type name with its article: "a list", "an object", "null"."""
-    if type_ in ("null", "nothing"):
-        return type_
-    return f"an {type_}" if type_[0] in "aeiou" else f"a {type_}"
+    return type_ if type_ in ("null", "nothing") else f"an {type_}" if type_[0] in "aeiou" else f"a {type_}"
 
 
 def pointer(*tokens: str | int) -> str:
@@ -162,30 +150,25 @@ def pointer(*tokens: str | int) -> str:
 def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:
     """What makes ``value`` unfit to be stored, as (pointer, reason), or None.
 
-    Refused are nesting beyond ``depth_limit``, numbers beyond a double or not finite, strings and keys that
-    are not valid Unicode (lone surrogates), and values that are not JSON. The check is iterative, so that
-    no input can exhaust the stack.
+    Refused are nesting beyond ``depth_limit``, numbers beyond a double or not finite, strings and keys that are not
+    valid Unicode (lone surrogates), and values that are not JSON. It is iterative: no input exhausts the stack.
     """
     stack: list[tuple[Json, Place]] = [([value], ())]
     while stack:
         item, place = stack.pop()
         if len(place) > depth_limit:
             return pointer(*place[1:9]) + "/…", f"nested deeper than {depth_limit} levels"
-        if isinstance(item, dict) and (reason := _key_defect(item)):
-            return pointer(*place[1:]), reason
+        try:
+            if isinstance(item, dict) and not is_unicode("".join(item)):
+                return pointer(*place[1:]), "a key is not valid Unicode: it holds a lone surrogate"
+        except TypeError:
+            return pointer(*place[1:]), "a key is not a string"
         for key, child in item.items() if isinstance(item, dict) else enumerate(item):
             if isinstance(child, (dict, list)):
                 stack.append((child, (*place, key)))
-            elif reason := _scalar_defect(child):
+            elif not (isinstance(child, str) and child.isascii()) and (reason := _scalar_defect(child)):
                 return pointer(*place[1:], *([key] if place else [])), reason
     return None
-
-
-def _key_defect(item: dict[Any, Json]) -> str | None:
-    try:
-        return None if is_unicode("".join(item)) else "a key is not valid Unicode: it holds a lone surrogate"
-    except TypeError:
-        return "a key is not a string"
 
 
 def _scalar_defect(item: Json) -> str | None:

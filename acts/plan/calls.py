@@ -23,7 +23,7 @@ from acts.language.references import (
     ReferenceUse,
     alternatives,
     conjunction,
-    is_absent,
+    evaluate,
     is_text_template,
     parse,
     parse_condition,
@@ -245,7 +245,9 @@ class ElementReading:
         mixed = [use for use in self.uses if any(self.values[path] is ABSENT for path in use.paths)]
         self.work.steps.spend(3 * len(self.items) * sum(len(paths(use.tree)) for use in mixed))
         readers = [self._reader(index) for index in range(len(self.items))] if mixed else []
-        return [use for use in mixed if any(is_absent(use.tree, read) for read in readers)]
+        return [
+            use for use in mixed if any(evaluate(tree, read) is ABSENT for tree in use.expressions for read in readers)
+        ]
 
     def _reader(self, index: int) -> Callable[[Path], Json]:
         item = self.items[index]
@@ -453,7 +455,7 @@ class _CallParser:
             return
         if key == "_output":
             return
-        defects = tool.meta_check(key).defects(self.call[key], self.plan.meter)
+        defects = tool.meta_checks[key].defects(self.call[key], self.plan.meter)
         for at, text in defects:
             self.report("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', key, *at)
         if not defects and key == "_outputMethod" and self.call[key] not in METHODS:

@@ -25,7 +25,7 @@ from acts.language.errors import (
 )
 from acts.language.messages import INSTANCES, Request, read_request
 from acts.language.references import ELEMENT_KINDS, Literal, Path, TextTemplate, alternatives, find_embedded, paths
-from acts.language.schemas import Checker, find_schema_problem, judge_schema, part_of
+from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
 from acts.language.tools import Tool, read_tools
 from acts.language.values import ABSENT, Json, Names, Place, get, pointer, shape, type_name, with_article
 from acts.language.wire import TOO_COMPLEX
@@ -69,10 +69,12 @@ class KindSchemas:
         """The check of the values at a path; None where no schema says anything."""
         if path not in self._checks:
             schema = self._by_kind.get(path.kind)
-            part = _schema_at(schema, path.names)
-            own = part_of(part, schema) if isinstance(part, dict) and isinstance(schema, dict) else None
+            own = part = _schema_at(schema, path.names)
+            if isinstance(part, dict) and isinstance(schema, dict):
+                own = with_defs(part, schema)
             is_small = own is part or judge_schema(schema).parts <= MAX_COPIED_PARTS
-            self._checks[path] = Checker(own) if own is not None and is_small else None
+            is_checked = isinstance(own, dict) and is_self_contained(own) and is_small
+            self._checks[path] = Checker(own) if is_checked else None
         return self._checks[path]
 
 

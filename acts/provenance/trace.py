@@ -17,15 +17,15 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import ExpressionError
+from acts.language.errors import ExpressionError, begin_json
 from acts.language.references import (
     ELEMENT_KINDS,
     INDEX,
     ITEM,
     MARK,
-    AnyOf,
     Expression,
     Literal,
+    Operation,
     Path,
     TextTemplate,
     evaluate,
@@ -36,7 +36,6 @@ from acts.language.references import (
     paths,
     scan,
 )
-from acts.language.strict_json import begin_json
 from acts.language.tools import META, Tool
 from acts.language.values import ABSENT, Json, Names, list_index
 from acts.plan.context_log import View, split_write, write_of
@@ -220,7 +219,7 @@ def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path
         return
     for term in operands(tree):
         yield from _paths_used(term, read)
-        if isinstance(tree, AnyOf) and evaluate(term, read) not in (ABSENT, None):
+        if isinstance(tree, Operation) and tree.sign == "||" and evaluate(term, read) not in (ABSENT, None):
             return
 
 

@@ -188,7 +188,7 @@ def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenar
     if not any(expected.values()):
         return {}
     unknown = [name for name, duration in expected.items() if duration is None]
-    spans = {rank: (0.0, 0.0) if (e := expected[tool.name]) is None else e.span for rank, tool in tools.items()}
+    spans = {rank: (0.0, 0.0) if (e := expected[tool.name]) is None else (e.min, e.max) for rank, tool in tools.items()}
     limit = prepared.request.config.maxParallel
     quick, slow = (
         [

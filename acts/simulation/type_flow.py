@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import Problem, truncate
-from acts.language.references import ELEMENT_KINDS, AllOf, Expression, Path, TextTemplate, operands
+from acts.language.references import ELEMENT_KINDS, Expression, Operation, Path, TextTemplate, operands
 from acts.language.schemas import follow, with_null
 from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, list_index, pointer, type_name
 from acts.plan.context_log import START
@@ -237,7 +237,7 @@ class _TypeFlow:
 
     def _producers(self, rank: int, tree: Expression) -> list[_Producer]:
         """The producers of an expression's value."""
-        if isinstance(tree, AllOf):
+        if isinstance(tree, Operation) and tree.sign == "&&":
             return self._producers(rank, tree.terms[-1])
         if not isinstance(tree, Path):
             producers = [p for term in operands(tree) for p in self._producers(rank, term)]

@@ -16,9 +16,9 @@ from datetime import datetime
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import ActsError
+from acts.language.errors import ActsError, begin_json
 from acts.language.references import conjunction, parse
-from acts.language.strict_json import SharedSizes, begin_json, json_size
+from acts.language.strict_json import SharedSizes, json_size
 from acts.language.values import ABSENT
 from acts.machines.call_state import SETTLED, call_item, call_items
 from acts.machines.instances import child_progress, instance_report, statuses

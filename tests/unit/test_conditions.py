@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from acts.language.errors import ExpressionError
 from acts.language.references import (
-    AllOf,
-    AnyOf,
-    Comparison,
     Expression,
     Literal,
-    Not,
+    Operation,
     Path,
     ReferenceUse,
     holds,
@@ -28,29 +25,34 @@ from tests import oracle
 
 A, B, C = Path("a"), Path("b"), Path("c")
 
+
+def op(sign: str, *terms: Expression) -> Operation:
+    return Operation(sign, terms)
+
+
 SPELLINGS: list[tuple[str, Expression]] = [
     ("†a", A),
-    ("!†a", Not(A)),
-    ("!!†a", Not(Not(A))),
-    ("†a == 1", Comparison("==", A, Literal("1"))),
-    ("†a==1", Comparison("==", A, Literal("1"))),
-    ("†a.x>=0.8", Comparison(">=", Path("a", ("x",)), Literal("0.8"))),
-    ("1 < †a", Comparison("<", Literal("1"), A)),
-    ('†a != "†b"', Comparison("!=", A, Literal('"†b"'))),
-    ("†a == null", Comparison("==", A, Literal("null"))),
-    ("†a == [ ]", Comparison("==", A, Literal("[]"))),
-    ('†a == {"k": [1, true]}', Comparison("==", A, Literal('{"k":[1,true]}'))),
-    ("†a <= -1.5e3", Comparison("<=", A, Literal("-1500.0"))),
+    ("!†a", op("!", A)),
+    ("!!†a", op("!", op("!", A))),
+    ("†a == 1", op("==", A, Literal("1"))),
+    ("†a==1", op("==", A, Literal("1"))),
+    ("†a.x>=0.8", op(">=", Path("a", ("x",)), Literal("0.8"))),
+    ("1 < †a", op("<", Literal("1"), A)),
+    ('†a != "†b"', op("!=", A, Literal('"†b"'))),
+    ("†a == null", op("==", A, Literal("null"))),
+    ("†a == [ ]", op("==", A, Literal("[]"))),
+    ('†a == {"k": [1, true]}', op("==", A, Literal('{"k":[1,true]}'))),
+    ("†a <= -1.5e3", op("<=", A, Literal("-1500.0"))),
     ("true", Literal("true")),
-    ("†a >= 1 && !†b", AllOf((Comparison(">=", A, Literal("1")), Not(B)))),
+    ("†a >= 1 && !†b", op("&&", op(">=", A, Literal("1")), op("!", B))),
     (
         "†a == 1 || †b == 2 && †c",
-        AnyOf((Comparison("==", A, Literal("1")), AllOf((Comparison("==", B, Literal("2")), C)))),
+        op("||", op("==", A, Literal("1")), op("&&", op("==", B, Literal("2")), C)),
     ),
-    ("!(†a || †b)", Not(AnyOf((A, B)))),
-    ("!†a == false", Comparison("==", Not(A), Literal("false"))),
-    ("(†a || †b) == †c", Comparison("==", AnyOf((A, B)), C)),
-    ('†a["x=1"] == 1', Comparison("==", Path("a", ("x=1",)), Literal("1"))),
+    ("!(†a || †b)", op("!", op("||", A, B))),
+    ("!†a == false", op("==", op("!", A), Literal("false"))),
+    ("(†a || †b) == †c", op("==", op("||", A, B), C)),
+    ('†a["x=1"] == 1', op("==", Path("a", ("x=1",)), Literal("1"))),
     ("†a.is-open", Path("a", ("is-open",))),
 ]
 

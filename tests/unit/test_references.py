@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from acts.language.errors import ExpressionError
 from acts.language.references import (
-    AllOf,
-    AnyOf,
     Expression,
+    Operation,
     Path,
     alternatives,
     evaluate,
@@ -49,15 +48,15 @@ SPELLINGS: list[tuple[str, Expression, str | None]] = [
     ("†state.$ref", p("state", "$ref"), None),
     ("†state.a†b", p("state", "a†b"), None),
     ("†state.a/b~c", p("state", "a/b~c"), None),
-    ("†a || †b", AnyOf((A, B)), None),
-    ("†a && †b", AllOf((A, B)), None),
-    ("†a || †b && †c", AnyOf((A, AllOf((B, C)))), None),
-    ("†a && †b || †c", AnyOf((AllOf((A, B)), C)), None),
-    ("(†a || †b) && †c", AllOf((AnyOf((A, B)), C)), None),
-    ("†a && (†b || †c)", AllOf((A, AnyOf((B, C)))), None),
+    ("†a || †b", Operation("||", (A, B)), None),
+    ("†a && †b", Operation("&&", (A, B)), None),
+    ("†a || †b && †c", Operation("||", (A, Operation("&&", (B, C)))), None),
+    ("†a && †b || †c", Operation("||", (Operation("&&", (A, B)), C)), None),
+    ("(†a || †b) && †c", Operation("&&", (Operation("||", (A, B)), C)), None),
+    ("†a && (†b || †c)", Operation("&&", (A, Operation("||", (B, C)))), None),
     ("((†a))", A, "†a"),
-    (" \t( †a\n||\u00a0†b ) ", AnyOf((A, B)), "†a || †b"),
-    ("†a.x  &&\n†b", AllOf((p("a", "x"), B)), "†a.x && †b"),
+    (" \t( †a\n||\u00a0†b ) ", Operation("||", (A, B)), "†a || †b"),
+    ("†a.x  &&\n†b", Operation("&&", (p("a", "x"), B)), "†a.x && †b"),
 ]
 
 
@@ -179,9 +178,9 @@ def plainly(tree: Expression) -> Any:
     match tree:
         case Path(kind, names):
             return ("path", (kind, *names))
-        case AnyOf(terms):
+        case Operation("||", terms):
             return ("or", [plainly(t) for t in terms])
-        case AllOf(terms):
+        case Operation("&&", terms):
             return ("and", [plainly(t) for t in terms])
 
 

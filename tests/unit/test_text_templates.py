@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.errors import ExpressionError
-from acts.language.references import AllOf, AnyOf, Path, evaluate, parse_text_template, unread_value
+from acts.language.references import Operation, Path, evaluate, parse_text_template, unread_value
 from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT
 from tests import oracle
 
@@ -22,8 +22,8 @@ SPELLINGS: list[tuple[str, tuple[Any, ...]]] = [
     ("Dear †{user.name}, †{state.n} left", ("Dear ", NAME, ", ", N, " left")),
     ("†{user.name}†{state.n}", (NAME, N)),
     ("†{ user.name }", (NAME,)),
-    ("†{user.name || †state.n}", (AnyOf((NAME, N)),)),
-    ("†{(user.name || state.n) && state.n}", (AllOf((AnyOf((NAME, N)), N)),)),
+    ("†{user.name || †state.n}", (Operation("||", (NAME, N)),)),
+    ("†{(user.name || state.n) && state.n}", (Operation("&&", (Operation("||", (NAME, N)), N)),)),
     ('†{user["a } b"]}', (Path("user", ("a } b",)),)),
     ("††{user.name}", ("†{user.name}",)),
     ("a ††{b} †{user.name}", ("a †{b} ", NAME)),
