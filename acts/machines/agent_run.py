@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
+from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.machines import commands, events
 from acts.machines.agent_context import AgentContext
-from acts.machines.budget import RequestSize
+from acts.machines.budget import RequestSize, context_bytes, request_size
 from acts.machines.queue_watch import foreign_queues
-from acts.machines.request_size import context_bytes, planner_request_size
 from acts.machines.run_machine import RunMachine
 from acts.machines.tick import (
     ANSWER_REFUSED,
@@ -34,6 +34,7 @@ from acts.machines.tick import (
     started_part,
 )
 from acts.planner import turns
+from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.solution import check_output, output_problems, shape_problems
 from acts.tree.identity import part_identity
 from acts.tree.records import AgentProgress, ContextRef, PlanInput, SettledRequest, Turn, UnusableAnswers
@@ -224,7 +225,12 @@ class AgentRun(RunMachine):
         self.turn_at, self._answer = self.context.count, None
         self._phase, self._is_asking = "planning", True
         self._stream = StreamedPlan(self.context) if self._may_stream else None
-        return list(self.budget.request([f"tick-{self.tick}"], self._request_size()))
+        size = RequestSize()  # of no matter where nothing limits it
+        if self.budget.limits_requests:
+            tools_bytes = sum(json_size(tool.schema) for tool in self.context.tools.values())
+            shown_bytes = estimate_prompt_bytes(context_bytes(self.request.context, self.turns), tools_bytes)
+            size = request_size(self.config, self.price, shown_bytes, self.unusable.cap)
+        return self.budget.request([f"tick-{self.tick}"], size)
 
     @property
     def _may_stream(self) -> bool:
@@ -239,13 +245,6 @@ class AgentRun(RunMachine):
         required = self.config.approve.plan
         return self.context.mode == "lazy" if required is None else required
 
-    def _request_size(self) -> RequestSize:
-        """The size of the request of this tick; of no matter where nothing limits it."""
-        if not self.budget.limits_requests:
-            return RequestSize()
-        shown = context_bytes(self.request.context, self.turns)
-        return planner_request_size(self.config, self.price, shown, self.context.tools, self.unusable.cap)
-
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""
         if self._is_asking and effect.key == f"tick-{self.tick}":
@@ -254,7 +253,7 @@ class AgentRun(RunMachine):
             return [commands.AskSolution(self.tick, self.turn_at, effect.request, streams, left, cap)]
         if self._plan is not None and effect.key == f"plan-{self.tick}":
             return self._start_child(self._plan.request, self._plan.ids)
-        return list(self.budget.settle(effect.key, None))
+        return self.budget.settle(effect.key, None)
 
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
         """A limit of the budget ends the run; what was done is kept."""
@@ -301,7 +300,7 @@ class AgentRun(RunMachine):
     def _end_request(self, usage: Mapping[str, Any] | None) -> list[Any]:
         self._is_asking = False
         self.usage.add(usage)
-        return list(self.budget.settle(f"tick-{self.tick}", usage))
+        return self.budget.settle(f"tick-{self.tick}", usage)
 
     @property
     def _started_calls(self) -> list[Json]:
@@ -425,7 +424,7 @@ class AgentRun(RunMachine):
     def _request_calls(self, plan: _TickPlan) -> list[Any]:
         """The plan starts when the budget allows its Calls."""
         self._phase, self._is_walking = "running", True
-        return list(self.budget.request_calls(f"plan-{self.tick}", plan.calls))
+        return self.budget.request_calls(f"plan-{self.tick}", plan.calls)
 
     def _start_child(self, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False) -> list[Any]:
         """Start the child that walks the plan, and give it the messages that came after its Request was built."""
@@ -550,7 +549,7 @@ class AgentRun(RunMachine):
         """A person approves the plan of this tick before any of it runs."""
         self._phase = "awaiting"
         calls = self.proposed_calls
-        return list(self.approvals.open("plan", self.version, self.config.approve, now, subject=lambda: calls))
+        return self.approvals.open("plan", self.version, self.config.approve, now, subject=lambda: calls)
 
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
         """The edited proposal, validated; None for what is no edit.
@@ -624,7 +623,7 @@ class AgentRun(RunMachine):
         self._is_tick_due = False
         if self._is_plan_held:
             self._plan = None
-        return list(self.approvals.close_all())
+        return self.approvals.close_all()
 
     # -- carrying over ---------------------------------------------------------------------------
 

@@ -19,25 +19,40 @@ keeps the request and grants it when enough comes back. It refuses when nothing 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.messages import Data
+from acts.language.strict_json import json_size
 from acts.language.usage import Usage
 from acts.language.wire import BUDGET_GRANT, BUDGET_REPORT, BUDGET_REQUEST
-from acts.machines.commands import BudgetEffect, BudgetRefused, Granted, SendRecord
+from acts.machines.commands import BudgetRefused, Granted, SendRecord
+from acts.planner import request_estimate
+from acts.planner.notation import LARGE_VALUE_BYTES
 from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest, TreePosition
 from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from acts.language.config import Budget
+    from acts.language.config import Budget, Config
+    from acts.language.messages import Message
+    from acts.language.values import Json
+    from acts.tree.records import Turn
 
-# Of requests, tokens, and US dollars
-Amounts = tuple[float, float, float]
+Price = tuple[float, float]  # US dollars per token of input, and of output
+Amounts = tuple[float, ...]  # of requests, tokens, and US dollars
 _NOTHING: Final[Amounts] = (0, 0, 0.0)
 _UNITS: Final = ("requests", "tokens", "US dollars")
+# The shortest answer that is worth a request: a small Solution
+LEAST_OUTPUT_TOKENS: Final = 256
+# What a latent Call names is shown in part where it exceeds the model's window: a million tokens are some 4 MB
+MAX_NAMED_BYTES: Final = 4 * 1024 * 1024
+
+
+# -- what one request may cost -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,54 @@ class RequestSize:
     most_tokens: int = 0
     least_cost: float = 0.0
     most_cost: float = 0.0
+
+
+def context_bytes(context: Iterable[Message], turns: Iterable[Turn] = ()) -> int:
+    """The bytes of a context and of turns as a model is shown them, at most.
+
+    Provenance, which is not shown, covers the tags of a message.
+    """
+    sizes = (min(json_size(m.raw), LARGE_VALUE_BYTES) if isinstance(m, Data) else json_size(m.raw) for m in context)
+    return sum(sizes) + sum(json_size(turn.to_json()) for turn in turns)
+
+
+def latent_request_size(
+    config: Config, price: Price | None, context_bytes: int, calls: Iterable[Sequence[Json]]
+) -> RequestSize:
+    """The size of the largest of these requests of latent Calls: each is shown the context, and parts of its own."""
+    largest = min(max(map(json_size, calls)), MAX_NAMED_BYTES)
+    prompt_bytes = request_estimate.estimate_prompt_bytes(context_bytes + largest, 0, latent=True)
+    return request_size(config, price, prompt_bytes)
+
+
+def request_size(config: Config, price: Price | None, prompt_bytes: int, least_cap: int | None = None) -> RequestSize:
+    """The size of a request; its cap is ``least_cap`` or more, where an answer before it was cut."""
+    cap = _cap(config, least_cap)
+    # Of the models that may be asked, the one that makes the most tokens of a text
+    model = min(config.models, key=request_estimate.bytes_per_token, default="")
+    least = request_estimate.estimate_request(model, prompt_bytes, min(cap, LEAST_OUTPUT_TOKENS), price)
+    most = request_estimate.estimate_request(model, prompt_bytes, cap, price)
+    return RequestSize(least.tokens, most.tokens, least.cost or 0.0, most.cost or 0.0)
+
+
+def _cap(config: Config, least_cap: int | None) -> int:
+    return max(config.maxOutputTokens or request_estimate.DEFAULT_MAX_OUTPUT_TOKENS, least_cap or 0)
+
+
+def output_cap(config: Config, price: Price | None, grant: GrantedRequest, least_cap: int | None = None) -> int | None:
+    """The cap on an answer within a grant, in tokens: that of the settings, or less where the grant is short.
+
+    ``least_cap`` is that of the settings after an answer that was cut.
+    """
+    short = grant.tokensShort
+    if grant.costShort and price is not None and price[1] > 0:
+        short = max(short, math.ceil(grant.costShort / price[1]))
+    if not short and least_cap is None:
+        return config.maxOutputTokens
+    return max(1, _cap(config, least_cap) - short)
+
+
+# -- the ledger ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -76,8 +139,7 @@ class _Account:
     @property
     def room(self) -> Amounts:
         """What is neither used nor reserved."""
-        requests, tokens, cost = (left - held for left, held in zip(self.left, self.reserved, strict=True))
-        return requests, tokens, cost
+        return tuple(left - held for left, held in zip(self.left, self.reserved, strict=True))
 
     def refusal(self, least: Amounts) -> str | None:
         """Why no request of this size fits even when everything that is reserved comes back unused, or None."""
@@ -90,19 +152,11 @@ class _Account:
                 return f"{text}, and a request of about {_number(size)} does not fit"
         return None
 
-    def calls_refusal(self, count: int) -> str | None:
-        """Why ``count`` more Calls are not allowed, or None."""
-        limit = self.limits.calls
-        if limit is None or count <= 0 or self.calls + count <= limit:
-            return None
-        text = f"the budget of {limit:,} calls does not allow {count:,} more"
-        return f"{text}: {self.calls:,} were made or planned"
-
     def reserve(self, sign: int, amounts: Amounts) -> None:
         """Reserve for one grant, or with ``sign`` -1 give back."""
         self.grants += sign
-        requests, tokens, cost = (held + sign * more for held, more in zip(self.reserved, amounts, strict=True))
-        self.reserved = (requests, tokens, cost) if self.grants else _NOTHING  # no dust of fractions
+        held = tuple(held + sign * more for held, more in zip(self.reserved, amounts, strict=True))
+        self.reserved = held if self.grants else _NOTHING  # no dust of fractions
 
 
 def _number(amount: float) -> str:
@@ -110,8 +164,7 @@ def _number(amount: float) -> str:
 
 
 def _least(amounts: Iterable[Amounts]) -> Amounts:
-    requests, tokens, cost = map(min, zip(*amounts, strict=True))
-    return requests, tokens, cost
+    return tuple(map(min, zip(*amounts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +188,13 @@ class Ledger:
         """The grants that follow from a request, with the run each is for; none while it has to wait."""
         accounts = self._open(request.accounts)
         out = self.settle(request.settled)
-        if request.parts:
-            return [*out, (request.workflowId, BudgetGrant(id=request.id, share=_take_share(accounts, request.parts)))]
         refusal = self.calls_refusal(request.accounts, request.calls)
-        if refusal is not None:
-            return [*out, (request.workflowId, BudgetGrant(id=request.id, refused=refusal))]
-        for account in accounts:
-            account.calls += request.calls
-        if not request.requests:
-            return [*out, (request.workflowId, BudgetGrant(id=request.id))]
+        if refusal is None:
+            for account in accounts:
+                account.calls += request.calls
+        if refusal is not None or not request.requests:
+            share = _take_share(accounts, request.parts) if request.parts else None
+            return [*out, (request.workflowId, BudgetGrant(id=request.id, refused=refusal, share=share))]
         # A run whose tree was reset asks again
         self._queue = [r for r in self._queue if (r.workflowId, r.id) != (request.workflowId, request.id)]
         self._queue.append(request)
@@ -180,7 +231,12 @@ class Ledger:
 
     def calls_refusal(self, accounts: Sequence[BudgetAccount], count: int) -> str | None:
         """Why ``count`` more Calls are not allowed, or None."""
-        return next((text for a in self._open(accounts) if (text := a.calls_refusal(count)) is not None), None)
+        for account in self._open(accounts):
+            limit = account.limits.calls
+            if limit is not None and 0 < count > limit - account.calls:
+                text = f"the budget of {limit:,} calls does not allow {count:,} more"
+                return f"{text}: {account.calls:,} were made or planned"
+        return None
 
     def used_shares(self, id_: str) -> dict[str, float]:
         """What was used of each limit of an account on requests, by its name: 1.0 is all of it."""
@@ -275,11 +331,9 @@ def _take_share(accounts: Sequence[_Account], parts: int) -> dict[str, Any]:
     """One of so many parts of what is left, for a run that outlives the tree; it counts as used."""
     calls = (inf if a.limits.calls is None else a.limits.calls - a.calls for a in accounts)
     left = (*_least(account.room for account in accounts), min(calls))
-    out: dict[str, Any] = {}
-    for name, amount in zip(("requests", "tokens", "cost", "calls"), left, strict=True):
-        if amount < inf:
-            part = max(0, amount) / parts
-            out[name] = part if name == "cost" else ceil(part)
+    names = zip(("requests", "tokens", "cost", "calls"), left, strict=True)
+    parts_left = {name: max(0, amount) / parts for name, amount in names if amount < inf}
+    out: dict[str, Any] = {n: part if n == "cost" else math.ceil(part) for n, part in parts_left.items()}
     used = {"requests": out.get("requests", 0), "inputTokens": out.get("tokens", 0), "cost": out.get("cost", 0.0)}
     for account in accounts:
         account.used.add(used)
@@ -310,11 +364,11 @@ class BudgetMachine:
         self._grants: dict[str, GrantedRequest] = {}
         self._settled: list[SettledRequest] = []
         self._calls_changed = 0
-        self._reporting = False
+        self.is_reporting = False  # until the last report has arrived, or cannot
 
     # -- what the run asks for -----------------------------------------------------------
 
-    def request(self, keys: Sequence[str], size: RequestSize) -> list[BudgetEffect]:
+    def request(self, keys: Sequence[str], size: RequestSize) -> list[Any]:
         """Ask for one request per key."""
         if not self.limits_requests:
             return [Granted(key) for key in keys]
@@ -323,11 +377,11 @@ class BudgetMachine:
             cost=size.most_cost, leastCost=size.least_cost,
         )  # fmt: skip
 
-    def request_calls(self, key: str, count: int) -> list[BudgetEffect]:
+    def request_calls(self, key: str, count: int) -> list[Any]:
         """Ask for ``count`` Calls."""
         return self._ask([key], calls=count) if self.limits_calls else [Granted(key)]
 
-    def request_share(self, key: str, parts: int) -> list[BudgetEffect]:
+    def request_share(self, key: str, parts: int) -> list[Any]:
         """Ask for one part of what is left, for a run that outlives the tree."""
         return self._ask([key], parts=parts) if self.position.accounts else [Granted(key, share={})]
 
@@ -342,7 +396,7 @@ class BudgetMachine:
         """Why ``count`` more Calls are beyond a budget that is kept here; None where the root has to be asked."""
         return None if self.ledger is None else self.ledger.calls_refusal(self.position.accounts, count)
 
-    def _ask(self, keys: list[str], **what: Any) -> list[BudgetEffect]:
+    def _ask(self, keys: list[str], **what: Any) -> list[Any]:
         self._next += 1
         request = BudgetRequest(
             workflowId=self.own, id=self._next, accounts=self.position.accounts, ancestors=self.position.ancestors,
@@ -355,16 +409,16 @@ class BudgetMachine:
     def _send(self, request: BudgetRequest) -> SendRecord:
         return SendRecord(self.position.ancestors[0], BUDGET_REQUEST, request, key=f"budget/{request.id}")
 
-    def ask_again(self) -> list[BudgetEffect]:
+    def ask_again(self) -> list[Any]:
         """The root may not know what this run has asked for: it was reset. What it grants twice goes back."""
         return [] if self.ledger is not None else [self._send(request) for request, _ in self._open_requests.values()]
 
     # -- answers ----------------------------------------------------------------------------
 
-    def on_grant(self, grant: BudgetGrant) -> list[BudgetEffect]:
+    def on_grant(self, grant: BudgetGrant) -> list[Any]:
         """The root answers; what nobody needs any more goes back."""
         _, keys = self._open_requests.get(grant.id, (None, []))
-        out: list[BudgetEffect] = []
+        out: list[Any] = []
         for item in grant.granted:
             if keys:
                 self._grants[keys[0]] = item
@@ -372,31 +426,26 @@ class BudgetMachine:
             else:
                 out += self.take([SettledRequest(id=item.id)])
         if grant.refused is not None:
-            out += self._refuse(grant.id, grant.refused)
+            out += [BudgetRefused(key, grant.refused) for key in keys]
         elif not grant.granted:  # Calls, or a share
             out += [Granted(key, share=grant.share) for key in keys]
-            keys.clear()
-        if not keys:
+        if not keys or grant.refused is not None or not grant.granted:
             self._open_requests.pop(grant.id, None)
         return out
 
-    def root_is_gone(self, number: int) -> list[BudgetEffect]:
+    def root_is_gone(self, number: int) -> list[Any]:
         """The request of this number did not reach the root: nothing more may be spent."""
         text = f"the run that keeps the budget, {self.position.ancestors[0]}, has ended: nothing more may be spent"
-        return self._refuse(number, text)
-
-    def _refuse(self, number: int, reason: str) -> list[BudgetEffect]:
-        _, keys = self._open_requests.pop(number, (None, []))
-        return [BudgetRefused(key, reason) for key in keys]
+        return self.on_grant(BudgetGrant(id=number, refused=text))
 
     # -- what requests cost ---------------------------------------------------------------------
 
-    def settle(self, key: str, usage: Mapping[str, Any] | None) -> list[BudgetEffect]:
+    def settle(self, key: str, usage: Mapping[str, Any] | None) -> list[Any]:
         """The request of a purpose has ended; ``usage`` None: it was not made."""
         grant = self._grants.pop(key, None)
         return [] if grant is None else self.take([SettledRequest(id=grant.id, usage=dict(usage) if usage else None)])
 
-    def take(self, settled: Iterable[SettledRequest]) -> list[BudgetEffect]:
+    def take(self, settled: Iterable[SettledRequest]) -> list[Any]:
         """Settle requests that were made here or by a child."""
         if self.ledger is not None:
             return self._deliver(self.ledger.settle(settled))
@@ -408,40 +457,34 @@ class BudgetMachine:
         out, self._settled = tuple(self._settled), []
         return out
 
-    def flush(self) -> list[BudgetEffect]:
+    def flush(self) -> list[Any]:
         """One report of everything that the root has not heard of; the next when this one has arrived."""
-        if self.ledger is not None or self._reporting or not (self._settled or self._calls_changed):
+        if self.ledger is not None or self.is_reporting or not (self._settled or self._calls_changed):
             return []
         report = BudgetReport(
             workflowId=self.own, accounts=self.position.accounts, settled=tuple(self._settled),
             calls=self._calls_changed,
         )  # fmt: skip
-        self._settled, self._calls_changed, self._reporting = [], 0, True
+        self._settled, self._calls_changed, self.is_reporting = [], 0, True
         return [SendRecord(self.position.ancestors[0], BUDGET_REPORT, report, key="report")]
-
-    def report_delivered(self) -> None:
-        """The last report has arrived, or cannot."""
-        self._reporting = False
 
     # -- at the root ------------------------------------------------------------------------------
 
-    def on_request(self, request: BudgetRequest) -> list[BudgetEffect]:
-        """A run below asks."""
-        return [] if self.ledger is None else self._deliver(self.ledger.answer(request))
-
-    def on_report(self, report: BudgetReport) -> list[BudgetEffect]:
-        """A run below says what its requests cost."""
+    def serve(self, record: BudgetRequest | BudgetReport) -> list[Any]:
+        """A run below asks, or says what its requests cost."""
         if self.ledger is None:
             return []
-        self.ledger.add_calls(report.accounts, report.calls)
-        return self._deliver(self.ledger.settle(report.settled))
+        if isinstance(record, BudgetRequest):
+            return self._deliver(self.ledger.answer(record))
+        self.ledger.add_calls(record.accounts, record.calls)
+        return self._deliver(self.ledger.settle(record.settled))
 
-    def release(self, workflow_id: str) -> list[BudgetEffect]:
+    def release(self, workflow_id: str) -> list[Any]:
         """A run below ended without a last word."""
         return [] if self.ledger is None else self._deliver(self.ledger.release(workflow_id))
 
-    def _deliver(self, grants: Iterable[tuple[str, BudgetGrant]]) -> list[BudgetEffect]:
-        out: list[BudgetEffect] = []
+    def _deliver(self, grants: Iterable[tuple[str, BudgetGrant]]) -> list[Any]:
+        out: list[Any] = []
         for workflow_id, grant in grants:
             if workflow_id == self.own:
                 out += self.on_grant(grant)
@@ -453,10 +496,8 @@ class BudgetMachine:
 
     def snapshot(self) -> dict[str, Any]:
         """``{ledger, settled}``: what the next run must know, at a quiet moment."""
-        return {
-            "ledger": {} if self.ledger is None else self.ledger.snapshot(),
-            "settled": [item.to_json() for item in self._settled],
-        }
+        ledger = {} if self.ledger is None else self.ledger.snapshot()
+        return {"ledger": ledger, "settled": [item.to_json() for item in self._settled]}
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot."""

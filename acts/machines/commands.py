@@ -238,8 +238,6 @@ class AnswerUpdate:
     problem: DecisionAnswer | None = None
 
 
-ApprovalEffect = Decided | StartTimer | CancelTimer | AnswerUpdate | Note | SendRecord
-BudgetEffect = Granted | BudgetRefused | SendRecord
 RunCommand = (
     StartCall | AskOutput | AskSolution | StartChild | StartBackground
     | StartSetActivity | SignalChildren | SendRecord | CheckQueues | StartTimer

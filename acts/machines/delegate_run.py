@@ -14,7 +14,7 @@ from acts.language.messages import output_schema
 from acts.language.schemas import Checker
 from acts.language.values import pointer
 from acts.machines import commands, events
-from acts.machines.request_size import context_bytes, latent_request_size
+from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.run_machine import RunMachine
 from acts.tree.child_requests import plan_output
 from acts.tree.identity import part_identity
@@ -91,7 +91,7 @@ class WalkedDelegate(DelegateMachine):
     def begin(self) -> list[Any]:
         """Ask for the Calls of the plan."""
         plan = self.request.plan
-        return list(self.budget.request_calls(_PLAN, self.request.count_calls(() if plan is None else plan.calls)))
+        return self.budget.request_calls(_PLAN, self.request.count_calls(() if plan is None else plan.calls))
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event; what is provided before the plan starts reaches it then."""
@@ -158,7 +158,7 @@ class AnonymousDelegate(DelegateMachine):
             return [commands.StartCall(self.node, self._call, self._context)]
         shown = [self._call, self._context, dict(self.node.tool.schema)]
         size = latent_request_size(self.config, self.price, context_bytes(self.request.context), [shown])
-        return list(self.budget.request([self.node.key], size))
+        return self.budget.request([self.node.key], size)
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event."""
@@ -171,7 +171,7 @@ class AnonymousDelegate(DelegateMachine):
 
     def _settle(self, usage: dict[str, Any] | None) -> list[Any]:
         self.usage.add(usage)
-        return list(self.budget.settle(self.node.key, usage))
+        return self.budget.settle(self.node.key, usage)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """Its request is allowed."""

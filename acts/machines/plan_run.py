@@ -19,9 +19,9 @@ from acts.language.errors import CallError, DecisionRefused, EngineError, Invali
 from acts.language.messages import Data, parse_message, parse_request
 from acts.language.tools import hint_words
 from acts.machines import commands, events
+from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.instances import decision_seen_from_above, reported_instances, statuses
 from acts.machines.queue_watch import foreign_queues
-from acts.machines.request_size import context_bytes, latent_request_size
 from acts.machines.run_machine import RunMachine
 from acts.machines.tick import extended_request
 from acts.machines.walk import Walk, match_calls
@@ -202,7 +202,7 @@ class PlanRun(RunMachine):
         match event:
             case events.Begin() if not self.is_approved:
                 approve = self.config.approve
-                return list(self.approvals.open("plan", self.version, approve, now, subject=self._plan_calls))
+                return self.approvals.open("plan", self.version, approve, now, subject=self._plan_calls)
             case events.Begin():
                 return self.perform(walk.begin(now), now)
             case events.CallCompleted() | events.CallFailed():
@@ -351,7 +351,7 @@ class PlanRun(RunMachine):
             return self.perform(self.walk.allow_elements(effect.key, now), now)
         call = self.walk.by_key.get(effect.key)
         if command is None or call is None or call.stage != "running":
-            return list(self.budget.settle(effect.key, None))
+            return self.budget.settle(effect.key, None)
         return self._start(command, effect, now)
 
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:

@@ -137,7 +137,7 @@ class ResetRecovery:
         """What the root and the keeper of permits may not know of this run."""
         self._approvals.reports.restart()
         self._permits.ask_again()
-        return list(self._budget.ask_again())
+        return self._budget.ask_again()
 
     def _ask(self) -> list[Any]:
         self._former = {key: id_ for key, id_ in self._former.items() if self._is_kept(key)}

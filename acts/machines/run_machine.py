@@ -340,7 +340,7 @@ class RunMachine:
             return self.recovery.on_timer(name)
         if name == QUEUE_TIMER:
             return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
-        return list(self.approvals.on_timer(name, now))
+        return self.approvals.on_timer(name, now)
 
     def _child_started(self, event: events.ChildStarted) -> list[Any]:
         self.children[event.key] = event.workflow_id
@@ -351,7 +351,7 @@ class RunMachine:
         """Take what a child says beside its result, then its result."""
         workflow_id = self.children.pop(event.key, None)
         self.recovery.record_end(event.key)
-        out: list[Any] = [] if event.accounting is None else list(self.budget.take(event.accounting.settled))
+        out: list[Any] = [] if event.accounting is None else self.budget.take(event.accounting.settled)
         out += self.permits.child_ended(event.key, workflow_id, event.accounting, is_ending=self.is_cancelling)
         if workflow_id is not None and event.report is None and workflow_id in self.cancelled_reports:
             event = replace(event, report=self.cancelled_reports.pop(workflow_id))
@@ -373,7 +373,7 @@ class RunMachine:
         A paused run holds both: a delegate may start in spite of a refusal.
         """
         if self.finished is not None or self.is_cancelling:
-            return list(self.budget.settle(effect.key, None)) if isinstance(effect, commands.Granted) else []
+            return self.budget.settle(effect.key, None) if isinstance(effect, commands.Granted) else []
         if self.is_paused:
             self._held_answers.append(effect)
             return []
@@ -388,17 +388,15 @@ class RunMachine:
         match record:
             case signals.PendingChanged():
                 is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
-                return list(self.approvals.on_pending_changed(record, now)) if is_below else []
+                return self.approvals.on_pending_changed(record, now) if is_below else []
             case signals.ForwardedDecision():
-                return list(self.approvals.on_forwarded(record, now))
+                return self.approvals.on_forwarded(record, now)
             case signals.DecisionAnswer():
-                return list(self.approvals.on_answer(record))
-            case signals.BudgetRequest():
-                return list(self.budget.on_request(record))
-            case signals.BudgetReport():
-                return list(self.budget.on_report(record))
+                return self.approvals.on_answer(record)
+            case signals.BudgetRequest() | signals.BudgetReport():
+                return self.budget.serve(record)
             case signals.BudgetGrant():
-                return list(self.budget.on_grant(record))
+                return self.budget.on_grant(record)
             case signals.PermitRequest():
                 self.permits.on_request(record)
             case signals.PermitGrant():
@@ -436,18 +434,18 @@ class RunMachine:
         if event.key == "pending":
             self.approvals.reports.confirm()
         elif event.key == "report":
-            self.budget.report_delivered()
+            self.budget.is_reporting = False
         return []
 
     def _message_lost(self, event: events.RecordLost) -> list[Any]:
         """A message that this run sent did not arrive. When this run is over, only what it holds for others matters."""
         kind, _, rest = event.key.partition("/")
         if kind == "decision":
-            return list(self.approvals.undeliverable(rest))
+            return self.approvals.undeliverable(rest)
         if kind in ("resync", ENDED):
             return self.recovery.on_lost(rest) if kind == "resync" else [commands.RestartChild(rest)]
         if kind == "grant":
-            return list(self.budget.release(rest))
+            return self.budget.release(rest)
         if event.key.startswith(PERMITS):
             self.permits.on_lost(event.key)
             return []
@@ -456,9 +454,9 @@ class RunMachine:
         if kind == "pending":
             return self.approvals.report_lost(event.reason)
         if kind == "report":
-            self.budget.report_delivered()
+            self.budget.is_reporting = False
         elif kind == "budget":
-            return list(self.budget.root_is_gone(int(rest)))
+            return self.budget.root_is_gone(int(rest))
         return []
 
     # -- carrying over ----------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from acts.language import wire
 from acts.language.config import Options
-from acts.machines.request_size import output_cap
+from acts.machines.budget import output_cap
 from acts.planner.request_estimate import LONGEST_ANSWER_TOKENS, answer_seconds
 from acts.tree.identity import short_id
 from acts.tree.records import ContextRef

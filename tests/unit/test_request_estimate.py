@@ -9,7 +9,7 @@ import pytest
 
 from acts.activities.models.schema import choose_form
 from acts.language.messages import Instruction, ToolMessage
-from acts.machines.request_size import context_bytes
+from acts.machines.budget import context_bytes
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import Prompt
 from acts.planner.request_estimate import (

@@ -88,7 +88,7 @@ def test_a_run_asks_for_its_budget_again_and_gives_back_what_it_gets_twice() -> 
     assert isinstance(first, SendRecord)
     assert first == again
     assert isinstance(first.record, BudgetRequest)
-    answers = [effect for _ in range(2) for effect in root.on_request(first.record)]
+    answers = [effect for _ in range(2) for effect in root.serve(first.record)]
     for answer in answers:
         assert isinstance(answer, SendRecord)
         assert isinstance(answer.record, BudgetGrant)
