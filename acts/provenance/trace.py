@@ -1,6 +1,8 @@
-"""Where a value came from: who wrote it, what that Call had read, who wrote that, and so on.
+"""Where a value came from: who wrote it, what that Call had read, who wrote that, and so on. Pure.
 
-Every Message that a Call wrote carries the Call, so the context of a run is enough.
+Every Message that a Call wrote carries the Call as planned, so the context of a run is enough. The rest is derived from
+the run's record: the Tools say how a Call was answered; the plan messages and the list of Calls say which Call it was,
+and in which tick. An ambiguous fact is None.
 
 * A Call read what precedes its own first Message: outputs are in plan order. A Message that was provided while the
   Call ran precedes it too; the context does not show that it came later.
@@ -14,10 +16,14 @@ Every Message that a Call wrote carries the Call, so the context of a run is eno
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language import wire
 from acts.language.errors import ExpressionError, begin_json
+from acts.language.messages import Data, ErrorMessage, Message, PlanMessage, read_request
 from acts.language.references import (
     ELEMENT_KINDS,
     INDEX,
@@ -37,12 +43,12 @@ from acts.language.references import (
     scan,
 )
 from acts.language.tools import META, Tool
-from acts.language.values import ABSENT, Json, Names, list_index
+from acts.language.values import ABSENT, Json, Names, get, list_index
 from acts.plan.context_log import View, split_write, write_of
-from acts.provenance.authors import DECISION, Author, Authors, RunRecord
+from acts.tree.decisions import DECISION_KEYS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SCOPES: Final = "_scopes"
 EACH: Final = "_each"
@@ -51,6 +57,186 @@ WHEN: Final = "_when"
 MAX_PATHS: Final = 4
 # Characters of JSON of one value; the context itself has the rest
 MAX_SHOWN: Final = 1000
+
+
+REQUEST: Final = "request"
+PROVIDED: Final = "provided"
+DECISION: Final = "decision"
+ACTIVITY: Final = "activity"
+MODEL: Final = "model"
+DELEGATE: Final = "delegate"
+ENGINE: Final = "engine"
+UNKNOWN: Final = "unknown"
+# Of a Call that is not in the plan as the model, or the Request, had it
+PERSON: Final = "person"
+
+_BEHIND: Final = {"activity": ACTIVITY, "latent": MODEL, "delegate": DELEGATE}
+_PLANNER: Final = {PERSON: DECISION, MODEL: MODEL, REQUEST: REQUEST}
+# The codes of the engine's own failures. Activities may use the same codes, and messages quote values,
+# so such text counts as coming from outside.
+_ENGINE_CODES: Final = frozenset({
+    wire.TIMEOUT, wire.CANCELLED, wire.UNRESOLVED, wire.SCHEMA_MISMATCH, wire.WRONG_KIND, wire.NOT_SERVED,
+    wire.NOT_JSON, wire.OUTSIDE_OUTPUT, wire.BUDGET_SPENT, wire.INVALID_ANSWER, wire.RESULT_TOO_LARGE,
+    wire.SDK_PAYLOADS_TOO_LARGE, wire.APPROVAL_TIMEOUT,
+})  # fmt: skip
+# An agent's plan that did not run is followed by an error without a Call, with one of these codes
+_NOT_RUN: Final = (wire.REJECTED, wire.RESULT_TOO_LARGE)
+
+
+# -- the author of a Message ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The data of a run that provenance needs; ``calls`` and ``decisions`` are in the form of the query ``status``."""
+
+    messages: Sequence[Json]  # its context
+    tools: Mapping[str, Tool]
+    request: Sequence[Json] | None  # the context that it was started with; None: unknown
+    calls: Sequence[Mapping[str, Any]] = ()
+    decisions: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """The author of one Message."""
+
+    word: str
+    outside: bool
+    start: int  # the index of the first Message of the same Call
+    call: Mapping[str, Json] | None = None
+    tool: Tool | None = None
+    id: str | None = None
+    tick: int | None = None
+    planned: str | None = None  # who planned the Call: ``request``, ``model``, ``person``
+    error: str | None = None  # the code of a failure
+    is_literal: bool = False  # the plan contained the result
+    saw_all: bool = False  # a model saw all data as of the plan's start
+
+
+class Authors:
+    """Finds the author of each data-like Message of a run."""
+
+    def __init__(self, record: RunRecord) -> None:
+        messages = read_request({"context": list(record.messages)}).context
+        self.by_index: dict[int, Data] = {m.index: m for m in messages if isinstance(m, Data)}
+        self._record = record
+        self._length = None if record.request is None else len(record.request)
+        self._authors: dict[int, Author] = {}
+        # Of each Message of a Call: the latest plan message before it, the Call as text, and the first Message
+        self._writes: dict[int, tuple[int | None, str, int]] = {}
+        self._positions: dict[int, dict[str, list[int]]] = {}  # by plan message and text of a Call
+        self._read_messages(messages)
+        # The tick of each plan message that an agent has run. The list of Calls may lack the oldest ticks
+        after = {m.index: n for m, n in pairwise(messages)}
+        plans = [plan for plan in self._positions if plan >= (self._length or 0) and not _is_not_run(after.get(plan))]
+        ticks = sorted({c["tick"] for c in record.calls if isinstance(c.get("tick"), int)})
+        self._ticks = dict(zip(reversed(plans), reversed(ticks), strict=False))
+        self._items: dict[tuple[Any, Any], dict[str, Mapping[str, Any]]] = {}  # by tick and instance, then by id
+        for item in record.calls:
+            self._items.setdefault((item.get("tick"), item.get("instance")), {})[str(item.get("id"))] = item
+
+    def _read_messages(self, messages: Iterable[Message]) -> None:
+        plan: int | None = None
+        last: tuple[Any, ...] = ()
+        written: list[Json] = []
+        for message in messages:
+            if isinstance(message, PlanMessage):
+                plan = message.index
+                positions = self._positions[plan] = {}
+                for position, call in enumerate(message.calls):
+                    positions.setdefault(_key_text(call), []).append(position)
+            if not isinstance(message, Data) or not isinstance(message.raw.get("_call"), dict):
+                last = ()
+                continue
+            # A conjunction writes several Messages
+            key = (plan, message.instance, _key_text(message.raw["_call"]), message.raw.get("_date"))
+            path = message.raw.get("_outputPath")
+            if key != last or path in written:
+                last, written, start = key, [], message.index
+            written.append(path)
+            self._writes[message.index] = (plan, key[2], start)
+
+    def find(self, index: int) -> Author:
+        """The author of a data-like Message."""
+        if index not in self._authors:
+            self._authors[index] = self._find(self.by_index[index])
+        return self._authors[index]
+
+    def _find(self, message: Data) -> Author:
+        in_request = self._length is not None and message.index < self._length
+        call = message.raw.get("_call")
+        if isinstance(call, dict):
+            tool = self._record.tools.get(str(call.get("_tool")))
+            if not in_request:
+                return self._find_call(message, call, tool)
+            start = self._writes[message.index][2]  # the Request says that a Call of an earlier run wrote it
+            return Author(REQUEST, outside=True, start=start, call=call, tool=tool, id=self._id(message, None))
+        if in_request:
+            return Author(REQUEST, outside=False, start=message.index)
+        # The engine's record of a decision; anybody may provide a message that only looks like one
+        is_decision = message.kind == DECISION and any(
+            message.payload == {k: v for k, v in record.items() if k in DECISION_KEYS}
+            and message.instance in (None, record.get("instance"))
+            for record in self._record.decisions
+        )
+        word = UNKNOWN if self._length is None else DECISION if is_decision else PROVIDED
+        return Author(word, outside=True, start=message.index)
+
+    def _find_call(self, message: Data, call: dict[str, Json], tool: Tool | None) -> Author:
+        """The author of a Message that a Call of this run wrote."""
+        value = message.payload if message.path is None else get(message.payload, message.path.names)
+        fixed = tool.consts if tool is not None else {}
+        behind = UNKNOWN if tool is None else _BEHIND[tool.call_kind(call.get("_delegate") or fixed.get("_delegate"))]
+        plan, text, start = self._writes[message.index]
+        planned: str | None = None
+        if self._length is not None and plan is not None:
+            planned = PERSON if text not in self._positions[plan] else MODEL if plan >= self._length else REQUEST
+        tick = None if plan is None else self._ticks.get(plan)
+        items = self._items.get((tick, message.instance))
+        id_ = self._id(message, items)
+        failure = (items or {}).get(str(id_), {}).get("error")
+        error = str(failure.get("code")) if isinstance(failure, dict) and failure == value else None
+        is_literal = behind == MODEL and error is None and "_output" in call and call["_output"] == value
+        word = ENGINE if error in _ENGINE_CODES else _PLANNER.get(str(planned), UNKNOWN) if is_literal else behind
+        saw_all = behind == MODEL and error is None and not is_literal and "_scopes" not in {**fixed, **call}
+        return Author(
+            word, outside=word != REQUEST, start=start, call=call, tool=tool, id=id_, tick=tick, planned=planned,
+            error=error, is_literal=is_literal, saw_all=saw_all,
+        )  # fmt: skip
+
+    def _id(self, message: Data, items: Mapping[str, Mapping[str, Any]] | None) -> str | None:
+        """``<position>:<tool>``, or None when it may be one of several Calls."""
+        plan, text, _ = self._writes[message.index]
+        name = str(message.raw["_call"].get("_tool"))
+        positions = [] if plan is None else self._positions[plan].get(text, [])
+        ids = [f"{position + 1}:{name}" for position in positions]
+        if items is not None:  # no plan message of an agent has an edited Call, but the list of its Calls does
+            ids = [i for i in ids or items if i in items and _has_written(items[i], name, str(message.path))]
+        return ids[0] if len(ids) == 1 else None
+
+
+def _is_not_run(after: Message | None) -> bool:
+    """True when the Message after a plan reports that the plan did not run."""
+    data = after.data if isinstance(after, ErrorMessage) else None
+    error = data.get("error") if isinstance(data, dict) and data.get("call") is None else None
+    return isinstance(error, dict) and error.get("code") in _NOT_RUN
+
+
+def _has_written(item: Mapping[str, Any], tool: str, path: str) -> bool:
+    """True when an item of the list of Calls is of this Tool and wrote this path."""
+    text = item.get("outputPath")
+    with suppress(ExpressionError):
+        return item.get("tool") == tool and isinstance(text, str) and path in map(str, paths(parse(text)))
+    return False
+
+
+def _key_text(call: Json) -> str:
+    """Equal Calls as equal texts."""
+    return json.dumps(call, sort_keys=True, ensure_ascii=False)
+
+
+# -- the answer --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -62,24 +248,17 @@ class Limits:
     all: int = 200
 
 
-# -- the answer --------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class ValueTrace:
-    """The value at a path as of some Message, and its sources.
-
-    ``text`` is its JSON, or, if not ``whole``, the beginning of it; None is no value. ``more`` counts the
-    sources left out. An alternative of ``||`` that was not needed is not ``used``.
-    """
+    """The value at a path as of some Message, and its sources."""
 
     path: Path
-    text: str | None = None
+    text: str | None = None  # its JSON, or, if not ``whole``, the beginning of it; None: there is no value
     whole: bool = True
     outside: bool = False
     sources: list[Source] = field(default_factory=list)
-    more: int = 0
-    used: bool = True
+    more: int = 0  # sources that are left out
+    used: bool = True  # False for an alternative of ``||`` that was not needed
 
     def to_json(self) -> dict[str, Any]:
         """``{path, value | shortened, outside, sources, more?}``, or ``{path, absent | unused: true}``."""
@@ -93,12 +272,10 @@ class ValueTrace:
 
 @dataclass(slots=True)
 class ReferenceTrace:
-    """One expression of a Call, and what it yielded. ``at`` is its place in the ``parameter``, like ``order.items[0]``;
-    ``parameter`` may be ``_scopes``.
-    """
+    """One expression of a Call, and what it yielded."""
 
-    parameter: str
-    at: str
+    parameter: str  # or ``_scopes``
+    at: str  # its place there, like ``order.items[0]``
     text: str
     tree: Expression
     values: list[ValueTrace] = field(default_factory=list)
@@ -110,20 +287,16 @@ class ReferenceTrace:
 
 @dataclass(slots=True)
 class Source:
-    """One Message that wrote a part of a value. ``wrote`` are the first paths that only it wrote.
-
-    ``element`` is the index of the one element of a Call with ``_each`` that the value is from, where it is from one.
-    ``again``: what its Call read is reported elsewhere. ``cut``: it lies beyond the limits.
-    """
+    """One Message that wrote a part of a value."""
 
     message: int
     raw: Mapping[str, Json]
     origin: Author
-    wrote: list[Path]
-    element: int | None = None
+    wrote: list[Path]  # the first paths that only it wrote
+    element: int | None = None  # of a Call with ``_each``: the index of the one element that the value is from
     reads: list[ReferenceTrace] = field(default_factory=list)
-    again: bool = False
-    cut: bool = False
+    again: bool = False  # what its Call read is reported elsewhere
+    cut: bool = False  # … lies beyond the limits
 
     @property
     def id(self) -> str | None:
@@ -155,61 +328,24 @@ def find_references(call: Mapping[str, Json], tool: Tool | None) -> Iterator[Ref
     """The expressions of a Call: those of its parameters, of ``_each`` and ``_when``, then its scopes."""
     each, when, scopes = (_meta(call, tool, key) for key in (EACH, WHEN, SCOPES))
     values = {key: value for key, value in call.items() if key not in META}
+    found: list[tuple[str, str, str, Callable[[str], Any]]] = []
     for key, value in [*values.items(), *([] if isinstance(each, str) else [(EACH, each)])]:
         for at, text in scan(value, key):
             place = "".join(f"[{t}]" if isinstance(t, int) else f".{t}" for t in at).removeprefix(".")
-            yield from _reference(key, place, text, parse_marked)
-    if isinstance(each, str):
-        yield from _reference(EACH, EACH, each, parse)
-    if isinstance(when, str):
-        yield from _reference(WHEN, WHEN, when, parse_condition)
-    for scope in scopes if isinstance(scopes, list) else ():
-        if isinstance(scope, str):
-            yield from _reference(SCOPES, SCOPES, scope if scope.startswith(MARK) else MARK + scope, parse)
+            found.append((key, place, text, parse_marked))
+    found += [(EACH, EACH, each, parse)] if isinstance(each, str) else []
+    found += [(WHEN, WHEN, when, parse_condition)] if isinstance(when, str) else []
+    texts = [scope for scope in scopes if isinstance(scope, str)] if isinstance(scopes, list) else []
+    found += [(SCOPES, SCOPES, text if text.startswith(MARK) else MARK + text, parse) for text in texts]
+    for key, place, text, parser in found:
+        with suppress(ExpressionError):
+            tree = parser(text)
+            if not isinstance(tree, Literal):
+                yield ReferenceTrace(key, place, text, tree)
 
 
 def _meta(call: Mapping[str, Json], tool: Tool | None, key: str) -> Json:
     return call.get(key, tool.consts.get(key) if tool is not None else None)
-
-
-def _reference(key: str, at: str, text: str, parser: Callable[[str], Any]) -> Iterator[ReferenceTrace]:
-    try:
-        tree = parser(text)
-    except ExpressionError:
-        return
-    if not isinstance(tree, Literal):
-        yield ReferenceTrace(key, at, text, tree)
-
-
-class ElementPaths:
-    """Where the elements of a Call came from: one of them, or where ``index`` is None, all.
-
-    ``read`` reads the context as the Call did. What an element of a literal list is made of, the references in the
-    list tell.
-    """
-
-    def __init__(
-        self, call: Mapping[str, Json], tool: Tool | None, index: int | None, read: Callable[[Path], Json]
-    ) -> None:
-        self._read = read
-        self._own = () if index is None else (str(index),)
-        each = _meta(call, tool, EACH)
-        trees = _reference(EACH, EACH, each, parse) if isinstance(each, str) else ()
-        lists = [path for reference in trees for path in _paths_used(reference.tree, read)]
-        self._lists = None if each is None else [path for path in lists if read(path) not in (ABSENT, None)]
-
-    def locate(self, path: Path) -> tuple[Path, ...]:
-        """The paths of the context that a path of the Call leads to: itself, or where its element was."""
-        if self._lists is None or path.kind not in ELEMENT_KINDS:
-            return (path,)
-        if path.kind == INDEX:
-            return ()
-        names = (*self._own, *path.names) if self._own else ()
-        return tuple(Path(each.kind, (*each.names, *names)) for each in self._lists)
-
-    def value(self, path: Path) -> Json:
-        """What a path of the Call yields, as far as the context shows it."""
-        return next((self._read(located) for located in self.locate(path)), ABSENT)
 
 
 def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path]:
@@ -221,11 +357,6 @@ def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path
         yield from _paths_used(term, read)
         if isinstance(tree, Operation) and tree.sign == "||" and evaluate(term, read) not in (ABSENT, None):
             return
-
-
-def _all_paths(tree: Expression) -> tuple[Path, ...]:
-    parts = operands(tree) if isinstance(tree, TextTemplate) else (tree,)
-    return tuple(dict.fromkeys(path for part in parts for path in paths(part)))
 
 
 # -- the parts of a value by writer ------------------------------------------------------------
@@ -315,10 +446,10 @@ class ProvenanceIndex:
     """The context of one run as a log in which the rank of a write is the index of its Message."""
 
     def __init__(self, record: RunRecord) -> None:
-        self._authors = Authors(record)
+        self.authors = Authors(record)
         self._shared = View()
         self._own: dict[str, View] = {}
-        for index, message in self._authors.by_index.items():
+        for index, message in self.authors.by_index.items():
             if message.instance is not None:
                 self._own.setdefault(message.instance, View(self._shared))
             write = write_of(message)
@@ -337,8 +468,19 @@ class ProvenanceIndex:
     def why(
         self, path: Path, instance: str | None = None, upto: int | None = None, limits: Limits | None = None
     ) -> ValueTrace:
-        """The trace of the value at a path, as of the first ``upto`` Messages (None: of all)."""
-        return _Tracer(self, limits or Limits()).trace(path, instance, self.end if upto is None else upto)
+        """The trace of the value at a path, as of the first ``upto`` Messages (None: of all).
+
+        It is built level by level: what is near comes before what is far.
+        """
+        self._limits = limits or Limits()
+        self._left, self._expanded = self._limits.all, set[tuple[int, int | None]]()
+        root = self._trace_value(path, instance, self.end if upto is None else upto)
+        level, depth = [root], 1
+        while level:
+            sources = [source for value in level for source in value.sources]
+            reads = [read for source in sources for read in self._expand(source, deep=depth >= self._limits.depth)]
+            level, depth = [value for read in reads for value in read.values], depth + 1
+        return root
 
     def value(self, path: Path, instance: str | None = None, upto: int | None = None) -> Json:
         """The whole value at a path, or ABSENT."""
@@ -360,58 +502,33 @@ class ProvenanceIndex:
         """The value at a path as of a point, by its writers, or None."""
         node: Written | None = None
         for index in self._view(instance).writers_of(path, upto):
-            write = write_of(self._authors.by_index[index])
+            write = write_of(self.authors.by_index[index])
             for effect in split_write(write[0].names, write[1], write[2]) if write is not None else ():
                 node = apply_write(node, *effect, index)
         for name in path.names:
             node = part_of(node, name)
         return node
 
-    def author(self, index: int) -> Author:
-        """The author of a Message."""
-        return self._authors.find(index)
-
-    def raw(self, index: int) -> Mapping[str, Json]:
-        """A Message as it is in the context."""
-        return self._authors.by_index[index].raw
-
-
-class _Tracer:
-    """Builds one answer, level by level: what is near comes before what is far."""
-
-    def __init__(self, index: ProvenanceIndex, limits: Limits) -> None:
-        self._index = index
-        self._limits = limits
-        self._left = limits.all
-        self._expanded: set[tuple[int, int | None]] = set()
-
-    def trace(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
-        root = self._trace_value(path, instance, upto)
-        level, depth = [root], 1
-        while level:
-            sources = [source for value in level for source in value.sources]
-            reads = [read for source in sources for read in self._expand(source, deep=depth >= self._limits.depth)]
-            level, depth = [value for read in reads for value in read.values], depth + 1
-        return root
-
     def _trace_value(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
-        node = self._index.find(path, instance, upto)
+        node = self.find(path, instance, upto)
         if node is None:
             return ValueTrace(path)
         text, writers = begin_json(build_value(node), MAX_SHOWN), writers_of(node)
         trace = ValueTrace(path, text[:MAX_SHOWN], len(text) <= MAX_SHOWN)
-        trace.outside = any(self._index.author(index).outside for index in writers)
+        trace.outside = any(self.authors.find(index).outside for index in writers)
         for index, parts in list(writers.items())[: min(self._limits.each, self._left)]:
             wrote = [Path(path.kind, (*path.names, *names)) for names in parts[:MAX_PATHS]]
             element = self._element(path, index, instance, upto)
-            trace.sources.append(Source(index, self._index.raw(index), self._index.author(index), wrote, element))
+            trace.sources.append(
+                Source(index, self.authors.by_index[index].raw, self.authors.find(index), wrote, element)
+            )
         self._left -= len(trace.sources)
         trace.more = len(writers) - len(trace.sources)
         return trace
 
     def _element(self, path: Path, message: int, instance: str | None, upto: int) -> int | None:
         """Which element of its Call a Message has the value at a path from; None: from several, or it is a failure."""
-        author, raw = self._index.author(message), self._index.raw(message)
+        author, raw = self.authors.find(message), self.authors.by_index[message].raw
         if author.error is not None or _meta(author.call or {}, author.tool, EACH) is None:
             return None
         written = parse(str(raw.get("_outputPath")))
@@ -419,7 +536,7 @@ class _Tracer:
         depth += raw.get("_outputMethod") == "push"  # the list of results is one item of the list
         if len(path.names) <= depth:
             return None
-        node = self._index.find(Path(path.kind, path.names[: depth + 1]), instance, upto)
+        node = self.find(Path(path.kind, path.names[: depth + 1]), instance, upto)
         return node[0].item if isinstance(node, tuple) and node[0].by == message else None
 
     def _expand(self, source: Source, *, deep: bool) -> list[ReferenceTrace]:
@@ -436,23 +553,40 @@ class _Tracer:
             self._expanded.add(key)
             source.reads = list(find_references(author.call, author.tool))
             for reference in source.reads:
-                self._trace_reference(reference, source)
+                reference.values = self._values(reference, author, source.element)
         return source.reads
 
-    def _trace_reference(self, reference: ReferenceTrace, source: Source) -> None:
-        author = source.origin
-        upto, name = author.start, self._index.raw(author.start).get("_instance")
-        instance = name if isinstance(name, str) else None
-        elements = ElementPaths(
-            author.call or {}, author.tool, source.element, lambda path: self._index.value(path, instance, upto)
+    def _values(self, reference: ReferenceTrace, author: Author, element: int | None) -> list[ValueTrace]:
+        """What an expression of a Call yielded, and what it would have."""
+        upto, name = author.start, self.authors.by_index[author.start].raw.get("_instance")
+        instance, each = name if isinstance(name, str) else None, _meta(author.call or {}, author.tool, EACH)
+
+        def read(path: Path) -> Json:
+            return self.value(path, instance, upto)
+
+        lists: list[Path] = []  # where the elements are from; what a literal list is made of, its references tell
+        if isinstance(each, str):
+            with suppress(ExpressionError):
+                lists = [p for p in _paths_used(parse(each), read) if read(p) not in (ABSENT, None)]
+
+        def locate(path: Path) -> list[Path]:
+            """Where in the context a path of the Call leads: to itself, or to where its element, or all, was."""
+            if each is None or path.kind not in ELEMENT_KINDS:
+                return [path]
+            names = () if element is None else (str(element), *path.names)
+            return [] if path.kind == INDEX else [Path(p.kind, (*p.names, *names)) for p in lists]
+
+        tree, used = (
+            reference.tree,
+            set(_paths_used(reference.tree, lambda path: next(map(read, locate(path)), ABSENT))),
         )
-        used = set(_paths_used(reference.tree, elements.value))
         is_list = reference.at == EACH  # of one element, that part of the list is of interest
         located: dict[Path, bool] = {}
-        for path in _all_paths(reference.tree):
-            places = elements.locate(Path(ITEM)) if is_list and path in used else elements.locate(path)
+        parts = operands(tree) if isinstance(tree, TextTemplate) else (tree,)
+        for path in dict.fromkeys(path for part in parts for path in paths(part)):
+            places = locate(Path(ITEM)) if is_list and path in used else locate(path)
             located |= {place: path in used or located.get(place, False) for place in places}
-        reference.values = [
+        return [
             self._trace_value(place, instance, upto) if is_used else ValueTrace(place, used=False)
             for place, is_used in located.items()
         ]

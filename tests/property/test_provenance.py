@@ -22,8 +22,19 @@ from acts.language.values import ABSENT, get
 from acts.machines.call_state import call_items
 from acts.plan.context_log import END
 from acts.plan.validate import validate_request
-from acts.provenance.authors import ACTIVITY, ENGINE, MODEL, REQUEST, RunRecord
-from acts.provenance.trace import Limits, ProvenanceIndex, Source, ValueTrace, build_value, writers_of
+from acts.provenance.trace import (
+    ACTIVITY,
+    ENGINE,
+    MODEL,
+    REQUEST,
+    Limits,
+    ProvenanceIndex,
+    RunRecord,
+    Source,
+    ValueTrace,
+    build_value,
+    writers_of,
+)
 from tests import oracle
 from tests.property.drive import Drive
 from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders
@@ -215,7 +226,7 @@ def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: l
     for index, id_ in enumerate(wrote):
         if context[index]["type"] not in oracle.DATA_LIKE:
             continue
-        origin = trail.author(index)
+        origin = trail.authors.find(index)
         if not id_:
             assert (origin.word, origin.outside, origin.call) == (REQUEST, False, None)
             continue
@@ -243,7 +254,7 @@ def test_no_call_is_told_twice_and_what_is_outside_is_said(
         starts = [(s.origin.start, s.element) for s in sources(whole) if s.reads]
         assert len(starts) == len(set(starts))
         assert not any(s.cut for s in sources(whole))
-        assert whole.outside == any(trail.author(s.message).outside for s in whole.sources)
+        assert whole.outside == any(trail.authors.find(s.message).outside for s in whole.sources)
         assert whole.more == 0
         short = trail.why(path, instance, limits=Limits(depth, 3, most))
         assert len(list(sources(short))) <= most

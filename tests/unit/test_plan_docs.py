@@ -16,8 +16,7 @@ from acts.language.references import parse
 from acts.language.values import get
 from acts.machines.call_state import call_items
 from acts.plan.context_log import END
-from acts.provenance.authors import RunRecord
-from acts.provenance.trace import ProvenanceIndex
+from acts.provenance.trace import ProvenanceIndex, RunRecord
 from tests.case_rows import fails
 from tests.property.drive import Drive, begin
 

@@ -9,9 +9,8 @@ import pytest
 
 from acts.language.tools import Tool, read_tool
 from acts.language.values import ABSENT
-from acts.provenance import authors as message_authors
-from acts.provenance.authors import Authors, RunRecord
-from acts.provenance.trace import Limits, ProvenanceIndex, Source, ValueTrace
+from acts.provenance import trace as message_authors
+from acts.provenance.trace import Authors, Limits, ProvenanceIndex, RunRecord, Source, ValueTrace
 from tests.unit.test_context_log import path, written
 
 Json = Any
