@@ -22,7 +22,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from acts.language.messages import parse_message
 from acts.language.tools import read_tool
 from acts.language.wire import PROMPT_CONTEXT
-from acts.planner.prompt import PlannerView, Prompt, render_planner_prompt
+from acts.planner.prompt import Prompt, render_planner_prompt
 from acts.planner.request_estimate import conversation_room
 from acts.tree.records import Turn
 from benchmarks import live
@@ -146,11 +146,11 @@ async def _render_prompts(handle: Any, ticks: list[list[HistoryEvent]]) -> list[
     messages = [parse_message(raw, i) for i, raw in enumerate(page["messages"])]
     turns = [Turn.from_json(turn) for turn in page["turns"]]
     tool, _ = read_tool("note", page["tools"]["note"]["schema"])
-    view = PlannerView({} if tool is None else {"note": tool}, room=conversation_room("scripted:hundred", None))
+    tools, room = {} if tool is None else {"note": tool}, conversation_room("scripted:hundred", None)
     out = []
     for number, tick in enumerate(ticks):
         query = json.loads(tick[0].activity_task_scheduled_event_attributes.input.payloads[0].data)
-        out.append(render_planner_prompt(messages[: query["source"]["upto"]], turns[:number], view))
+        out.append(render_planner_prompt(messages[: query["source"]["upto"]], turns[:number], tools, room=room))
     return out
 
 

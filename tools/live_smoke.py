@@ -26,7 +26,7 @@ from acts.language.messages import parse_message
 from acts.language.schemas import Checker
 from acts.language.tools import Tool, read_tool
 from acts.planner.answer_schema import compose_solution_schema
-from acts.planner.prompt import PlannerView, render_planner_prompt
+from acts.planner.prompt import render_planner_prompt
 
 # provider: (the variables that configure it, the default model)
 PROVIDERS: Final = {
@@ -78,7 +78,7 @@ async def request_plan(model: str, count: int, check: str, effort: str | None = 
     tools = build_tools(count)
     schema = compose_solution_schema(tools, None)
     task = 'Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'
-    prompt = render_planner_prompt([parse_message({"type": "text", "text": task})], (), PlannerView(tools))
+    prompt = render_planner_prompt([parse_message({"type": "text", "text": task})], (), tools)
     request = ModelRequest(
         model, tuple(PromptBlock(part.text, is_cached=True) for part in prompt.system),
         tuple(ModelTurn(turn.role, (PromptBlock(turn.text, is_cached=True),)) for turn in prompt.turns),

@@ -25,7 +25,7 @@ from acts.language.tools import Tool, read_tool
 from acts.language.values import Json
 from acts.language.wire import PROMPT_CONTEXT
 from acts.planner.answer_schema import compose_solution_schema
-from acts.planner.prompt import PlannerView, Prompt, render_planner_prompt
+from acts.planner.prompt import Prompt, render_planner_prompt
 from acts.planner.request_estimate import conversation_room
 from acts.tree.records import QuestionSource, Turn
 
@@ -120,9 +120,11 @@ def build_planner_request(context: PromptContext, tick: int, room: float) -> tup
     """The prompt of a tick, and the schema of its answer."""
     output = output_schema(context.output)
     schema = compose_solution_schema(context.tools, output, mode=context.mode, instances=context.instances)
-    is_last = 0 < context.max_ticks <= tick
-    view = PlannerView(context.tools, context.mode, context.step, is_last=is_last, room=room)
-    return render_planner_prompt(context.messages, context.turns, view), schema
+    prompt = render_planner_prompt(
+        context.messages, context.turns, context.tools, mode=context.mode, step=context.step,
+        is_last=0 < context.max_ticks <= tick, room=room,
+    )  # fmt: skip
+    return prompt, schema
 
 
 def sent_schema(schema: Json, model: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ r"""The prompt of one request, in parts: what goes into the provider's system ch
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from acts.language.messages import Data, Instruction
@@ -19,16 +19,7 @@ from acts.language.strict_json import json_size
 from acts.language.tools import META
 from acts.language.values import Json
 from acts.planner.answer_schema import author_choices, is_author_choice, properties_of
-from acts.planner.compaction import build_conversation
-from acts.planner.conversation import (
-    PromptPart,
-    PromptTurn,
-    current_values,
-    developer_texts,
-    text_parts,
-    value_part,
-    with_note,
-)
+from acts.planner.conversation import PromptPart, PromptTurn, build_conversation, current_values, text_parts, value_part
 from acts.planner.notation import data_json, describe_type, find_limit, in_part
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
 
@@ -44,6 +35,13 @@ _AMBIENT_SHARE: Final = 0.5
 # … and the part that the values may take which the Call names: nine tenths of the model's window, of which the room is
 # six tenths. A summary needs all of its document, and a larger prompt would be refused
 _NAMED_SHARE: Final = 1.5
+_TOOLS_NOTE: Final = (
+    "The schema of your answer says which properties each of them takes. Here is what they give back and what is fixed:"
+)
+_FIXED: Final = {
+    "_outputPath": "stored at {}", "_outputMethod": "by {}", "_errorPath": "a failure at {}", "_scopes": "sees {}",
+    "_when": "made when {}", "_each": "made for each of {}",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +61,34 @@ class Prompt:
         return "\n".join([*(part.text for part in self.system), *(turn.text for turn in self.turns)])
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerView:
-    """What a planner works with besides the conversation. ``is_last``: no further answer will be requested.
+def render_planner_prompt(
+    messages: Sequence[Message],
+    turns: Sequence[Turn],
+    tools: Mapping[str, Tool],
+    *,
+    mode: str = "eager",
+    step: str = "plan",
+    is_last: bool = False,
+    room: float | None = None,
+) -> Prompt:
+    """The prompt of the tick after these turns. ``is_last``: no further answer will be requested.
 
     ``room`` is how many bytes the turns may take before old ones are left out; None: without a limit.
     """
-
-    tools: Mapping[str, Tool]
-    mode: str = "eager"
-    step: str = "plan"
-    is_last: bool = False
-    room: float | None = None
-
-
-def render_planner_prompt(messages: Iterable[Message], turns: Sequence[Turn], view: PlannerView) -> Prompt:
-    """The prompt of the tick after these turns."""
-    messages = list(messages)
     has_instances = any(isinstance(m, Data) and m.instance is not None for m in messages)
-    offered = {key for tool in view.tools.values() for key in author_choices(tool, view.mode)}
-    rules = planner_rules(view.mode, view.step, offered, has_instances=has_instances)
-    listed = [_tool_line(view.tools[name], view.mode) for name in sorted(view.tools)]
-    tools = "\n".join(["# Tools", _TOOLS_NOTE, *listed]) if listed else "# Tools\nThere are none."
-    system = [PromptPart("rules", rules), PromptPart("tools", tools), *_developer_parts(messages)]
-    shown = build_conversation(messages, turns, view.room)
-    if view.is_last:
-        shown = (*shown[:-1], with_note(shown[-1], LAST_ANSWER))
-    return Prompt(tuple(system), shown)
-
-
-_TOOLS_NOTE: Final = (
-    "The schema of your answer says which properties each of them takes. Here is what they give back and what is fixed:"
-)
+    offered = {key for tool in tools.values() for key in author_choices(tool, mode)}
+    rules = planner_rules(mode, step, offered, has_instances=has_instances)
+    listed = [_tool_line(tools[name], mode) for name in sorted(tools)]
+    about_tools = "\n".join(["# Tools", _TOOLS_NOTE, *listed]) if listed else "# Tools\nThere are none."
+    shown = build_conversation(messages, turns, room)
+    if is_last:
+        shown = (*shown[:-1], replace(shown[-1], parts=(*shown[-1].parts, PromptPart("rules", LAST_ANSWER))))
+    system = (PromptPart("rules", rules), PromptPart("tools", about_tools), *_developer_parts(messages))
+    return Prompt(system, shown)
 
 
 def render_latent_prompt(
-    messages: Iterable[Message],
+    messages: Sequence[Message],
     tool: Tool,
     call: Mapping[str, Json],
     paths: Sequence[str],
@@ -112,15 +102,15 @@ def render_latent_prompt(
     no scopes and sees all data that is global or of its instance. What its scopes and parameters name is shown whole
     where it fits the window of the model, else in part; other data has a part of ``room`` bytes (None: no limit).
     """
-    messages = list(messages)
+    room = math.inf if room is None else room
     stable = [part for m in messages if isinstance(m, Instruction) for part in text_parts(m)]
     if scoped is None:
         data = [m for m in messages if isinstance(m, Data)]
-        stable += current_values(data, math.inf if room is None else room * _AMBIENT_SHARE, call.get("_instance"))
+        stable += current_values(data, room * _AMBIENT_SHARE, call.get("_instance"))
     parameters = {k: v for k, v in call.items() if k not in META and k != "_id"}
     named = [(str(m.get("kind", m["type"])), m.get(str(m["type"]))) for m in scoped or () if isinstance(m, dict)]
     sizes = map(json_size, [*parameters.values(), *(value for _, value in named)])
-    limit = find_limit(sizes, math.inf if room is None else room * _NAMED_SHARE, whole=True)
+    limit = find_limit(sizes, room * _NAMED_SHARE, whole=True)
     own = [value_part(Path(kind), in_part(value, None, limit)) for kind, value in named]
     shown = {name: in_part(value, None, limit) for name, value in parameters.items()}
     lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **shown})}\n</call>"]
@@ -128,9 +118,9 @@ def render_latent_prompt(
         lines.append(f"Why it is made: {data_json(call['_reasoningForCall'])}")
     if len(paths) > 1:
         lines.append(f"The result goes to one of these places; choose by what it means: {', '.join(paths)}")
-    parts = (*stable, *own, PromptPart("call", "\n".join(lines)))
+    turn = PromptTurn("user", (*stable, *own, PromptPart("call", "\n".join(lines))))
     system = (PromptPart("rules", LATENT_CALL), *_developer_parts(messages))
-    return Prompt(system, (PromptTurn("user", parts),), stable_parts=len(stable))
+    return Prompt(system, (turn,), stable_parts=len(stable))
 
 
 def render_repair_turn(defects: Iterable[str]) -> str:
@@ -143,34 +133,23 @@ def render_repair_turn(defects: Iterable[str]) -> str:
 
 
 def _developer_parts(messages: Iterable[Message]) -> list[PromptPart]:
-    texts = developer_texts(messages)
+    texts = [m.text for m in messages if isinstance(m, Instruction) and m.type == "system"]
     return [PromptPart("developer", DEVELOPER_HEAD + "\n\n".join(texts))] if texts else []
 
 
 def _tool_line(tool: Tool, mode: str) -> str:
     """What the schema of the answer does not say about a Tool: its result, and what is fixed."""
-    kind = tool.call_kind(tool.consts.get("_delegate"))
     marks = []
-    if kind == "latent":
+    if tool.call_kind(tool.consts.get("_delegate")) == "latent":
         marks.append("latent" if mode == "lazy" or "_output" in tool.meta else "answered when it runs")
     if tool.approval:
         marks.append("a person confirms each call")
     text = f"- {tool.name} ({', '.join(marks)})" if marks else f"- {tool.name}"
-    is_in_schema = is_author_choice(tool, "_output", mode)
-    if tool.output is not None and not is_in_schema:
+    if tool.output is not None and not is_author_choice(tool, "_output", mode):
         text += f" gives {describe_type(tool.output, _definitions(tool))}"
-    fixed = [_FIXED[key].format(_constant(tool.consts[key])) for key in _FIXED if key in tool.consts]
-    return f"{text}; {', '.join(fixed)}" if fixed else text
-
-
-_FIXED: Final = {
-    "_outputPath": "stored at {}", "_outputMethod": "by {}", "_errorPath": "a failure at {}", "_scopes": "sees {}",
-    "_when": "made when {}", "_each": "made for each of {}",
-}  # fmt: skip
-
-
-def _constant(value: Json) -> str:
-    return value if isinstance(value, str) else data_json(value)
+    fixed = [(words, tool.consts[key]) for key, words in _FIXED.items() if key in tool.consts]
+    facts = [words.format(value if isinstance(value, str) else data_json(value)) for words, value in fixed]
+    return f"{text}; {', '.join(facts)}" if facts else text
 
 
 def _definitions(tool: Tool) -> dict[str, Json]:

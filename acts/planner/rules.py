@@ -166,17 +166,12 @@ once, and it does the same for all of them.
 - What a call of an instance writes is that instance's own; the output refers to global data only.
 """
 
-_ERROR_PATH: Final = """\
-- "_errorPath": where a failure of the call is stored; it then counts as dealt with, and calls that read it run.
-"""
-_OUTPUT_METHOD: Final = """\
-- "_outputMethod": how a result is added to what its path holds: set (replaces it; the default), merge (an object into \
-an object, at every depth), assign (the same for its top level only), push (one element onto a list), concat (a list \
-onto a list, a text onto a text).
-"""
 _META_LINES: Final = {
-    "_errorPath": _ERROR_PATH,
-    "_outputMethod": _OUTPUT_METHOD,
+    "_errorPath": '- "_errorPath": where a failure of the call is stored; it then counts as dealt with, and calls that '
+    "read it run.\n",
+    "_outputMethod": '- "_outputMethod": how a result is added to what its path holds: set (replaces it; the default), '
+    "merge (an object into an object, at every depth), assign (the same for its top level only), push (one element "
+    "onto a list), concat (a list onto a list, a text onto a text).\n",
     "_scopes": '- "_scopes": what else of the data the call may see: kinds ("state") or paths ("†state.order.items"). '
     "Ask for what it needs and nothing more.\n",
     "_delegate": '- "_delegate": which agent carries the call out. It sees the parameters, what "_scopes" names, and '
@@ -202,34 +197,27 @@ DEVELOPER_HEAD: Final = "# The developer's instructions\n"
 
 def planner_rules(mode: str, step: str, offered: Container[str], *, has_instances: bool) -> str:
     """The rules of a planner. ``offered`` are the meta-properties that its Tools leave to it."""
-    parts = [
-        _ROLE,
-        _OUTPUT_LAZY if mode == "lazy" else _OUTPUT_EAGER,
-        _REFERENCES,
-        _WHEN if "_when" in offered else "",
-        _EACH if "_each" in offered else "",
-        _FAILURES,
-        _meta_section(offered),
-        _OUTCOMES,
-        _example(has_conditions="_when" in offered),
-    ]
-    if mode == "lazy":
-        parts.append(_LATENT_LAZY)
-    elif "_output" in offered:
-        parts.append(_LATENT_EAGER)
-    parts += [_STEP if step == "call" else "", _INSTANCES if has_instances else ""]
-    return "".join(parts)
-
-
-def _example(*, has_conditions: bool) -> str:
-    note = _EXAMPLE_NOTE if has_conditions else _EXAMPLE_NOTE_BY_REFERENCE
+    is_lazy, has_conditions = mode == "lazy", "_when" in offered
+    meta = [line for key, line in _META_LINES.items() if key in offered]
     reason = "_when does not hold: †state.rental" if has_conditions else "there is no value at †state.rental"
-    return _EXAMPLE_HEAD + note + _EXAMPLE_TAIL.replace("<reason>", reason)
-
-
-def _meta_section(offered: Container[str]) -> str:
-    lines = [line for key, line in _META_LINES.items() if key in offered]
-    return META_HEAD + "".join(lines) if lines else ""
+    return "".join(
+        [
+            _ROLE,
+            _OUTPUT_LAZY if is_lazy else _OUTPUT_EAGER,
+            _REFERENCES,
+            _WHEN if has_conditions else "",
+            _EACH if "_each" in offered else "",
+            _FAILURES,
+            *([META_HEAD, *meta] if meta else []),
+            _OUTCOMES,
+            _EXAMPLE_HEAD,
+            _EXAMPLE_NOTE if has_conditions else _EXAMPLE_NOTE_BY_REFERENCE,
+            _EXAMPLE_TAIL.replace("<reason>", reason),
+            _LATENT_LAZY if is_lazy else _LATENT_EAGER if "_output" in offered else "",
+            _STEP if step == "call" else "",
+            _INSTANCES if has_instances else "",
+        ]
+    )
 
 
 # UTF-8 bytes of the rules at their longest, for estimates of a prompt's size

@@ -26,7 +26,7 @@ from acts.machines.events import Begin, CallCompleted, CallFailed, ChildEnded, D
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.plan.validate import validate, validate_parsed
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
-from acts.planner.prompt import PlannerView, render_planner_prompt
+from acts.planner.prompt import render_planner_prompt
 from acts.simulation.simulate import simulate_prepared
 from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.views.results import cut_result
@@ -230,8 +230,8 @@ def agent_case(source: Source) -> Iterator[Step]:
     yield "first task", first_task
     machine, view, commands = run
     agent = machine.context
-    view_of_model = PlannerView(agent.tools, agent.mode, "plan")
-    yield "prompt", lambda: render_planner_prompt(agent.request.context, machine.turns, view_of_model)
+    context = agent.request.context
+    yield "prompt", lambda: render_planner_prompt(context, machine.turns, agent.tools, mode=agent.mode)
     yield "answer schema", lambda: compose_solution_schema(agent.tools, agent.output_schema, mode=agent.mode)
     for _ in range(3):
         asked = next((c for c in commands if isinstance(c, AskSolution)), None)

@@ -11,8 +11,7 @@ import pytest
 from acts.language.messages import Message
 from acts.language.strict_json import json_size
 from acts.machines.events import ChildStarted, RecordReceived
-from acts.planner.compaction import KEPT_TURNS, build_conversation
-from acts.planner.conversation import PromptTurn
+from acts.planner.conversation import KEPT_TURNS, PromptTurn, build_conversation
 from acts.planner.notation import IN_PART
 from acts.tree.records import Turn
 from acts.tree.signal_records import StreamedCalls

@@ -27,7 +27,6 @@ from acts.language.tools import Tool, read_tools
 from acts.machines.commands import StartChild
 from acts.plan.validate import validate_request
 from acts.planner.prompt import (
-    PlannerView,
     Prompt,
     render_latent_prompt,
     render_planner_prompt,
@@ -120,12 +119,12 @@ def run_tick(agent: Agent, solution: Json = FIRST, results: dict[str, Json] = RE
 
 def planner(agent: Agent, *, is_last: bool = False, room: float | None = None) -> Prompt:
     """The prompt of the next tick, as the model activity makes it."""
-    view = PlannerView(agent.tools, agent.mode, agent.request.config.step, is_last, room)
-    return render_planner_prompt(agent.request.context, agent.turns, view)
+    settings = {"mode": agent.mode, "step": agent.request.config.step, "is_last": is_last, "room": room}
+    return render_planner_prompt(agent.request.context, agent.turns, agent.tools, **settings)
 
 
 def first_prompt(*messages: Message) -> Prompt:
-    return render_planner_prompt(messages, (), PlannerView({}))
+    return render_planner_prompt(messages, (), {})
 
 
 @dataclass
@@ -297,7 +296,7 @@ def test_an_answer_and_its_outcomes_cannot_open_or_close_a_tag(value: Json, text
     error = {"call": "1:x", "outcome": "failed", "error": {"code": text, "message": text, "details": value}}
     problem = {"code": text, "message": text, "pointer": text}
     turn = Turn(at=0, answer=answer, outcomes=(error,), problems=(problem,), changed=(value,))
-    prompt = render_planner_prompt([], [turn], PlannerView({}))
+    prompt = render_planner_prompt([], [turn], {})
     assert [turn.role for turn in prompt.turns] == ["user", "assistant", "user"]
     assert tags_of(prompt.turns[1].text) == []
     assert tags_of(prompt.turns[2].text) == ["<outcomes", "</outcomes", "<problems", "</problems"]
