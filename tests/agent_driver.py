@@ -11,7 +11,7 @@ from acts.language.messages import Data, Request, parse_message, read_request
 from acts.language.usage import Usage
 from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.commands import AskSolution, Finish, StartChild
-from acts.machines.events import Begin, ChildEnded, DecisionReceived, Event, ModelAnswered, Provided, StartsHeld
+from acts.machines.events import Begin, ChildEnded, DecisionReceived, Event, ModelEnded, Provided, StartsHeld
 from acts.plan.validate import validate_request
 from acts.tree.records import AgentState, Capabilities, TreePosition
 from acts.views.results import build_result
@@ -66,10 +66,10 @@ class Agent:
 
     def answered(self, solution: Json) -> Command:
         usage = {"requests": 1, "inputTokens": 10, "outputTokens": 5}
-        return self.handle(ModelAnswered({"solution": solution, "usage": usage}))
+        return self.handle(ModelEnded({"solution": solution, "usage": usage}))
 
     def answered_badly(self, code: str, message: str, **more: Json) -> Command:
-        return self.handle(ModelAnswered({"unusable": {"code": code, "message": message, **more}, "usage": {}}))
+        return self.handle(ModelEnded({"unusable": {"code": code, "message": message, **more}, "usage": {}}))
 
     def plan_ended(self, result: Json, error: CallError | None = None) -> Command:
         return self.handle(ChildEnded(f"plan-{self.run.tick}", result, error))

@@ -197,10 +197,8 @@ class AgentRun(RunMachine):
         match event:
             case events.Begin():
                 return self._propose(now) if self.is_proposing else self._next_tick()
-            case events.ModelAnswered():
+            case events.ModelEnded():
                 return self._answered(event, now)
-            case events.ModelFailed():
-                return self._model_failed(event, now)
             case events.ChildEnded():
                 return self._plan_ended(event, now)
             case events.Provided(message):
@@ -277,25 +275,22 @@ class AgentRun(RunMachine):
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def _answered(self, event: events.ModelAnswered, now: str) -> list[Any]:
-        answer = event.answer
+    def _answered(self, event: events.ModelEnded, now: str) -> list[Any]:
+        answer = event.answer or {"usage": event.usage}
         out = self._end_request(answer["usage"])
         if self.is_cancelling:
             return out
+        if event.error is not None and self._is_streaming:
+            return out + self._refuse_unusable(event.error.code, event.error.message, now)
+        if event.error is not None:
+            text = f"tick {self.tick}: the model gave no answer: {event.error.message}"
+            return out + self._fail(text, event.error.code)
         if not self._started_calls:
             self._join_provided()
         if "unusable" in answer:
             return out + self._take_unusable(answer["unusable"], now)
         self.unusable = UnusableAnswers(cap=self.unusable.cap)
         return out + self._take_solution(answer["solution"], now)
-
-    def _model_failed(self, event: events.ModelFailed, now: str) -> list[Any]:
-        out, error = self._end_request(event.usage), event.error
-        if self.is_cancelling:
-            return out
-        if self._is_streaming:
-            return out + self._refuse_unusable(error.code, error.message, now)
-        return out + self._fail(f"tick {self.tick}: the model gave no answer: {error.message}", error.code)
 
     def _end_request(self, usage: Mapping[str, Any] | None) -> list[Any]:
         self._is_asking = False

@@ -7,7 +7,7 @@ the driver performs in order. Nothing here decides anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 from acts.language.wire import MAX_UNUSABLE_ANSWERS
 
@@ -19,11 +19,18 @@ if TYPE_CHECKING:
     from acts.tree.signal_records import DecisionAnswer, TreeSignal
 
 
+@dataclass_transform(frozen_default=True)
+class Effect:
+    """Base of all commands and effects: each is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
 # -- of a walk, for its run; the driver performs starts and the end --------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StartCall:
+class StartCall(Effect):
     """Start a Call, or an element of one; for the driver, its Activity with three arguments: Call, Tool, context.
 
     ``call`` has its references resolved; ``context`` are the messages that it may see.
@@ -34,8 +41,7 @@ class StartCall:
     context: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class AskHuman:
+class AskHuman(Effect):
     """Ask a human to decide about a Call (``what`` is ``call``), or about its ``scopes``. It may be asked again."""
 
     node: PlannedCall
@@ -43,16 +49,14 @@ class AskHuman:
     what: str = "call"
 
 
-@dataclass(frozen=True, slots=True)
-class CountElements:
+class CountElements(Effect):
     """A Call is made ``more`` times beyond the one that the plan lists: may it? ``Walk.allow_elements`` answers yes."""
 
     node: PlannedCall
     more: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Effect):
     """Every Call has settled; for the driver: flush what is on its way and end the workflow with this status."""
 
     status: str
@@ -63,8 +67,7 @@ Command = StartCall | AskHuman | CountElements | Finish
 # -- of approvals, the budget and resets, for the run itself -------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Effect):
     """A decision was taken; the run applies it at once. ``token`` is what its check returned."""
 
     wait: PendingApproval
@@ -72,15 +75,13 @@ class Decided:
     token: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Effect):
     """A remark for ``status`` and the page."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Effect):
     """The purpose ``key`` has what it asked for; ``request`` is the grant, None where nothing limits requests."""
 
     key: str
@@ -88,26 +89,17 @@ class Granted:
     share: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetRefused:
+class BudgetRefused(Effect):
     """The purpose ``key`` is not allowed: ``reason`` names the limit."""
 
     key: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChildGone:
-    """The child of this key has ended, and its result does not come."""
-
-    key: str
-
-
 # -- for the driver ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AskOutput:
+class AskOutput(Effect):
     """Ask the model for the output of a latent Call, within a grant (None: nothing limits it)."""
 
     node: PlannedCall
@@ -117,8 +109,7 @@ class AskOutput:
     grant: GrantedRequest | None
 
 
-@dataclass(frozen=True, slots=True)
-class AskSolution:
+class AskSolution(Effect):
     """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages.
 
     With ``streams`` each Call of the answer is reported as soon as it is complete. ``answers_left`` unusable answers
@@ -133,8 +124,7 @@ class AskSolution:
     least_cap: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StartChild:
+class StartChild(Effect):
     """Start the child ``<this run>/<name>``, a workflow of this type: what does the Call, or the unit, of ``node``.
 
     None: it walks the plan of a tick or of a definition, or a page of a set.
@@ -152,16 +142,14 @@ class StartChild:
         return self.name if self.node is None else self.node.key
 
 
-@dataclass(frozen=True, slots=True)
-class StartBackground:
+class StartBackground(Effect):
     """Start a fire-and-forget Call as a run of its own."""
 
     node: PlannedCall
     input: BackgroundInput
 
 
-@dataclass(frozen=True, slots=True)
-class StartSetActivity:
+class StartSetActivity(Effect):
     """Start an activity of a set, by its name, with one JSON argument: ``SetActivityEnded`` follows."""
 
     key: str
@@ -170,8 +158,7 @@ class StartSetActivity:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class SignalChildren:
+class SignalChildren(Effect):
     """Pass a person's signal on to the children: all, those that walk instances, or the one of an instance.
 
     A child that is being started gets it once it is there. ``payload`` None: the signal has none.
@@ -183,22 +170,19 @@ class SignalChildren:
     instances_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RestartChild:
+class RestartChild(Effect):
     """Start the child of this key again: it is gone, and its result does not come."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Effect):
     """End this run as superseded: the run ``run_id`` of its parent does its work now."""
 
     run_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendRecord:
+class SendRecord(Effect):
     """Signal another run. ``key`` names the message where a failure to deliver it matters to the sender."""
 
     workflow_id: str
@@ -207,15 +191,13 @@ class SendRecord:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckQueues:
+class CheckQueues(Effect):
     """Ask the server who polls these task queues; the answer is a ``QueuesChecked``."""
 
     queues: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StartTimer:
+class StartTimer(Effect):
     """Wake the run after so many seconds, with the timer's name."""
 
     name: str
@@ -223,15 +205,13 @@ class StartTimer:
     summary: str
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(Effect):
     """Stop a timer."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerUpdate:
+class AnswerUpdate(Effect):
     """Answer the update of this id: None, or the problem that refuses it."""
 
     id: str

@@ -163,9 +163,9 @@ class AnonymousDelegate(DelegateMachine):
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event."""
         match event:
-            case events.CallCompleted(value=value, chosen=chosen, usage=usage):
+            case events.CallEnded(value=value, chosen=chosen, usage=usage, error=None):
                 return [*self._settle(usage), *self.end(output=value, path=chosen)]
-            case events.CallFailed(error=error, usage=usage):
+            case events.CallEnded(error=error, usage=usage):
                 return [*self._settle(usage), *(() if self.is_cancelling else self.end(error))]
         return super().react(event, now)
 

@@ -7,7 +7,7 @@ about by its key in the plan, not by its rank: an edit may have moved it meanwhi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, dataclass_transform
 
 if TYPE_CHECKING:
     from acts.language.errors import CallError
@@ -16,46 +16,44 @@ if TYPE_CHECKING:
     from acts.tree.signal_records import TreeSignal
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+@dataclass_transform(frozen_default=True)
+class Event:
+    """Base of all events: each is a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+class Begin(Event):
     """The run begins, or goes on after continue-as-new."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallCompleted:
-    """An Activity, or the model for a latent Call, returned ``value``; ``chosen`` is the outcome that a model chose."""
+class CallEnded(Event):
+    """What runs behind a Call returned ``value``, or failed with its retries spent.
+
+    ``chosen`` is the outcome that a model chose, ``usage`` what it cost.
+    """
 
     key: str
-    value: Any
+    value: Any = None
     chosen: int | None = None
     usage: dict[str, Any] | None = None
+    error: CallError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallFailed:
-    """What runs behind a Call failed, retries spent. ``usage`` is what a model's failure cost."""
-
-    key: str
-    error: CallError
-    usage: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CallDetached:
+class CallDetached(Event):
     """A fire-and-forget Call was started durably."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartPostponed:
+class StartPostponed(Event):
     """A Call that was to start did not: the history has no room for it."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChildStarted:
+class ChildStarted(Event):
     """The child of a Call, or of a plan, runs under this id.
 
     ``is_of_before_reset``: it was to start before a reset that this run knows of. It may have ended since.
@@ -68,8 +66,7 @@ class ChildStarted:
     run_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildEnded:
+class ChildEnded(Event):
     """A child ended. ``report`` is what it says of itself, also when it failed; ``error`` is its failure.
 
     ``is_unstarted``: it never ran, since what it would be started with is too large. ``accounting`` is what the tree
@@ -83,8 +80,7 @@ class ChildEnded:
     accounting: Accounting | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SetActivityEnded:
+class SetActivityEnded(Event):
     """An activity of a set (its survey, its results file) returned ``value``, or failed for good."""
 
     key: str
@@ -92,23 +88,15 @@ class SetActivityEnded:
     error: CallError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelAnswered:
-    """The model answered the request for the Solution of a tick: ``{solution | unusable, usage}``."""
+class ModelEnded(Event):
+    """The model answered the request for the Solution of a tick, ``{solution | unusable, usage}``, or did not."""
 
-    answer: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFailed:
-    """The model gave no answer, retries spent."""
-
-    error: CallError
-    usage: dict[str, Any] | None
+    answer: dict[str, Any] | None = None
+    error: CallError | None = None
+    usage: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionReceived:
+class DecisionReceived(Event):
     """A person decides: by the signal ``word``, or by the update of this id."""
 
     raw: Any
@@ -116,61 +104,51 @@ class DecisionReceived:
     update: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Provided:
+class Provided(Event):
     """A message came from outside."""
 
     message: Data
 
 
-@dataclass(frozen=True, slots=True)
-class PauseRequested:
+class PauseRequested(Event):
     """Start nothing more."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeRequested:
+class ResumeRequested(Event):
     """Go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartsHeld:
+class StartsHeld(Event):
     """Hold whatever would start next: a quiet moment is near."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartsReleased:
+class StartsReleased(Event):
     """Start what was held."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryFull:
+class HistoryFull(Event):
     """The history can take nothing more, and no other run can take over: the run ends with what it has."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested:
+class CancelRequested(Event):
     """The run is cancelled: nothing more starts, and the driver cancels what is in flight."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(Event):
     """A timer that the run started."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class QueuesChecked:
+class QueuesChecked(Event):
     """Which task queues have workers, as far as the server says."""
 
     has_workers: dict[str, bool]
 
 
-@dataclass(frozen=True, slots=True)
-class RunReset:
+class RunReset(Event):
     """This run was reset: of what came after the point of the reset, not all has come again.
 
     ``first_run_id`` is that of the first run of its chain, which resets and continue-as-new keep.
@@ -179,31 +157,14 @@ class RunReset:
     first_run_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordReceived:
+class RecordReceived(Event):
     """Another run sent a record; whether it is one of this tree, its token says."""
 
     record: TreeSignal
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDelivered:
-    """A record that this run sent has arrived; ``key`` is that of the ``SendRecord``."""
+class RecordEnded(Event):
+    """A record that this run sent has arrived, or did not because of ``failure``; ``key`` is that of ``SendRecord``."""
 
     key: str
-
-
-@dataclass(frozen=True, slots=True)
-class RecordLost:
-    """A record that this run sent did not arrive."""
-
-    key: str
-    reason: str = ""
-
-
-Event = (
-    Begin | CallCompleted | CallFailed | CallDetached | StartPostponed | ChildStarted | ChildEnded | SetActivityEnded
-    | ModelAnswered | ModelFailed | DecisionReceived | Provided | PauseRequested | ResumeRequested | StartsHeld
-    | StartsReleased | RunReset | CancelRequested | HistoryFull | TimerFired | QueuesChecked | RecordReceived
-    | RecordDelivered | RecordLost
-)  # fmt: skip
+    failure: str | None = None

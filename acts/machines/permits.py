@@ -40,7 +40,7 @@ _GRANT: Final = f"{PERMITS}grant/"
 MOST_OF_ONE_CHILD: Final = 8
 # The server allows 2,000 open children per run; those that wait for people hold no permit
 MAX_OPEN_CHILDREN: Final = 1_000
-_ENDS: Final = (events.CallCompleted, events.CallFailed, events.CallDetached, events.StartPostponed)
+_ENDS: Final = (events.CallEnded, events.CallDetached, events.StartPostponed)
 _MODEL: Final = "the request of a tick"
 
 
@@ -192,7 +192,7 @@ class Permits:
         """What has ended gives its permit back; children do so by ``child_ended``."""
         if isinstance(event, _ENDS):  # a postponed one asks again
             self.release(event.key)
-        elif isinstance(event, (events.ModelAnswered, events.ModelFailed)):
+        elif isinstance(event, events.ModelEnded):
             self.release(_MODEL)
 
     def release(self, key: str) -> None:
@@ -393,4 +393,4 @@ def _void(command: Any) -> events.Event | None:
     error = CallError(CANCELLED, "the call was cancelled before it was started")
     if isinstance(command, commands.StartChild):
         return events.ChildEnded(command.key, None, error, is_unstarted=True)
-    return None if isinstance(command, commands.AskSolution) else events.CallFailed(command.node.key, error)
+    return None if isinstance(command, commands.AskSolution) else events.CallEnded(command.node.key, error=error)

@@ -205,7 +205,7 @@ class PlanRun(RunMachine):
                 return self.approvals.open("plan", self.version, approve, now, subject=self._plan_calls)
             case events.Begin():
                 return self.perform(walk.begin(now), now)
-            case events.CallCompleted() | events.CallFailed():
+            case events.CallEnded():
                 return self._call_ended(event, now)
             case events.CallDetached(key) if key in walk.by_key:
                 return self.perform(walk.completed(key, None, now), now)
@@ -221,14 +221,14 @@ class PlanRun(RunMachine):
                 return self._cancel(now)
         return []
 
-    def _call_ended(self, event: events.CallCompleted | events.CallFailed, now: str) -> list[Any]:
+    def _call_ended(self, event: events.CallEnded, now: str) -> list[Any]:
         self.usage.add(event.usage)
         key, out = event.key, list[Any](self.budget.settle(event.key, event.usage))
-        if isinstance(event, events.CallFailed):
+        if event.error is not None:
             self._waiting_for_grant.pop(key, None)
         if key not in self.walk.by_key:
             return out
-        if isinstance(event, events.CallFailed):
+        if event.error is not None:
             return out + self.perform(self.walk.failed(key, event.error, now), now)
         return out + self.perform(self.walk.completed(key, event.value, now, event.chosen), now)
 

@@ -1,19 +1,16 @@
 """What a run does after it was reset: the runs below it may know more than it does, or may be gone.
 
-Theory of operation. A reset gives a run the history up to a point, and of what came later only the signals to the
-run that the reset started from. If that was not the latest run, what the runs below said to the latest is lost, and
-the server has cancelled some of them: their results do not come again.
+A reset gives a run the history up to a point, and of what came later only the signals to the run that the reset started
+from. If that was not the latest run, what the runs below said to the latest is lost, and the server has cancelled some
+of them: their results do not come again.
 
 So a run that was reset asks each run below it to say again what waits there and what it needs (``Resync``), and each
 passes that on. A child that cannot be reached has ended: after ``GRACE_SECONDS``, in which its result may still come,
-it is started again, and its Calls have the same ``_id``s. A run that is about to end still takes the message; so it is
-sent again after some time. A child whose start is answered after the reset may have ended, too: it is asked then.
+it is started again, and its Calls have the same ``_id``s. A run that is about to end still takes the message, and a
+child may be started late; so it is sent again after some time.
 
-A run that was reset also says so to its parent, with the first run of its chain (``ChildReset``). A parent that has
-started another run of that workflow id since waits in vain, since the server has ended that one without a word: it
-starts the child again at once.
-
-Laws: no clock, no I/O; whether a run was reset, the driver says (``RunReset``).
+It also says so to its parent, with the first run of its chain (``ChildReset``). A parent that has started another run
+of that workflow id since waits in vain, since the server has ended that one without a word: it starts the child again.
 """
 
 from __future__ import annotations
@@ -22,12 +19,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.wire import CHILD_RESET, RESYNC, RUN_ENDED
-from acts.machines.commands import CancelTimer, ChildGone, RestartChild, SendRecord, StartTimer
+from acts.machines.commands import CancelTimer, RestartChild, SendRecord, StartTimer
 from acts.tree.signal_records import ChildReset, Resync, RunEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from acts.machines.approvals import Approvals
     from acts.machines.budget import BudgetMachine
     from acts.machines.events import ChildStarted
@@ -40,32 +35,37 @@ RESYNC_SECONDS: Final = (2.0, 20.0, 300.0)
 GRACE_SECONDS: Final = 3.0
 # The key of the message to the root that a run below has ended; what is behind it names the child to start again
 ENDED: Final = "ended"
-_GONE: Final = "start again what is gone: "
+GONE: Final = "start again what is gone: "
 
 
 class ResetRecovery:
-    """Of one run. ``children`` are those that run now: workflow ids by key, kept up to date by the run."""
+    """Of one run. ``children`` are those that run now: workflow ids by key, as the run keeps them."""
 
     def __init__(
-        self, approvals: Approvals, budget: BudgetMachine, permits: Permits, children: Mapping[str, str]
+        self, approvals: Approvals, budget: BudgetMachine, permits: Permits, children: dict[str, str]
     ) -> None:  # fmt: skip
         self._approvals, self._budget, self._permits, self._children = approvals, budget, permits, children
         self._former: dict[str, str] = {}  # the children from before the reset
-        self._first_runs: dict[str, str] = {}  # of each child, by key
+        self.first_runs: dict[str, str] = {}  # of each child, by key
         self._early_resets: set[str] = set()  # workflow ids
         self._to_parent: list[SendRecord] = []  # that this run was reset
         self._round = 0
 
-    def may_have_ended(self, event: ChildStarted) -> bool:
-        """A child has started. True where it may have ended before the server said so."""
-        self._first_runs[event.key] = event.run_id
+    def on_child_started(self, event: ChildStarted, *, is_ending: bool) -> list[Any]:
+        """A child has started. It may have ended before the server answered so: then it is asked.
+
+        It was to start before a reset of this run, or an earlier run of its id was reset.
+        """
+        self.first_runs[event.key] = event.run_id
         is_in_doubt = event.is_of_before_reset or event.workflow_id in self._early_resets
         self._early_resets.discard(event.workflow_id)
-        return is_in_doubt
-
-    def record_end(self, key: str) -> None:
-        """The child of this key has ended."""
-        self._first_runs.pop(key, None)
+        if not is_in_doubt or is_ending:
+            return []
+        self._former[event.key] = event.workflow_id
+        self._round = 1
+        timer = StartTimer(RESYNC_TIMER, RESYNC_SECONDS[0], RESYNC_TIMER)
+        ask = SendRecord(event.workflow_id, RESYNC, Resync(), key=f"resync/{event.key}")
+        return [ask, CancelTimer(RESYNC_TIMER), timer]
 
     def forget_run(self, workflow_id: str, key: str | None = None) -> list[Any]:
         """A run below ended without a last word: the root frees what it held. Then the child of ``key`` starts again.
@@ -79,12 +79,18 @@ class ResetRecovery:
         again = [] if key is None else [RestartChild(key)]
         return [*self._approvals.forget(workflow_id), *self._budget.release(workflow_id), *again]
 
+    def _replace_child(self, key: str) -> list[Any]:
+        """A child is gone, and what it held with it."""
+        workflow_id = self._children.pop(key)
+        return [*self._permits.child_gone(workflow_id), *self.forget_run(workflow_id, key)]
+
     def on_child_reset(self, record: ChildReset) -> list[Any]:
         """A run below was reset. If this run waits for another one of its id, that is gone."""
         keys = [key for key, id_ in self._children.items() if id_ == record.workflowId]
         if not keys:
             self._early_resets.add(record.workflowId)  # of one that is just being started, or of none
-        return [ChildGone(key) for key in keys if self._first_runs[key] != record.firstRunId]
+        gone = [key for key in keys if self.first_runs[key] != record.firstRunId]
+        return [effect for key in gone for effect in self._replace_child(key)]
 
     def on_reset(self, first_run_id: str, *, is_ending: bool = False) -> list[Any]:
         """This run was reset. Also one that ``is_ending`` says so to its parent, which may wait for another run."""
@@ -97,16 +103,6 @@ class ResetRecovery:
         self._former, self._round = dict(self._children), 0
         return [*self._to_parent, *self._say_again(), *self._ask()]
 
-    def on_late_start(self, key: str) -> list[Any]:
-        """The child of this key may have ended before the server answered that it has started.
-
-        It was to start before a reset of this run, or an earlier run of its id was reset.
-        """
-        self._former[key] = id_ = self._children[key]
-        self._round = 1
-        timer = StartTimer(RESYNC_TIMER, RESYNC_SECONDS[0], RESYNC_TIMER)
-        return [SendRecord(id_, RESYNC, Resync(), key=f"resync/{key}"), CancelTimer(RESYNC_TIMER), timer]
-
     def on_resync(self) -> list[Any]:
         """A run above was reset."""
         below = (SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values())
@@ -114,21 +110,17 @@ class ResetRecovery:
 
     def on_lost(self, key: str) -> list[Any]:
         """The child of this key cannot be reached."""
-        return [StartTimer(_GONE + key, GRACE_SECONDS, _GONE + key)] if self._is_kept(key) else []
-
-    def has_timer(self, name: str) -> bool:
-        """True for a timer of this machine."""
-        return name == RESYNC_TIMER or name.startswith(_GONE)
+        return [StartTimer(GONE + key, GRACE_SECONDS, GONE + key)] if self._is_kept(key) else []
 
     def on_timer(self, name: str) -> list[Any]:
-        """A timer of this machine has fired."""
+        """A timer of this machine has fired: ``RESYNC_TIMER``, or one that begins with ``GONE``."""
         if name == RESYNC_TIMER:
             return self._ask()
-        key = name.removeprefix(_GONE)
+        key = name.removeprefix(GONE)
         if not self._is_kept(key):
             return []
         del self._former[key]
-        return [ChildGone(key)]
+        return self._replace_child(key)
 
     def _is_kept(self, key: str) -> bool:
         return key in self._former and self._former[key] == self._children.get(key)

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import CallError, truncate
 from acts.language.usage import Usage
-from acts.language.wire import CANCELLED_REPORT, ENGINE_ERROR, LIMIT_EXCEEDED, PAUSE, RESUME
+from acts.language.wire import CANCELLED_REPORT, LIMIT_EXCEEDED, PAUSE, RESUME
 from acts.machines import commands, events
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine
 from acts.machines.permits import PERMITS, Permits
 from acts.machines.queue_watch import QUEUE_TIMER, QueueWatch
-from acts.machines.resync import ENDED, ResetRecovery
+from acts.machines.resync import ENDED, GONE, RESYNC_TIMER, ResetRecovery
 from acts.tree import signal_records as signals
 from acts.tree.records import PermitLease, TreePosition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from acts.language.config import Config
     from acts.tree.decisions import Decision
@@ -38,19 +38,14 @@ MAX_NOTE: Final = 300
 _MAX_RUNS: Final = 100
 _MAX_SHOWN: Final = 3
 # What a run that is over still handles: other runs, and people, wait for an answer
-_AFTER_THE_END: Final = (
-    events.DecisionReceived,
-    events.RecordReceived,
-    events.RecordDelivered,
-    events.RecordLost,
-    events.RunReset,
-)
+_AFTER_THE_END: Final = (events.DecisionReceived, events.RecordReceived, events.RecordEnded, events.RunReset)
 
 
 def add_note(notes: list[str], text: str) -> None:
-    """Add a remark to the notes of a run, which keeps the last few."""
-    notes.append(truncate(text, MAX_NOTE))
-    del notes[:-MAX_NOTES]
+    """Add a remark to the notes of a run, which keeps the last few; one that it has is not repeated."""
+    if (note := truncate(text, MAX_NOTE)) not in notes:
+        notes.append(note)
+        del notes[:-MAX_NOTES]
 
 
 class ModelWaits:
@@ -70,8 +65,8 @@ class ModelWaits:
 
     def record_end(self, event: events.Event, own: str) -> None:
         """A request of the run has ended, or a run below it."""
-        is_call = isinstance(event, (events.CallCompleted, events.CallFailed)) and event.usage is not None
-        if isinstance(event, (events.ModelAnswered, events.ModelFailed)) or is_call:
+        is_call = isinstance(event, events.CallEnded) and event.usage is not None
+        if isinstance(event, events.ModelEnded) or is_call:
             self._by_run.pop(own, None)
         elif isinstance(event, events.ChildEnded):
             self._by_run = {run: wait for run, wait in self._by_run.items() if run == own or event.key not in run}
@@ -117,6 +112,19 @@ class RunMachine:
         self.has_not_begun = True
         self._held_answers: list[commands.Granted | commands.BudgetRefused] = []  # while the run is paused
 
+        self._takers: dict[type[signals.TreeSignal], Callable[[Any], Iterable[Any] | None]] = {
+            signals.DecisionAnswer: self.approvals.on_answer,
+            signals.BudgetRequest: self.budget.serve,
+            signals.BudgetReport: self.budget.serve,
+            signals.BudgetGrant: self.budget.on_grant,
+            signals.PermitRequest: self.permits.on_request,
+            signals.PermitGrant: self.permits.on_grant,
+            signals.PermitReturn: self.permits.on_return,
+            signals.ModelWait: self.model_waits.record,
+            signals.Resync: lambda _: self.recovery.on_resync(),
+            signals.RunEnded: lambda record: self.recovery.forget_run(record.workflowId),
+        }
+
     # -- for subclasses ---------------------------------------------------------------------
 
     @property
@@ -149,6 +157,11 @@ class RunMachine:
         """True at a moment at which the run should continue as new, however short its history is."""
         return False
 
+    @property
+    def waiting_starts(self) -> int:
+        """How many Calls and requests could start with another permit."""
+        return 0 if self.is_paused else len(self.permits.waiting)
+
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event of this kind of run."""
         raise NotImplementedError
@@ -161,11 +174,9 @@ class RunMachine:
         return []
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
-        """The budget allows a purpose."""
         return []
 
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
-        """The budget does not allow a purpose."""
         return []
 
     def on_child_started(self, event: events.ChildStarted) -> list[Any]:
@@ -180,6 +191,14 @@ class RunMachine:
         """End with what there is: nothing more can be recorded."""
         raise NotImplementedError
 
+    def start_held_calls(self, now: str) -> list[Any]:
+        """Start Calls that were held back for want of permits."""
+        return []
+
+    def child_of_instance(self, instance: str) -> str:
+        """The name of the child that walks an instance."""
+        return instance
+
     def snapshot_fields(self) -> dict[str, Any]:
         """What this kind of run carries over, beside what all carry."""
         raise NotImplementedError
@@ -190,21 +209,22 @@ class RunMachine:
         """Take one event; returns the commands that follow from it, in order."""
         if self.finished is not None and not isinstance(event, _AFTER_THE_END):
             return []
-        if isinstance(event, events.Begin):
-            self.has_not_begun = False
-        if isinstance(event, (events.CallCompleted, events.CallFailed)):
-            self.queue_watch.record_end(event.key)
         self.permits.record_end(event)
         self.model_waits.record_end(event, self.own)
-        effects = self._handle(event, now)
-        if isinstance(event, events.Begin):
-            effects += self.queue_watch.begin()
-        if isinstance(event, events.CancelRequested):
-            effects += self.approvals.refuse_updates("the run was cancelled before the decision was judged")
-        if isinstance(event, (events.CancelRequested, events.ResumeRequested)):
-            effects, self._held_answers = [*effects, *self._held_answers], []
-        if isinstance(event, events.CancelRequested):
-            effects += self._void_waiting(now)
+        if isinstance(event, events.CallEnded):
+            self.queue_watch.record_end(event.key)
+            effects = self.react(event, now)
+        else:
+            effects = self._handle(event, now)
+        match event:
+            case events.Begin():
+                self.has_not_begun = False
+                effects += self.queue_watch.begin()
+            case events.CancelRequested():
+                effects += self.approvals.refuse_updates("the run was cancelled before the decision was judged")
+                effects += self._held_answers
+                for end in self.permits.void_waiting():
+                    effects += self._handle(end, now)
         return self._apply(effects, now) + self._start_more(now)
 
     def _handle(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
@@ -216,8 +236,10 @@ class RunMachine:
                 return self._timer_fired(name, now)
             case events.HistoryFull(reason):
                 return self.on_history_full(CallError(LIMIT_EXCEEDED, reason), now)
-            case events.ChildStarted():
-                return self._child_started(event)
+            case events.ChildStarted(key, workflow_id):
+                self.children[key] = workflow_id
+                asked = self.recovery.on_child_started(event, is_ending=self.is_cancelling)
+                return [*asked, *self.on_child_started(event)]
             case events.ChildEnded():
                 return self._child_ended(event, now)
             case events.QueuesChecked(has_workers):
@@ -228,10 +250,8 @@ class RunMachine:
                 return self.recovery.on_reset(first_run_id, is_ending=is_ending)
             case events.RecordReceived(record):
                 return self._record_received(record, now)
-            case events.RecordDelivered():
-                return self._message_delivered(event)
-            case events.RecordLost():
-                return self._message_lost(event)
+            case events.RecordEnded(key, failure):
+                return self._record_ended(key, failure)
             case events.PauseRequested() | events.ResumeRequested() | events.StartsHeld() | events.StartsReleased():
                 return [*self._hold(event), *self.react(event, now)]
         return self.react(event, now)
@@ -242,29 +262,16 @@ class RunMachine:
             self.is_held = isinstance(event, events.StartsHeld)
             return []
         self.is_paused = isinstance(event, events.PauseRequested)
-        return [commands.SignalChildren(PAUSE if self.is_paused else RESUME)]
+        answers: list[Any] = []
+        if not self.is_paused:
+            answers, self._held_answers = self._held_answers, []
+        return [commands.SignalChildren(PAUSE if self.is_paused else RESUME), *answers]
 
     def _start_more(self, now: str) -> list[commands.RunCommand]:
         """Start what has waited for a permit, first of all what has its grant of the budget already."""
         if self.finished is not None or self.is_cancelling or self.is_paused or self.has_not_begun:
             return []
         return [*self.permits.admit_waiting(), *self._apply(self.start_held_calls(now), now)]
-
-    def _void_waiting(self, now: str) -> list[Any]:
-        """The run is cancelled: what waits for a permit has ended."""
-        out: list[Any] = []
-        for event in self.permits.void_waiting():
-            out += self._child_ended(event, now) if isinstance(event, events.ChildEnded) else self.react(event, now)
-        return out
-
-    @property
-    def waiting_starts(self) -> int:
-        """How many Calls and requests could start with another permit."""
-        return 0 if self.is_paused else len(self.permits.waiting)
-
-    def start_held_calls(self, now: str) -> list[Any]:
-        """Start Calls that were held back for want of permits."""
-        return []
 
     def flush(self, now: str) -> list[commands.RunCommand]:
         """What other runs should hear of after this task: reports of approvals and of the budget, and permits."""
@@ -278,18 +285,10 @@ class RunMachine:
         """At the end: what waited here is closed. What requests cost stands in the result; a cancelled run has none."""
         return self.flush(now) if self.is_cancelling else self._apply(self.approvals.flush(), now)
 
-    def refuse_update(self, id_: str, text: str) -> list[commands.RunCommand]:
-        """Answer an update that could not be handled."""
-        return [commands.AnswerUpdate(id_, signals.DecisionAnswer(id=id_, type=ENGINE_ERROR, message=text))]
-
     def report_cancelled(self, report: dict[str, Any]) -> commands.SendRecord:
         """The message that tells the parent what this cancelled run had done."""
         record = signals.CancelledReport(workflowId=self.own, report=report)
         return self._signed(commands.SendRecord(self.position.ancestors[-1], CANCELLED_REPORT, record))
-
-    def child_of_instance(self, instance: str) -> str:
-        """The name of the child that walks an instance."""
-        return instance
 
     def _apply(self, effects: Iterable[Any], now: str) -> list[commands.RunCommand]:
         """Apply the effects that are for this run; the rest are commands."""
@@ -302,8 +301,6 @@ class RunMachine:
                     own = self.on_decided(effect, now)
                 case commands.Granted() | commands.BudgetRefused():
                     own = self._budget_answered(effect, now)
-                case commands.ChildGone(key):
-                    own = self._restart_child(key)
                 case commands.Note(text):
                     self.note(text)
                     continue
@@ -330,27 +327,17 @@ class RunMachine:
         """What people should know: remarks, and what is wrong with task queues and models now."""
         return [*self.notes, *self.queue_watch.notes, *self.model_waits.notes(self.own)]
 
-    def note_once(self, text: str) -> None:
-        """A remark that further requests repeat."""
-        if truncate(text, MAX_NOTE) not in self.notes:
-            self.note(text)
-
     def _timer_fired(self, name: str, now: str) -> list[Any]:
-        if self.recovery.has_timer(name):
+        if name == RESYNC_TIMER or name.startswith(GONE):
             return self.recovery.on_timer(name)
         if name == QUEUE_TIMER:
             return self.queue_watch.on_timer(is_busy=self.in_flight > 0)
         return self.approvals.on_timer(name, now)
 
-    def _child_started(self, event: events.ChildStarted) -> list[Any]:
-        self.children[event.key] = event.workflow_id
-        is_late = self.recovery.may_have_ended(event) and not self.is_cancelling
-        return [*(self.recovery.on_late_start(event.key) if is_late else ()), *self.on_child_started(event)]
-
     def _child_ended(self, event: events.ChildEnded, now: str) -> list[Any]:
         """Take what a child says beside its result, then its result."""
         workflow_id = self.children.pop(event.key, None)
-        self.recovery.record_end(event.key)
+        self.recovery.first_runs.pop(event.key, None)
         out: list[Any] = [] if event.accounting is None else self.budget.take(event.accounting.settled)
         out += self.permits.child_ended(event.key, workflow_id, event.accounting, is_ending=self.is_cancelling)
         if workflow_id is not None and event.report is None and workflow_id in self.cancelled_reports:
@@ -361,11 +348,6 @@ class RunMachine:
         elif workflow_id is not None and self.position.is_root:
             out += self.approvals.forget(workflow_id)
         return [*out, *self.react(event, now)]
-
-    def _restart_child(self, key: str) -> list[Any]:
-        """A child is gone, and what it held with it."""
-        workflow_id = self.children.pop(key)
-        return [*self.permits.child_gone(workflow_id), *self.recovery.forget_run(workflow_id, key)]
 
     def _budget_answered(self, effect: commands.Granted | commands.BudgetRefused, now: str) -> list[Any]:
         """What the budget allows starts, and what it refuses fails; a grant goes back when the run is over.
@@ -381,82 +363,58 @@ class RunMachine:
 
     # -- messages between runs --------------------------------------------------------------------
 
-    def _record_received(self, record: signals.TreeSignal, now: str) -> list[Any]:  # noqa: C901, PLR0911, PLR0912 - a row each
+    def _record_received(self, record: signals.TreeSignal, now: str) -> list[Any]:
         """Another run of the tree sent a record. It counts only with the token of the tree."""
         if record.token != self.position.token:
             return [commands.Note(f"a {type(record).__name__} was ignored: it does not come from a run of this tree")]
+        if (take := self._takers.get(type(record))) is not None:
+            return list(take(record) or ())
         match record:
-            case signals.PendingChanged():
-                is_below = self.position.is_root and self._is_below((*record.ancestors, record.workflowId))
+            case signals.PendingChanged(ancestors=ancestors, workflowId=id_):
+                # The word that the child on the way has started may come later
+                top, below = (*ancestors, id_, "")[:2]
+                is_child = below in self.children.values() or below.startswith(f"{self.own}/")
+                is_below = self.position.is_root and top == self.own and is_child
                 return self.approvals.on_pending_changed(record, now) if is_below else []
             case signals.ForwardedDecision():
                 return self.approvals.on_forwarded(record, now)
-            case signals.DecisionAnswer():
-                return self.approvals.on_answer(record)
-            case signals.BudgetRequest() | signals.BudgetReport():
-                return self.budget.serve(record)
-            case signals.BudgetGrant():
-                return self.budget.on_grant(record)
-            case signals.PermitRequest():
-                self.permits.on_request(record)
-            case signals.PermitGrant():
-                self.permits.on_grant(record)
-            case signals.PermitReturn():
-                self.permits.on_return(record)
-            case signals.Resync():
-                return self.recovery.on_resync()
             case signals.ChildReset():
                 return [] if self.finished else self.recovery.on_child_reset(record)
-            case signals.RunEnded(workflowId=id_):
-                return self.recovery.forget_run(id_)
             case signals.Superseded(runId=run_id):
                 is_ours = record.is_about(self.position.parent, self.position.startedAt)
                 return [commands.Stop(run_id)] if is_ours else []
             case signals.CancelledReport(workflowId=id_, report=report):
                 self.cancelled_reports[id_] = report
-            case signals.ModelWait():
-                self.model_waits.record(record)
-            case _:
-                return self.on_record(record, now)
-        return []
+                return []
+        return self.on_record(record, now)
 
-    def _is_below(self, path: tuple[str, ...]) -> bool:
-        """True for the path of a run below this one: the word that its child has started may come later."""
-        if len(path) < 2 or path[0] != self.own:  # noqa: PLR2004 - this run, and at least one below it
-            return False
-        return path[1] in self.children.values() or path[1].startswith(f"{self.own}/")
+    def _record_ended(self, key: str, failure: str | None) -> list[Any]:
+        """A record that this run sent has arrived, or is lost: the machine that sent it learns of it by its key.
 
-    def _message_delivered(self, event: events.RecordDelivered) -> list[Any]:
-        """A message that this run sent has arrived: the machine that sent it learns of it by its key."""
-        kind, _, rest = event.key.partition("/")
+        When this run is over, only the loss of what it holds for others matters.
+        """
+        kind, _, rest = key.partition("/")
         if kind == ENDED:
             return [commands.RestartChild(rest)]
-        if event.key == "pending":
-            self.approvals.reports.confirm()
-        elif event.key == "report":
-            self.budget.is_reporting = False
-        return []
-
-    def _message_lost(self, event: events.RecordLost) -> list[Any]:
-        """A message that this run sent did not arrive. When this run is over, only what it holds for others matters."""
-        kind, _, rest = event.key.partition("/")
-        if kind == "decision":
-            return self.approvals.undeliverable(rest)
-        if kind in ("resync", ENDED):
-            return self.recovery.on_lost(rest) if kind == "resync" else [commands.RestartChild(rest)]
-        if kind == "grant":
-            return self.budget.release(rest)
-        if event.key.startswith(PERMITS):
-            self.permits.on_lost(event.key)
-            return []
-        if self.finished is not None:
-            return []
-        if kind == "pending":
-            return self.approvals.report_lost(event.reason)
         if kind == "report":
             self.budget.is_reporting = False
-        elif kind == "budget":
-            return self.budget.root_is_gone(int(rest))
+        elif failure is None and kind == "pending":
+            self.approvals.reports.confirm()
+        if failure is None:
+            return []
+        if key.startswith(PERMITS):
+            self.permits.on_lost(key)
+        match kind:
+            case "decision":
+                return self.approvals.undeliverable(rest)
+            case "resync":
+                return self.recovery.on_lost(rest)
+            case "grant":
+                return self.budget.release(rest)
+            case "pending" if self.finished is None:
+                return self.approvals.report_lost(failure)
+            case "budget" if self.finished is None:
+                return self.budget.root_is_gone(int(rest))
         return []
 
     # -- carrying over ----------------------------------------------------------------------------

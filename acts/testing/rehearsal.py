@@ -32,9 +32,8 @@ from acts.machines.commands import (
 )
 from acts.machines.events import (
     Begin,
-    CallCompleted,
     CallDetached,
-    CallFailed,
+    CallEnded,
     ChildEnded,
     DecisionReceived,
     Event,
@@ -294,7 +293,7 @@ class _Driver:
             report = {"output": value, **({} if chosen is None else {"path": chosen})} if failure is None else None
             self._handle(ChildEnded(key, report, failure, accounting=Accounting()))
         else:
-            self._handle(CallCompleted(key, value, chosen) if failure is None else CallFailed(key, failure))
+            self._handle(CallEnded(key, value, chosen) if failure is None else CallEnded(key, error=failure))
         return True
 
     def _provide(self) -> bool:

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Final
 from temporalio import workflow
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import CANCELLED, INSTANCE, PLAN, PROVIDE
+from acts.language.wire import CANCELLED, ENGINE_ERROR, INSTANCE, PLAN, PROVIDE
 from acts.machines import commands, events
 from acts.machines.agent_run import AgentRun
 from acts.machines.approvals import iso
 from acts.machines.lifetime import DRAIN_TIMER, HistorySize, Lifetime
+from acts.tree.signal_records import DecisionAnswer
 from acts.workflows.children import Children
 from acts.workflows.in_flight import Start, StartCommand, TasksInFlight
 from acts.workflows.payloads import MAX_TASK_BYTES, encode, encode_record, encode_state
@@ -252,7 +253,8 @@ class Driver:
             text = f"it could not be handled: {type(error).__name__}: {truncate(str(error), 100)}"
             self.run.note(f"{type(event).__name__} was ignored: {text}")
             if isinstance(event, events.DecisionReceived) and event.update is not None:
-                return self.run.refuse_update(event.update, text)
+                answer = DecisionAnswer(id=event.update, type=ENGINE_ERROR, message=text)
+                return [commands.AnswerUpdate(event.update, answer)]
             return []
 
     def _perform_all(self, effects: list[commands.RunCommand]) -> None:
@@ -438,18 +440,18 @@ class Driver:
         return self.children.signal_named(INSTANCE, name, signal, *args)
 
     def _send_record(self, command: commands.SendRecord) -> None:
-        """Send a record to a run of the tree; ``RecordDelivered`` or ``RecordLost`` follows."""
+        """Send a record to a run of the tree; ``RecordEnded`` follows."""
 
         def outcome(error: BaseException | None) -> None:
             if error is None:
-                self.inbox.append(events.RecordDelivered(command.key))
+                self.inbox.append(events.RecordEnded(command.key))
             else:
-                self.inbox.append(events.RecordLost(command.key, truncate(str(error), 200)))
+                self.inbox.append(events.RecordEnded(command.key, truncate(str(error), 200)))
 
         try:
             payload = encode_record(command.record)
         except CallError as error:
-            self.inbox.append(events.RecordLost(command.key, error.message))
+            self.inbox.append(events.RecordEnded(command.key, error.message))
             return
         target = workflow.get_external_workflow_handle(command.workflow_id)
         self.outbox.send(target, command.signal, (payload,), outcome)
@@ -471,6 +473,6 @@ def void_start(command: StartCommand) -> list[events.Event]:
         case commands.StartChild(type=type_) if type_ != PLAN:
             return [events.ChildEnded(command.key, None, error)]
         case commands.StartCall() | commands.AskOutput() | commands.StartBackground():
-            return [events.CallFailed(command.node.key, error)]
+            return [events.CallEnded(command.node.key, error=error)]
         case _:
             return []

@@ -442,7 +442,7 @@ class TasksInFlight:
             case commands.AskSolution():
                 raise error  # it has no parameters that could be too large
             case commands.StartCall() | commands.AskOutput() | commands.StartBackground():
-                return events.CallFailed(command.node.key, error)
+                return events.CallEnded(command.node.key, error=error)
         self._children.forget(command.type, command.name)
         return events.ChildEnded(command.key, None, error, is_unstarted=True)
 
@@ -503,13 +503,13 @@ class TasksInFlight:
     def _activity_ended(self, node: PlannedCall, args: list[RawValue], task: Task) -> events.Event | None:
         try:
             value = task.result()
-            return events.CallCompleted(node.key, None if value is None else decode(value))
+            return events.CallEnded(node.key, None if value is None else decode(value))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             miss = miss_of(error, node.tool.options)
             if miss is not None:
                 self._run_elsewhere(node, args, miss)
                 return None
-            return events.CallFailed(node.key, call_error(error, node.tool.options))
+            return events.CallEnded(node.key, error=call_error(error, node.tool.options))
 
     def _run_elsewhere(self, node: PlannedCall, args: list[RawValue], miss: Miss) -> None:
         """The Call stays in flight until a worker that has its Activity takes it."""
@@ -527,11 +527,11 @@ class TasksInFlight:
     def _output_ended(self, key: str, task: Task) -> events.Event:
         try:
             answer = self._read_answer(task)
-            return events.CallCompleted(key, answer["output"], answer["path"], answer["usage"])
+            return events.CallEnded(key, answer["output"], answer["path"], answer["usage"])
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             failure = call_error(error, OPTIONS)
             # The details of a model's failure are what it cost
-            return events.CallFailed(key, CallError(failure.code, failure.message), usage_of(error))
+            return events.CallEnded(key, error=CallError(failure.code, failure.message), usage=usage_of(error))
 
     def _ask_solution(self, command: commands.AskSolution, request: RawValue) -> None:
         name = f"tick-{command.tick}"
@@ -540,15 +540,15 @@ class TasksInFlight:
 
     def _solution_ended(self, task: Task) -> events.Event:
         try:
-            return events.ModelAnswered(self._read_answer(task))
+            return events.ModelEnded(self._read_answer(task))
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the machine decides
-            return events.ModelFailed(call_error(error, OPTIONS), usage_of(error))
+            return events.ModelEnded(error=call_error(error, OPTIONS), usage=usage_of(error))
 
     def _read_answer(self, task: Task) -> Any:
         """What a model's Activity returned; its notes go to the run."""
         answer = decode(task.result())
         for note in answer.get("notes") or ():
-            self._run.note_once(note)
+            self._run.note(note)
         return answer
 
     def check_queues(self, command: CheckQueues) -> None:
@@ -636,7 +636,7 @@ def _background_started(node: PlannedCall, task: Task) -> events.Event:
     try:
         task.result()
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
-        return events.CallFailed(node.key, call_error(error, node.tool.options))
+        return events.CallEnded(node.key, error=call_error(error, node.tool.options))
     return events.CallDetached(node.key)
 
 

@@ -17,7 +17,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from acts.language.wire import CANCELLED, SEARCH_ATTRIBUTES, TIMEOUT
 from acts.machines.commands import AskOutput, StartBackground, StartCall, StartChild
-from acts.machines.events import CallCompleted, CallDetached, CallFailed, ChildEnded, Event
+from acts.machines.events import CallDetached, CallEnded, ChildEnded, Event
 from acts.plan.calls import UNIT
 from acts.telemetry import metrics
 from acts.tree import search_attributes as names
@@ -55,7 +55,7 @@ class RunMeters:
 
     def record_event(self, event: Event) -> None:
         """A Call may have ended."""
-        if self._meters is None or not isinstance(event, (CallCompleted, CallFailed, CallDetached, ChildEnded)):
+        if self._meters is None or not isinstance(event, (CallEnded, CallDetached, ChildEnded)):
             return
         started = self._started.pop(event.key, None)
         if started is None or workflow.unsafe.is_replaying():
@@ -100,11 +100,10 @@ def used_shares(run: RunMachine) -> dict[str, float]:
     return {} if run.budget.ledger is None else run.budget.ledger.used_shares(run.own)
 
 
-def _outcome(event: CallCompleted | CallFailed | CallDetached | ChildEnded) -> str:
+def _outcome(event: CallEnded | CallDetached | ChildEnded) -> str:
     if isinstance(event, CallDetached):
         return "detached"
-    error = None if isinstance(event, CallCompleted) else event.error
-    return "completed" if error is None else _OUTCOMES.get(error.code, "failed")
+    return "completed" if event.error is None else _OUTCOMES.get(event.error.code, "failed")
 
 
 def _timestamp(date: str) -> float:

@@ -17,7 +17,7 @@ from acts.language.messages import read_request
 from acts.language.usage import Usage
 from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.commands import AskSolution, Finish, StartCall, StartChild
-from acts.machines.events import Begin, ChildEnded, Event, ModelAnswered
+from acts.machines.events import Begin, ChildEnded, Event, ModelEnded
 from acts.machines.walk import Walk
 from acts.plan.validate import validate_request
 from acts.tree.records import Capabilities, TreePosition
@@ -62,7 +62,7 @@ def _handle(agent: AgentRun, event: Event) -> Any:
 
 
 def _answer(agent: AgentRun, solution: Json) -> Any:
-    return _handle(agent, ModelAnswered({"solution": json.loads(json.dumps(solution)), "usage": {}}))
+    return _handle(agent, ModelEnded({"solution": json.loads(json.dumps(solution)), "usage": {}}))
 
 
 def judge(task: Task, answer: Json) -> Verdict:

@@ -22,7 +22,7 @@ from acts.language.wire import DELEGATE
 from acts.machines.agent_context import AgentContext
 from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.commands import AskOutput, AskSolution, StartCall, StartChild
-from acts.machines.events import Begin, CallCompleted, CallFailed, ChildEnded, DecisionReceived, ModelAnswered, Provided
+from acts.machines.events import Begin, CallEnded, ChildEnded, DecisionReceived, ModelEnded, Provided
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.plan.validate import validate, validate_parsed
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
@@ -174,14 +174,12 @@ def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> It
             )
             yield (
                 "heavy result",
-                lambda key=node.key, data=data: commands.extend(
-                    _event(machine, view, CallCompleted(key, read_json(data)))
-                ),
+                lambda key=node.key, data=data: commands.extend(_event(machine, view, CallEnded(key, read_json(data)))),
             )
         elif source.chance(0.1):
-            batch.append(CallFailed(node.key, CallError("Oops", "x" * 100)))
+            batch.append(CallEnded(node.key, error=CallError("Oops", "x" * 100)))
         else:
-            batch.append(CallCompleted(node.key, source.pick((1, "x", {"a": 1}, [1], None))))
+            batch.append(CallEnded(node.key, source.pick((1, "x", {"a": 1}, [1], None))))
 
     def small_results() -> None:
         for event in batch:
@@ -243,7 +241,7 @@ def agent_case(source: Source) -> Iterator[Step]:
         yield (
             "solution",
             lambda text=text: commands.extend(
-                _event(machine, view, ModelAnswered({"solution": read_json(text), "usage": {}}))
+                _event(machine, view, ModelEnded({"solution": read_json(text), "usage": {}}))
             ),
         )
         if machine.approvals.own_pending:

@@ -26,8 +26,7 @@ from acts.machines.events import (
     ChildStarted,
     DecisionReceived,
     Event,
-    RecordDelivered,
-    RecordLost,
+    RecordEnded,
     RecordReceived,
     TimerFired,
 )
@@ -200,7 +199,7 @@ class Tree:
         self.lines[line].popleft()
         if not self.lines[line]:
             del self.lines[line]
-        event = RecordLost(message.key, "it is gone") if message.lost else RecordDelivered(message.key)
+        event = RecordEnded(message.key, "it is gone" if message.lost else None)
         self.runs[line[0]].inbox.append(event)
 
     def fire_next_timer(self, *, until: int | None = None) -> bool:

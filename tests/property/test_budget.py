@@ -20,7 +20,7 @@ from acts.machines.budget import RequestSize
 from acts.machines.commands import BudgetRefused, Finish, Granted, SendRecord
 from acts.machines.events import (
     Begin,
-    CallCompleted,
+    CallEnded,
     CancelRequested,
     ChildEnded,
     Event,
@@ -77,7 +77,7 @@ class SpendingRun(BareRun):
                 self.asked.add(event.key)
                 self.sizes[event.key] = (RequestSize(), event.count)
                 return list(self.budget.request_calls(event.key, event.count))
-            case CallCompleted() if event.key in self.in_flight_requests:
+            case CallEnded() if event.key in self.in_flight_requests:
                 del self.in_flight_requests[event.key]
                 return list(self.budget.settle(event.key, event.usage)) + self._end_if_over()
             case CancelRequested():
@@ -250,7 +250,7 @@ class BudgetRaces(RuleBasedStateMachine):
             spent.requests += turns
             spent.tokens += tokens if turns else 0
             spent.cost += cost if turns else 0.0
-        self.tree.runs[id_].inbox.append(CallCompleted(key, None, usage=usage))
+        self.tree.runs[id_].inbox.append(CallEnded(key, None, usage=usage))
 
     @rule(data=st.data(), budget=st.one_of(st.none(), budgets), fails=st.booleans())
     def start_a_child(self, data: st.DataObject, budget: Budget | None, fails: bool) -> None:  # noqa: FBT001
@@ -392,7 +392,7 @@ class BudgetRaces(RuleBasedStateMachine):
 
 
 def _key_of(event: Event) -> str | None:
-    return event.key if isinstance(event, CallCompleted) else None
+    return event.key if isinstance(event, CallEnded) else None
 
 
 TestBudgetRaces = BudgetRaces.TestCase

@@ -21,7 +21,7 @@ from acts.language.errors import CallError
 from acts.machines.commands import Finish, StartChild
 from acts.machines.events import (
     Begin,
-    CallCompleted,
+    CallEnded,
     CancelRequested,
     ChildEnded,
     Event,
@@ -77,7 +77,7 @@ class WorkingRun(BareRun):
             case StartsReleased():  # a person decides
                 self.to_start += self.undecided
                 self.undecided = []
-            case CallCompleted():
+            case CallEnded():
                 self.calls_in_flight.discard(event.key)
             case ChildEnded():
                 self.children_in_flight.pop(event.key, None)
@@ -171,7 +171,7 @@ class PermitRaces(RuleBasedStateMachine):
         """The Calls in flight that have not reported yet."""
         return [
             (i, key) for i in self.tree.runs for key in sorted(self.machine(i).calls_in_flight)
-            if not any(isinstance(e, CallCompleted) and e.key == key for e in self.tree.runs[i].inbox)
+            if not any(isinstance(e, CallEnded) and e.key == key for e in self.tree.runs[i].inbox)
         ]  # fmt: skip
 
     # -- what happens ----------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class PermitRaces(RuleBasedStateMachine):
         for _ in range(count):
             if calls := self._calls():
                 id_, key = data.draw(st.sampled_from(calls))
-                self.tree.runs[id_].inbox.append(CallCompleted(key, None))
+                self.tree.runs[id_].inbox.append(CallEnded(key, None))
 
     @precondition(lambda self: any(run.commands for run in self.tree.runs.values()))
     @rule(data=st.data(), fails=st.sampled_from([False, False, False, True]))
@@ -297,7 +297,7 @@ class PermitRaces(RuleBasedStateMachine):
             if waiting:
                 self._start_child(waiting[0], fails=False)
             elif calls := self._calls():
-                self.tree.runs[calls[0][0]].inbox.append(CallCompleted(calls[0][1], None))
+                self.tree.runs[calls[0][0]].inbox.append(CallEnded(calls[0][1], None))
             elif not any(run.inbox for run in self.tree.runs.values()):
                 break
         self._check_end()

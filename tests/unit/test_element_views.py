@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from acts.language.messages import read_request
-from acts.machines.events import Begin, CallCompleted
+from acts.machines.events import Begin, CallEnded
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.plan.validate import validate_parsed
 from acts.tree.records import Capabilities, ContextRef, TreePosition
@@ -54,13 +54,13 @@ def test_a_drawing_shows_the_list_and_the_condition_of_a_call() -> None:
 def test_the_page_and_the_status_count_elements_and_say_why_a_call_was_skipped() -> None:
     run = plan_run(REFUND, CLOSE)
     run.handle(Begin(), NOW)
-    run.handle(CallCompleted("1:refund[1]", "B"), NOW)
+    run.handle(CallEnded("1:refund[1]", "B"), NOW)
     assert "`1:refund` (1 of 3 elements done, 2 running)" in PlanView(run).page()
     refund, _ = PlanView(run).status()["calls"]
     assert refund["elements"] == {"total": 3, "completed": 1, "failed": 0, "running": 2}
     assert describe_call(refund) == "1 of 3 elements done, 2 running"
     for index in (0, 2):
-        run.handle(CallCompleted(f"1:refund[{index}]", "x"), NOW)
+        run.handle(CallEnded(f"1:refund[{index}]", "x"), NOW)
     _, close = PlanView(run).status()["calls"]
     assert describe_call(close) == "_when does not hold: †state.open == true"
     assert "`2:close`: `_when does not hold: †state.open == true`" in PlanView(run).page()

@@ -8,7 +8,7 @@ import pytest
 
 from acts.language.errors import CallError
 from acts.machines.commands import AskSolution
-from acts.machines.events import CallCompleted, ChildEnded, Event, ModelAnswered, ModelFailed
+from acts.machines.events import CallEnded, ChildEnded, Event, ModelEnded
 from acts.machines.run_machine import ModelWaits
 from acts.tree.signal_records import ModelWait
 from tests.agent_driver import Agent
@@ -39,9 +39,9 @@ def test_a_wait_is_a_note() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        ModelAnswered({}),
-        ModelFailed(FAILURE, None),
-        CallCompleted("1:a", 1, 0, {"requests": 1}),
+        ModelEnded({}),
+        ModelEnded(error=FAILURE),
+        CallEnded("1:a", 1, 0, {"requests": 1}),
     ],
 )
 def test_it_ends_with_the_request(event: Event) -> None:
@@ -54,7 +54,7 @@ def test_one_below_ends_with_its_word_or_with_its_run() -> None:
     kept = waits("root/plan-1", "root/plan-2")
     kept.record(wait("root/plan-1", 0))
     kept.record_end(ChildEnded("plan-2", None), "root")
-    kept.record_end(CallCompleted("1:a", 1, 0, None), "root")
+    kept.record_end(CallEnded("1:a", 1, 0, None), "root")
     assert kept.notes("root") == []
 
 

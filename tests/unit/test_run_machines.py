@@ -15,8 +15,7 @@ from acts.machines.events import (
     ChildEnded,
     ChildStarted,
     DecisionReceived,
-    RecordDelivered,
-    RecordLost,
+    RecordEnded,
     RecordReceived,
     RunReset,
     TimerFired,
@@ -155,14 +154,14 @@ def test_a_plan_starts_a_child_again_that_a_reset_of_an_earlier_run_has_ended() 
 
 def test_a_run_below_the_root_starts_a_child_again_when_the_root_has_forgotten_what_the_first_one_held() -> None:
     """The other way round, the root would forget what waits in the second."""
-    for event in (RecordDelivered, RecordLost):
+    for failure in (None, "it is gone"):
         run = walked()
         run.handle(ChildStarted("plan", "r/1:d/plan", run_id="latest"), NOW)
         record = ChildReset(token=run.position.token, workflowId="r/1:d/plan", firstRunId="earlier")
         (message,) = run.handle(RecordReceived(record), NOW)
         assert isinstance(message, SendRecord)
         assert (message.workflow_id, message.record) == ("r", RunEnded(workflowId="r/1:d/plan"))
-        assert run.handle(event(message.key), NOW) == [commands.RestartChild("plan")]
+        assert run.handle(RecordEnded(message.key, failure), NOW) == [commands.RestartChild("plan")]
 
 
 def test_a_plan_that_was_reset_starts_a_child_again_that_is_gone() -> None:
@@ -173,7 +172,7 @@ def test_a_plan_that_was_reset_starts_a_child_again_that_is_gone() -> None:
     message, *_ = run.handle(RunReset(), NOW)
     assert isinstance(message, SendRecord)
     assert (message.workflow_id, message.signal) == ("r/1:other", "resync")
-    (timer,) = run.handle(RecordLost(message.key), NOW)
+    (timer,) = run.handle(RecordEnded(message.key, "it is gone"), NOW)
     assert isinstance(timer, StartTimer)
     assert run.handle(TimerFired(timer.name), NOW) == [commands.RestartChild("1:other")]
     run.handle(ChildStarted("1:other", "r/1:other"), NOW)
