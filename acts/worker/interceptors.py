@@ -18,31 +18,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from temporalio import activity, workflow
+from temporalio import worker as sdk
 from temporalio.api.failure.v1 import Failure
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 from temporalio.service import RPCError
-from temporalio.worker import (
-    ActivityInboundInterceptor,
-    ActivityOutboundInterceptor,
-    ContinueAsNewInput,
-    ExecuteActivityInput,
-    ExecuteWorkflowInput,
-    HandleQueryInput,
-    Interceptor,
-    StartActivityInput,
-    StartChildWorkflowInput,
-    StartLocalActivityInput,
-    WorkflowInboundInterceptor,
-    WorkflowOutboundInterceptor,
-)
 
 from acts.activities.secret_interceptor import mask_details
 from acts.language import wire
@@ -62,21 +49,20 @@ if TYPE_CHECKING:
     from temporalio.activity import Info
     from temporalio.api.common.v1 import Payload
     from temporalio.client import Client
-    from temporalio.worker import WorkflowInterceptorClassInput
 
     from acts.machines.run_machine import RunMachine
 
-Proceed = Callable[[ExecuteActivityInput], Awaitable[Any]]
-Step = Callable[[ExecuteActivityInput, Proceed], Awaitable[Any]]
+Proceed = Callable[[sdk.ExecuteActivityInput], Awaitable[Any]]
+Step = Callable[[sdk.ExecuteActivityInput, Proceed], Awaitable[Any]]
 
 # What other workflows of the worker call is none of the engine's business
 ENGINE_WORKFLOWS: Final = frozenset((wire.PLAN, wire.AGENT, wire.DELEGATE, wire.INSTANCE, wire.BATCH, wire.BACKGROUND))
 # The query by which the Web UI asks a run for its handlers and its page; the answer is a ``WorkflowMetadata``
 _METADATA: Final = "__temporal_workflow_metadata"
-CONTINUED: Final = "continuedAsNew"
+_CONTINUED: Final = "continuedAsNew"
 
 
-class EngineInterceptor(Interceptor):
+class EngineInterceptor(sdk.Interceptor):
     """Both chains of one worker.
 
     ``client`` tells how large a history is; None: nobody asks. ``steps`` stand around each Activity, the outermost
@@ -87,27 +73,24 @@ class EngineInterceptor(Interceptor):
         self, client: Client | None = None, *, observe: Step | None = None, steps: Sequence[Step] = (),
         tracing: Tracing | None = None,
     ) -> None:  # fmt: skip
-        self.rooms = TaskRooms()
+        self.rooms = ResultRooms(client)
         self.tracing = tracing
-        self._has_storage = client is not None and client.data_converter.external_storage is not None
-        room = None if client is None else ResultRoom(client)
-        outer = () if observe is None else (observe,)
-        self._steps: tuple[Step, ...] = (*outer, partial(make_room, self.rooms, room), *steps)
+        self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+    def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """Put the steps around an Activity."""
         return _Activities(next, self._steps)
 
     def workflow_interceptor_class(
         self,
-        input: WorkflowInterceptorClassInput,  # noqa: A002 - the SDK's name
-    ) -> type[WorkflowInboundInterceptor]:
+        input: sdk.WorkflowInterceptorClassInput,  # noqa: A002 - the SDK's name
+    ) -> type[sdk.WorkflowInboundInterceptor]:
         """Observe each run, and pass on what it starts."""
         engine = self
-        input.unsafe_extern_functions[HAS_STORAGE] = lambda: self._has_storage
+        input.unsafe_extern_functions[HAS_STORAGE] = lambda: engine.rooms.has_storage
 
         class Inbound(_Inbound):
-            def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+            def init(self, outbound: sdk.WorkflowOutboundInterceptor) -> None:
                 self.spans = None if engine.tracing is None else RunSpans(engine.tracing)
                 super().init(_Outbound(outbound, engine.rooms, self.spans))
 
@@ -117,20 +100,20 @@ class EngineInterceptor(Interceptor):
 # -- Activities --------------------------------------------------------------------------------
 
 
-class _Activities(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
+class _Activities(sdk.ActivityInboundInterceptor):
+    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
         self._proceed: Proceed = self._execute
         for step in reversed(steps):
             self._proceed = _put_around(step, self._proceed)
 
-    def init(self, outbound: ActivityOutboundInterceptor) -> None:
+    def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
         super().init(_Heartbeats(outbound))
 
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+    async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         return await self._proceed(input)
 
-    async def _execute(self, call: ExecuteActivityInput) -> Any:
+    async def _execute(self, call: sdk.ExecuteActivityInput) -> Any:
         if not is_async(call.fn):
             call.fn = partial(_without_stop_iteration, call.fn)
         return await self.next.execute_activity(call)
@@ -153,10 +136,10 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-class _Heartbeats(ActivityOutboundInterceptor):
+class _Heartbeats(sdk.ActivityOutboundInterceptor):
     """Heartbeats without secrets; they go through the worker's loop, whichever thread sends them."""
 
-    def __init__(self, next: ActivityOutboundInterceptor) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityOutboundInterceptor) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
@@ -177,44 +160,85 @@ TRUST_SECONDS: Final = 1.0
 MAX_OUTCOMES: Final = 32
 # Runs whose bytes are counted; one is forgotten when so many others have returned something since
 MAX_RUNS: Final = 10_000
-_HINT: Final = "keep large data outside and return a reference to it"
-_HINT_WITHOUT_STORAGE: Final = f"set ACTS_STORAGE for the worker and its clients, or {_HINT}"
+
+# What an Activity returned, or raised
+Outcome = RawValue | Exception | None
 
 
-class TaskRooms:
-    """How many bytes the local Activities of each run have returned in its workflow task, and what did not fit.
+@dataclass(slots=True)
+class _Run:
+    """``task_bytes`` are what the local Activities of its workflow ``task`` have returned.
 
-    Each outcome is a marker in the message that ends the task, and the server terminates a run whose message is above
-    4 MiB. An Activity whose outcome does not fit fails with ``LOCAL_DEFERRED``, and the run starts an ordinary one with
-    the same id, which returns the outcome. Where that is lost (another worker, or this one was restarted), it runs
-    again, as after a crash. Workflows and Activities use this from many threads.
+    ``history_bytes`` are those that the server knew at ``asked_at``, with the large results returned since.
     """
 
-    def __init__(self) -> None:
+    task: int = -1
+    task_bytes: int = 0
+    history_bytes: int = 0
+    asked_at: float = float("-inf")
+
+
+class ResultRooms:
+    """Whether a run has room for what an Activity returns: in its workflow task, or in its history.
+
+    Each outcome of a local Activity is a marker in the message that ends the task, and the server terminates a run
+    whose message is above 4 MiB. An Activity whose outcome does not fit fails with ``LOCAL_DEFERRED``, and the run
+    starts an ordinary one with the same id, which returns the outcome. Where that is lost (another worker, or this one
+    was restarted), it runs again, as after a crash.
+
+    The worker that has a large result asks how large the history is. The run cannot prevent it: by the time it learns
+    that sixty Calls have returned 1.5 MB each, the server has terminated it. Several worker processes may ask at the
+    same time and overshoot by what they have in hand; below the server's limit are 7 MB for that.
+
+    Workflows and Activities use this from many threads.
+    """
+
+    def __init__(self, client: Client | None = None) -> None:
+        self._client = client
+        # Large values travel as references
+        self.has_storage = client is not None and client.data_converter.external_storage is not None
         self._lock = threading.Lock()
-        self._tasks: OrderedDict[str, tuple[int, int]] = OrderedDict()  # by run id: its task, and the bytes in it
-        self._outcomes: OrderedDict[tuple[str, str], tuple[Future[Any], int]] = OrderedDict()
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._outcomes: OrderedDict[tuple[str, str], tuple[Outcome, int]] = OrderedDict()
+
+    async def make(self, call: sdk.ExecuteActivityInput, proceed: Proceed) -> Any:
+        """A step: return what there is room for, encoded once; the SDK passes a ``RawValue`` on as it is."""
+        info = activity.info()
+        run_id = info.workflow_run_id
+        if run_id is None or info.workflow_type not in ENGINE_WORKFLOWS:
+            return await proceed(call)
+        earlier = None if info.is_local else self.take(run_id, info.activity_id)
+        outcome, size = earlier or await _perform(call, proceed)
+        if info.is_local:
+            self.require(run_id, info.activity_id, outcome, size)
+        elif not isinstance(outcome, Exception) and size > UNSEEN_RESULT_BYTES and self._client is not None:
+            await self._require_history(self._client, info, size)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def begin_task(self, run_id: str, task: int) -> None:
         """The run starts a local Activity in this workflow task (any number that tells tasks apart)."""
         with self._lock:
-            if self._tasks.get(run_id, (None, 0))[0] != task:
-                self._tasks[run_id] = (task, 0)
-            self._tasks.move_to_end(run_id)
-            if len(self._tasks) > MAX_RUNS:
-                self._tasks.popitem(last=False)
+            run = self._find(run_id)
+            if run.task != task:
+                run.task, run.task_bytes = task, 0
 
-    def require(self, run_id: str, activity_id: str, outcome: Future[Any], size: int) -> None:
+    def take(self, run_id: str, activity_id: str) -> tuple[Outcome, int] | None:
+        """The kept outcome of this id and its bytes, once."""
+        with self._lock:
+            return self._outcomes.pop((run_id, activity_id), None)
+
+    def require(self, run_id: str, activity_id: str, outcome: Outcome, size: int) -> None:
         """Count an outcome of so many bytes, or keep it.
 
         Raises:
             ApplicationError: it does not fit into the task of its run.
         """
         with self._lock:
-            task, total = self._tasks.get(run_id, (-1, 0))
-            total += size + MARKER_BYTES
-            if total <= MAX_LOCAL_BYTES:
-                self._tasks[run_id] = (task, total)
+            run = self._find(run_id)
+            if run.task_bytes + size + MARKER_BYTES <= MAX_LOCAL_BYTES:
+                run.task_bytes += size + MARKER_BYTES
                 return
             self._outcomes[run_id, activity_id] = outcome, size
             if len(self._outcomes) > MAX_OUTCOMES:
@@ -224,139 +248,86 @@ class TaskRooms:
             type=wire.LOCAL_DEFERRED, non_retryable=True, category=ApplicationErrorCategory.BENIGN,
         )  # fmt: skip
 
-    def take(self, run_id: str, activity_id: str) -> tuple[Future[Any], int] | None:
-        """The kept outcome of this id and its bytes, once."""
-        with self._lock:
-            return self._outcomes.pop((run_id, activity_id), None)
-
-
-async def make_room(rooms: TaskRooms, room: ResultRoom | None, call: ExecuteActivityInput, proceed: Proceed) -> Any:
-    """A step: return what there is room for, encoded once; the SDK passes a ``RawValue`` on as it is."""
-    info = activity.info()
-    run_id = info.workflow_run_id
-    if run_id is None or info.workflow_type not in ENGINE_WORKFLOWS:
-        return await proceed(call)
-    earlier = None if info.is_local else rooms.take(run_id, info.activity_id)
-    outcome, size = earlier or await _perform(call, proceed)
-    if info.is_local:
-        rooms.require(run_id, info.activity_id, outcome, size)
-    elif room is not None and outcome.exception() is None:
-        await room.require(info, size)
-    return outcome.result()
-
-
-async def _perform(call: ExecuteActivityInput, proceed: Proceed) -> tuple[Future[Any], int]:
-    """The outcome of an Activity, and its bytes."""
-    outcome = Future[Any]()
-    try:
-        result = await proceed(call)
-        payload = None if result is None else activity.payload_converter().to_payload(result)
-    except Exception as error:  # noqa: BLE001 - it is raised again, here or by the ordinary Activity
-        failure = Failure()
-        EngineFailureConverter().to_failure(error, activity.payload_converter(), failure)
-        outcome.set_exception(error)
-        return outcome, failure.ByteSize()
-    outcome.set_result(None if payload is None else RawValue(payload))
-    return outcome, 0 if payload is None else payload.ByteSize()
-
-
-@dataclass(slots=True)
-class _Run:
-    """``bytes`` of a history as the server knew them at ``asked_at``, with the large results returned since."""
-
-    bytes: int = 0
-    asked_at: float = float("-inf")
-
-
-class ResultRoom:
-    """Whether the history of a run has room for a large result, asked by the worker that has the result.
-
-    The run cannot prevent it: by the time it learns that sixty Calls have returned 1.5 MB each, the server has
-    terminated it. Several worker processes may ask at the same time and overshoot by what they have in hand; below the
-    server's limit are 7 MB for that.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._runs: OrderedDict[str, _Run] = OrderedDict()
-        # Large values travel as references
-        self._is_stored = client.data_converter.external_storage is not None
-
-    async def require(self, info: Info, size: int) -> None:
-        """Reserve room for a result of ``size`` bytes.
-
-        Raises:
-            ApplicationError: there is none, or the result does not fit into one payload.
-        """
-        if size <= UNSEEN_RESULT_BYTES or info.workflow_run_id is None:
-            return
-        limit = wire.MAX_STORED_BYTES if self._is_stored else wire.MAX_PAYLOAD_BYTES
+    async def _require_history(self, client: Client, info: Info, size: int) -> None:
+        limit = wire.MAX_STORED_BYTES if self.has_storage else wire.MAX_PAYLOAD_BYTES
         if size > limit:
             raise self._refusal(size, f"at most {limit:,} are recorded")
-        if self._is_stored and size >= wire.STORED_ABOVE_BYTES:
+        if self.has_storage and size >= wire.STORED_ABOVE_BYTES:
             return  # history has a reference
-        run = self._runs.setdefault(info.workflow_run_id, _Run())
-        self._runs.move_to_end(info.workflow_run_id)
+        with self._lock:
+            run = self._find(str(info.workflow_run_id))
+        is_fresh = time.monotonic() - run.asked_at < TRUST_SECONDS
+        if not is_fresh or run.history_bytes + size > MAX_HISTORY_BYTES // 2:
+            handle = client.get_workflow_handle(str(info.workflow_id), run_id=info.workflow_run_id)
+            with suppress(RPCError):  # the result is worth more than the check
+                described = await handle.describe()
+                now = described.raw_description.workflow_execution_info.history_size_bytes
+                run.history_bytes = max(run.history_bytes, now)  # others have reserved during the wait
+            run.asked_at = time.monotonic()
+        if run.history_bytes + size > MAX_HISTORY_BYTES:
+            text = f"the history of the run has {run.history_bytes:,} of at most {MAX_HISTORY_BYTES:,}"
+            raise self._refusal(size, text)
+        run.history_bytes += size
+
+    def _find(self, run_id: str) -> _Run:
+        run = self._runs.setdefault(run_id, _Run())
+        self._runs.move_to_end(run_id)
         if len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)
-        is_fresh = time.monotonic() - run.asked_at < TRUST_SECONDS
-        if not (is_fresh and run.bytes + size <= MAX_HISTORY_BYTES // 2):
-            now = await self._history_bytes(info)
-            run.bytes = max(run.bytes, now)  # read after the wait: others have reserved meanwhile
-            run.asked_at = time.monotonic()
-        if run.bytes + size > MAX_HISTORY_BYTES:
-            raise self._refusal(size, f"the history of the run has {run.bytes:,} of at most {MAX_HISTORY_BYTES:,}")
-        run.bytes += size
+        return run
 
     def _refusal(self, size: int, why: str) -> ApplicationError:
-        hint = _HINT if self._is_stored else _HINT_WITHOUT_STORAGE
+        hint = "keep large data outside and return a reference to it"
+        hint = hint if self.has_storage else f"set ACTS_STORAGE for the worker and its clients, or {hint}"
         text = f"the result has {size:,} bytes; {why}: {hint}"
         return ApplicationError(text, type=wire.RESULT_TOO_LARGE, non_retryable=True)
 
-    async def _history_bytes(self, info: Info) -> int:
-        """0 where the server does not answer: the result is worth more than the check."""
-        try:
-            handle = self._client.get_workflow_handle(str(info.workflow_id), run_id=info.workflow_run_id)
-            described = await handle.describe()
-        except RPCError:
-            return 0
-        return described.raw_description.workflow_execution_info.history_size_bytes
+
+async def _perform(call: sdk.ExecuteActivityInput, proceed: Proceed) -> tuple[Outcome, int]:
+    """The outcome of an Activity, and its bytes."""
+    converter = activity.payload_converter()
+    try:
+        result = await proceed(call)
+        payload = None if result is None else converter.to_payload(result)
+    except Exception as error:  # noqa: BLE001 - it is raised again, here or by the ordinary Activity
+        failure = Failure()
+        EngineFailureConverter().to_failure(error, converter, failure)
+        return error, failure.ByteSize()
+    return (None, 0) if payload is None else (RawValue(payload), payload.ByteSize())
 
 
 # -- workflows --------------------------------------------------------------------------------------
 
 
-class _Inbound(WorkflowInboundInterceptor):
+class _Inbound(sdk.WorkflowInboundInterceptor):
     spans: RunSpans | None = None
 
-    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
+    async def execute_workflow(self, input: sdk.ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
         try:
             result = await super().execute_workflow(input)
         except workflow.ContinueAsNewError:
-            self._end(CONTINUED, None)
+            self._end(_CONTINUED)
             raise
         except ApplicationError as error:
             self._end("failed", error)
             raise
         except (FailureError, asyncio.CancelledError):
-            self._end("cancelled", None)
+            self._end("cancelled")
             raise
         machine = _machine()
-        self._end("completed" if machine is None or machine.finished is None else machine.finished, None)
+        self._end("completed" if machine is None or machine.finished is None else machine.finished)
         return result
 
-    async def handle_query(self, input: HandleQueryInput) -> Any:  # noqa: A002 - the SDK's name
+    async def handle_query(self, input: sdk.HandleQueryInput) -> Any:  # noqa: A002 - the SDK's name
         answer = await super().handle_query(input)
-        run = workflow.instance()
-        if input.query != _METADATA or workflow.info().workflow_type not in ENGINE_WORKFLOWS:
-            return answer
-        describe_interactions(answer, takes_signals=workflow.info().workflow_type != wire.BACKGROUND)
-        page = run.page() if isinstance(run, RunWorkflow) else None
-        if page is not None:
-            answer.current_details = page
+        type_, run = workflow.info().workflow_type, workflow.instance()
+        if input.query == _METADATA and type_ in ENGINE_WORKFLOWS:
+            describe_interactions(answer, takes_signals=type_ != wire.BACKGROUND)
+            if isinstance(run, RunWorkflow) and (page := run.page()) is not None:
+                answer.current_details = page
         return answer
 
-    def _end(self, phase: str, error: ApplicationError | None) -> None:
+    def _end(self, phase: str, error: ApplicationError | None = None) -> None:
         """The run ends now, unless it is replayed; an eviction counts as a replay."""
         if not workflow.in_workflow() or workflow.unsafe.is_replaying():
             return
@@ -367,35 +338,35 @@ class _Inbound(WorkflowInboundInterceptor):
             root, instance = _place()
             attributes = {"acts.root": root, "acts.phase": phase}
             self.spans.emit(attributes | ({} if instance is None else {"acts.instance": instance}), error)
-        if phase != CONTINUED and info.parent is None:
+        if phase != _CONTINUED and info.parent is None:
             _record_end(phase)
             level = logging.WARNING if phase == "failed" else logging.INFO
             type_ = f": {error.type}" if error is not None and error.type else ""
             workflow.logger.log(level, "%s ended: %s%s", info.workflow_type, phase, type_)
 
 
-class _Outbound(WorkflowOutboundInterceptor):
-    def __init__(self, next: WorkflowOutboundInterceptor, rooms: TaskRooms, spans: RunSpans | None) -> None:  # noqa: A002 - the SDK's name
+class _Outbound(sdk.WorkflowOutboundInterceptor):
+    def __init__(self, next: sdk.WorkflowOutboundInterceptor, rooms: ResultRooms, spans: RunSpans | None) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
         self._rooms, self._spans = rooms, spans
 
-    def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
+    def start_activity(self, input: sdk.StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
         if must_go_through_queue.get():
             input.disable_eager_execution = True
         input.headers = self._below(input.headers)
         return super().start_activity(input)
 
-    def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
+    def start_local_activity(self, input: sdk.StartLocalActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
         info = workflow.info()
         self._rooms.begin_task(info.run_id, info.get_current_history_length())
         input.headers = self._below(input.headers)
         return super().start_local_activity(input)
 
-    async def start_child_workflow(self, input: StartChildWorkflowInput) -> workflow.ChildWorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
+    async def start_child_workflow(self, input: sdk.StartChildWorkflowInput) -> workflow.ChildWorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
         input.headers = self._below(input.headers)
         return await super().start_child_workflow(input)
 
-    def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:  # noqa: A002 - the SDK's name
+    def continue_as_new(self, input: sdk.ContinueAsNewInput) -> NoReturn:  # noqa: A002 - the SDK's name
         if self._spans is not None and HEADER in workflow.info().headers:  # beside its span
             input.headers = add_header(input.headers, self._spans.carrier)
         super().continue_as_new(input)

@@ -9,15 +9,20 @@ failure converter that no foreign failure breaks. ``acts worker`` is this plugin
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from temporalio.client import Client
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter, DefaultFailureConverter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
+from acts.activities import worker_versions as versions
 from acts.activities.ask_model import ask_model
 from acts.activities.load_delegate import Loader
 from acts.activities.models.clients import close_clients
@@ -26,13 +31,6 @@ from acts.activities.registry import Registry, activity_name
 from acts.activities.run_setup import check_search_attributes, first_attempt, look_up_approvers
 from acts.activities.secret_interceptor import SecretInterceptor
 from acts.activities.set_work import SetActivities
-from acts.activities.worker_versions import (
-    check_queues,
-    missing_activity,
-    refuse_missing,
-    registry_version,
-    worker_identity,
-)
 from acts.machines.plan_run import PlanRun
 from acts.machines.set_run import SetRun
 from acts.payloads.converter import worker_converter
@@ -41,29 +39,20 @@ from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.tracing import Tracing
 from acts.tree.past_run import PastRun
 from acts.worker.interceptors import EngineInterceptor, Step
-from acts.worker.replay import replay
 from acts.worker.settings import Settings
+from acts.workflows import types
 from acts.workflows.handlers import RunWorkflow
-from acts.workflows.types import (
-    AgentWorkflow,
-    BackgroundWorkflow,
-    BatchWorkflow,
-    DelegateWorkflow,
-    InstanceWorkflow,
-    PlanWorkflow,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from temporalio.client import ClientConfig, WorkflowHistory
+    from temporalio.client import ClientConfig
     from temporalio.runtime import Runtime
     from temporalio.worker import Worker, WorkerConfig, WorkflowInstanceDetails
 
-    from acts.activities.read_past_run import ReadHistory
-
 WORKFLOWS: Final[list[type]] = [
-    PlanWorkflow, BackgroundWorkflow, AgentWorkflow, DelegateWorkflow, InstanceWorkflow, BatchWorkflow
+    types.PlanWorkflow, types.BackgroundWorkflow, types.AgentWorkflow, types.DelegateWorkflow, types.InstanceWorkflow,
+    types.BatchWorkflow,
 ]  # fmt: skip
 # The server gives up a workflow task after 10 s, so one that takes longer is lost anyway. The SDK's detector would fail
 # each task of two seconds, and the server begins it again, for ever: a plan of ten thousand Calls takes longer
@@ -91,7 +80,6 @@ class Plugin(SimplePlugin):
         self._deadlock_seconds = deadlock_seconds
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
-        """Give a client the converter of a worker."""
         config = super().configure_client(config)
         converter = config.get("data_converter", DataConverter.default)
         is_default = converter == DataConverter.default
@@ -104,15 +92,17 @@ class Plugin(SimplePlugin):
         users: Sequence[Callable[..., Any]] = config.get("activities") or ()
         self._registry = registry = self._registry or Registry(self._tools, tuple(users))
         client = config["client"]
-        version = registry_version(registry)
-        identity = worker_identity(version)
+        version = versions.registry_version(registry)
+        identity = versions.worker_identity(version)
         own = own_activities(client, self._settings, registry, registry.tool_list(version, identity))
         names = [activity_name(function) for function in own]
-        others = [] if any(map(is_for_all_names, users)) else [missing_activity]
+        definitions = [getattr(user, "__temporal_activity_definition", None) for user in users]
+        serves_all_names = any(definition is not None and not definition.name for definition in definitions)
+        others = [] if serves_all_names else [versions.missing_activity]
         config["activities"] = [*dict.fromkeys((*users, *registry.activities)), *own, *others]
         config["identity"] = config.get("identity") or identity
         secrets = SecretInterceptor(registry, self._settings.secrets, self._announce)
-        steps: list[Step] = [refuse_missing(identity, registry.names), secrets]
+        steps: list[Step] = [versions.refuse_missing(identity, registry.names), secrets]
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
@@ -124,7 +114,9 @@ class Plugin(SimplePlugin):
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002 - the SDK's name
         """Run the MCP servers beside the worker."""
         use_converter(worker, _with_engine_failures)
-        set_deadlock_timeout(worker, self._deadlock_seconds)
+        # ``debug_mode`` also switches the SDK's detector off, but runs workflow tasks in the event loop: a long one
+        # would stop all Activities and heartbeats of the worker. There is no public setting for the timeout alone
+        replace_private(worker, "_workflow_worker", "_deadlock_timeout_seconds", lambda _: self._deadlock_seconds)
         servers = self._registry.servers if self._registry is not None else None
         if servers is not None:
             servers.start()
@@ -146,84 +138,43 @@ class EngineRunner(WorkflowRunner):
         self._others, self._own = others, UnsandboxedWorkflowRunner()
 
     def prepare_workflow(self, defn: Any) -> None:
-        """Prepare as the runner of this workflow does."""
         self._choose(defn).prepare_workflow(defn)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """An instance of the runner of this workflow."""
         return self._choose(det.defn).create_instance(det)
 
-    def set_worker_level_failure_exception_types(self, types: Sequence[type[BaseException]]) -> None:
-        """Set them for both."""
-        self._own.set_worker_level_failure_exception_types(types)
-        self._others.set_worker_level_failure_exception_types(types)
+    def set_worker_level_failure_exception_types(self, exceptions: Sequence[type[BaseException]]) -> None:
+        for runner in (self._own, self._others):
+            runner.set_worker_level_failure_exception_types(exceptions)
 
     def _choose(self, defn: Any) -> WorkflowRunner:
         return self._own if defn.cls in WORKFLOWS else self._others
 
 
 def _choose_runner(present: WorkflowRunner | None) -> WorkflowRunner:
-    is_sandbox = present is None or isinstance(present, SandboxedWorkflowRunner)
-    return EngineRunner(present or SandboxedWorkflowRunner()) if is_sandbox else present  # type: ignore[return-value]
-
-
-def is_for_all_names(function: Callable[..., Any]) -> bool:
-    """True for the Activity of every name that the worker does not have."""
-    definition = getattr(function, "__temporal_activity_definition", None)
-    return definition is not None and not definition.name
+    if present is None or isinstance(present, SandboxedWorkflowRunner):
+        return EngineRunner(present or SandboxedWorkflowRunner())
+    return present
 
 
 def own_activities(
     client: Client, settings: Settings, registry: Registry, tool_list: Callable[..., Any]
 ) -> list[Callable[..., Any]]:
     """The engine's own Activities. They do not block, so they run in the worker's own loop."""
-    past_runs = PastRuns(past_run_reader(client))
+
+    async def read_past(history: WorkflowHistory, run_id: str, children: Mapping[str, str]) -> Any:
+        read = partial(facts_of, workflow_id=history.workflow_id, run_id=run_id, children=children)
+        # A thread with a loop of its own: a long task would stop the loop of a worker, and the SDK's detector, which
+        # fails each task of two seconds, is off in debug mode only, in which tasks run in the loop
+        return await asyncio.to_thread(asyncio.run, replay(history, client.data_converter, read))
+
+    past_runs = PastRuns(read_past)
     sets = SetActivities(settings.set_sources, downloader(settings.set_sources.hosts), past_runs.rows)
     return [
-        registry.lookup(), tool_list, ask_model, check_queues,
+        registry.lookup(), tool_list, ask_model, versions.check_queues,
         look_up_approvers, check_search_attributes, first_attempt, Loader(settings.delegate_sources).activity(),
         past_runs.activity(), *registry.server_activities, *sets.all(),
     ]  # fmt: skip
-
-
-def past_run_reader(client: Client) -> ReadHistory:
-    """Replays histories with the workflows of this worker, and reads what the runs had done."""
-
-    async def read(history: WorkflowHistory, run_id: str, children: Mapping[str, str]) -> Any:
-        def read_run(run: object) -> PastRun | None:
-            return facts_of(run, history.workflow_id, run_id, children)
-
-        result = await replay(history, WORKFLOWS, client.data_converter, read_run)
-        return result.failure or result.answer
-
-    return read
-
-
-def facts_of(run: object, workflow_id: str, run_id: str, children: Mapping[str, str]) -> PastRun | None:
-    """What the run had done, of which ``run`` is the workflow object; None if it walks no plan.
-
-    ``children`` are the runs that it had started: run id by workflow id. A run that ended before it began had done
-    nothing.
-    """
-    if not isinstance(run, RunWorkflow):
-        return None
-    if run.machine is None:
-        return PastRun(workflowId=workflow_id, runId=run_id)
-    if isinstance(run.machine, SetRun):
-        return run.machine.read_facts(run_id)
-    return run.machine.read_facts(run_id, children) if isinstance(run.machine, PlanRun) else None
-
-
-def build_replayer(runtime: Runtime | None = None) -> Replayer:
-    """What replays histories as a worker of this checkout does; without the SDK's deadlock detector."""
-    return Replayer(
-        workflows=WORKFLOWS,
-        data_converter=engine_converter(),
-        interceptors=[EngineInterceptor()],
-        workflow_runner=UnsandboxedWorkflowRunner(),
-        debug_mode=True,
-        runtime=runtime,
-    )
 
 
 def engine_converter() -> DataConverter:
@@ -235,15 +186,6 @@ def _with_engine_failures(converter: DataConverter) -> DataConverter:
     if converter.failure_converter_class is not DefaultFailureConverter:
         return converter
     return dataclasses.replace(converter, failure_converter_class=EngineFailureConverter)
-
-
-def set_deadlock_timeout(worker: Any, seconds: float | None) -> None:
-    """Let the SDK's detector wait for so long, or (None) switch it off, and leave workflow tasks in threads.
-
-    ``debug_mode`` also switches it off, but runs the tasks in the event loop: a long one would stop all Activities
-    and heartbeats of the worker. There is no public setting for the timeout alone.
-    """
-    replace_private(worker, "_workflow_worker", "_deadlock_timeout_seconds", lambda _: seconds)
 
 
 def use_converter(
@@ -260,3 +202,91 @@ def replace_private(worker: Any, part: str, name: str, replace: Callable[[Any], 
     if inner is None or not hasattr(inner, name):
         raise RuntimeError(f"this version of temporalio has no Worker.{part}.{name}; 1.35 has it")
     setattr(inner, name, replace(getattr(inner, name)))
+
+
+# == replays ================================================================================
+# Ends that no workflow task has decided: the code has not seen them, and makes no command of them
+_FORCED_ENDS: Final = (
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+)  # fmt: skip
+# Events after which there is nothing to apply: those that end a run, and the beginning of a task
+_LAST: Final = (
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+)  # fmt: skip
+
+
+def build_replayer(runtime: Runtime | None = None) -> Replayer:
+    """What replays histories as a worker of this checkout does; without the SDK's deadlock detector."""
+    return Replayer(
+        workflows=WORKFLOWS,
+        data_converter=engine_converter(),
+        interceptors=[EngineInterceptor()],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        debug_mode=True,
+        runtime=runtime,
+    )
+
+
+class _Capture(UnsandboxedWorkflowRunner):
+    """Keeps the workflow that it has run: its object has the run's state when the SDK has given the run up."""
+
+    instance: Any = None
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        self.instance = super().create_instance(det)
+        return self.instance  # type: ignore[no-any-return]
+
+
+async def replay(history: WorkflowHistory, converter: DataConverter, read: Callable[[object], Any]) -> Any:
+    """Replay a history to its end, whether the run has ended or not; what ``read`` makes of the workflow object.
+
+    It changes nothing on a server. Where the code does not make the commands of the history, the answer says so.
+    """
+    capture = _Capture()
+    replayer = Replayer(
+        workflows=WORKFLOWS, workflow_runner=capture, data_converter=converter, debug_mode=True,
+    )  # fmt: skip
+    result = await replayer.replay_workflow(complete_last_task(history), raise_on_replay_failure=False)
+    if result.replay_failure is not None:
+        return str(result.replay_failure)
+    return read(getattr(capture.instance, "_object", None))
+
+
+def complete_last_task(history: WorkflowHistory) -> WorkflowHistory:
+    """The history up to a workflow task that sees every event: what came after the last one has been seen by none.
+
+    A run that was terminated, or runs, has such events; the result of an Activity may be among them.
+    """
+    events = list(history.events)
+    while events and events[-1].event_type in _FORCED_ENDS:
+        events.pop()
+    if events and events[-1].event_type not in _LAST:
+        if events[-1].event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED:
+            scheduled = _event_after(events[-1], EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED)
+            scheduled.workflow_task_scheduled_event_attributes.attempt = 1
+            events.append(scheduled)
+        started = _event_after(events[-1], EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED)
+        started.workflow_task_started_event_attributes.scheduled_event_id = events[-1].event_id
+        events.append(started)
+    return WorkflowHistory(history.workflow_id, events)
+
+
+def _event_after(last: HistoryEvent, type_: EventType.ValueType) -> HistoryEvent:
+    return HistoryEvent(event_id=last.event_id + 1, event_time=last.event_time, event_type=type_)
+
+
+def facts_of(run: object, workflow_id: str, run_id: str, children: Mapping[str, str]) -> PastRun | None:
+    """What the run had done, of which ``run`` is the workflow object; None if it walks no plan.
+
+    ``children`` are the runs that it had started: run id by workflow id. A run that ended before it began had done
+    nothing.
+    """
+    if not isinstance(run, RunWorkflow):
+        return None
+    if run.machine is None:
+        return PastRun(workflowId=workflow_id, runId=run_id)
+    if isinstance(run.machine, SetRun):
+        return run.machine.read_facts(run_id)
+    return run.machine.read_facts(run_id, children) if isinstance(run.machine, PlanRun) else None

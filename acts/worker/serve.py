@@ -8,6 +8,7 @@ memory, a watchdog, health, and a stop that loses no workflow task.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import json
 import logging
@@ -35,13 +36,12 @@ from acts.telemetry import metrics
 from acts.telemetry.logs import LogGuard, announce, configure_logs
 from acts.telemetry.observation import Health, Observation
 from acts.telemetry.tracing import TelemetryError
-from acts.worker.memory import MemoryWatch, measure_memory
 from acts.worker.plugin import Plugin, engine_converter, use_converter
 from acts.worker.settings import LogSettings, Settings, SettingsError
-from acts.worker.slots import TaskSlots, leave_out_visits
+from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner, leave_out_visits
 from acts.worker.tool_runs import ToolLoops, ToolRunner, new_event_loop
-from acts.worker.watch import TaskThreads, WatchedRunner, WorkflowWatch, keep_looking
-from acts.worker.watchdog import TaskBoard, Watchdog, limit_stop
+from acts.worker.watch import MemoryWatch, WorkflowWatch, keep_looking, measure_memory
+from acts.worker.watchdog import TaskBoard, Watchdog, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,13 +89,13 @@ class Watches:
         meters.raise_to(metrics.INTERPRETER_SECONDS, time.process_time())
         meters.set(metrics.LOST_THREADS, self.tasks.lost_threads)
         meters.set(metrics.MEMORY, measure_memory())
-        meters.set(metrics.CACHED_RUNS, self.memory.cached_runs)
+        meters.set(metrics.CACHED_RUNS, len(self.memory.runs))
 
     @contextmanager
     def run(self, watchdog_seconds: float, purpose: str) -> Iterator[None]:
         """A block in which this process watches its threads, and another one watches this process."""
         with Watchdog(watchdog_seconds, purpose, self.board) as watchdog:
-            self.tasks.count_earlier(watchdog.read_stuck_runs())
+            self.tasks.count_earlier(read_record(watchdog.record))
             with keep_looking([self.tasks.look, self.tools.look, self.memory.look, self.sample]), self.logs.watch():
                 yield
 
@@ -138,7 +138,7 @@ class DrainingWorker(Worker):
     async def _drain(self) -> None:
         queries: list[asyncio.Task[Any]] = []
         start, next_round, limit = time.monotonic(), 0.0, timedelta(seconds=DRAIN_SECONDS)
-        while self._slots.sticky_polls and self._memory.cached_runs and time.monotonic() - start < DRAIN_SECONDS:
+        while self._slots.sticky_polls and self._memory.runs and time.monotonic() - start < DRAIN_SECONDS:
             if time.monotonic() - start >= next_round:
                 next_round += ROUND_SECONDS
                 for idle in self._memory.find_idle()[:1]:
@@ -270,7 +270,9 @@ def run_until_signal(settings: Settings, registry: Registry) -> None:
 
     def request_stop(_number: int, _frame: object) -> None:
         if not stop.is_set():
-            limit_stop(max(settings.shutdown_seconds, MIN_STOP_SECONDS))
+            # Threads of Tools cannot be stopped, and the interpreter waits for them at its end. This ends the process,
+            # with the stacks of all threads, even while C code holds the interpreter lock
+            faulthandler.dump_traceback_later(max(settings.shutdown_seconds, MIN_STOP_SECONDS), exit=True)
             stop.set()
 
     def run() -> None:

@@ -28,7 +28,7 @@ from acts.payloads.converter import verify_storage
 from acts.payloads.stores import StorageError
 from acts.sets import set_files
 from acts.tree.decisions import ApproversError
-from acts.worker.memory import read_container_limit
+from acts.worker.watch import read_container_limit
 
 logger = logging.getLogger(__name__)
 PREFIX: Final = "ACTS_"

@@ -1,4 +1,4 @@
-"""How many workflow tasks this process accepts at once, and which of them computes next.
+"""The workflow tasks of this process: how many it accepts, which of them computes next, and each under the watch.
 
 One interpreter computes one thing at a time, and the server gives up a task after its timeout (10 s by default). The
 SDK's own limit counts cheap and expensive tasks alike, and takes tasks in the order of their arrival: fifty replays
@@ -23,19 +23,26 @@ import math
 import threading
 import time
 from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from temporalio.bridge import worker as sdk
 from temporalio.converter import _extstore
-from temporalio.worker import CustomSlotSupplier, SlotPermit
+from temporalio.worker import CustomSlotSupplier, SlotPermit, UnsandboxedWorkflowRunner, WorkflowInstance
+
+from acts.language.wire import MAX_PAYLOAD_BYTES
+from acts.worker.watch import Activated, MemoryWatch, WorkflowWatch, is_eviction
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
-
+    from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+    from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
     from temporalio.converter import DataConverter
-    from temporalio.worker import SlotMarkUsedContext, SlotReleaseContext, SlotReserveContext
+    from temporalio.worker import SlotMarkUsedContext, SlotReleaseContext, SlotReserveContext, WorkflowInstanceDetails
 
 # -- slots ------------------------------------------------------------------------------------------
 
@@ -57,8 +64,6 @@ SINGLY_SECONDS: Final = 5.0
 
 class Permit(SlotPermit):
     """A slot of either kind; ``start`` is when a task began to use it."""
-
-    __slots__ = ("is_sticky", "start")
 
     def __init__(self, *, is_sticky: bool) -> None:
         self.is_sticky = is_sticky
@@ -82,7 +87,6 @@ class TaskSlots(CustomSlotSupplier):
         self._change = asyncio.Event()
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
-        """Wait for a slot."""
         self._loop = asyncio.get_running_loop()
         while (permit := self.try_reserve_slot(ctx)) is None:
             await self._change.wait()
@@ -91,7 +95,6 @@ class TaskSlots(CustomSlotSupplier):
         return permit
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> Permit | None:
-        """A slot, if there is one."""
         kind = ctx.is_sticky
         with self._lock:
             if self._is_closed or self._in_use[kind] >= self._most[kind] + self._waiting:
@@ -226,31 +229,6 @@ class Decaying:
         return float(self._value * 0.5 ** ((now - self._then) / HALF_LIFE_SECONDS))
 
 
-class AnswerWindow:
-    """How many answers may be on their way: what the way holds (their rate times the fastest of them), and two more."""
-
-    def __init__(self) -> None:
-        self._recent = Decaying()
-        self._fastest = 0.0
-        self._alone_since: float | None = None
-
-    def send(self, now: float, unanswered: int) -> None:
-        """An answer goes out; ``unanswered`` counts it."""
-        self._recent.add(1, now)
-        self._alone_since = now if unanswered == 1 else None
-
-    def arrive(self, now: float, unanswered: int) -> None:
-        """An answer has arrived; so many are still on their way."""
-        if self._alone_since is not None and not unanswered:
-            seconds = now - self._alone_since
-            self._fastest = min(seconds, FORGET * self._fastest) if self._fastest else seconds
-        self._alone_since = None
-
-    def size(self, now: float) -> int:
-        """How many answers may be on their way at once."""
-        return SPARE_ANSWERS + int(math.log(2) * self._recent.read(now) / HALF_LIFE_SECONDS * self._fastest)
-
-
 class Turns:
     """Which task is next. Threads share it; ``run`` is called with each task whose turn has come.
 
@@ -269,7 +247,10 @@ class Turns:
         self._running: set[Turn] = set()
         # CPU seconds that each tree has had lately
         self._loads: defaultdict[Hashable, Decaying] = defaultdict(Decaying)
-        self._window = AnswerWindow()
+        # Answers sent lately, the seconds of the fastest, and since when one is alone on its way
+        self._sent = Decaying()
+        self._fastest = 0.0
+        self._alone_since: float | None = None
         # The quiet tree that had a task last, and when
         self._quiet: tuple[Hashable, float] = None, float("-inf")
         # Tasks that wait or compute, of those that are counted
@@ -294,7 +275,8 @@ class Turns:
             now = self._clock()
             self._loads[turn.tree].add(computed, now)
             if turn.is_counted:
-                self._window.send(now, self._count_tasks() - self._here)
+                self._sent.add(1, now)
+                self._alone_since = now if self._count_tasks() - self._here == 1 else None
             if len(self._loads) > MAX_TREES:
                 for tree in [tree for tree, load in self._loads.items() if load.read(now) < _AT_REST_SECONDS]:
                     del self._loads[tree]
@@ -303,7 +285,10 @@ class Turns:
     def release(self) -> None:
         """The server has an answer."""
         with self._lock:
-            self._window.arrive(self._clock(), self._count_tasks() - self._here)
+            if self._alone_since is not None and self._count_tasks() == self._here:
+                seconds = self._clock() - self._alone_since
+                self._fastest = min(seconds, FORGET * self._fastest) if self._fastest else seconds
+            self._alone_since = None
         self.advance()
 
     def wake(self) -> None:
@@ -339,15 +324,173 @@ class Turns:
             return None
 
     def _may_begin(self, turn: Turn, now: float) -> bool:
-        """False for the task of a busy tree while too many answers are on their way."""
+        """False for the task of a busy tree while too many answers are on their way.
+
+        As many may be as the way holds (their rate times the fastest of them), and two more.
+        """
         if not turn.may_wait or now - turn.arrival >= MAX_HOLD_SECONDS or not self._is_busy(turn.tree, now):
             return True
         quiet, since = self._quiet
         is_courteous = quiet != turn.tree and now - since <= AT_WORK_SECONDS
-        return self._count_tasks() - self._here < (1 if is_courteous else self._window.size(now))
+        window = SPARE_ANSWERS + int(math.log(2) * self._sent.read(now) / HALF_LIFE_SECONDS * self._fastest)
+        return self._count_tasks() - self._here < (1 if is_courteous else window)
 
     def _is_busy(self, tree: Hashable, now: float) -> bool:
         return self._loads[tree].read(now) > BUSY_SECONDS
+
+
+# -- tasks under the watch --------------------------------------------------------------------------
+
+# Of queries that the server sends without a workflow task
+QUERY_ID: Final = "legacy_query"
+
+
+class WatchedRunner(UnsandboxedWorkflowRunner):
+    """Runs workflows without a sandbox, each activation under the watch; ``memory`` learns what is cached.
+
+    ``has_storage``: large values leave this worker as references. ``slots`` are those of its workflow tasks.
+    """
+
+    def __init__(
+        self, watch: WorkflowWatch, memory: MemoryWatch, slots: TaskSlots, *, has_storage: bool = False
+    ) -> None:
+        self.watch, self.memory, self.slots, self.has_storage = watch, memory, slots, has_storage
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        """An instance under the watch."""
+        instance: Any = WatchedInstance(self, super().create_instance(det), det.info.workflow_id)
+        return instance  # type: ignore[no-any-return]
+
+
+class WatchedInstance(Activated):
+    """A workflow of the inner runner.
+
+    A query that comes with the whole history brings events whose workflow task has not begun. The SDK's core (1.35)
+    applies them too, so the run goes ahead of its task, and its commands reach the history in an order that no replay
+    has. Such a run is evicted, and replayed with its next task.
+    """
+
+    def __init__(self, runner: WatchedRunner, inner: WorkflowInstance, workflow_id: str = "") -> None:
+        super().__init__(inner)
+        self._runner, self._workflow_id = runner, workflow_id
+        self.local_running = 0
+        self._task_start, self._events, self._live = (0, 0), 0, 0
+        self._is_ahead = False
+
+    def __getattr__(self, name: str) -> Any:
+        """All else that the SDK calls goes straight to the inner instance."""
+        method = getattr(self.inner, name)
+        setattr(self, name, method)
+        return method
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """Run one activation under the watch."""
+        memory = self._runner.memory
+        memory.begin(act.run_id, self._workflow_id)
+        must_evict = self._must_evict(act)
+        try:
+            completion = self._runner.watch.activate(self, act)
+            self._count_local(act, completion)
+            if not self._runner.has_storage and completion.ByteSize() > MAX_PAYLOAD_BYTES:
+                self._require_storage(completion)
+            return completion
+        finally:
+            if is_eviction(act):
+                memory.remove(act.run_id)
+            else:
+                memory.end(act.run_id, is_busy=bool(self.local_running))
+            if must_evict:
+                self._runner.slots.take_others_singly()
+                memory.evict(act.run_id)
+
+    def _must_evict(self, act: WorkflowActivation) -> bool:
+        """True for a query before which the run may have gone ahead of its task. Call it before each activation."""
+        if any(job.HasField("query_workflow") for job in act.jobs):
+            is_alone = any(job.query_workflow.query_id == QUERY_ID for job in act.jobs)
+            return is_alone and (self._is_ahead or (self._live == 1 and self._runner.slots.has_uncached))
+        task_start = (act.timestamp.seconds, act.timestamp.nanos)
+        if not act.is_replaying:
+            self._live += 1
+            self._is_ahead |= task_start == self._task_start and act.history_length > self._events
+        self._task_start, self._events = task_start, act.history_length
+        return False
+
+    def _count_local(self, act: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
+        """Count the tasks that wait for local Activities: they hold a slot, and need no interpreter meanwhile."""
+        before = self.local_running
+        started = sum(c.HasField("schedule_local_activity") for c in completion.successful.commands)
+        ended = sum(j.resolve_activity.is_local for j in act.jobs if j.HasField("resolve_activity")) if before else 0
+        self.local_running = 0 if is_eviction(act) else max(0, before + started - ended)
+        if bool(self.local_running) != bool(before):
+            self._runner.slots.count_waiting(1 if self.local_running else -1)
+
+    def _require_storage(self, completion: WorkflowActivationCompletion) -> None:
+        """Fail the task of a run whose values were to be stored: the server would terminate the run for them."""
+        if not getattr(getattr(self.inner, "_object", None), "uses_storage", False):
+            return
+        for command in completion.successful.commands:
+            # A refused update returns what its sender sent; the server drops it, and nothing else
+            if command.WhichOneof("variant") != "update_response" and command.ByteSize() > MAX_PAYLOAD_BYTES:
+                raise RuntimeError(
+                    f"this run has external storage, and sends {command.ByteSize():,} bytes; this worker has none: "
+                    "set ACTS_STORAGE to what the other workers have"
+                )
+
+
+class TaskThreads(ThreadPoolExecutor):
+    """The threads of workflow tasks. A result may come from the watch instead of from the thread."""
+
+    def __init__(self, slots: TaskSlots, max_workers: int) -> None:
+        super().__init__(max_workers, thread_name_prefix="workflow")
+        self._slots = slots
+        self._turns = Turns(self._start, lambda: slots.tasks, self._wake_later)
+        slots.on_answer = self._turns.release
+
+    def submit(self, activate: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+        """Run an activation in a thread when its turn comes; the future may be settled by the watch."""
+        outcome: Future[Any] = Future()
+        (act,) = args
+        instance: WatchedInstance = activate.__self__.instance  # type: ignore[attr-defined]
+        is_uncached = act.is_replaying or any(job.HasField("initialize_workflow") for job in act.jobs)
+        is_work = not is_eviction(act)
+        info = instance.inner.get_info()
+        tree = info.workflow_id if info.root is None else info.root.workflow_id
+        # A task that waits for local Activities is no task to the slots
+        self._turns.add(
+            Turn(
+                tree, partial(_settle, outcome, instance, activate, act),
+                may_wait=is_work and not is_uncached, is_counted=is_work and not instance.local_running,
+            )
+        )  # fmt: skip
+        return outcome
+
+    def _start(self, turn: Turn) -> None:
+        super().submit(self._run, turn)
+
+    def _wake_later(self) -> None:
+        timer = threading.Timer(LONG_SECONDS, self._turns.wake)
+        timer.daemon = True
+        timer.start()
+
+    def _run(self, turn: Turn) -> None:
+        before = time.thread_time()
+        try:
+            turn.task()
+        finally:
+            self._turns.end(turn, time.thread_time() - before)
+            if turn.may_wait:
+                self._slots.adjust_sticky(time.monotonic() - turn.arrival)
+
+
+def _settle(outcome: Future[Any], instance: WatchedInstance, activate: Callable[..., Any], act: Any) -> None:
+    """Run an activation; its result goes to ``outcome``, unless the watch has given it one."""
+    instance.outcome = outcome
+    try:
+        settle = partial(outcome.set_result, activate(act))
+    except BaseException as error:  # noqa: BLE001 - what it is, the SDK decides
+        settle = partial(outcome.set_exception, error)
+    with suppress(InvalidStateError):
+        settle()
 
 
 # -- visits to payloads -----------------------------------------------------------------------------
@@ -367,32 +510,21 @@ def leave_out_visits() -> None:
 
     The SDK visits and copies each of them six times, to do nothing to it.
     """
-    for name, must_visit in (("decode_activation", _has_marks), ("encode_completion", _changes_payloads)):
+    for name in ("decode_activation", "encode_completion"):
         visit = getattr(sdk, name, None)
         if visit is None:
             raise RuntimeError(f"this version of temporalio has no bridge.worker.{name}; 1.35 has it")
         if not hasattr(visit, "__wrapped__"):
-            setattr(sdk, name, _visit_if(must_visit, visit))
+            setattr(sdk, name, functools.wraps(visit)(partial(_visit_if_needed, visit)))
 
 
-def _visit_if(must_visit: Callable[[Any, DataConverter], bool], visit: Callable[..., Awaitable[Any]]) -> Any:
-    @functools.wraps(visit)
-    async def visit_if_needed(message: Any, data_converter: DataConverter, **more: Any) -> Any:
-        if must_visit(message, data_converter):
-            return await visit(message, data_converter, **more)
-        return _extstore.StorageOperationMetrics()
-
-    return visit_if_needed
-
-
-def _changes_payloads(_completion: Any, converter: DataConverter) -> bool:
-    codec = converter.payload_codec
-    return converter.external_storage is not None or (codec is not None and not hasattr(codec, REFUSES))
-
-
-def _has_marks(activation: Any, converter: DataConverter) -> bool:
-    """True where a payload must be looked at: it is encrypted or stored elsewhere, or each of them is."""
-    if _changes_payloads(activation, converter):
-        return True
-    data = activation.SerializeToString()
-    return any(mark in data for mark in (*getattr(converter.payload_codec, REFUSES, ()), *_STORED))
+async def _visit_if_needed(
+    visit: Callable[..., Awaitable[Any]], message: Any, data_converter: DataConverter, **more: Any
+) -> Any:
+    codec = data_converter.payload_codec
+    refused = () if codec is None else getattr(codec, REFUSES, None)
+    must_visit = refused is None or data_converter.external_storage is not None
+    if not must_visit and message.DESCRIPTOR.name == "WorkflowActivation":
+        data = message.SerializeToString()
+        must_visit = any(mark in data for mark in (*(refused or ()), *_STORED))
+    return await visit(message, data_converter, **more) if must_visit else _extstore.StorageOperationMetrics()

@@ -12,9 +12,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -22,9 +22,6 @@ from temporalio.worker import ExecuteActivityInput
 
 from acts.worker.interceptors import is_async
 from acts.worker.watch import describe_place, find_frame, format_stack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 logger = logging.getLogger(__name__)
 
@@ -62,12 +59,12 @@ class ToolCall:
 
 
 class ToolLoop:
-    """An event loop in a thread."""
+    """An event loop in a thread. ``beat_at`` is when it was asked for a sign of life, until it answers."""
 
     def __init__(self, number: int) -> None:
         self.loop = new_event_loop()
         self.is_blocked = False
-        self._beat_at: float | None = None
+        self.beat_at: float | None = None
         self.thread = threading.Thread(target=self._run, name=f"tools-{number}", daemon=True)
         self.thread.start()
 
@@ -77,17 +74,9 @@ class ToolLoop:
 
     def beat(self) -> None:
         """Ask the loop for a sign of life."""
-        if self._beat_at is None:
-            self._beat_at = time.monotonic()
-            self.loop.call_soon_threadsafe(self._answer_beat)
-
-    def _answer_beat(self) -> None:
-        self._beat_at = None
-
-    def blocked_seconds(self) -> float:
-        """How long the last sign of life has been missing."""
-        since = self._beat_at
-        return 0.0 if since is None else time.monotonic() - since
+        if self.beat_at is None:
+            self.beat_at = time.monotonic()
+            self.loop.call_soon_threadsafe(setattr, self, "beat_at", None)
 
 
 class ToolLoops:
@@ -110,23 +99,20 @@ class ToolLoops:
     def look(self) -> None:
         """Find the loops that are blocked."""
         for loop in list(self._loops):
-            was_blocked, seconds = loop.is_blocked, loop.blocked_seconds()
+            was_blocked, since = loop.is_blocked, loop.beat_at
+            seconds = 0.0 if since is None else time.monotonic() - since
             loop.is_blocked = seconds > BLOCKED_SECONDS or (was_blocked and seconds > 0)
             if loop.is_blocked and not was_blocked:
                 self.blocked_count += 1
-                self._report(loop)
+                frame, task = find_frame(loop.thread.ident), asyncio.current_task(loop.loop)
+                logger.warning(
+                    "%s blocks the event loop of the async tools, at %s: other async tools that run now wait for it. "
+                    "Write it as a plain `def`, or await in it\n%s",
+                    "an unknown tool" if task is None else task.get_name(), describe_place(frame), format_stack(frame),
+                )  # fmt: skip
             elif was_blocked and not loop.is_blocked:
                 logger.warning("the event loop of thread %s is free again", loop.thread.name)
             loop.beat()
-
-    def _report(self, loop: ToolLoop) -> None:
-        frame, task = find_frame(loop.thread.ident), asyncio.current_task(loop.loop)
-        name = "an unknown tool" if task is None else task.get_name()
-        logger.warning(
-            "%s blocks the event loop of the async tools, at %s: other async tools that run now wait for it. Write "
-            "it as a plain `def`, or await in it\n%s",
-            name, describe_place(frame), format_stack(frame),
-        )  # fmt: skip
 
     def close(self) -> None:
         """Stop the loops; a blocked one ends with the process."""
@@ -146,14 +132,16 @@ class ToolRunner:
     async def __call__(
         self, call: ExecuteActivityInput, proceed: Callable[[ExecuteActivityInput], Awaitable[Any]]
     ) -> Any:
-        """Choose where an Activity runs."""
         info = activity.info()
-        if is_async(call.fn) and info.activity_type not in self._own:
-            function = call.fn
-            _share_events()
+        if info.activity_type not in self._own and is_async(call.fn):
+            function, name = call.fn, f"tool {info.activity_type} of run {info.workflow_id}"
+            # ``activity.wait_for_cancelled`` and ``wait_for_worker_shutdown`` await events of the worker's loop
+            context = activity._Context.current()  # noqa: SLF001 - no public way
+            for holder in (context.cancelled_event, context.worker_shutdown_event):
+                if isinstance(holder.async_event, asyncio.Event):
+                    holder.async_event = _SharedEvent(holder.async_event)  # type: ignore[assignment]
 
             async def run_beside(*args: Any) -> Any:
-                name = f"tool {info.activity_type} of run {info.workflow_id}"
                 return await _wait_for(self._loops.submit(function(*args), name))
 
             call.fn = run_beside
@@ -190,14 +178,6 @@ class _SharedEvent:
 
     async def wait(self) -> None:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._event.wait(), self._loop))
-
-
-def _share_events() -> None:
-    """``activity.wait_for_cancelled`` and ``wait_for_worker_shutdown`` await events of the worker's loop."""
-    context = activity._Context.current()  # noqa: SLF001 - no public way
-    for holder in (context.cancelled_event, context.worker_shutdown_event):
-        if isinstance(holder.async_event, asyncio.Event):
-            holder.async_event = _SharedEvent(holder.async_event)  # type: ignore[assignment]
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

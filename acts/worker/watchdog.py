@@ -49,15 +49,11 @@ class TaskBoard:
     def __init__(self) -> None:
         with tempfile.TemporaryFile() as file:
             file.truncate(SLOTS * SLOT_BYTES)
-            self._descriptor = os.dup(file.fileno())
-        weakref.finalize(self, os.close, self._descriptor)
-        self._memory = mmap.mmap(self._descriptor, SLOTS * SLOT_BYTES)
+            self.descriptor = os.dup(file.fileno())  # what the watchdog's process maps
+        weakref.finalize(self, os.close, self.descriptor)
+        self._memory = mmap.mmap(self.descriptor, SLOTS * SLOT_BYTES)
         self._numbers = itertools.count()
         self._local = threading.local()
-
-    def fileno(self) -> int:
-        """The descriptor that the watchdog's process maps."""
-        return self._descriptor
 
     def begin(self, name: str, run: str) -> None:
         """This thread begins a workflow task; ``run`` is the key that is counted if it ends the worker, or empty."""
@@ -83,22 +79,18 @@ class Watchdog:
     def __init__(self, limit_seconds: float, purpose: str, board: TaskBoard) -> None:
         self._limit, self._board = limit_seconds, board
         digest = hashlib.sha256(purpose.encode()).hexdigest()[:16]
-        self._record = Path(tempfile.gettempdir()) / f"acts-stuck-{os.getuid()}-{digest}.json"
+        self.record = Path(tempfile.gettempdir()) / f"acts-stuck-{os.getuid()}-{digest}.json"
         self._stop = threading.Event()
-
-    def read_stuck_runs(self) -> dict[str, int]:
-        """How often each run has ended a worker on this machine."""
-        return read_record(self._record)
 
     def __enter__(self) -> Self:
         # Also for people: kill -USR2 writes the stacks of all threads, whatever they do
         faulthandler.register(signal.SIGUSR2, all_threads=True, chain=False)
         if self._limit:
-            arguments = (str(os.getpid()), str(self._limit), str(self._board.fileno()), str(self._record))
+            board = self._board.descriptor
+            arguments = map(str, (os.getpid(), self._limit, board, self.record))
             process = subprocess.Popen(  # noqa: S603 - this interpreter and a file of ours
-                [sys.executable, "-I", "-S", __file__, *arguments],
-                stdin=subprocess.PIPE, pass_fds=(self._board.fileno(),),
-            )  # fmt: skip
+                [sys.executable, "-I", "-S", __file__, *arguments], stdin=subprocess.PIPE, pass_fds=(board,)
+            )
             threading.Thread(target=self._beat, args=(process,), name="beat", daemon=True).start()
         return self
 
@@ -114,15 +106,6 @@ class Watchdog:
         with contextlib.suppress(OSError):
             process.stdin.close()
         process.wait()
-
-
-def limit_stop(seconds: float) -> None:
-    """End the process after so many seconds, with the stacks of all threads; called once, when a stop is requested.
-
-    Threads of Tools cannot be stopped, and the interpreter waits for them at its end. ``faulthandler`` needs no
-    interpreter lock, so it ends the process even while C code holds it.
-    """
-    faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 # -- in the watchdog's process ------------------------------------------------------------------------
@@ -182,8 +165,8 @@ def write_record(record: Path, run: str) -> None:
     """Count the run in the record, which the next worker reads."""
     counts = read_record(record)
     counts[run] = counts.pop(run, 0) + 1
+    temporary = record.with_suffix(f".{os.getpid()}")
     try:
-        temporary = record.with_suffix(f".{os.getpid()}")
         with open(temporary, "x", encoding="utf-8", opener=lambda p, f: os.open(p, f, 0o600)) as file:
             json.dump(dict(list(counts.items())[-MAX_RECORD:]), file)
         temporary.replace(record)
@@ -199,11 +182,9 @@ def read_record(record: Path) -> dict[str, int]:
             if os.fstat(descriptor).st_uid != os.getuid():
                 return {}
             counts = json.load(file)
-    except (OSError, ValueError):
+            return {run: count for run, count in counts.items() if isinstance(count, int)}
+    except (OSError, ValueError, AttributeError):
         return {}
-    if not isinstance(counts, dict):
-        return {}
-    return {run: count for run, count in counts.items() if isinstance(count, int)}
 
 
 if __name__ == "__main__":

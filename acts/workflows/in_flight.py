@@ -11,7 +11,7 @@
   comes, the Call fails with ``NotServed`` and names the workers that took it.
 * Local Activities of one workflow task may return so many bytes (``LocalLane``): each outcome is a marker in the
   message that ends the task, and the server terminates a run whose message is above 4 MiB. The lane decides by what
-  history has, so every replay decides alike; ``LocalOutcomes`` in ``acts/worker/interceptors.py`` is the other side of
+  history has, so every replay decides alike; ``ResultRooms`` in ``acts/worker/interceptors.py`` is the other side of
   the limit.
 """
 

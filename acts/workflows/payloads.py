@@ -11,7 +11,7 @@ compressed.
 *Storage.* Whether a tree of runs has external storage is decided in the first workflow task of its root, by the worker
 that has that task, and recorded as a patch marker; the runs below inherit it. Every replay reads it, whatever its
 worker has. A worker without storage cannot decode the references of a run that has it, and must not send its large
-values (``acts/worker/watch.py``): its workflow tasks fail, and wait for a worker with storage.
+values (``acts/worker/slots.py``): its workflow tasks fail, and wait for a worker with storage.
 """
 
 from __future__ import annotations

@@ -10,9 +10,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 
-from acts.worker.memory import MemoryWatch
-from acts.worker.slots import TaskSlots
-from acts.worker.watch import WatchedInstance, WatchedRunner
+from acts.worker.slots import TaskSlots, WatchedInstance, WatchedRunner
+from acts.worker.watch import MemoryWatch
 
 LARGE = Payload(data=b"x" * 3_000_000)
 

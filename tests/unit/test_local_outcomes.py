@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 import pytest
 from temporalio.exceptions import ApplicationError
 
 from acts.language.wire import LOCAL_DEFERRED
-from acts.worker.interceptors import TaskRooms
+from acts.worker.interceptors import ResultRooms
 from acts.workflows.driver import MAX_SLICE_BYTES
 from acts.workflows.in_flight import EXPECTED_BYTES, MARKER_BYTES, MAX_LOCAL_BYTES, LocalLane
 from acts.workflows.payloads import MAX_TASK_BYTES
@@ -38,10 +36,10 @@ def test_a_lane_is_full_with_what_runs_and_what_was_recorded_until_a_task_begins
 
 
 def test_a_task_takes_so_many_bytes_and_the_next_one_as_many_again() -> None:
-    rooms = TaskRooms()
+    rooms = ResultRooms()
     rooms.begin_task("run", 3)
     half = MAX_LOCAL_BYTES // 2 - MARKER_BYTES
-    outcome = Future[str]()
+    outcome = ValueError("of so many bytes")
     for run in ("run", "run", "other run"):
         rooms.require(run, "1:a", outcome, half)
     rooms.begin_task("run", 3)  # another start in the same task

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from acts.worker.memory import (
+from acts.worker.watch import (
     HIGH_SHARE,
     ROUND_SECONDS,
     MemoryWatch,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
-from acts.worker.memory import MemoryWatch
 from acts.worker.slots import (
     AT_WORK_SECONDS,
     BUSY_SECONDS,
@@ -20,13 +19,15 @@ from acts.worker.slots import (
     MAX_OTHERS,
     MAX_STICKY,
     MIN_STICKY,
+    QUERY_ID,
     SLOW_SECONDS,
     Permit,
     TaskSlots,
     Turn,
     Turns,
+    WatchedInstance,
 )
-from acts.worker.watch import QUERY_ID, WatchedInstance, find_tree
+from acts.worker.watch import MemoryWatch
 
 NEW: Any = SimpleNamespace(is_sticky=False)
 STICKY: Any = SimpleNamespace(is_sticky=True)
@@ -202,14 +203,6 @@ def test_a_task_waits_for_answers_for_a_second_at_most() -> None:
         bench.now += AT_WORK_SECONDS / 2
         bench.turns.advance()
     assert bench.trees == ["batch"]
-
-
-@pytest.mark.parametrize(
-    ("root", "tree"), [(None, "order-7/i3"), (SimpleNamespace(workflow_id="order-7", run_id="r"), "order-7")]
-)
-def test_a_run_belongs_to_the_tree_of_its_root(root: Any, tree: str) -> None:
-    info = SimpleNamespace(root=root, workflow_id="order-7/i3")
-    assert find_tree(info) == tree  # type: ignore[arg-type]
 
 
 # -- queries before the task of their events ---------------------------------------------------

@@ -10,12 +10,12 @@ from acts.worker.watchdog import MAX_RECORD, TaskBoard, read_board, read_record,
 def test_the_board_names_the_tasks_that_run() -> None:
     board = TaskBoard()
     board.begin("workflow Plan 'a'", "run-1")
-    assert read_board(board.fileno()) == [{"name": "workflow Plan 'a'", "run": "run-1"}]
+    assert read_board(board.descriptor) == [{"name": "workflow Plan 'a'", "run": "run-1"}]
     board.begin("workflow Plan '" + "ü" * 1_000 + "', run run-2", "run-2")
-    (task,) = read_board(board.fileno())
+    (task,) = read_board(board.descriptor)
     assert task["name"].endswith("ü', run run-2")
     board.end()
-    assert read_board(board.fileno()) == []
+    assert read_board(board.descriptor) == []
 
 
 def test_the_record_counts_and_keeps_the_newest(tmp_path: Path) -> None:
