@@ -1,26 +1,36 @@
-"""What the commands print, and how they fail: consoles, messages, JSON, exit codes.
+"""What the commands share: how one is registered, its options, what it prints, and how it fails.
 
 - Results go to stdout, everything else to stderr.
 - Text from outside (tool names, messages, results) is only text: control characters become visible, and markup in it
   is not interpreted.
 - Colors only on a terminal (rich decides by the stream, NO_COLOR and TERM); printing never fails: a character that the
   terminal's encoding lacks is printed as its code.
-- An error of a person, a server or an environment is a ``CommandError``, never a traceback.
+- An error of a person, a server or an environment is a ``CommandError``, never a traceback. Every function of this room
+  may raise one, so the docstrings do not repeat it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import inspect
 import io
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
+    from temporalio.service import RPCError
+
+T = TypeVar("T")
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1  # the run ended otherwise than completed: failed, partial, rejected, cancelled, …
@@ -28,10 +38,11 @@ EXIT_WRONG_INPUT: Final = 2  # typer exits with it too, for a wrong option
 EXIT_NO_SERVER: Final = 3
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
 
-FILE_COLUMNS: Final = 120  # the width of a drawing in a file or pipe, which has none of its own
+_FILE_COLUMNS: Final = 120  # the width of a drawing in a file or pipe, which has none of its own
 _PIPE_COLUMNS: Final = 1_000  # … of a table with one line per thing: a pipe has no edge, and `grep` wants whole lines
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+# -- messages and errors -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -68,11 +79,69 @@ def command_error(head: str, *, where: str = "", hint: str = "", code: int = EXI
     return CommandError(message(head, where=where, hint=hint), code=code)
 
 
-def configure_streams() -> None:
-    """Make both streams print any text: of a character that the encoding lacks, the code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+# -- errors of the server ----------------------------------------------------------------------------------------------
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine; an error of the server, or of the external storage, becomes a ``CommandError``."""
+    from acts.payloads.content_store import StorageError
+
+    hint = "ACTS_STORAGE must be here what the worker has"
+    try:
+        return asyncio.run(for_run("", work))
+    except StorageError as error:
+        raise command_error(clean(error), hint=hint) from None
+    except RuntimeError as error:
+        if "TMPRL1105" not in str(error):  # what the SDK says of a reference that it cannot follow
+            raise
+        raise command_error("a value of this run is in external storage, which is not set here", hint=hint) from None
+
+
+async def for_run(run: str, request: Awaitable[T]) -> T:
+    """The answer to a request about one run (or about none: ""); an error names a run that is missing."""
+    from temporalio.service import RPCError
+
+    from acts.payloads.codec import CodecError
+
+    try:
+        return await request
+    except RPCError as error:
+        raise explain_rpc_error(error, run) from None
+    except CodecError as error:
+        raise codec_error(error) from None
+
+
+def codec_error(error: Exception) -> CommandError:
+    """Payloads that this program cannot encrypt or decrypt."""
+    return command_error(clean(str(error), 500), hint="docs/encryption.md says where keys come from")
+
+
+def explain_rpc_error(error: RPCError, run: str = "") -> CommandError:
+    """What an error of the server means, and what to do about it."""
+    from temporalio.service import RPCStatusCode as Code
+
+    text = clean(error.message, 300)
+    if error.status == Code.NOT_FOUND and run and "namespace" not in text.lower():
+        if "completed" in text:
+            return ended_error(run)
+        return command_error(f'there is no run "{clean(run, 200)}"', hint="`acts list --all` lists the ids of runs")
+    hints = {
+        Code.UNAVAILABLE: "check that the server still runs; runs that were started continue on it",
+        Code.DEADLINE_EXCEEDED: "check that the server still runs; runs that were started continue on it",
+        Code.UNAUTHENTICATED: "check TEMPORAL_API_KEY and the TLS settings",
+        Code.PERMISSION_DENIED: "check TEMPORAL_API_KEY and the TLS settings",
+        Code.NOT_FOUND: "check TEMPORAL_NAMESPACE",
+    }
+    head, hint = f"the server refused the request: {text} ({error.status.name})", hints.get(error.status, "")
+    return command_error(head, hint=hint, code=EXIT_NO_SERVER if hint else EXIT_WRONG_INPUT)
+
+
+def ended_error(run: str) -> CommandError:
+    """The run has ended, so it accepts nothing any more."""
+    return command_error(f'the run "{clean(run, 200)}" has ended', hint=f"`acts show {clean(run, 200)}` shows how")
+
+
+# -- printing ----------------------------------------------------------------------------------------------------------
 
 
 def console(*, stderr: bool = False, wrap: bool = False) -> Console:
@@ -80,16 +149,48 @@ def console(*, stderr: bool = False, wrap: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else FILE_COLUMNS
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _FILE_COLUMNS
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=not wrap, width=width)
 
 
-def line_console() -> Console:
-    """A console for a table with one line per thing: in a file or pipe none of them is broken."""
+def print_rows(table: Any) -> None:
+    """Print a table with one line per thing: in a file or pipe none of them is broken."""
     screen = console()
     if not screen.is_terminal:
         screen.width = _PIPE_COLUMNS
-    return screen
+    screen.print(table)
+
+
+def print_err(text: str = "", style: str = "") -> None:
+    """Print a line on stderr."""
+    console(stderr=True).print(text, style=style or None)
+
+
+def print_json(value: Any) -> int:
+    """Print a value as JSON on stdout; the exit code of a command that has done so."""
+    utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(value, indent=2, ensure_ascii=not utf8))
+    return EXIT_DONE
+
+
+def print_message(head: str, *, where: str = "", hint: str = "", severity: str = "error") -> None:
+    """Print one message on stderr."""
+    print_blocks([message(head, where=where, hint=hint, severity=severity)])
+
+
+def print_blocks(blocks: Iterable[MessageBlock]) -> None:
+    """Print messages on stderr."""
+    from rich.text import Text
+
+    for block in blocks:
+        where = f"{clean(block.where)}: " if block.where else ""
+        head = "\n  ".join(clean_lines(block.head))
+        text = Text.assemble((f"{block.severity}: ", _STYLES.get(block.severity, "")), (where, "bold"), head)
+        width = max((len(label) for label, _ in block.facts), default=0)
+        for label, fact in block.facts:
+            text.append(f"\n  {label.ljust(width)}  ", "dim")
+            text.append(f"\n  {' ' * width}  ".join(clean_lines(fact)))
+        console(stderr=True).print(text)
 
 
 def clean(text: object, limit: int | None = None) -> str:
@@ -103,11 +204,6 @@ def clean_lines(text: str) -> list[str]:
     return [clean(line) for line in text.splitlines()] or [""]
 
 
-def compact_json(value: Any) -> str:
-    """A value as JSON on one line."""
-    return json.dumps(value, ensure_ascii=False)
-
-
 def count_text(number: int, noun: str) -> str:
     """``1 call``, ``2,000 calls``"""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
@@ -119,48 +215,111 @@ def list_names(names: Sequence[Any], limit: int) -> str:
     return ", ".join(clean(name, 80) for name in names[:limit]) + more if names else "none"
 
 
-def duration_text(seconds: float) -> str:
-    """``1.2 s``, ``3.5 h``"""
-    for unit, name in _UNITS:
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.1f} {name}"
-    return f"{max(seconds, 0.0):.1f} s"
+# -- commands and their options ----------------------------------------------------------------------------------------
 
 
-def print_err(text: str = "", style: str = "") -> None:
-    """Print a line on stderr."""
-    console(stderr=True).print(text, style=style or None)
+def option(names: str, text: str, **more: Any) -> Any:
+    """An option of the command line, such as ``--input,-i KEY=JSON``, and its help."""
+    words, _, metavar = names.partition(" ")
+    return typer.Option(*words.split(","), metavar=metavar or None, help=text, **more)
 
 
-def print_out(text: str) -> None:
-    """Print a line on stdout, unchanged."""
-    print(text)
+def argument(metavar: str, text: str) -> Any:
+    """A positional argument and its help."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
 
 
-def print_json(value: Any) -> int:
-    """Print a value as JSON on stdout; the exit code of a command that has done so."""
-    utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(value, indent=2, ensure_ascii=not utf8))
-    return EXIT_DONE
+File = Annotated[str, argument("FILE", "A request in JSON or YAML; - is standard input.")]
+FileOrRun = Annotated[str, argument("FILE|ID", "A request, or the id of a run.")]
+Run = Annotated[str, argument("ID", "The id of a run.")]
+RunId = Annotated[str | None, option("--run-id", "One of several runs of the same id (default: the latest).")]
+NewId = Annotated[str | None, option("--id", "The id of the run (default: a new one).")]
+Inputs = Annotated[
+    list[str] | None, option("--input,-i KEY=JSON", "Add to the input; a value that is not JSON is a string.")
+]
+Agent = Annotated[
+    bool | None, option("--agent/--plan", "What to run the file as (default: see above).", show_default=False)
+]
+AsJson = Annotated[bool, option("--json", "Print JSON only.")]
+Watch = Annotated[bool, option("--watch,-w", "Show every call as it happens.")]
+Detach = Annotated[bool, option("--detach,-d", "Start it, print its id, do not wait.")]
+Yes = Annotated[bool, option("--yes,-y", "Do it without asking.")]
+Note = Annotated[str | None, option("--note TEXT", "Why.")]
 
 
-def print_blocks(blocks: Iterable[MessageBlock]) -> None:
-    """Print messages on stderr."""
-    for block in blocks:
-        console(stderr=True).print(_format_block(block))
+class CommandGroup(typer.Typer):
+    """Commands that return an exit code, or a coroutine of one; a ``CommandError`` is printed and becomes its code."""
+
+    def __init__(self, name: str | None = None, text: str | None = None) -> None:
+        super().__init__(name=name, help=text, rich_markup_mode=None, no_args_is_help=True)
+
+    def add(self, function: Callable[..., int | Coroutine[Any, Any, int]]) -> Callable[..., Any]:
+        """Register a function under its name, with its docstring as help; examples in it stay a line each."""
+
+        @functools.wraps(function)
+        def run_command(*args: Any, **kwargs: Any) -> None:
+            for stream in (sys.stdout, sys.stderr):
+                if isinstance(stream, io.TextIOWrapper):
+                    stream.reconfigure(errors="backslashreplace")
+            try:
+                code = function(*args, **kwargs)
+                if isinstance(code, Coroutine):
+                    code = run_async(code)
+            except CommandError as error:
+                print_blocks(error.blocks)
+                code = error.code
+            raise typer.Exit(code)
+
+        text = inspect.cleandoc(function.__doc__ or "").replace("\n\nExamples:\n", "\n\n\b\nExamples:\n")
+        self.command(function.__name__.rstrip("_").replace("_", "-"), help=text)(run_command)
+        return function
 
 
-def _format_block(block: MessageBlock) -> Text:
-    from rich.text import Text
+def read_seconds(text: str | None, name: str) -> float | None:
+    """The seconds of ``30s``, ``2h``, ``7d``, or a number: the value of the option ``name``, or None."""
+    from acts.language.config import parse_seconds
 
-    first, *rest = clean_lines(block.head)
-    text = Text()
-    text.append(f"{block.severity}: ", _STYLES.get(block.severity, ""))
-    if block.where:
-        text.append(f"{clean(block.where)}: ", "bold")
-    text.append("\n  ".join([first, *rest]))
-    width = max((len(label) for label, _ in block.facts), default=0)
-    for label, fact in block.facts:
-        text.append(f"\n  {label.ljust(width)}  ", "dim")
-        text.append(f"\n  {' ' * width}  ".join(clean_lines(fact)))
-    return text
+    if text is None:
+        return None
+    try:
+        return parse_seconds(float(text) if text.replace(".", "", 1).isdigit() else text)
+    except ValueError:
+        raise command_error(f"{text!r} is no duration", where=name, hint="for example 30s, 2h or 7d") from None
+
+
+def require_yes(question: str, refusal: str, *, yes: bool) -> None:
+    """Ask a question that ``--yes`` answers; no answer means no, and is an error."""
+    try:
+        yes = yes or typer.confirm(question, err=True)
+    except typer.Abort:
+        print_err()
+    if not yes:
+        raise command_error(refusal, hint="--yes does it without asking")
+
+
+def load_project_file() -> None:
+    """Set the variables of ``acts.toml`` in the working directory, if it is there.
+
+    Its ``[environment]`` holds variables ``ACTS_*``; one that is set already comes first, and the worker of
+    ``acts dev`` inherits them all. ``python -m acts.worker`` reads the environment alone.
+    """
+    path = Path("acts.toml")
+    if not path.is_file():
+        return
+    import tomllib
+
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise command_error(f"it is not readable TOML: {error}", where=path.name) from None
+    variables = content.pop("environment", {})
+    wrong = [*content] if isinstance(variables, dict) else ["environment"]
+    wrong = wrong or [
+        n for n, v in variables.items() if not re.fullmatch("ACTS_[A-Z0-9_]+", n) or not isinstance(v, str)
+    ]
+    if wrong:
+        hint = '[environment]\nACTS_ACTIVITIES = "my_tools"; docs/deploy.md lists the variables'
+        text = f"{wrong[0]} is no variable ACTS_… with a string in [environment]"
+        raise command_error(text, where=path.name, hint=hint)
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)

@@ -36,7 +36,7 @@ COMMANDS: Final = {
     "test": ("testing", "Run the tests of plans (*.test.yaml) with canned results."),
     "list": ("read", "List runs, newest first: phase, cost, tools."),
     "show": ("read", "Show a run: its calls, result and errors; of an agent also its ticks and its usage."),
-    "why": ("why", "Show where a value of a run came from: who wrote it, what that call had read, and so on."),
+    "why": ("read", "Show where a value of a run came from: who wrote it, what that call had read, and so on."),
     "diff": ("read", "Show how a run's plan differs from the one it was started with"),
     "tools": ("read", "List the tools that the workers serve; with a name, the schema of one."),
     "validate": ("plans", "List every problem of a request."),
@@ -48,19 +48,19 @@ COMMANDS: Final = {
     "approve": ("decide", "Approve a plan or a call that waits."),
     "reject": ("decide", "Reject a plan or a call that waits, with a reason."),
     "edit": ("decide", "Change the plan that waits, or one call, in $EDITOR."),
-    "provide": ("control", "Send a run a message that it waits for."),
-    "cancel": ("control", "Cancel a run: running calls are cancelled, no more start."),
-    "pause": ("control", "Start no more calls of a run; running ones continue."),
-    "resume": ("control", "Resume a paused run."),
+    "provide": ("decide", "Send a run a message that it waits for."),
+    "cancel": ("decide", "Cancel a run: running calls are cancelled, no more start."),
+    "pause": ("decide", "Start no more calls of a run; running ones continue."),
+    "resume": ("decide", "Resume a paused run."),
     "retry": ("start", "Run what a plan has not completed: completed calls are taken over"),
     "fork": ("start", "Run a plan another way from one call on: the calls before it are taken over."),
-    "replay": ("repair", "Replay the history of a run with the code that is installed here"),
+    "replay": ("operations", "Replay the history of a run with the code that is installed here"),
     "setup": ("operations", "Prepare a namespace: register the search attributes by which runs are found."),
-    "deploy-check": ("repair", "Replay the open runs with the code here, before a rollout."),
-    "doctor": ("doctor", "Check server, workers, settings and models; say what is wrong and what to do."),
+    "deploy-check": ("operations", "Replay the open runs with the code here, before a rollout."),
+    "doctor": ("operations", "Check server, workers, settings and models; say what is wrong and what to do."),
     "keygen": ("operations", "Make a key: of an approver, for `acts approve --key`; or for payloads (--codec)."),
     "codec-server": ("operations", "Decrypt payloads for the Web UI and for `temporal`"),
-    "schedule": ("schedule", "Start plans and agents by the clock: Temporal's schedules."),
+    "schedule": ("start", "Start plans and agents by the clock: Temporal's schedules."),
     "storage": ("operations", "Values that ACTS_STORAGE keeps outside of histories."),
 }
 
@@ -82,10 +82,9 @@ class LazyGroup(TyperGroup):
 
 
 class Program(typer.Typer):
-    """The app as a program that exits at once, without waiting for threads of the SDK.
+    """The app as a program that exits at once: an interpreter that exits soon after the SDK connected sometimes crashes.
 
-    An interpreter that exits soon after the SDK connected sometimes crashes at shutdown (code 134 or 139), and scripts
-    read the exit code.
+    The code would be 134 or 139, and scripts read it.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -135,15 +134,10 @@ def main(version: Version_ = False) -> None:  # noqa: ARG001, FBT002 - a flag of
     """The options of the program itself. The settings of the folder hold before a command reads its options."""
     if not os.path.isfile("acts.toml"):  # noqa: PTH113 - `acts COMMAND --help` needs nothing else of pathlib
         return
-    from acts.cli.console import CommandError, print_blocks
-    from acts.cli.text.project_file import load_project_file
+    from acts.cli.console import CommandError, load_project_file, print_blocks
 
     try:
         load_project_file()
     except CommandError as error:
         print_blocks(error.blocks)
         raise typer.Exit(error.code) from None
-
-
-if __name__ == "__main__":
-    app()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from acts.cli.commands.start import new_id
 from acts.cli.main import app
-from acts.cli.runs.starting import new_id
 from acts.cli.text.preflight import EXAMPLES
 from acts.cli.text.source import add_inputs
 from tests.cli.conftest import COMMAND_SECONDS, ROOT, clean_environment, run_acts

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHistory
 
-from acts.cli.commands import repair as replaying
-from acts.cli.commands.repair import open_runs_query
+from acts.cli.commands import operations as replaying
+from acts.cli.commands.operations import open_runs_query
 from tests.cli.conftest import Acts, new_name, wait_for_approvals, wait_for_listing
 
 OTHER = "Nondeterminism error: Activity id of scheduled event"

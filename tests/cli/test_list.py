@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from acts.cli.console import CommandError
-from acts.cli.runs.listings import PHASES, runs_query
+from acts.cli.runs.run_reader import PHASES, runs_query
 from acts.tree.search_attributes import TYPES
 from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals, wait_for_listing
 from tests.cli.test_instances import SHARED, write_batch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from acts.cli.commands.schedule import overlap_policy
+from acts.cli.commands.start import overlap_policy
 from tests.cli.conftest import Acts, new_name
 from tests.support import assert_eventually
 

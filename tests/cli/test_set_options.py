@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acts.cli.console import CommandError
-from acts.cli.text.set_input import add_set, names_set, next_results
+from acts.cli.text.preflight import add_set, names_set, next_results
 
 Json = Any
 

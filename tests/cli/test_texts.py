@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.cli.text.source import parse_source
-from acts.cli.text.yaml_json import Position, TextError, parse, positions
-
-Path = tuple[str | int, ...]
+from acts.cli.text.source import Position, TextError, parse, parse_source, positions
+from acts.language.values import pointer
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
@@ -22,12 +20,12 @@ values = st.recursive(
 )
 
 
-def paths(value: Any, at: Path = ()) -> Iterator[Path]:
-    """Every path of a value, itself first."""
+def pointers(value: Any, at: str = "") -> Iterator[str]:
+    """The pointer of every part of a value, itself first."""
     yield at
     below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in below:
-        yield from paths(child, (*at, key))
+        yield from pointers(child, at + pointer(key))
 
 
 @given(values, st.sampled_from([None, 0, 2]))
@@ -35,7 +33,7 @@ def paths(value: Any, at: Path = ()) -> Iterator[Path]:
 def test_json_is_read_as_python_reads_it_and_every_value_has_a_position(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     assert parse(text, "JSON") == value
-    assert list(positions(text, "JSON", value)) == list(paths(value))
+    assert list(positions(text, "JSON", value)) == list(pointers(value))
 
 
 @given(values)
@@ -92,7 +90,7 @@ def test_a_pointer_has_the_position_of_its_value_or_of_the_nearest_around_it(for
     }
     deep = 4 if format_ == "JSON" else 5
     assert source.position("/a/1/b~1c/~0") == Position(deep, 12 if format_ == "JSON" else 7)
-    for pointer, line in lines.items():
-        place = source.position(pointer)
+    for at, line in lines.items():
+        place = source.position(at)
         assert place is not None
-        assert line in (None, place.line), pointer
+        assert line in (None, place.line), at

@@ -20,7 +20,7 @@ from temporalio.client import Client, WorkflowHandle
 
 import examples
 from acts.cli.dev.temporal_server import DevServer
-from acts.cli.text.yaml_json import parse
+from acts.cli.text.source import parse
 from acts.language.wire import PLAN
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 from temporalio.client import Client
 
 from acts.cli.dev.temporal_server import DevServer
-from acts.cli.text.yaml_json import parse
+from acts.cli.text.source import parse
 from acts.language.wire import AGENT
 from tests.examples.running import (
     ROOT,

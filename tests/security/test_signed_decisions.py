@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from acts.cli.commands.decide import read_key
+from acts.cli.commands.operations import create_key
 from acts.cli.console import CommandError
-from acts.cli.runs.signing import create_key, read_key
 from acts.language.config import Approve
 from acts.language.errors import DecisionRefused
 from acts.machines.approvals import Approvals

@@ -8,8 +8,8 @@ from temporalio.api.enums.v1 import WorkerVersioningMode
 from temporalio.api.taskqueue.v1 import PollerInfo
 
 from acts.activities.registry import load
-from acts.cli.commands import doctor
-from acts.cli.commands.doctor import judge_backlog, judge_deployment, judge_workers
+from acts.cli.commands import operations as doctor
+from acts.cli.commands.operations import judge_backlog, judge_deployment, judge_workers
 
 VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "ACTS_MODELS", "ACTS_ACTIVITIES")
 

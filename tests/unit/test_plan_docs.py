@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from acts.cli.commands.why import provenance_tree
+from acts.cli.commands.read import provenance_tree
 from acts.language.references import Path as ReferencePath
 from acts.language.references import parse
 from acts.language.values import get

@@ -1,47 +1,61 @@
 """``acts dev``, ``demo`` and ``worker``: what serves.
 
-``dev`` runs until Ctrl-C, with the state on disk. One block says what runs where, and what to try next; afterwards the
-worker prints. A requested port is used or refused; a default one that is in use is replaced, and the block says so.
-``demo`` needs only what the wheel ships: free ports, a temporary folder; nothing remains.
+- ``dev`` runs until Ctrl-C, with the state on disk. One block says what runs where, and what to try next; afterwards
+  the worker prints. A requested port is used or refused; a default one that is in use is replaced, and the block says
+  so. ``demo`` needs only what the wheel ships: free ports, a temporary folder; nothing remains.
+- The worker is ``python -m acts.worker``, a child process that dies with this one. One that ends by itself is started
+  again, and so is one whose modules have changed; ``acts dev`` ends with its server, or by a signal.
+- The worker stops before the server, so that its last results are recorded. Every wait is bounded, and a second Ctrl-C
+  cuts the only long one short.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-import typer
-
-from acts.cli.command_line import CommandGroup
-from acts.cli.commands.start import Waiting, start_and_wait
-from acts.cli.console import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_NO_SERVER,
-    clean,
-    console,
-    message,
-    print_blocks,
-    print_err,
+from acts.cli import console as cli
+from acts.cli.commands.start import StartPolicy, new_id, start_and_wait
+from acts.cli.console import clean, command_error, console, option, print_err, print_message
+from acts.cli.dev.temporal_server import (
+    POLL_SECONDS,
+    DevServer,
+    DevServerError,
+    dev_server,
+    free_address,
+    is_listening,
+    spawn,
 )
-from acts.cli.dev.engine import Engine, run_engine, stops_by_signal
-from acts.cli.dev.temporal_server import DevServerError, free_address
 from acts.cli.render.tables import print_plan
 from acts.cli.runs import server
-from acts.cli.runs.starting import new_id
-from acts.cli.text.preflight import DEMO, EXAMPLES, check_file, default_modules, has_examples, require_valid
+from acts.cli.text import preflight
 from acts.language.errors import format_choices
 from acts.language.wire import AGENT, PLAN
 
 PORT: Final = 7233
 UI_PORT: Final = 8233
+DELEGATES: Final = "ACTS_DELEGATES"
+SHUTDOWN: Final = "ACTS_SHUTDOWN_SECONDS"
+# Of running Activities, unless the environment says otherwise: a developer restarts often, and they are retried then
+SHUTDOWN_SECONDS: Final = 3.0
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+READY_SECONDS: Final = 60.0  # it needs 1 s; importing the worker's modules takes as long as they take
+KILL_SECONDS: Final = 3.0  # between the worker's own limit for a stop and the kill
+QUIET_STOP_SECONDS: Final = 0.5  # a stop that takes longer is explained
+# How soon the end of the server and a changed file are noticed; the end of the worker is noticed at once
+CHECK_SECONDS: Final = 1.0
+RESTART_SECONDS: Final = 1.0  # until a worker that has ended is started again
 _DEMO_FOLDER: Final = Path(__file__).parents[1] / "demo"
-_LOG_ROWS: Final = 20
 # By the name of a file of the demo: what it shows
 STEPS: Final = {
     "weather": "A branch: the answer of a service decides which calls run.",
@@ -51,20 +65,14 @@ STEPS: Final = {
     "   (The model is scripted here and needs no key; a real one takes a change of one line.)",
 }
 
-State = Annotated[Path, typer.Option(envvar="ACTS_STATE", help="The folder of the state; one server per folder.")]
-Port = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the server (default 7233, or a free one).")]
-UiPort = Annotated[int | None, typer.Option(min=1, max=65535, help="Of the Web UI (default 8233, or a free one).")]
-Ui = Annotated[bool, typer.Option("--ui/--no-ui", help="Serve the Web UI.")]
-Modules = Annotated[
-    str | None,
-    typer.Option(
-        envvar="ACTS_ACTIVITIES",
-        metavar="MODULES",
-        help="Python modules with Activities, comma separated (default: the examples).",
-    ),
-]
+State = Annotated[Path, option("--state", "The folder of the state; one server per folder.", envvar="ACTS_STATE")]
+Port = Annotated[int | None, option("--port", "Of the server (default 7233, or a free one).", min=1, max=65535)]
+UiPort = Annotated[int | None, option("--ui-port", "Of the Web UI (default 8233, or a free one).", min=1, max=65535)]
+Ui = Annotated[bool, option("--ui/--no-ui", "Serve the Web UI.")]
+_MODULES: Final = "Python modules with Activities, comma separated (default: the examples)."
+Modules = Annotated[str | None, option("--activities MODULES", _MODULES, envvar=preflight.MODULES)]
 
-app = CommandGroup()
+app = cli.CommandGroup()
 
 
 @app.add
@@ -82,12 +90,12 @@ def dev(
             with run_engine(state, port=port, ui_port=ui_port, ui=ui, modules=activities) as engine:
                 _print_block(engine, state, time.monotonic() - began, notes)
                 ended = engine.wait(stop)
-                print_blocks([message(ended, hint=f"see the output above, and {engine.server.log}")])
+                print_message(ended, hint=f"see the output above, and {engine.server.log}")
         except KeyboardInterrupt:
             if not ended:
                 print_err(f"stopped; the state is in {clean(state)}")
-                return EXIT_DONE
-    return EXIT_NO_SERVER
+                return cli.EXIT_DONE
+    return cli.EXIT_NO_SERVER
 
 
 def choose_port(requested: int | None, default: int, notes: list[str]) -> int | None:
@@ -117,17 +125,13 @@ def _print_block(engine: Engine, state: Path, seconds: float, notes: Sequence[st
     address = os.environ.get("TEMPORAL_ADDRESS")
     if address and address != served.address:
         rows.append(("note", f"TEMPORAL_ADDRESS={address} is set, and commands go there; unset it to use this server"))
-    rows.append(("try", next_command(state, engine.modules)))
+    plans = {preflight.DEMO: _DEMO_FOLDER / "weather.yaml"}
+    plans[preflight.default_modules()] = preflight.EXAMPLES / "weather" / "plan.yaml"
+    command = f"acts run {plans.get(engine.modules, 'FILE')} --watch"
+    is_default = state.resolve() == (Path.cwd() / ".acts").resolve()
+    rows.append(("try", command if is_default else f"ACTS_STATE={state} {command}"))
     for label, text in rows:
         screen.print(f"  {label.ljust(7)} {clean(text)}")
-
-
-def next_command(state: Path, modules: str) -> str:
-    """A command to try: a plan that ships, if the worker has its Activities."""
-    plans = {DEMO: _DEMO_FOLDER / "weather.yaml", default_modules(): EXAMPLES / "weather" / "plan.yaml"}
-    command = f"acts run {plans.get(modules, 'FILE')} --watch"
-    is_default = state.resolve() == (Path.cwd() / ".acts").resolve()
-    return command if is_default else f"ACTS_STATE={state} {command}"
 
 
 @app.add
@@ -150,50 +154,228 @@ def demo() -> int:
         file = Path(folder) / "worker.log"
         completed = False
         try:
-            with run_engine(None, ui=False, modules=DEMO, files=Path(folder), log=file) as engine:
+            with run_engine(None, ui=False, modules=preflight.DEMO, files=Path(folder), log=file) as engine:
                 print_err(f"both are ready after {time.monotonic() - began:.1f} s: {engine.server.address}", "dim")
-                completed = server.run_async(_run_steps(engine.server.address))
+                completed = cli.run_async(_run_steps(engine.server.address))
         except KeyboardInterrupt:
             print_err("stopped")
-            return EXIT_INTERRUPTED
+            return cli.EXIT_INTERRUPTED
         finally:
             if not completed and file.exists():
-                log = file.read_text("utf-8", "replace").splitlines()[-_LOG_ROWS:]
+                log = file.read_text("utf-8", "replace").splitlines()[-20:]
                 print_err("\n".join(["the end of the worker's log:", *map(clean, log)]))
-    _print_end(time.monotonic() - began, completed=completed)
-    return EXIT_DONE if completed else EXIT_FAILED
+    screen, seconds = console(), time.monotonic() - began
+    if not completed:
+        screen.print(f"\nthe demo failed after {seconds:.1f} s", style="bold red")
+        return cli.EXIT_FAILED
+    screen.print(f"\nall of it ran in {seconds:.1f} s; the server and the worker are stopped", style="bold green")
+    screen.print("  next    acts dev keeps a server with a Web UI running, and its state in .acts")
+    if preflight.has_examples():
+        screen.print("  then    acts run examples/weather/plan.yaml --watch --input city=Bergen")
+        screen.print("          acts run examples/replan/plan.yaml --watch   (an agent; examples/README.md has more)")
+    else:
+        screen.print("  then    acts init my-plans writes a plan with tools and tests of your own")
+    screen.print("  also    acts simulate FILE, acts graph FILE, acts show ID; acts --help lists all")
+    return cli.EXIT_DONE
 
 
 async def _run_steps(address: str) -> bool:
     """Run each plan as `acts run` does, on the server of the demo; True if all completed."""
     for name in [name for name in os.environ if name.startswith("TEMPORAL_")]:  # they are about other servers
         del os.environ[name]
-    os.environ |= {"TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": os.devnull, "ACTS_ACTIVITIES": DEMO}
+    os.environ |= {"TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": os.devnull, preflight.MODULES: preflight.DEMO}
     codes = []
     for number, (name, text) in enumerate(STEPS.items(), 1):
         console().print(f"\n{number}. {text}", style="bold")
         print_err(f"   acts run {name}.yaml --watch", "dim")
         file = str(_DEMO_FOLDER / f"{name}.yaml")
-        source, request, preflight = check_file(file, strict=True)
-        require_valid(preflight, source)
-        workflow = AGENT if preflight.agent else PLAN
-        codes.append(await start_and_wait(request, workflow, new_id(file), source, Waiting(watch=True)))
-        if not preflight.agent:
+        source, request, checked = preflight.check_file(file, strict=True)
+        preflight.require_valid(checked, source)
+        workflow = AGENT if checked.agent else PLAN
+        codes.append(await start_and_wait(request, workflow, new_id(file), source, StartPolicy(watch=True)))
+        if not checked.agent:
             console().print("\ngraph", style="bold")
-            print_plan(request, preflight, mermaid=False)
+            print_plan(request, checked)
     return not any(codes)
 
 
-def _print_end(seconds: float, *, completed: bool) -> None:
-    screen = console()
-    if not completed:
-        screen.print(f"\nthe demo failed after {seconds:.1f} s", style="bold red")
-        return
-    screen.print(f"\nall of it ran in {seconds:.1f} s; the server and the worker are stopped", style="bold green")
-    screen.print("  next    acts dev keeps a server with a Web UI running, and its state in .acts")
-    if has_examples():
-        screen.print("  then    acts run examples/weather/plan.yaml --watch --input city=Bergen")
-        screen.print("          acts run examples/replan/plan.yaml --watch   (an agent; examples/README.md has more)")
-    else:
-        screen.print("  then    acts init my-plans writes a plan with tools and tests of your own")
-    screen.print("  also    acts simulate FILE, acts graph FILE, acts show ID; acts --help lists all")
+# -- a server and a worker ---------------------------------------------------------------------------------------------
+
+
+class Engine:
+    """A running server and its worker. ``serves`` is what the worker reports: ``{taskQueue, activities, tools}``."""
+
+    def __init__(self, dev: DevServer, modules: str, files: Path | None, log: Path | None) -> None:
+        self.server, self.modules = dev, modules
+        self.serves: dict[str, Any] = {}
+        self._log = log
+        self._report = dev.log.with_name("worker.json")
+        self._environment = _worker_environment(dev, modules, files) | {"ACTS_START_REPORT": str(self._report)}
+        if log is not None or not sys.stderr.isatty():
+            self._environment.setdefault("NO_COLOR", "1")  # of the SDK's core neither
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._files: dict[str, float] = {}  # when each was changed
+
+    def start_worker(self) -> None:
+        """Start a worker, and wait until it serves."""
+        self.serves = {}
+        self._report.unlink(missing_ok=True)
+        with ExitStack() as stack:
+            output = sys.stderr if self._log is None else stack.enter_context(self._log.open("ab"))
+            self._worker = spawn([sys.executable, "-m", "acts.worker"], output, self._environment)
+        deadline = time.monotonic() + READY_SECONDS
+        while not self.serves and self._worker.poll() is None and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            with suppress(OSError, ValueError):  # it is not there, or not yet whole
+                self.serves = json.loads(self._report.read_text("utf-8"))
+        if not self.serves:
+            code = cli.EXIT_WRONG_INPUT if self._worker.poll() == cli.EXIT_WRONG_INPUT else cli.EXIT_FAILED
+            self._kill_worker()
+            hint = "see its output above" if self._log is None else f"its output is in {self._log}"
+            raise command_error("the worker did not start", hint=hint, code=code)
+        self._files = _read_times(watched_files(self.serves["modules"], self.modules))
+
+    def wait(self, stop: threading.Event) -> str:
+        """Keep a worker running until the server has ended; the message says so.
+
+        Where it cannot start, the reason is printed, and a change of a file starts the next. A stop that was requested
+        raises KeyboardInterrupt.
+        """
+        while is_listening(self.server.address):
+            if stop.is_set():
+                raise KeyboardInterrupt
+            has_ended = self._worker is not None and self._has_ended_within(CHECK_SECONDS)
+            if has_ended:
+                text = f"the worker has ended by itself and starts again in {RESTART_SECONDS:g} s"
+                print_message(f"{text}; its calls are retried", severity="warning")
+            if has_ended or self._worker is None:
+                time.sleep(RESTART_SECONDS)
+            before, self._files = self._files, _read_times(self._files)
+            changed = [os.path.relpath(file) for file, at in self._files.items() if at != before[file]]
+            if changed:
+                print_err(f"{format_choices(changed, 3)} changed: the worker starts again", "dim")
+                self.stop_worker()
+            if not has_ended and not changed:
+                continue
+            try:
+                self.start_worker()
+            except cli.CommandError as error:
+                cli.print_blocks(error.blocks)
+                print_err("the server goes on; the worker starts again when a file changes", "dim")
+            else:
+                print_err(f"the worker is ready: {format_choices(self.serves['activities'])}", "dim")
+        return "the server has ended by itself"
+
+    def _has_ended_within(self, seconds: float) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            return self._worker is not None and self._worker.wait(seconds) is not None
+        return False
+
+    def stop_worker(self) -> None:
+        """Stop the worker gracefully, unless it takes too long or Ctrl-C comes again."""
+        if self._worker is None:
+            return
+        try:
+            self._worker.terminate()
+            if self._has_ended_within(QUIET_STOP_SECONDS):
+                return
+            limit = float(self._environment[SHUTDOWN] or SHUTDOWN_SECONDS)
+            print_err(f"running Activities have up to {limit:g} s to finish; Ctrl-C again does not wait for them")
+            if not self._has_ended_within(limit + KILL_SECONDS):
+                print_err("the worker did not stop in time and was killed; its Activities will be retried")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._kill_worker()
+
+    def _kill_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker.wait()
+        self._worker = None
+
+
+@contextmanager
+def run_engine(
+    state: Path | None, *, port: int | None = None, ui_port: int | None = None, ui: bool = True,
+    modules: str | None = None, files: Path | None = None, log: Path | None = None,
+) -> Iterator[Engine]:  # fmt: skip
+    """A server and a worker for as long as the block runs.
+
+    ``state`` None: in memory. ``modules`` None: the examples, or what is configured. ``files``: where the worker's
+    Activities keep files (``ACTS_STATE``), if not in ``state``. ``log`` receives its output, else the terminal. Where
+    one of the two does not start, the other is stopped.
+    """
+    with ExitStack() as stack:
+        try:
+            dev = stack.enter_context(dev_server(state=state, port=port, ui_port=ui_port, ui=ui))
+        except DevServerError as error:
+            raise command_error(str(error), code=cli.EXIT_NO_SERVER) from None
+        engine = Engine(
+            dev, modules or ("" if preflight.is_configured() else preflight.default_modules()), files or state, log
+        )
+        for number in STOP_SIGNALS:  # nothing interrupts the end of the server
+            stack.callback(signal.signal, number, signal.SIG_IGN)
+        stack.callback(engine.stop_worker)
+        engine.start_worker()
+        yield engine
+
+
+@contextmanager
+def stops_by_signal() -> Iterator[threading.Event]:
+    """SIGTERM, SIGHUP and SIGINT stop the block, also if the shell had SIGINT ignored.
+
+    Python drops an exception that a signal handler raises inside a destructor; the event stays set.
+    """
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: object) -> None:
+        stop.set()
+        raise KeyboardInterrupt
+
+    before = [signal.signal(number, on_signal) for number in STOP_SIGNALS]
+    try:
+        yield stop
+    finally:
+        for number, handler in zip(STOP_SIGNALS, before, strict=True):
+            signal.signal(number, handler)
+
+
+def watched_files(modules: Mapping[str, str], names: str) -> list[str]:
+    """The files that a developer may change under a worker: of the loaded modules those below the current folder and
+    those of ``names``; Tools, MCP servers and models in files.
+
+    Folders whose names begin with a dot, and those of installed packages, are left out.
+    """
+    here = Path.cwd()
+    own = {file: Path(file).relative_to(here).parts for file in modules.values() if Path(file).is_relative_to(here)}
+    files = {file for file, parts in own.items() if not any(p.startswith(".") or p == "site-packages" for p in parts)}
+    files |= {file for name, file in modules.items() if name in names.split(",")}
+    folders = [Path(folder) for folder in os.environ.get(preflight.FOLDERS, "").split(os.pathsep) if folder]
+    files |= {str(file) for folder in folders for file in (folder, *folder.glob("*.json"))}
+    return sorted(files | {file for name in ("ACTS_MCP", "ACTS_MODELS") if (file := os.environ.get(name))})
+
+
+def _read_times(files: Iterable[str]) -> dict[str, float]:
+    """When each file was changed; 0 for one that is not there."""
+    paths = {file: Path(file) for file in files}
+    return {file: path.stat().st_mtime if path.exists() else 0.0 for file, path in paths.items()}
+
+
+def _worker_environment(dev: DevServer, modules: str, files: Path | None) -> dict[str, str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TEMPORAL_")}
+    environment |= {"TEMPORAL_ADDRESS": dev.address, "TEMPORAL_NAMESPACE": dev.namespace, preflight.MODULES: modules}
+    environment["TEMPORAL_CONFIG_FILE"] = os.devnull
+    if (
+        preflight.has_examples() and modules == preflight.default_modules()
+    ):  # they need their delegates, after the user's own
+        import examples
+
+        own = os.environ.get(DELEGATES)
+        environment[DELEGATES] = os.pathsep.join([*([own] if own else []), *examples.DELEGATES])
+    # The folders of sets and results are the current one; no line is logged for what goes well
+    defaults = {"ACTS_DATA": str(Path.cwd()), "ACTS_RESULTS": str(Path.cwd()), "ACTS_LOG_LEVEL": "warning"}
+    defaults[SHUTDOWN] = str(SHUTDOWN_SECONDS)
+    if files is not None:
+        environment[server.STATE_VARIABLE] = str(files.resolve())
+    return defaults | environment

@@ -14,29 +14,26 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final, Literal
 
-import typer
 from pydantic import Field
 
-from acts.cli.command_line import CommandGroup
-from acts.cli.commands.decide import ApprovalTarget, find_approval, login_name, read_approvals_of, send_decision
-from acts.cli.commands.why import trace_value
-from acts.cli.console import EXIT_DONE, CommandError, command_error
-from acts.cli.runs import server
-from acts.cli.runs.run_reader import Outcome, RunReader, open_run, read_progress, wait_for_outcome
-from acts.cli.runs.starting import start
+from acts.cli import console as cli
+from acts.cli.commands.decide import find_approval, login_name, send_decision
+from acts.cli.commands.read import trace_value
+from acts.cli.commands.start import StartPolicy, start
+from acts.cli.runs import run_reader, server
+from acts.cli.runs.run_reader import Outcome, RunReader, open_run
 from acts.cli.text.preflight import Preflight, missing_tools_error, run_preflight
 from acts.language.errors import InvalidRequest
 from acts.language.values import Json
 from acts.language.wire import AGENT, PLAN
 from acts.provenance.trace import Limits
+from acts.tree.decisions import Decision
 
 # Characters of one answer; a model reads it
 MAX_ANSWER: Final = 200_000
 # Clients give a tool about a minute; a run goes on without anybody waiting
 DEFAULT_WAIT_SECONDS: Final = 30.0
 MAX_WAIT_SECONDS: Final = 600.0
-# Calls that wrote one value, and lines in all
-_WHY_EACH, _WHY_ALL = 20, 200
 
 Answer = dict[str, Any]
 RequestFile = Annotated[
@@ -54,11 +51,9 @@ RunsAsAgent = Annotated[
 WaitSeconds = Annotated[
     float, Field(ge=0, le=MAX_WAIT_SECONDS, description=f"Seconds. Default: {DEFAULT_WAIT_SECONDS:g}.")
 ]
-AllowDecisions = Annotated[
-    bool, typer.Option("--allow-decisions", help="Offer the tool `approve`, which decides for you.")
-]
+AllowDecisions = Annotated[bool, cli.option("--allow-decisions", "Offer the tool `approve`, which decides for you.")]
 
-app = CommandGroup()
+app = cli.CommandGroup()
 
 
 @app.add
@@ -67,7 +62,7 @@ async def mcp(allow_decisions: AllowDecisions = False) -> int:
     try:
         from mcp.server.mcpserver import MCPServer
     except ModuleNotFoundError:
-        raise command_error("the MCP SDK is not installed", hint="pip install mcp") from None
+        raise cli.command_error("the MCP SDK is not installed", hint="pip install mcp") from None
     from mcp_types import ToolAnnotations
 
     served = MCPServer("acts", instructions=_INSTRUCTIONS, log_level="ERROR")
@@ -77,7 +72,7 @@ async def mcp(allow_decisions: AllowDecisions = False) -> int:
         annotations = ToolAnnotations(read_only_hint=reads, destructive_hint=not reads, open_world_hint=not reads)
         served.add_tool(_answer_in_text(tool), annotations=annotations, structured_output=False)
     await served.run_stdio_async()
-    return EXIT_DONE
+    return cli.EXIT_DONE
 
 
 def _answer_in_text(tool: Callable[..., Coroutine[Any, Any, Answer]]) -> Callable[..., Coroutine[Any, Any, str]]:
@@ -87,8 +82,8 @@ def _answer_in_text(tool: Callable[..., Coroutine[Any, Any, Answer]]) -> Callabl
     @functools.wraps(tool)
     async def answer(**arguments: Any) -> str:
         try:
-            value = await server.for_run(str(arguments.get("id") or ""), tool(**arguments))
-        except CommandError as error:
+            value = await cli.for_run(str(arguments.get("id") or ""), tool(**arguments))
+        except cli.CommandError as error:
             raise ToolError("\n".join(block.text() for block in error.blocks)) from None
         text = json.dumps(value, ensure_ascii=False, indent=1)
         if len(text) > MAX_ANSWER:
@@ -148,9 +143,10 @@ async def run(
     if preflight.errors:
         return report
     workflow = AGENT if preflight.agent else PLAN
-    reader = await start(await server.connect(), workflow, request, id or f"mcp-{secrets.token_hex(4)}", "the request")
+    run_id = id or f"mcp-{secrets.token_hex(4)}"
+    reader = await start(await server.connect(), workflow, request, run_id, "the request", StartPolicy())
     try:
-        outcome = await asyncio.wait_for(wait_for_outcome(reader.handle), wait)
+        outcome = await asyncio.wait_for(run_reader.wait_for_outcome(reader.handle), wait)
     except TimeoutError:
         return await _running(reader)
     return _ended(reader, outcome)
@@ -165,7 +161,7 @@ async def status(id: RunId) -> Answer:  # noqa: A002 - the name of the tool's pa
 
 
 async def _running(reader: RunReader) -> Answer:
-    progress = await read_progress(reader)
+    progress = await run_reader.read_progress(reader)
     note = {}
     if progress is None:
         note["note"] = await reader.obstacle() or f"no worker answers: {server.START_WORKER}"
@@ -183,7 +179,7 @@ def _ended(reader: RunReader, outcome: Outcome) -> Answer:
 
 async def pending(id: RunId | None = None) -> Answer:  # noqa: A002 - the name of the tool's parameter
     """What waits for a person's decision, in one run or in all, with the parameters of the calls."""
-    return (await read_approvals_of(id)).to_json()
+    return (await run_reader.read_pending(id)).to_json()
 
 
 async def approve(
@@ -196,7 +192,9 @@ async def approve(
 ) -> Answer:
     """Approve or reject what waits in a run. Only on behalf of a person who has seen it."""
     by = f"{login_name() or 'somebody'} (acts mcp)"
-    target = ApprovalTarget(decision, id, call=call, instance=instance, version=version, by=by, reason=reason)
+    target = Decision.model_construct(
+        decision=decision, call=call, instance=instance, version=version, by=by, reason=reason
+    )
     reader = await open_run(id)
     approval = await find_approval(reader, target)
     await send_decision(reader, target, approval)
@@ -210,5 +208,5 @@ async def why(
     depth: Annotated[int, Field(ge=1, le=50)] = Limits.depth,
 ) -> Answer:
     """Where a value of a run came from: who wrote it, what that call had read, and so on."""
-    trace, _, value = await trace_value(id, path, instance, Limits(depth, _WHY_EACH, _WHY_ALL))
+    trace, _, value = await trace_value(id, path, instance, Limits(depth, 20, 200))
     return {**trace.to_json(), "value": value}

@@ -1,76 +1,369 @@
-"""``acts setup``, ``keygen``, ``codec-server`` and ``storage``: for people who operate the engine."""
+"""``acts doctor``, ``setup``, ``keygen``, ``codec-server``, ``storage``, ``replay``, ``deploy-check``: for operators.
+
+- ``doctor`` changes nothing, and asks no model. A check that breaks is a finding. A worker's environment may be another
+  one, so run the command where the worker runs; the value of a key is never shown.
+- A private key is written once, for its owner only, and never printed.
+- ``replay`` and ``deploy-check`` use the worker's workflows, converter and interceptors, so a history that replays here
+  replays there. One that cannot be replayed is a verdict with a reason, never an exception. ``deploy-check`` replays
+  the runs that the new workers would take: not those pinned to a version of their own; a run that ends or is deleted
+  during the check counts as checked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import logging
 import os
+import re
 import time
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-import typer
 from rich.filesize import decimal
+from rich.text import Text
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.workflowservice import v1 as requests
+from temporalio.service import RPCError, RPCStatusCode
 
+from acts.activities.models import endpoints
+from acts.activities.registry import from_environment as registry_from_environment
 from acts.activities.run_setup import registered_types, value_type
-from acts.cli.command_line import AsJson, CommandGroup, read_seconds
-from acts.cli.console import EXIT_DONE, command_error, count_text, print_err, print_json, print_out
+from acts.activities.worker_versions import poller_deployment, registry_version
+from acts.cli import console as cli
+from acts.cli.console import clean, command_error, console, count_text, option, print_err, print_json, print_message
 from acts.cli.runs import server
-from acts.cli.runs.signing import create_key
-from acts.payloads.codec import KEY_BYTES, AesGcmCodec, CodecError, codec_from_environment
-from acts.payloads.codec import VARIABLE as CODEC_KEYS
-from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
+from acts.cli.runs.run_reader import ALL_TYPES, open_run, quote
+from acts.cli.runs.server import RPC, START_WORKER
+from acts.cli.text.source import looks_like_file, read_source
+from acts.payloads import codec as payload_codec
+from acts.payloads.codec_server import TOKEN_VARIABLE, CodecServerError, CodecServerSettings, create_server
+from acts.payloads.content_store import sha256
 from acts.payloads.converter import VARIABLE as STORAGE
-from acts.payloads.converter import driver_from_environment
+from acts.payloads.converter import client_converter, driver_from_environment
 from acts.payloads.storage_gc import Inventory, delete_unused, find_unused
 from acts.payloads.stores import sha256
 from acts.tree.search_attributes import TYPES
 
 if TYPE_CHECKING:
-    from acts.payloads.stores import ContentStore
+    from temporalio.api.taskqueue.v1 import PollerInfo
+    from temporalio.client import Client, WorkflowHistory
 
+    from acts.activities.registry import Registry
+    from acts.payloads.content_store import ContentStore
+
+Level = Literal["ok", "warn", "fail"]
+_MARKS: Final[dict[Level, tuple[str, str]]] = {
+    "ok": ("✓", "green"), "warn": ("!", "bold yellow"), "fail": ("✗", "bold red"),
+}  # fmt: skip
+# Providers with settings of their own -> the variables that may hold their key
+_KEYS: Final = {"anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "openai": ("OPENAI_API_KEY",)}
+# Ended runs are gone after it: a weekend should not be longer
+MIN_RETENTION_DAYS: Final = 3
+_DIGEST: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
+# A poll lasts a minute; the server lists who polled within five
+_ALIVE_SECONDS: Final = 90.0
+# Work that waits for a free slot for so long is no burst any more
+MAX_BACKLOG_SECONDS: Final = 60.0
 # Of `acts dev` and `temporal server start-dev`
 WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")
 # Below this, a program that has stored a value and not yet reported it could lose it
 _SHORT_GRACE_SECONDS: Final = 3600.0
+# Characters of a reason: the SDK's text names two events, ours names a call
+MAX_REASON: Final = 2_000
+# The SDK wraps the sentence that says which command does not fit into a dump of its failure
+_SENTENCE: Final = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
+# The server's own search attribute; runs of unversioned workers do not have it
+_BEHAVIOR: Final = "TemporalWorkflowVersioningBehavior"
+_MAX_FAILURES: Final = 50  # printed in full; more of them are mostly alike
+_STUCK: Final = (
+    "runs that do not replay would be stuck on workers with this code: let them end on the old ones "
+    "(docs/operations.md, worker versions), or make the change compatible"
+)
 
-ShowOnly = Annotated[bool, typer.Option("--show", help="Print the commands for an administrator; change nothing.")]
-KeyFile = Annotated[str | None, typer.Argument(metavar="FILE", help="Where the private key is written.")]
-CodecKey = Annotated[bool, typer.Option("--codec", help="A key for ACTS_CODEC_KEYS instead.")]
-CodecHost = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")]
-CodecPort = Annotated[int, typer.Option("--port", min=0, max=65535, help="Where to listen; 0: a free port.")]
+Queue = Annotated[str | None, option("--queue NAME", "The task queue (default: ACTS_TASK_QUEUE, or acts).")]
+ShowOnly = Annotated[bool, option("--show", "Print the commands for an administrator; change nothing.")]
+KeyFile = Annotated[str | None, cli.argument("FILE", "Where the private key is written.")]
+CodecKey = Annotated[bool, option("--codec", "A key for ACTS_CODEC_KEYS instead.")]
+CodecHost = Annotated[str, option("--host ADDRESS", "Where to listen.")]
+CodecPort = Annotated[int, option("--port", "Where to listen; 0: a free port.", min=0, max=65535)]
 CodecOrigins = Annotated[
-    list[str] | None,
-    typer.Option("--origin", metavar="URL", help="The Web UI whose pages may ask (default: http://localhost:8233)."),
+    list[str] | None, option("--origin URL", "The Web UI whose pages may ask (default: http://localhost:8233).")
 ]
-Delete = Annotated[bool, typer.Option("--delete", help="Delete what is unused; without it, only count.")]
-Grace = Annotated[str, typer.Option(metavar="TIME", help="Leave what was used within this time, like 12h or 7d.")]
+Delete = Annotated[bool, option("--delete", "Delete what is unused; without it, only count.")]
+Grace = Annotated[str, option("--grace TIME", "Leave what was used within this time, like 12h or 7d.")]
+HistoryOrRun = Annotated[
+    str, cli.argument("ID|FILE", "A run, or a history as `temporal workflow show -o json` prints it.")
+]
+Query = Annotated[
+    str | None, option("--query QUERY", "Only these: a visibility query, like \"ActsPhase = 'awaiting'\".")
+]
+Limit = Annotated[int, option("--limit", "At most so many, the newest first.", min=1, max=1_000_000)]
+Pinned = Annotated[bool, option("--pinned", "Also runs that are pinned to a deployment version.")]
 
-app = CommandGroup()
-storage = CommandGroup("storage", "Values that ACTS_STORAGE keeps outside of histories.")
+app = cli.CommandGroup()
+storage = cli.CommandGroup("storage", "Values that ACTS_STORAGE keeps outside of histories.")
 app.add_typer(storage)
+
+# -- doctor ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line. ``fail``: runs do not work until it is mended; ``warn``: something may be missed or lost."""
+
+    level: Level
+    text: str
+    hint: str = ""
+
+
+ok, warn, fail = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "fail")
+Findings = dict[str, list[Finding]]
+
+
+@app.add
+async def doctor(queue: Queue = None, as_json: cli.AsJson = False) -> int:
+    """Check server, workers, settings and models; say what is wrong and what to do. Code 1: something is wrong."""
+    findings: Findings = {}
+    for name, check in SHELL_CHECKS.items():
+        await add_findings(findings, name, check)
+    try:
+        client = await server.connect()
+    except cli.CommandError as error:
+        facts = dict(error.blocks[0].facts)
+        hint = facts.pop("hint", "")
+        findings["server"] = [fail("; ".join([error.blocks[0].head, *(f"{k}: {v}" for k, v in facts.items())]), hint)]
+    else:
+        for name, ask_server in SERVER_CHECKS.items():
+            await add_findings(findings, name, partial(ask_server, client, queue or server.task_queue()))
+    levels = {finding.level for listed in findings.values() for finding in listed}
+    if as_json:
+        rows = [{"check": name, **vars(f)} for name, listed in findings.items() for f in listed]
+        print_json({"ok": "fail" not in levels, "findings": [{k: v for k, v in r.items() if v} for r in rows]})
+    else:
+        width = max(map(len, findings))
+        for name, finding in ((name, finding) for name, listed in findings.items() for finding in listed):
+            mark, style = _MARKS[finding.level]
+            console().print(Text.assemble((f"{mark} ", style), (f"{name.ljust(width)}  ", "dim"), clean(finding.text)))
+            if finding.hint:
+                console().print(Text(f"  {' ' * width}  → {clean(finding.hint)}", "dim"))
+    is_reached = findings["server"][0].level == "ok"
+    return cli.EXIT_DONE if "fail" not in levels else cli.EXIT_FAILED if is_reached else cli.EXIT_NO_SERVER
+
+
+async def add_findings(findings: Findings, name: str, check: Callable[[], Awaitable[list[Finding]]]) -> None:
+    """Add the findings of a check; one that breaks is a finding."""
+    try:
+        found = await check()
+    except Exception as error:  # noqa: BLE001 - whatever is wrong is what a doctor reports
+        found = [fail(clean(error, 500) or type(error).__name__, _ADVICE.get(name, ""))]
+    findings.setdefault(name, []).extend(found)
+
+
+# -- this shell --------------------------------------------------------------------------------------------------------
+
+
+async def check_settings() -> list[Finding]:
+    """Whether a worker would start with the settings of this shell."""
+    from acts.worker.settings import Settings
+
+    settings = Settings.from_environment()
+    version = settings.version
+    pinned = f", version {version.deployment_name}:{version.build_id}" if version else ""
+    return [ok(f"a worker would serve the task queue {settings.task_queue!r}{pinned}")]
+
+
+async def check_tools() -> list[Finding]:
+    """The tools that this shell's settings load."""
+    registry = registry_from_environment()
+    return [ok(f"{count_text(len(registry.tools), 'tool')} and {len(registry.activities)} activities load")]
+
+
+async def check_payloads() -> list[Finding]:
+    """Whether the settings of encryption and storage can be read, if they are set."""
+    client_converter()
+    names = [name for name in ("ACTS_CODEC_KEYS", "ACTS_STORAGE") if os.environ.get(name)]
+    return [ok(f"{' and '.join(names)} can be read" if names else "neither encrypted nor stored elsewhere")]
+
+
+async def check_models() -> list[Finding]:
+    """Which models have a key here."""
+    able = [f"{provider}:…" for provider, names in _KEYS.items() if any(map(os.environ.get, names))]
+    for name, endpoint in endpoints.from_environment().items():
+        endpoint.read_key()
+        able.append(f"{name}/…")
+    if not able:
+        return [ok("no model has a key here", "plans need none; agents and latent calls do (docs/models.md)")]
+    return [ok(f"{', '.join(able)} have a key here")]
+
+
+# -- the server --------------------------------------------------------------------------------------------------------
+
+
+async def check_server(client: Client, _queue: str) -> list[Finding]:
+    """Its version and how fast it answers."""
+    start = time.monotonic()
+    info = await client.workflow_service.get_system_info(requests.GetSystemInfoRequest(), timeout=RPC)
+    took = (time.monotonic() - start) * 1000
+    return [ok(f"{client.service_client.config.target_host}: Temporal {info.server_version}, answers in {took:.0f} ms")]
+
+
+async def check_namespace(client: Client, _queue: str) -> list[Finding]:
+    """It exists, and keeps ended runs for long enough."""
+    request = requests.DescribeNamespaceRequest(namespace=client.namespace)
+    answer = await client.workflow_service.describe_namespace(request, timeout=RPC)
+    days = answer.config.workflow_execution_retention_ttl.ToSeconds() / 86_400
+    text = f"{client.namespace!r} keeps ended runs for {days:g} days"
+    hint = f"keep them longer: temporal operator namespace update -n {client.namespace} --retention 720h"
+    return [ok(text) if days >= MIN_RETENTION_DAYS else warn(text, hint)]
+
+
+async def check_search_attributes(client: Client, _queue: str) -> list[Finding]:
+    """All of ours are registered, with the right types."""
+    wrong, missing = await _search_attributes(client)
+    if wrong:
+        hint = "another program has registered these names; use a namespace of your own"
+        return [fail(f"of another type: {', '.join(wrong)}", hint)]
+    if missing:
+        hint = "runs work, but cannot be listed by phase, tool and cost; register them once: acts setup"
+        return [warn(f"missing: {', '.join(missing)}", hint)]
+    return [ok(f"all {len(TYPES)} are registered")]
+
+
+async def check_runs(client: Client, _queue: str) -> list[Finding]:
+    """Runs whose workflow tasks fail again and again, as the server counts them."""
+    query = "ExecutionStatus = 'Running' AND TemporalReportedProblems IS NOT NULL"
+    try:
+        count = (await client.count_workflows(query, rpc_timeout=RPC)).count
+    except RPCError:
+        return [ok("this server does not count the runs with problems: that begins with 1.29")]
+    if not count:
+        return [ok("no open run reports a problem")]
+    hint = 'list them: temporal workflow list --query "TemporalReportedProblems IS NOT NULL"; docs/operations.md'
+    return [warn(f"the workflow tasks of {count:,} open runs fail", hint)]
+
+
+# -- the workers -------------------------------------------------------------------------------------------------------
+
+
+async def check_workers(client: Client, name: str) -> list[Finding]:
+    """Who polls the queue, with which versions of the tools."""
+    by_identity: dict[str, PollerInfo] = {}
+    for is_for_activities in (False, True):
+        queue = await server.describe_queue(client, name, is_for_activities=is_for_activities)
+        latest = time.time() - _ALIVE_SECONDS
+        by_identity |= {p.identity: p for p in queue.pollers if p.last_access_time.ToSeconds() > latest}
+    pollers = list(by_identity.values())
+    if not pollers:
+        return [fail(f"no worker polls the task queue {name!r}: runs wait for one", START_WORKER)]
+    findings = judge_workers(name, pollers, registry_from_environment())
+    for deployment in sorted({poller_deployment(p)[0] for p in pollers} - {""}):
+        request = requests.DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=deployment)
+        try:
+            answer = await client.workflow_service.describe_worker_deployment(request, timeout=RPC)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+            continue
+        current = answer.worker_deployment_info.routing_config.current_deployment_version.build_id
+        builds = {build for of, build in map(poller_deployment, pollers) if of == deployment}
+        has_unversioned = any(poller_deployment(p) == ("", "") for p in pollers)
+        findings.append(judge_deployment(deployment, current, builds, has_unversioned=has_unversioned))
+    return findings
+
+
+def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) -> list[Finding]:
+    """Whether the workers have the same tools, and whether those of this shell are among them."""
+    identities = [p.identity for p in pollers]
+    digests = Counter(m[1] if (m := _DIGEST.match(id_)) else f"not of this engine ({id_})" for id_ in identities)
+    versions = ", ".join(f"{n} × {clean(digest, 40)}" for digest, n in sorted(digests.items()))
+    text = f"{count_text(len(pollers), 'worker')} on {name!r}, tools {versions}"
+    findings = [ok(text)]
+    if len(digests) > 1 and len(set(map(poller_deployment, pollers))) == 1:
+        hint = "as in a rolling deploy; if it lasts, a worker was not updated (docs/deploy.md, rolling deploys)"
+        findings = [warn(f"{text}: they differ", hint)]
+    own = registry_version(registry)
+    if own not in digests and (registry.tools or registry.activities):
+        hint = "set ACTS_ACTIVITIES, ACTS_TOOLS and ACTS_MCP as the workers have them"
+        findings.append(warn(f"the tools of this shell ({own}) are those of no worker", hint))
+    return findings
+
+
+def judge_deployment(name: str, current: str, builds: Iterable[str], *, has_unversioned: bool) -> Finding:
+    """What a deployment's current build and the builds that poll mean for new runs; ``current`` "": there is none."""
+    polling = ", ".join(sorted(builds))
+    command = f"temporal worker deployment set-current-version --deployment-name {name} --build-id BUILD"
+    if not current:
+        text = f"deployment {name!r} has no current version; {polling} poll"
+        what, add = ("go to unversioned workers", warn) if has_unversioned else ("wait for ever", fail)
+        return add(f"{text}: new runs {what}", f"make one current: {command}")
+    if current not in set(builds):
+        text = f"version {current} of deployment {name!r} is current and no worker of it polls: new runs wait"
+        return fail(text, f"start its workers, or make another one current: {command}")
+    return ok(f"new runs go to version {current} of deployment {name!r}; {polling} poll")
+
+
+async def check_backlog(client: Client, name: str) -> list[Finding]:
+    """How much waits for a worker, and for how long."""
+    stats = (await server.describe_queue(client, name, is_for_activities=True, report_stats=True)).stats
+    return [judge_backlog(stats.approximate_backlog_count, stats.approximate_backlog_age.ToSeconds())]
+
+
+def judge_backlog(count: int, age: float) -> Finding:
+    """What the calls that wait for a worker mean; ``age`` are seconds."""
+    text = f"{count:,} calls wait for a worker, the oldest for {age:.0f} s" if count else "nothing waits for a worker"
+    if not count or age < MAX_BACKLOG_SECONDS:
+        return ok(text)
+    return warn(text, "start more workers, or raise ACTS_MAX_ACTIVITIES (docs/deploy.md, sizing)")
+
+
+SHELL_CHECKS: Final = {
+    "settings": check_settings,
+    "tools": check_tools,
+    "payloads": check_payloads,
+    "models": check_models,
+}
+SERVER_CHECKS: Final = {
+    "server": check_server,
+    "namespace": check_namespace,
+    "search attributes": check_search_attributes,
+    "workers": check_workers,
+    "backlog": check_backlog,
+    "runs": check_runs,
+}
+# What to do about a check that breaks
+_ADVICE: Final = {
+    "settings": "a worker does not start with it; docs/deploy.md lists them all",
+    "tools": "a worker does not start with it",
+    "models": "a worker does not start with it",
+    "payloads": "a worker and every client need the same settings; without them payloads cannot be read",
+}
+
+
+# -- keys and settings of a namespace ----------------------------------------------------------------------------------
 
 
 @app.add
 async def setup(show: ShowOnly = False) -> int:
     """Prepare a namespace: register the search attributes by which runs are found."""
-    from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-    from temporalio.service import RPCError
-
     if show:
         for name, type_ in TYPES.items():
-            print_out(f"temporal operator search-attribute create --name {name} --type {type_}")
-        return EXIT_DONE
+            print(f"temporal operator search-attribute create --name {name} --type {type_}")
+        return cli.EXIT_DONE
     client = await server.connect()
     hint = "an administrator can: `acts setup --show` prints the commands"
     try:
-        present = await registered_types(client)
-        wrong = [n for n in TYPES if n in present and present[n] != value_type(n)]
+        wrong, names = await _search_attributes(client)
         if wrong:
             head = f"the namespace {client.namespace!r} has {', '.join(wrong)} with another type"
             raise command_error(head, hint="remove it, or use another namespace; runs work without, and are not found")
-        missing = {name: value_type(name) for name in TYPES if name not in present}
+        missing = {name: value_type(name) for name in names}
         if missing:
             request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
             await client.operator_service.add_search_attributes(request, timeout=server.RPC)
@@ -79,7 +372,14 @@ async def setup(show: ShowOnly = False) -> int:
         raise command_error(head, hint=hint) from None
     done = f"registered {', '.join(missing)}" if missing else "has all search attributes"
     print_err(f"namespace {client.namespace}: {done}; runs that start from now on (within a minute) have them")
-    return EXIT_DONE
+    return cli.EXIT_DONE
+
+
+async def _search_attributes(client: Client) -> tuple[list[str], list[str]]:
+    """Those of ours that the namespace has with another type, and those that it lacks."""
+    present = await registered_types(client)
+    wrong = [name for name in TYPES if name in present and present[name] != value_type(name)]
+    return wrong, [name for name in TYPES if name not in present]
 
 
 @app.add
@@ -92,8 +392,8 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
     Examples: `acts keygen ada.pem`, `acts keygen --codec >> keys.txt`.
     """
     if codec:
-        print_out(f"k{datetime.now(UTC):%Y%m%d%H%M%S} {base64.b64encode(os.urandom(KEY_BYTES)).decode()}")
-        return EXIT_DONE
+        print(f"k{datetime.now(UTC):%Y%m%d%H%M%S} {payload_codec.encode_key(os.urandom(payload_codec.KEY_BYTES))}")
+        return cli.EXIT_DONE
     if file is None:
         raise command_error("a file for the private key is missing", hint="like `acts keygen ada.pem`")
     path = Path(file)
@@ -104,8 +404,24 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
     except OSError as error:
         raise command_error(f"{path} cannot be written: {error.strerror}") from None
     print_err(f"{path} is the private key: only the approver needs it. For the file of ACTS_APPROVERS:")
-    print_out(f'"{path.stem}": "{base64.b64encode(public).decode()}"')
-    return EXIT_DONE
+    print(f'"{path.stem}": "{base64.b64encode(public).decode()}"')
+    return cli.EXIT_DONE
+
+
+def create_key(path: Path) -> bytes:
+    """Write a new private key (PEM, mode 600); returns the public key.
+
+    Raises:
+        FileExistsError: a key is never overwritten. OSError: the file cannot be written.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(pem)
+    return key.public_key().public_bytes_raw()
 
 
 @app.add
@@ -117,13 +433,15 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
     """
     origins = tuple(origin or WEB_UI)
     try:
-        codec = codec_from_environment()
-        if not isinstance(codec, AesGcmCodec):
-            hint = "set it to the keys of the workers: docs/encryption.md"
-            raise command_error(f"{CODEC_KEYS} is not set", hint=hint)
-        codec_http = create_server(codec, host, port, origins, os.environ.get(TOKEN_VARIABLE))
-    except CodecError as error:
+        codec = payload_codec.codec_from_environment()
+        settings = CodecServerSettings(host, port, origins, os.environ.get(TOKEN_VARIABLE))
+    except (payload_codec.CodecError, CodecServerError) as error:
         raise command_error(str(error)) from None
+    if not isinstance(codec, payload_codec.AesGcmCodec):
+        hint = "set it to the keys of the workers: docs/encryption.md"
+        raise command_error(f"{payload_codec.VARIABLE} is not set", hint=hint)
+    try:
+        codec_http = create_server(codec, settings)
     except OSError as error:
         raise command_error(f"cannot listen on {host}:{port}: {error.strerror}", hint="--port names another") from None
     with codec_http:
@@ -132,21 +450,21 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
         try:
             codec_http.serve_forever()
         except KeyboardInterrupt:
-            return EXIT_DONE
-    return EXIT_DONE
+            return cli.EXIT_DONE
+    return cli.EXIT_DONE
 
 
 # -- stored values -----------------------------------------------------------------------------------------------------
 
 
 @storage.add
-async def gc(delete: Delete = False, grace: Grace = "1d", as_json: AsJson = False) -> int:
+async def gc(delete: Delete = False, grace: Grace = "1d", as_json: cli.AsJson = False) -> int:
     """Find stored values that nothing refers to any more, and delete them.
 
     It reads all runs and schedules that the namespace still keeps. What they refer to stays, and so does what was
     used lately. Without --delete it changes nothing.
     """
-    seconds = read_seconds(grace, "--grace") or 0.0
+    seconds = cli.read_seconds(grace, "--grace") or 0.0
     store = _store()
     client = await server.connect()
     began, cutoff = time.monotonic(), datetime.now(UTC) - timedelta(seconds=seconds)
@@ -159,20 +477,20 @@ async def gc(delete: Delete = False, grace: Grace = "1d", as_json: AsJson = Fals
         return print_json(_figures(inventory, store, client.namespace, deleted=len(inventory.unused) if delete else 0))
     used = len(inventory.contents) - len(inventory.unused) - inventory.young
     about = f"{store.describe()}, namespace {client.namespace}"
-    print_out(f"{about}: {count_text(len(inventory.contents), 'value')}, {decimal(inventory.bytes)}")
+    print(f"{about}: {count_text(len(inventory.contents), 'value')}, {decimal(inventory.bytes)}")
     read = f"{count_text(inventory.runs, 'run')} and {count_text(inventory.schedules, 'schedule')}"
-    print_out(f"  in use      {used:>8,}   by {read}, read in {time.monotonic() - began:.1f} s")
-    print_out(f"  too young   {inventory.young:>8,}   used within the grace period")
-    print_out(f"  unused      {len(inventory.unused):>8,}   {decimal(inventory.unused_bytes)}")
+    print(f"  in use      {used:>8,}   by {read}, read in {time.monotonic() - began:.1f} s")
+    print(f"  too young   {inventory.young:>8,}   used within the grace period")
+    print(f"  unused      {len(inventory.unused):>8,}   {decimal(inventory.unused_bytes)}")
     if delete:
-        print_out(f"deleted {len(inventory.unused):,}")
+        print(f"deleted {done['deleted']:,}")
     elif inventory.unused:
-        print_out("nothing was deleted: add --delete")
-    return EXIT_DONE
+        print("nothing was deleted: add --delete")
+    return cli.EXIT_DONE
 
 
 @storage.add
-async def check(as_json: AsJson = False) -> int:
+async def check(as_json: cli.AsJson = False) -> int:
     """Write, read and delete a small value, and count what is stored."""
     store = _store()
     client = await server.connect()
@@ -180,8 +498,8 @@ async def check(as_json: AsJson = False) -> int:
     if as_json:
         return print_json(_figures(inventory, store, client.namespace))
     text = f"{count_text(len(inventory.contents), 'value')}, {decimal(inventory.bytes)}"
-    print_out(f"{store.describe()} can be written to and read; namespace {client.namespace}: {text}")
-    return EXIT_DONE
+    print(f"{store.describe()} can be written to and read; namespace {client.namespace}: {text}")
+    return cli.EXIT_DONE
 
 
 def _try_store(store: ContentStore, namespace: str) -> Inventory:
@@ -213,3 +531,159 @@ def _figures(inventory: Inventory, store: ContentStore, namespace: str, deleted:
         "unusedBytes": inventory.unused_bytes, "runs": inventory.runs, "schedules": inventory.schedules,
         "deleted": deleted,
     }  # fmt: skip
+
+
+# -- replaying ---------------------------------------------------------------------------------------------------------
+
+
+@app.add
+async def replay(history: HistoryOrRun, run_id: cli.RunId = None, as_json: cli.AsJson = False) -> int:
+    """Replay the history of a run with the code that is installed here: could this worker go on with it?
+
+    Exit codes: 0 it replays, 1 it does not, 2 there is no such history, 3 no server.
+
+      acts replay order-7
+      temporal workflow show -w order-7 -o json > order-7.json; acts replay order-7.json
+    """
+    if run_id is None and looks_like_file(history):
+        source = read_source(history)
+        content = read_history(source.text, source.name)
+    else:
+        run = await open_run(history, run_id)
+        handle = run.client.get_workflow_handle(history, run_id=(await run.describe()).run_id)
+        content = await cli.for_run(history, handle.fetch_history(rpc_timeout=server.RPC))
+    type_ = content.events[0].workflow_execution_started_event_attributes.workflow_type.name
+    if type_ not in ALL_TYPES:
+        text = f'"{clean(history, 200)}" is a run of the type "{clean(type_, 100)}"'
+        raise command_error(text, hint=f"the code here has: {', '.join(ALL_TYPES)}")
+
+    async def single() -> AsyncIterator[WorkflowHistory]:
+        yield content
+
+    (verdict,) = [verdict async for verdict in replay_histories(single())]
+    if as_json:
+        print_json(verdict.to_json())
+    elif verdict.error is None:
+        print(f"{clean(verdict.id, 200)} replays: {verdict.events:,} events, with the code here")
+    else:
+        print(f"{clean(verdict.id, 200)} does not replay with the code here: {verdict.events:,} events")
+        print(verdict.error)
+        print_message(_STUCK, severity="note")
+    return cli.EXIT_DONE if verdict.error is None else cli.EXIT_FAILED
+
+
+@app.add
+async def deploy_check(
+    query: Query = None, limit: Limit = 1000, pinned: Pinned = False, queue: Queue = None, as_json: cli.AsJson = False
+) -> int:
+    """Replay the open runs with the code here, before a rollout. Code 1: one does not replay."""
+    client = await server.connect()
+    visible = open_runs_query(query, queue, has_pinned=pinned)
+    total = (await client.count_workflows(visible, rpc_timeout=server.RPC)).count
+    verdicts = [v async for v in replay_histories(_open_histories(client, visible, limit))]
+    failures = [v for v in verdicts if v.error is not None]
+    code = cli.EXIT_FAILED if failures else cli.EXIT_DONE
+    if as_json:
+        rows = [v.to_json() for v in failures]
+        print_json({"open": total, "checked": len(verdicts), "failed": len(failures), "failures": rows})
+        return code
+    for verdict in failures[:_MAX_FAILURES]:
+        print_message(f"{verdict.workflow} does not replay: {verdict.error}", where=clean(verdict.id, 200))
+    if failures:
+        more = f"{len(failures):,} do not replay; --json has all. " if len(failures) > _MAX_FAILURES else ""
+        print_message(more + _STUCK, severity="note")
+    if total > limit:
+        print_err(f"the newest {limit:,} of {total:,} open runs; --limit checks more", "bold yellow")
+    types = ", ".join(f"{n} {type_}" for type_, n in sorted(Counter(v.workflow for v in verdicts).items()))
+    count = count_text(len(verdicts) - len(failures), "open run")
+    text = f"{count} of {len(verdicts):,} replay with this code ({types})"
+    text = f"✗ {text}; {len(failures):,} do not" if failures else f"✓ {text}"
+    console().print(text if verdicts else "no open runs that these workers would take")
+    return code
+
+
+def open_runs_query(query: str | None = None, queue: str | None = None, *, has_pinned: bool = False) -> str:
+    """The visibility query of the runs to replay; ``query`` narrows them."""
+    types = ", ".join(map(quote, ALL_TYPES))
+    parts = ["ExecutionStatus = 'Running'", f"WorkflowType IN ({types})"]
+    parts.append(f"TaskQueue = {quote(queue or server.task_queue())}")
+    if not has_pinned:
+        parts.append(f"({_BEHAVIOR} IS NULL OR {_BEHAVIOR} != 'Pinned')")
+    return " AND ".join([*parts, *([f"({query})"] if query else [])])
+
+
+async def _open_histories(client: Client, query: str, limit: int) -> AsyncIterator[WorkflowHistory]:
+    async for run in client.list_workflows(query, limit=limit, page_size=min(limit, 1000), rpc_timeout=server.RPC):
+        try:
+            yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history(rpc_timeout=server.RPC)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:
+                raise
+
+
+@dataclass(frozen=True)
+class ReplayVerdict:
+    """What came of one history. ``error`` is None where it replays; ``events`` counts those that it has."""
+
+    id: str
+    run_id: str
+    workflow: str
+    events: int
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """``{id, runId, workflow, events, replays, error?}``"""
+        row = {"id": self.id, "runId": self.run_id, "workflow": self.workflow, "events": self.events}
+        return row | {"replays": self.error is None} | ({} if self.error is None else {"error": self.error})
+
+
+async def replay_histories(histories: AsyncIterable[WorkflowHistory]) -> AsyncIterator[ReplayVerdict]:
+    """Replay one history after the other; each is in memory only while it is replayed.
+
+    Where no workflow task has begun, nothing was decided yet: such a history replays.
+    """
+    from acts.worker import plugin
+
+    # The verdict says what the log lines of the core, and the SDK's traceback of each failed task, would
+    replayer = plugin.build_replayer(server.silent_runtime())
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL + 1)
+    fresh: list[WorkflowHistory] = []
+
+    async def begun() -> AsyncIterator[WorkflowHistory]:
+        async for history in histories:
+            if any(event.HasField("workflow_task_started_event_attributes") for event in history.events):
+                yield history
+            else:  # the replayer would wait for a task for ever
+                fresh.append(history)
+
+    async with replayer.workflow_replay_iterator(begun()) as results:
+        async for result in results:
+            yield _verdict(result.history, result.replay_failure)
+    for history in fresh:
+        yield _verdict(history, None)
+
+
+def read_history(text: str, source: str) -> WorkflowHistory:
+    """The history in a file: what ``temporal workflow show --output json`` or the Web UI's download gives."""
+    from temporalio.client import WorkflowHistory
+
+    hint = "save one with: temporal workflow show -w ID --output json"
+    try:
+        data = json.loads(text)
+        start = data["events"][0]["workflowExecutionStartedEventAttributes"]
+        return WorkflowHistory.from_json(start.get("workflowId") or source, data)
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        text = f"not a workflow history: {clean(f'{type(error).__name__}: {error}', 300)}"
+        raise command_error(text, where=source, hint=hint) from None
+
+
+def _verdict(history: WorkflowHistory, failure: BaseException | None) -> ReplayVerdict:
+    """The reason is the SDK's sentence, without what it wraps it into."""
+    text = None if failure is None else str(failure) or type(failure).__name__
+    if text is not None and (sentence := _SENTENCE.search(text)):
+        text = re.sub(r"\\(.)", r"\1", sentence[1])
+    start = history.events[0].workflow_execution_started_event_attributes
+    return ReplayVerdict(
+        history.workflow_id, start.original_execution_run_id, start.workflow_type.name, len(history.events),
+        None if text is None else clean(re.sub(r"^\[TMPRL\d+\] ", "", text), MAX_REASON),
+    )  # fmt: skip

@@ -6,52 +6,40 @@ run. Problems go to stderr, what was requested to stdout. A prompt is built by t
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from acts.cli.command_line import Agent, AsJson, CommandGroup, ExitCode, File, FileOrRun, Inputs
-from acts.cli.console import (
-    EXIT_DONE,
-    EXIT_WRONG_INPUT,
-    clean,
-    clean_lines,
-    command_error,
-    compact_json,
-    console,
-    count_text,
-    message,
-    print_blocks,
-    print_err,
-    print_json,
-    print_out,
-)
+from acts.cli import console as cli
+from acts.cli.console import clean, command_error, count_text, option, print_blocks, print_err, print_json
 from acts.cli.render.tables import new_table, print_drawing, print_plan, print_simulation
 from acts.cli.text.preflight import Preflight, check_file, missing_tools_error
 from acts.cli.text.source import SourceText, looks_like_file, problem_blocks, problems_from_json
 from acts.language.errors import InvalidRequest
 from acts.language.strict_json import json_size
 from acts.language.values import Json
-from acts.language.wire import AGENT, DELEGATE, PROMPT_CONTEXT
+from acts.language.wire import AGENT, DELEGATE, GRAPH, PROMPT_CONTEXT
 
 if TYPE_CHECKING:
     from acts.activities.model_context import PromptContext
 
-Strict = Annotated[
-    bool, typer.Option("--strict", help="A tool that this environment does not load is an error, not a warning.")
-]
-AsMermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]
-Tick = Annotated[int | None, typer.Option(min=1, help="One tick of a run (default: the latest).")]
+ExitCode = int | Coroutine[Any, Any, int]
+Strict = Annotated[bool, option("--strict", "A tool that this environment does not load is an error, not a warning.")]
+AsMermaid = Annotated[bool, option("--mermaid", "As a Mermaid flowchart.")]
+Tick = Annotated[int | None, option("--tick", "One tick of a run (default: the latest).", min=1)]
 
-app = CommandGroup()
+app = cli.CommandGroup()
 
 
 @app.add
 def validate(
-    file: File, inputs: Inputs = None, strict: Strict = False, as_json: AsJson = False, agent: Agent = None
+    file: cli.File,
+    inputs: cli.Inputs = None,
+    strict: Strict = False,
+    as_json: cli.AsJson = False,
+    agent: cli.Agent = None,
 ) -> int:
     """List every problem of a request. Needs no server.
 
@@ -61,19 +49,14 @@ def validate(
       acts validate plan.yaml
     """
     source, _, preflight = check_file(file, inputs, strict=strict, agent=agent)
-    code = EXIT_WRONG_INPUT if preflight.errors else EXIT_DONE
+    code = cli.EXIT_WRONG_INPUT if preflight.errors else cli.EXIT_DONE
     if as_json:
         print_json([p.to_json() for p in preflight.problems])
         return code
     print_blocks(problem_blocks(preflight.problems, source))
     if preflight.errors:
         print_err(f"{clean(source.name)} is not valid: {count_text(len(preflight.errors), 'error')}", "bold red")
-    else:
-        print_out(f"{clean(source.name)} is valid: {_summarize(preflight)}")
-    return code
-
-
-def _summarize(preflight: Preflight) -> str:
+        return code
     request, calls = preflight.request, count_text(preflight.calls, "call")
     parts = [calls]
     if preflight.agent and request is not None:
@@ -83,11 +66,13 @@ def _summarize(preflight: Preflight) -> str:
         parts.append(clean(f"for each row of {request.set.source}", 200))
     elif request is not None and request.instances():
         parts.append(count_text(len(request.instances()), "instance"))
-    return ", ".join([*parts, *([count_text(len(preflight.problems), "warning")] if preflight.problems else [])])
+    parts += [count_text(len(preflight.problems), "warning")] if preflight.problems else []
+    print(f"{clean(source.name)} is valid: {', '.join(parts)}")
+    return code
 
 
 @app.add
-def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
+def simulate(file: cli.File, inputs: cli.Inputs = None, as_json: cli.AsJson = False) -> int:
     """Show what a plan would do: waves, outcomes, forecast. Runs nothing.
 
     Its time is known where tools declare `_options.expected`.
@@ -102,8 +87,8 @@ def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
         simulation = simulate_request(request, preflight.tools, preflight.served)
     except InvalidRequest as error:
         raise source.error(error.problems) from None
-    errors = [p for p in simulation["problems"] if p.get("severity", "error") == "error"]
-    code = EXIT_WRONG_INPUT if errors else EXIT_DONE
+    has_errors = any(p.get("severity", "error") == "error" for p in simulation["problems"])
+    code = cli.EXIT_WRONG_INPUT if has_errors else cli.EXIT_DONE
     if as_json:
         print_json(simulation)
         return code
@@ -117,18 +102,14 @@ def simulate(file: File, inputs: Inputs = None, as_json: AsJson = False) -> int:
 
 
 def _read_plan(file: str, inputs: Sequence[str] | None, what: str) -> tuple[SourceText, Preflight, Json]:
-    """A valid Request with a plan; of an agent's Request, the plan that its model is shown.
-
-    Raises:
-        CommandError: it is invalid, has no plan, or ``what`` needs Tools that only the worker knows.
-    """
+    """A valid Request with a plan for ``what``; of an agent's Request, the plan that its model is shown."""
     source, request, preflight = check_file(file, inputs)
     if preflight.agent and not preflight.errors:
         if not preflight.calls:
             text, hint = "the file has no plan: its agent makes one when it runs", f"acts run {source.name}"
             raise command_error(text, where=source.name, hint=hint)
         text = "an agent is shown this plan and makes its own; this is the one in the file"
-        print_blocks([message(text, where=source.name, severity="note")])
+        cli.print_message(text, where=source.name, severity="note")
         source, request, preflight = check_file(file, inputs, agent=False)
     if preflight.errors:
         raise source.error(preflight.problems)
@@ -149,7 +130,7 @@ def schema() -> int:
 
 
 @app.add
-def graph(what: FileOrRun, inputs: Inputs = None, mermaid: AsMermaid = False) -> ExitCode:
+def graph(what: cli.FileOrRun, inputs: cli.Inputs = None, mermaid: AsMermaid = False) -> ExitCode:
     """Draw a plan; the plan of a run with the states of its calls.
 
     Examples:
@@ -161,7 +142,7 @@ def graph(what: FileOrRun, inputs: Inputs = None, mermaid: AsMermaid = False) ->
     source, preflight, request = _read_plan(what, inputs, "the drawing")
     print_blocks(problem_blocks(preflight.problems, source))
     print_plan(request, preflight, mermaid=mermaid)
-    return EXIT_DONE
+    return cli.EXIT_DONE
 
 
 async def _draw_run(id_: str, *, mermaid: bool) -> int:
@@ -169,43 +150,31 @@ async def _draw_run(id_: str, *, mermaid: bool) -> int:
     from acts.cli.runs.run_reader import open_run
 
     run = await open_run(id_)
-    await run.describe_planning()
-    drawing = await run.require(run.graph(mermaid=mermaid))
+    info = await run.describe_planning()
+    drawing = await run.require(run.query(str, GRAPH, *([] if mermaid else [{"format": "text"}])))
     if not drawing:
         hint = f"`acts show {clean(run.id)}` shows it; that of a delegate without a planner is {clean(run.id)}/plan"
         raise command_error("this run has no plan", where=run.id, hint=hint)
-    if (await run.describe()).workflow_type in (AGENT, DELEGATE):
+    if info.workflow_type in (AGENT, DELEGATE):
         print_err("this run plans as it goes; its latest plan:", "dim")
-    if mermaid:
-        print_out(drawing.rstrip("\n"))
-    else:
-        print_drawing(drawing)
-    return EXIT_DONE
+    print_drawing(drawing, mermaid=mermaid)
+    return cli.EXIT_DONE
 
 
 # -- prompts ---------------------------------------------------------------------------------------------------------
 
 
 @app.add
-def prompt(what: FileOrRun, inputs: Inputs = None, tick: Tick = None, as_json: AsJson = False) -> ExitCode:
+def prompt(what: cli.FileOrRun, inputs: cli.Inputs = None, tick: Tick = None, as_json: cli.AsJson = False) -> ExitCode:
     """Show what a planner is shown for a request, or was shown in a run, with an estimate of its tokens by part."""
     if not looks_like_file(what):
         return _print_prompt_of_run(what, tick, as_json=as_json)
     if tick not in (None, 1):
         raise command_error("a request that has not run has one tick", where="--tick", hint="give the id of a run")
-    source, _, preflight = check_file(what, inputs, agent=True)
-    return _print_prompt(_prompt_of_request(preflight, source), as_json=as_json)
-
-
-def _prompt_of_request(preflight: Preflight, source: SourceText) -> dict[str, Any]:
-    """The prompt of the first tick of a Request.
-
-    Raises:
-        CommandError: it is not valid, or has no planner.
-    """
     from acts.activities.model_context import PromptContext
     from acts.machines.agent_context import AgentContext
 
+    source, _, preflight = check_file(what, inputs, agent=True)
     request = preflight.request
     if preflight.errors or request is None:
         raise source.error(preflight.problems)
@@ -217,15 +186,11 @@ def _prompt_of_request(preflight: Preflight, source: SourceText) -> dict[str, An
         dict(agent.tools), request.schema, agent.mode, request.config.step, request.instances(),
         request.config.maxTicks, list(request.context),
     )  # fmt: skip
-    return _build_prompt(context, str(request.config.model), 1)
+    return _print_prompt(context, str(request.config.model), 1, as_json=as_json)
 
 
 async def _print_prompt_of_run(id_: str, tick: int | None, *, as_json: bool) -> int:
-    """Print the prompt of a tick of a run (None: the latest), built once more.
-
-    Raises:
-        CommandError: the run has no planner, or has not come to the tick, or no worker answers.
-    """
+    """Print the prompt of a tick of a run (None: the latest), built once more."""
     from acts.activities.model_context import PromptContext
     from acts.cli.runs.run_reader import open_run
 
@@ -236,8 +201,8 @@ async def _print_prompt_of_run(id_: str, tick: int | None, *, as_json: bool) -> 
     while size != context.size:
         size = context.size
         query = {"offset": size[0], "turns": [size[1], size[1] + 1_000], "known": context.has_settings}
-        page = await run.require(run.query(PROMPT_CONTEXT, query))
-        if not isinstance(page, dict) or ("model" not in page and not context.has_settings):
+        page = await run.require(run.query(dict, PROMPT_CONTEXT, query))
+        if "model" not in page and not context.has_settings:
             raise command_error("this run has no planner", where=clean(id_, 200), hint=f"acts show {clean(id_, 200)}")
         settings = {**page, **settings}
         context.add_page(page)
@@ -249,11 +214,11 @@ async def _print_prompt_of_run(id_: str, tick: int | None, *, as_json: bool) -> 
         raise command_error(f"this run has come to tick {last}, not {number}", where="--tick", hint=f"1 to {last}")
     end = context.turns[number - 1].at if number <= len(context.turns) else settings["at"]
     context = replace(context, messages=context.messages[:end], turns=context.turns[: number - 1])
-    return _print_prompt(_build_prompt(context, str(settings["model"]), number), as_json=as_json)
+    return _print_prompt(context, str(settings["model"]), number, as_json=as_json)
 
 
-def _build_prompt(context: PromptContext, model: str, tick: int) -> dict[str, Any]:
-    """A prompt with the schema that is sent beside it. ``tokens`` are estimates, by the kind of part."""
+def _print_prompt(context: PromptContext, model: str, tick: int, *, as_json: bool) -> int:
+    """Print a prompt with the schema that is sent beside it, and an estimate of the tokens of each kind of part."""
     from acts.activities.model_context import build_planner_request, room_of, sent_schema
     from acts.planner.request_estimate import bytes_per_token
 
@@ -263,25 +228,18 @@ def _build_prompt(context: PromptContext, model: str, tick: int) -> dict[str, An
     for part in (*shown.system, *(part for turn in shown.turns for part in turn.parts)):
         sizes[part.kind] = sizes.get(part.kind, 0) + len(part.text.encode())
     sizes["schema"] = json_size(schema)
-    return {
-        "model": model,
-        "tick": tick,
-        "system": [{"kind": p.kind, "text": p.text} for p in shown.system],
-        "turns": [{"role": t.role, "parts": [{"kind": p.kind, "text": p.text} for p in t.parts]} for t in shown.turns],
-        "schema": schema,
-        "tokens": {kind: math.ceil(size / bytes_per_token(model)) for kind, size in sizes.items()},
-    }
-
-
-def _print_prompt(shown: dict[str, Any], *, as_json: bool) -> int:
+    tokens = {kind: math.ceil(size / bytes_per_token(model)) for kind, size in sizes.items()}
     if as_json:
-        return print_json(shown)
-    blocks = [(f"system: {part['kind']}", part["text"]) for part in shown["system"]]
-    blocks += [(turn["role"], "\n".join(part["text"] for part in turn["parts"])) for turn in shown["turns"]]
-    for head, text in (*blocks, ("schema of the answer", compact_json(shown["schema"]))):
-        print_out("\n".join([f"=== {head}", *clean_lines(text)]))
+        turns = [{"role": t.role, "parts": [{"kind": p.kind, "text": p.text} for p in t.parts]} for t in shown.turns]
+        system = [{"kind": p.kind, "text": p.text} for p in shown.system]
+        prompt = {"model": model, "tick": tick, "system": system, "turns": turns, "schema": schema, "tokens": tokens}
+        return print_json(prompt)
+    blocks = [(f"system: {part.kind}", part.text) for part in shown.system]
+    blocks += [(turn.role, "\n".join(part.text for part in turn.parts)) for turn in shown.turns]
+    for head, text in (*blocks, ("schema of the answer", json.dumps(schema, ensure_ascii=False))):
+        print("\n".join([f"=== {head}", *cli.clean_lines(text)]))
     table = new_table("part", "tokens, about")
-    for kind, count in (*shown["tokens"].items(), (f"all of tick {shown['tick']}", sum(shown["tokens"].values()))):
+    for kind, count in (*tokens.items(), (f"all of tick {tick}", sum(tokens.values()))):
         table.add_row(kind, f"{count:,}")
-    console().print(table)
-    return EXIT_DONE
+    cli.console().print(table)
+    return cli.EXIT_DONE

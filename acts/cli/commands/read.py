@@ -1,52 +1,39 @@
-"""``acts list``, ``show``, ``diff`` and ``tools``: runs as they are, and what the workers serve."""
+"""``acts list``, ``show``, ``diff``, ``tools`` and ``why``: runs as they are, their values, and what the workers serve.
+
+``why`` reads a run by queries, also one that has ended: a worker replays it. What it was started with is in its
+history. Data that a parent run passed to its child does not count as data of a Request. What came from outside is
+yellow.
+"""
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
 from rich.text import Text
+from rich.tree import Tree
 
-from acts.cli.command_line import AsJson, CommandGroup, Run, RunId, Watch, read_seconds
-from acts.cli.console import (
-    EXIT_DONE,
-    clean,
-    command_error,
-    console,
-    duration_text,
-    line_console,
-    message,
-    print_blocks,
-    print_err,
-    print_json,
-)
-from acts.cli.render.progress import watch_run
-from acts.cli.render.tables import (
-    STATE_STYLES,
-    approval_lines,
-    cut_lines,
-    failure_blocks,
-    headline,
-    new_table,
-    print_diff,
-    print_outcome,
-    progress_parts,
-    report_parts,
-    text_table,
-)
-from acts.cli.runs import server
-from acts.cli.runs.listings import iso_text, list_runs, runs_query
-from acts.cli.runs.run_reader import Outcome, RunReader, add_parameters, open_run, read_instance, read_progress
+from acts.cli import console as cli
+from acts.cli.console import argument, clean, command_error, console, option, print_blocks, print_err, print_json
+from acts.cli.render import tables
+from acts.cli.runs import run_reader, server
+from acts.cli.runs.run_reader import PLANNING_TYPES, Outcome, RunReader, open_run
 from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import compare_plans, problem_blocks
-from acts.language.errors import format_choices, suggest
+from acts.language.errors import ExpressionError, format_choices, suggest
+from acts.language.reference_uses import scan
+from acts.language.references import MARK, Path, parse
 from acts.language.tools import META, Tool, hint_words, read_tool
 from acts.language.values import Json
-from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN
-from acts.views.text import STATE_MARKS
+from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
+from acts.provenance import authors
+from acts.provenance.authors import Author, RunRecord
+from acts.provenance.trace import Limits, ProvenanceIndex, ReferenceTrace, Source, ValueTrace
+from acts.views.text import STATE_MARKS, named_instances
 
 if TYPE_CHECKING:
     from temporalio.client import WorkflowExecutionDescription
@@ -54,33 +41,32 @@ if TYPE_CHECKING:
 # Of an answer about tools: a worker gives it at once, if a slot is free
 ANSWER_SECONDS: Final = 10.0
 _MAX_CELL: Final = 80
+_MAX_CUTS: Final = 5  # commands that are shown, of the largest parts; the JSON has more
 
-Limit = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many, the newest first.")]
-PhaseNames = Annotated[
-    list[str] | None,
-    typer.Option("--phase", "-p", metavar="PHASE", help="Only in this phase, like awaiting."),
-]
-Waiting = Annotated[bool, typer.Option("--waiting", help="Only those that wait for a person.")]
-ByTool = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only those with this tool.")]
-ByModel = Annotated[str | None, typer.Option("--model", metavar="NAME", help="Only those with this model.")]
-MinCost = Annotated[float | None, typer.Option("--min-cost", metavar="USD", help="Only those that cost at least this.")]
-Since = Annotated[str | None, typer.Option(metavar="TIME", help="Started within this time, like 30m, 2h or 7d.")]
-Older = Annotated[str | None, typer.Option(metavar="TIME", help="Started before this time, like 1h.")]
-AllRuns = Annotated[bool, typer.Option("--all", "-a", help="Also runs below others: delegates, instances.")]
-OneInstance = Annotated[
-    str | None, typer.Option(metavar="NAME", help="One instance of a batch, whichever run executes it.")
-]
-ToolName = Annotated[str | None, typer.Argument(metavar="[TOOL]", help="One tool: its schema.", show_default=False)]
-Here = Annotated[bool, typer.Option("--here", help="Ask no worker: list what this environment loads.")]
+Limit = Annotated[int, option("--limit", "At most so many, the newest first.", min=1, max=10_000)]
+PhaseNames = Annotated[list[str] | None, option("--phase,-p PHASE", "Only in this phase, like awaiting.")]
+Waiting = Annotated[bool, option("--waiting", "Only those that wait for a person.")]
+ByTool = Annotated[str | None, option("--tool NAME", "Only those with this tool.")]
+ByModel = Annotated[str | None, option("--model NAME", "Only those with this model.")]
+MinCost = Annotated[float | None, option("--min-cost USD", "Only those that cost at least this.")]
+Since = Annotated[str | None, option("--since TIME", "Started within this time, like 30m, 2h or 7d.")]
+Older = Annotated[str | None, option("--older TIME", "Started before this time, like 1h.")]
+AllRuns = Annotated[bool, option("--all,-a", "Also runs below others: delegates, instances.")]
+OneInstance = Annotated[str | None, option("--instance NAME", "One instance of a batch, whichever run executes it.")]
+ToolName = Annotated[str | None, argument("[TOOL]", "One tool: its schema.")]
+Here = Annotated[bool, option("--here", "Ask no worker: list what this environment loads.")]
+ValuePath = Annotated[str, argument("PATH", "The path of a value, like state.order[0].price.")]
+InView = Annotated[str | None, option("--instance NAME", "In the view of an instance.")]
+Depth = Annotated[int, option("--depth", "How many calls back.", min=1, max=50)]
 
-app = CommandGroup()
+app = cli.CommandGroup()
 
 
 @app.add
 async def list_(
     phase: PhaseNames = None, waiting: Waiting = False, tool: ByTool = None, model: ByModel = None,
     min_cost: MinCost = None, since: Since = None, older: Older = None, limit: Limit = 50, below: AllRuns = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> int:  # fmt: skip
     """List runs, newest first: phase, cost, tools. Filters need `acts setup` once per namespace.
 
@@ -89,39 +75,46 @@ async def list_(
       acts list --phase failed --since 1d
       acts list --tool refund --min-cost 0.5
     """
-    query = runs_query(
-        phase or (), waiting=waiting, tool=tool, model=model, min_cost=min_cost, since=_ago(since, "--since"),
-        older=_ago(older, "--older"), below=below,
+    now = datetime.now(UTC)
+    ages = [cli.read_seconds(text, name) for text, name in ((since, "--since"), (older, "--older"))]
+    earliest, latest = (None if age is None else now - timedelta(seconds=age) for age in ages)
+    query = run_reader.runs_query(
+        phase or (), waiting=waiting, tool=tool, model=model, min_cost=min_cost, since=earliest, older=latest,
+        below=below,
     )  # fmt: skip
-    rows = [row async for row in list_runs(await server.connect(), query, limit)]
+    rows = [row async for row in run_reader.list_runs(await server.connect(), query, limit)]
     if as_json:
         return print_json(rows)
     if not rows:
         print_err("no runs")
-        return EXIT_DONE
-    table = new_table("", "run", "type", "phase", "waits", "started", "took", "cost", "tools")
+        return cli.EXIT_DONE
+    table = tables.new_table("", "run", "type", "phase", "waits", "started", "took", "cost", "tools")
     table.columns[1].no_wrap = all(len(row["id"]) <= _MAX_CELL // 4 for row in rows)  # to copy
     for row in rows:
-        style = STATE_STYLES.get(row["phase"], "")
-        end = datetime.fromisoformat(row["closed"]) if "closed" in row else datetime.now(UTC)
-        took = duration_text((end - datetime.fromisoformat(row["started"])).total_seconds())
+        style = tables.STATE_STYLES.get(row["phase"], "")
+        end = datetime.fromisoformat(row["closed"]) if "closed" in row else now
         cells = (
-            row.get("waiting") or "", row["started"][:19].replace("T", " ").removeprefix(f"{datetime.now(UTC):%Y-}"),
-            took, f"{row['cost']:.4f}" if "cost" in row else "", ", ".join(row.get("tools") or []),
+            row.get("waiting") or "", row["started"][:19].replace("T", " ").removeprefix(f"{now:%Y-}"),
+            _duration(datetime.fromisoformat(row["started"]), end), f"{row['cost']:.4f}" if "cost" in row else "",
+            ", ".join(row.get("tools") or []),
         )  # fmt: skip
         table.add_row(
             Text(STATE_MARKS.get(row["phase"], "·"), style), Text(clean(row["id"])), row["workflow"],
             Text(clean(row["phase"]), style), *(Text(clean(cell, _MAX_CELL)) for cell in cells),
         )  # fmt: skip
-    line_console().print(table)
+    cli.print_rows(table)
     if len(rows) == limit:
         print_err(f"the newest {limit:,}; --limit lists more", "dim")
-    return EXIT_DONE
+    return cli.EXIT_DONE
 
 
-def _ago(time: str | None, option: str) -> datetime | None:
-    seconds = read_seconds(time, option)
-    return None if seconds is None else datetime.now(UTC) - timedelta(seconds=seconds)
+def _duration(start: datetime, end: datetime | None) -> str:
+    """``1.2 s``, ``3.5 h``; until now where there is no end."""
+    seconds = ((end or datetime.now(UTC)) - start).total_seconds()
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{max(seconds, 0.0):.1f} s"
 
 
 # -- one run -----------------------------------------------------------------------------------------------------------
@@ -129,8 +122,9 @@ def _ago(time: str | None, option: str) -> datetime | None:
 
 @app.add
 async def show(
-    run: Run, as_json: AsJson = False, run_id: RunId = None, instance: OneInstance = None, watch: Watch = False
-) -> int:
+    run: cli.Run, as_json: cli.AsJson = False, run_id: cli.RunId = None, instance: OneInstance = None,
+    watch: cli.Watch = False,
+) -> int:  # fmt: skip
     """Show a run: its calls, result and errors; of an agent also its ticks and its usage.
 
     Examples:
@@ -140,91 +134,97 @@ async def show(
     reader = await open_run(run, run_id)
     info = await reader.describe()
     if watch and instance is None and info.close_time is None:
-        await watch_run(reader)
+        await tables.watch_run(reader)
         reader = reader.fresh()
         info = await reader.describe()
+    facts: dict[str, Any] = {
+        "id": info.id, "runId": info.run_id, "workflow": info.workflow_type,
+        "status": info.status.name.lower() if info.status else None, "started": run_reader.iso_text(info.start_time),
+        "closed": None if info.close_time is None else run_reader.iso_text(info.close_time),
+    }  # fmt: skip
     if instance is not None:
-        await _show_instance(reader, info, instance, as_json=as_json)
-    elif (outcome := await reader.outcome()) is None:
-        await _show_running(reader, info, as_json=as_json)
-    elif as_json:
-        print_json({**_facts(info), "status": outcome.status, "result": outcome.result, "error": outcome.error})
+        item, source = await run_reader.read_instance(reader, instance)
+        facts["instance"] = {"id": instance, "run": source, **item}
+        if not as_json:
+            await _show_instance(reader, info, instance, item, source)
+    elif (outcome := await reader.outcome()) is not None:
+        facts |= {"status": outcome.status, "result": outcome.result, "error": outcome.error}
+        if not as_json:
+            await _show_ended(reader, info, outcome)
     else:
-        await _show_ended(reader, info, outcome)
-    return EXIT_DONE
+        facts["progress"] = await run_reader.read_progress(reader)
+        if facts["progress"] is None and (obstacle := await reader.obstacle()):
+            facts["obstacle"] = obstacle
+        if not as_json:
+            _show_running(info, facts["progress"], facts.get("obstacle", ""))
+    return print_json(facts) if as_json else cli.EXIT_DONE
 
 
 async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcome: Outcome) -> None:
-    print_outcome(outcome, info.id, info.workflow_type, _duration(info), f"run {info.run_id}")
+    took = _duration(info.start_time, info.close_time)
+    tables.print_outcome(outcome, info.id, info.workflow_type, took, f"run {info.run_id}")
     if outcome.result is None and not outcome.problems:
         # a worker still knows the calls of a run that ended without a result
-        for part in report_parts(await run.status() or {}):
+        for part in tables.report_parts(await run.status() or {}):
             console().print(part)
-    for text in cut_lines(info.id, outcome.result):
+    for text in _cut_lines(info.id, outcome.result):
         console().print(text, style="yellow")
     print_blocks(problem_blocks(outcome.problems, None))
-    print_blocks(failure_blocks(outcome))
+    print_blocks(tables.failure_blocks(outcome))
 
 
-async def _show_running(run: RunReader, info: WorkflowExecutionDescription, *, as_json: bool) -> None:
-    status = await read_progress(run)
-    obstacle = await run.obstacle() if status is None else ""
-    if as_json:
-        print_json({**_facts(info), "progress": status, **({"obstacle": obstacle} if obstacle else {})})
+def _cut_lines(run: str, result: Any) -> Iterator[str]:
+    """A line per part that was cut, its size, and how to read it."""
+    omitted = result.get("omitted") if isinstance(result, Mapping) else None
+    if not isinstance(omitted, Mapping):
         return
+    parts = ", ".join(f"{clean(k)} ({n:,} bytes)" for k, n in omitted["bytes"].items())
+    yield f"left out of the result, which was too large to be recorded: {parts}"
+    for cut in omitted["cut"][:_MAX_CUTS]:
+        words = ["temporal", "workflow", "query", "--workflow-id", run, "--type", str(cut.get("query"))]
+        words += ["--input", json.dumps(cut["argument"], ensure_ascii=False)] if "argument" in cut else []
+        command = f": {clean(shlex.join(words))}" if "query" in cut else ""
+        yield f"  {clean(cut['at'])} ({cut['bytes']:,} bytes){command}"
+    if (more := len(omitted["cut"]) - _MAX_CUTS + int(omitted.get("more", 0))) > 0:
+        yield f"  … and {more:,} more; --json lists the largest"
+
+
+def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] | None, obstacle: str) -> None:
     phase, tick = (status or {}).get("phase", "running"), (status or {}).get("tick")
-    facts = (info.workflow_type, f"tick {tick}" if tick else "", f"for {_duration(info)}", f"run {info.run_id}")
-    console().print(headline(str(phase), info.id, *facts))
-    for part in progress_parts(info.id, status or {}):
+    took = f"for {_duration(info.start_time, None)}"
+    facts = (info.workflow_type, f"tick {tick}" if tick else "", took, f"run {info.run_id}")
+    console().print(tables.headline(str(phase), info.id, *facts))
+    for part in tables.progress_parts(info.id, status or {}):
         console().print(part)
     if obstacle:
         hint = "the server begins a failed workflow task again, as long as it takes; the worker's log says more"
-        print_blocks([message(obstacle, hint=hint)])
+        cli.print_message(obstacle, hint=hint)
     elif status is None:
         print_err("no worker answers, so its calls are unknown; it continues as soon as one runs: `acts dev`")
 
 
-async def _show_instance(run: RunReader, info: WorkflowExecutionDescription, name: str, *, as_json: bool) -> None:
-    item, run_id = await read_instance(run, name)
-    if as_json:
-        print_json({**_facts(info), "instance": {"id": name, "run": run_id, **item}})
-        return
+async def _show_instance(
+    run: RunReader, info: WorkflowExecutionDescription, name: str, item: dict[str, Any], source: str
+) -> None:
     outcome = Outcome(str(item["status"]), item)
-    print_outcome(outcome, f"{info.id} [{name}]", "" if run_id == info.id else f"in {run_id}")
+    tables.print_outcome(outcome, f"{info.id} [{name}]", "" if source == info.id else f"in {source}")
     if info.close_time is None:
         root = await run.root()
-        own = [
-            a for a in await root.pending() or [] if a.instance == name and f"{a.workflow_id}/".startswith(f"{run.id}/")
-        ]
-        for text in approval_lines(root.id, await add_parameters(root, own)):
+        listed = [a for a in await root.pending() or [] if a.instance == name]
+        own = [a for a in listed if f"{a.workflow_id}/".startswith(f"{run.id}/")]
+        for text in tables.approval_lines(root.id, await run_reader.add_parameters(root, own)):
             console().print(text, style="magenta")
-    print_blocks(failure_blocks(outcome))
-
-
-def _facts(info: WorkflowExecutionDescription) -> dict[str, Any]:
-    return {
-        "id": info.id,
-        "runId": info.run_id,
-        "workflow": info.workflow_type,
-        "status": info.status.name.lower() if info.status else None,
-        "started": iso_text(info.start_time),
-        "closed": None if info.close_time is None else iso_text(info.close_time),
-    }
-
-
-def _duration(info: WorkflowExecutionDescription) -> str:
-    return duration_text(((info.close_time or datetime.now(UTC)) - info.start_time).total_seconds())
+    print_blocks(tables.failure_blocks(outcome))
 
 
 # -- changes of a plan -------------------------------------------------------------------------------------------------
 
 
 @app.add
-async def diff(run: Run, as_json: AsJson = False) -> int:
+async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
     """Show how a run's plan differs from the one it was started with; of an agent, from the plan before."""
     reader = await open_run(run)
-    await reader.describe_planning()
-    info, plan = await reader.describe(), await reader.require(reader.plan())
+    info, plan = await reader.describe_planning(), await reader.require(reader.plan())
     running = info.close_time is None
     approvals = await reader.pending() or [] if running else []
     version = next((a.version for a in approvals if a.workflow_id == reader.id and a.what == "plan"), None)
@@ -241,8 +241,8 @@ async def diff(run: Run, as_json: AsJson = False) -> int:
         return print_json({"run": reader.id, "before": before, "after": plan, "diff": rows})
     if not rows:
         print_err("the plan has not changed")
-    print_diff(rows)
-    return EXIT_DONE
+    tables.print_diff(rows)
+    return cli.EXIT_DONE
 
 
 def _plans(messages: Sequence[Json]) -> list[list[Any]]:
@@ -254,7 +254,7 @@ def _plans(messages: Sequence[Json]) -> list[list[Any]]:
 
 
 @app.add
-async def tools(name: ToolName = None, here: Here = False, as_json: AsJson = False) -> int:
+async def tools(name: ToolName = None, here: Here = False, as_json: cli.AsJson = False) -> int:
     """List the tools that the workers serve; with a name, the schema of one.
 
     Examples:
@@ -267,21 +267,22 @@ async def tools(name: ToolName = None, here: Here = False, as_json: AsJson = Fal
         answer: dict[str, Any] = {"tools": schemas, "activities": sorted(activities)}
     else:
         answer = await _read_worker_tools()
-    if name is not None:
-        print_json(_find(name, answer["tools"]))
-    elif as_json:
-        print_json({"taskQueue": server.task_queue(), "workers": [answer]})
-    else:
-        _print_tools(answer["tools"], sorted(answer["activities"]))
-    return EXIT_DONE
+        schemas = answer["tools"]
+    if name is None:
+        if as_json:
+            return print_json({"taskQueue": server.task_queue(), "workers": [answer]})
+        _print_tools(schemas, sorted(answer["activities"]))
+        return cli.EXIT_DONE
+    if name not in schemas:
+        hint = suggest(name, schemas) or f"there are: {format_choices(schemas)}"
+        raise command_error(f'there is no tool "{clean(name, 100)}"', hint=hint)
+    if schemas[name] is None:
+        raise command_error("its schema is left out of the answer, which would be too large", where=clean(name, 100))
+    return print_json(schemas[name])
 
 
 async def _read_worker_tools() -> dict[str, Any]:
-    """What a worker of the task queue serves: ``{version, worker, tools, activities}``.
-
-    Raises:
-        CommandError: no worker answers, or the server cannot run an activity without a workflow.
-    """
+    """What a worker of the task queue serves: ``{version, worker, tools, activities}``."""
     from temporalio.client import ActivityFailureError
     from temporalio.service import RPCError, RPCStatusCode
 
@@ -307,46 +308,238 @@ async def _read_worker_tools() -> dict[str, Any]:
     return answer
 
 
-def _find(name: str, tools_: Mapping[str, Any]) -> Any:
-    if name not in tools_:
-        hint = suggest(name, tools_) or f"there are: {format_choices(tools_)}"
-        raise command_error(f'there is no tool "{clean(name, 100)}"', hint=hint)
-    if tools_[name] is None:
-        raise command_error("its schema is left out of the answer, which would be too large", where=clean(name, 100))
-    return tools_[name]
-
-
-def _print_tools(tools_: Mapping[str, Any], activities: Sequence[str]) -> None:
-    if not tools_:
+def _print_tools(schemas: Mapping[str, Any], activities: Sequence[str]) -> None:
+    if not schemas:
         print_err("no tool is registered: a module's TOOLS, a folder of ACTS_TOOLS, or ACTS_MCP")
-    rows, own = [], set()
-    for name, schema in tools_.items():
+    rows, own = list[Sequence[str]](), set()
+    for name, schema in schemas.items():
         tool = None if schema is None else read_tool(name, schema, served=name in activities)[0]
         own |= {tool.activity} if tool is not None and tool.activity else set()
-        rows.append((name,) if tool is None else (name, _answerer(tool), _parameters(tool), _description(tool)))
+        rows.append((name,) if tool is None else (name, *_tool_cells(tool)))
     if rows:
-        line_console().print(text_table(("tool", "answered by", "parameters", "description"), rows, _MAX_CELL))
-    others = [name for name in activities if name not in own]
-    if others:
+        cli.print_rows(tables.text_table(("tool", "answered by", "parameters", "description"), rows, _MAX_CELL))
+    if others := [name for name in activities if name not in own]:
         console().print(f"activities without a tool: {clean(format_choices(others, 40))}", style="dim")
 
 
-def _answerer(tool: Tool) -> str:
-    """The activity, delegate or model that answers the calls of a tool."""
-    if delegate := tool.consts.get("_delegate"):
-        return f"delegate {delegate}"
+def _tool_cells(tool: Tool) -> tuple[str, str, str]:
+    """What answers the calls of a tool, its parameters (? marks what a call may leave out), and its description."""
     queue = f" on {tool.options.taskQueue}" if tool.options.taskQueue else ""
-    return f"activity {tool.activity}{queue}" if tool.activity else "model"
-
-
-def _parameters(tool: Tool) -> str:
-    """``amount, customer?``: ? marks what a call may leave out."""
+    answerer = f"activity {tool.activity}{queue}" if tool.activity else "model"
+    if delegate := tool.consts.get("_delegate"):
+        answerer = f"delegate {delegate}"
     listed, required = tool.schema.get("properties"), tool.schema.get("required")
     needed = required if isinstance(required, list) else []
     names = [name for name in (listed if isinstance(listed, dict) else ()) if name not in META]
-    return ", ".join(name if name in needed else f"{name}?" for name in names)
-
-
-def _description(tool: Tool) -> str:
+    parameters = ", ".join(name if name in needed else f"{name}?" for name in names)
     hints = f"({', '.join(words)}) " if (words := hint_words(tool.schema)) else ""
-    return f"{hints}{tool.schema.get('description') or ''}"
+    return answerer, parameters, f"{hints}{tool.schema.get('description') or ''}"
+
+
+# -- where a value came from -------------------------------------------------------------------------------------------
+
+
+@app.add
+async def why(
+    run: cli.Run, path: ValuePath, instance: InView = None, depth: Depth = 5, as_json: cli.AsJson = False
+) -> int:
+    """Show where a value of a run came from: who wrote it, what that call had read, and so on.
+
+    Examples:
+      acts why plan-1f2e3d4c state.order[0].price
+    """
+    # Of --json: 100 calls that wrote one value, 2,000 lines in all
+    limits = Limits(depth, 100, 2000) if as_json else Limits(depth)
+    trace, parent, value = await trace_value(run, path, instance, limits)
+    if as_json:
+        out = {**trace.to_json(), "value": value}
+        out.pop("shortened", None)
+        return print_json(out if instance is None else {**out, "instance": instance})
+    console(wrap=True).print(provenance_tree(trace, parent))
+    return cli.EXIT_DONE
+
+
+async def trace_value(run: str, path: str, instance: str | None, limits: Limits) -> tuple[ValueTrace, str | None, Json]:
+    """Where a value of a run came from, the run that passed this one its data, and the whole value.
+
+    A path without a value is answered with the nearest values; its leading † may be omitted, as few keyboards have it.
+    """
+    text = path.strip()
+    try:
+        where = parse(text if text.startswith(MARK) else MARK + text)
+    except ExpressionError as error:
+        hint = "like †state.order[0].price"
+        raise command_error(f"{error} in {clean(text, 100)!r}", where="PATH", hint=hint) from None
+    if not isinstance(where, Path):
+        raise command_error(f"{clean(text, 100)} is several paths", where="PATH", hint="ask for one of them")
+    record, parent = await _read_record(await open_run(run))
+    index = ProvenanceIndex(record)
+    if instance is not None and instance not in index.instances:
+        raise run_reader.unknown_instance_error(run, index.instances, instance)
+    trace = index.why(where, instance, limits=limits)
+    if trace.text is None:
+        hint = f"there is: {cli.list_names(index.near(where, instance), 12)}"
+        if where.kind == "output":
+            hint = "an agent's output is its model's own answer; ask for a value that it refers to"
+        elif instance is None and index.instances:
+            hint += "; a value of an instance: --instance NAME"
+        raise command_error(f"there is no value at {clean(where, 200)}", hint=hint)
+    return trace, parent, index.value(where, instance)
+
+
+async def _read_record(run: RunReader) -> tuple[RunRecord, str | None]:
+    """The record of a run with a context, and the run that passed it its data; None for a root."""
+    from temporalio.service import RPCError
+
+    parent = (await run.describe_planning()).parent_id
+    await run.allow_replay_time()
+    if parent is not None:  # also if its history is gone, and with it its type
+        above = run.other(parent)
+        if await above.exists() and (await above.describe()).workflow_type not in PLANNING_TYPES:
+            parent = None
+    messages, status = await run.require(run.messages()), await run.require(run.status())
+    prompt = await run.require(run.query(dict, PROMPT_CONTEXT, {"offset": 0, "upto": 0}))
+    items = (prompt.get("tools") or {}).items()
+    tools = {name: read_tool(name, item["schema"], served=item["served"])[0] for name, item in items}
+    described = {name: tool for name, tool in tools.items() if tool is not None}
+    try:
+        request = await run.request() if parent is None else None
+    except RPCError:  # the history of its start is gone
+        request = None
+    context = request.get("context", []) if isinstance(request, dict) else None
+    calls = list(status.get("calls") or ())
+    for instance, item in named_instances(await run.result()).items():  # children have walked some
+        own = (item.get("calls") if isinstance(item, dict) else None) or ()
+        calls += [{**call, "instance": instance} for call in own]
+    decisions = status.get("decisions") or ()
+    return RunRecord(messages, described, context if isinstance(context, list) else None, calls, decisions), parent
+
+
+MAX_VALUE: Final = 100
+MAX_PARAMETERS: Final = 20  # of one call; --json has all
+_MAX_PATHS: Final = 3  # in one line
+_COLORS: Final = ("green", "yellow")  # of what came from the Request alone, and from outside
+
+# What executed a call …
+_EXECUTORS: Final = {
+    authors.ACTIVITY: "Activity", authors.MODEL: "the model", authors.DELEGATE: "delegate",
+    authors.ENGINE: "the engine, whose error it is", authors.UNKNOWN: "unknown",
+}  # fmt: skip
+# … who wrote a result that was in the plan already, and who planned the call
+_LITERAL_AUTHORS: Final = {
+    authors.MODEL: "the model, in its plan", authors.REQUEST: "the Request, in its plan",
+    authors.DECISION: "a person, in the edited plan",
+}  # fmt: skip
+_PLANNERS: Final = {authors.MODEL: "planned by the model", authors.PERSON: "planned by a person"}
+
+
+def provenance_tree(trace: ValueTrace, parent: str | None = None) -> Tree:
+    """A trace as a tree. ``parent`` is the run that passed this one its data."""
+    head = _text((f"{trace.path}", "bold"), (f" = {clean(trace.text, MAX_VALUE)}", ""))
+    head.append("   from outside" if trace.outside else "   from the Request alone", _COLORS[trace.outside])
+    tree = Tree(head, guide_style="dim")
+    _add_sources(tree, trace, parent)
+    return tree
+
+
+def _add_sources(tree: Tree, trace: ValueTrace, parent: str | None) -> None:
+    for source in trace.sources:
+        branch = tree.add(_source_line(source, trace, parent))
+        if not source.again and not source.cut:
+            _add_call(branch, source, parent)
+    if trace.more:
+        tree.add(_text((f"… and {trace.more} more messages: ask for a part of it, or --json", "dim")))
+
+
+def _add_call(branch: Tree, source: Source, parent: str | None) -> None:
+    """The parameters of a call as planned, and where the values of their references came from."""
+    parameters = {k: v for k, v in (source.origin.call or {}).items() if k not in META}
+    for name, value in list(parameters.items())[:MAX_PARAMETERS]:
+        if not any(scan(value)):
+            branch.add(_text((f"{name}  ", "dim"), (clean(json.dumps(value, ensure_ascii=False), MAX_VALUE), "")))
+        for read in source.reads:
+            if read.parameter == name:
+                _add_read(branch, read, parent)
+    if len(parameters) > MAX_PARAMETERS:
+        branch.add(_text((f"… and {len(parameters) - MAX_PARAMETERS} more parameters", "dim")))
+    for read in source.reads:
+        if read.parameter in META:
+            _add_read(branch, read, parent)
+    if source.origin.saw_all:
+        branch.add(_text(("was shown all data as of the start of its plan", "dim")))
+
+
+def _add_read(branch: Tree, read: ReferenceTrace, parent: str | None) -> None:
+    name = "scope" if read.parameter == "_scopes" else read.at
+    if len(read.values) != 1:
+        branch, name = branch.add(_text((f"{name}  ", "dim"), (read.text, ""))), ""
+    for value in read.values:
+        label, path = (f"{name}  " if name else "", "dim"), str(value.path)
+        if value.text is None:
+            branch.add(_text(label, (path, ""), (": no value" if value.used else ": not needed", "dim")))
+        else:
+            _add_sources(
+                branch.add(_text(label, (path, "bold"), (f" = {clean(value.text, MAX_VALUE)}", ""))), value, parent
+            )
+
+
+def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
+    """``3:chargeCard  Activity chargeCard  tick 2  2026-01-01 10:00:00Z``"""
+    origin = source.origin
+    text = _text((_author(source, parent), _COLORS[origin.outside]))
+    if origin.call is not None and (origin.word != authors.REQUEST or origin.is_literal):
+        name = source.id or str(origin.call.get("_tool"))
+        text = _text((f"{name}  ", "bold"), (_executor(origin), _COLORS[origin.outside]))
+    for fact in _facts(source, trace):
+        text.append(clean(f"  {fact}", 300), "dim")
+    if source.again or (source.cut and origin.call is not None):
+        text.append("  (shown elsewhere)" if source.again else "  (more with --depth)", "dim italic")
+    return text
+
+
+def _author(source: Source, parent: str | None) -> str:
+    """The author of a message that no call of this run wrote."""
+    word, place = source.origin.word, f"message {source.message}"
+    if word == authors.REQUEST:
+        return f"the Request, /context/{source.message}"
+    if word == authors.PROVIDED:
+        return f"provided to the run ({place})"
+    if word == authors.DECISION:
+        payload = source.raw.get(str(source.raw["type"]))
+        by = payload.get("by") if isinstance(payload, dict) else None
+        return f"decided by {by or 'somebody'} ({place})"
+    return f"passed by the parent run {parent} ({place})" if parent else f"unknown ({place})"
+
+
+def _executor(origin: Author) -> str:
+    """What executed a call, or who wrote its result in the plan."""
+    if origin.is_literal:
+        return _LITERAL_AUTHORS.get(origin.word, "the author of the plan")
+    tool = origin.tool
+    fixed = (origin.call or {}).get("_delegate") or (tool.consts.get("_delegate") if tool is not None else None)
+    names = {authors.ACTIVITY: tool.activity if tool is not None else None, authors.DELEGATE: fixed}
+    name = names.get(origin.word)
+    return _EXECUTORS[origin.word] + (f" {name}" if name else "")
+
+
+def _facts(source: Source, trace: ValueTrace) -> Iterator[str]:
+    origin, raw = source.origin, source.raw
+    if origin.word == authors.REQUEST and origin.call is not None and not origin.is_literal:
+        yield f"written by {origin.id or origin.call.get('_tool')} of an earlier run"
+    if origin.tick is not None:
+        yield f"tick {origin.tick}"
+    if isinstance(raw.get("_date"), str):
+        yield f"{str(raw['_date'])[:19].replace('T', ' ')}Z"
+    if raw.get("_outputMethod") not in (None, "set"):
+        yield str(raw["_outputMethod"])
+    if origin.error is not None:
+        yield f"failed: {origin.error}"
+    if origin.planned in _PLANNERS and not origin.is_literal:
+        yield _PLANNERS[origin.planned]
+    if source.wrote != [trace.path]:
+        more = ", …" if len(source.wrote) > _MAX_PATHS else ""
+        yield f"→ {', '.join(map(str, source.wrote[:_MAX_PATHS]))}{more}"
+
+
+def _text(*parts: tuple[str, str]) -> Text:
+    return Text.assemble(*((clean(words, 400), style) for words, style in parts))

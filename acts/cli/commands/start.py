@@ -1,8 +1,12 @@
-"""``acts run``, ``retry`` and ``fork``: a run is started, and its end awaited.
+"""``acts run``, ``retry``, ``fork`` and ``schedule``: runs are started, at once or by the clock, and their end awaited.
 
 - A Request that no worker could run is not started: its problems are printed with their lines.
 - A run belongs to the server: Ctrl-C ends the waiting only, and names the commands that show and cancel the run.
 - A run that another one resumes is read, never changed; the worker decides which of its Calls are unchanged.
+- Temporal keeps ids unique among open runs. So a program that starts its runs under an id of its own, such as the
+  number of an order, may repeat a start after a lost answer, and no second run comes of it.
+- The line that describes a run in lists has names and first lines only. Parameters of Calls, data of the context and
+  inputs stay out: it is read by everybody who may list runs.
 - stdout holds the result and nothing else.
 """
 
@@ -13,81 +17,108 @@ import json
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote
 
-import typer
-
-from acts.cli.command_line import (
-    Agent,
-    AsJson,
-    CommandGroup,
-    Detach,
-    File,
-    Inputs,
-    NewId,
-    Run,
-    RunId,
-    Watch,
-    read_seconds,
-)
-from acts.cli.console import EXIT_DONE, clean, command_error, message, print_blocks, print_err, print_json, print_out
-from acts.cli.render.progress import watch_run
-from acts.cli.render.tables import failure_blocks, print_outcome
+from acts.cli import console as cli
+from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
+from acts.cli.render.tables import failure_blocks, print_outcome, text_table, watch_run
 from acts.cli.runs import server
 from acts.cli.runs.run_reader import RunReader, open_run, wait_for_outcome
-from acts.cli.runs.starting import OnceEnded, StartPolicy, WhileRunning, new_id, start
-from acts.cli.text.preflight import check_file, require_valid, run_preflight
-from acts.cli.text.set_input import add_set, names_set, next_results
+from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
 from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
+from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PLAN
 from acts.payloads.converter import verify_storage
+from acts.tree.identity import MAX_ID_BYTES
 
-# Characters of the earlier run's id in that of the new one
-_MAX_NAME: Final = 200
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from temporalio.client import Client, ScheduleHandle, ScheduleListDescription, ScheduleOverlapPolicy
+
+# What to do while a run of the id runs, and where one has ended
+WhileRunning = Literal["fail", "use-existing", "terminate"]
+OnceEnded = Literal["again", "again-if-failed", "use-existing", "fail"]
+MAX_SUMMARY_BYTES: Final = 200  # the server takes 400
+# File names that say nothing of the plan: the name of the folder is used
+_GENERIC: Final = ("plan", "request", "agent", "index", "main")
 
 SetFile = Annotated[
     str | None,
-    typer.Option(
-        "--set",
-        metavar="FILE[:ID]",
-        help="Run the plan for each row of a JSON Lines or CSV file; ID is the field of its id.",
-    ),
+    option("--set FILE[:ID]", "Run the plan for each row of a JSON Lines or CSV file; ID is the field of its id."),
 ]
-ResultsFile = Annotated[
-    str | None, typer.Option("--results", metavar="FILE", help="The file that takes a line for each row of the set.")
-]
+ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
 IfRunning = Annotated[
-    WhileRunning,
-    typer.Option("--if-running", metavar="WORD", help="If a run of --id runs: fail, use-existing or terminate it."),
+    WhileRunning, option("--if-running WORD", "If a run of --id runs: fail, use-existing or terminate it.")
 ]
 IfEnded = Annotated[
-    OnceEnded,
-    typer.Option("--if-ended", metavar="WORD", help="If one has ended: again, again-if-failed, use-existing or fail."),
+    OnceEnded, option("--if-ended WORD", "If one has ended: again, again-if-failed, use-existing or fail.")
 ]
-Delay = Annotated[str | None, typer.Option("--delay", metavar="TIME", help="Begin after this time, like 30m or 2h.")]
+Delay = Annotated[str | None, option("--delay TIME", "Begin after this time, like 30m or 2h.")]
 NewPlan = Annotated[
-    str | None,
-    typer.Option("--edit", metavar="FILE", help="The mended plan: calls, or a whole request (default: as it was)."),
+    str | None, option("--edit FILE", "The mended plan: calls, or a whole request (default: as it was).")
 ]
-FromCall = Annotated[
-    str, typer.Option("--from", metavar="CALL", help="The first call that runs anew, like 7:charge; plan order counts.")
-]
-OnlyFailed = Annotated[bool, typer.Option("--only-failed", help="Of a batch or set: what failed, no others.")]
+FromCall = Annotated[str, option("--from CALL", "The first call that runs anew, like 7:charge; plan order counts.")]
+OnlyFailed = Annotated[bool, option("--only-failed", "Of a batch or set: what failed, no others.")]
 RetryResults = Annotated[
-    str | None,
-    typer.Option("--results", metavar="FILE", help="Of a set: the file for the results (default: out.2.jsonl)."),
+    str | None, option("--results FILE", "Of a set: the file for the results (default: out.2.jsonl).")
 ]
+# The SDK's words
+OverlapWord = Literal["skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"]
+ScheduleId = Annotated[str, cli.argument("ID", "The id of a schedule; its runs are called ID-TIME.")]
+Cron = Annotated[list[str] | None, option("--cron CRON", "Like '0 9 * * MON-FRI'; may be repeated.")]
+Every = Annotated[str | None, option("--every TIME", "An interval, like 15m or 1d.")]
+Zone = Annotated[str | None, option("--timezone ZONE", "Of --cron, like Europe/Berlin (default UTC).")]
+_OVERLAP: Final = (
+    "If the last run still runs: skip, buffer-one, buffer-all, cancel-other, terminate-other or allow-all."
+)
+Overlap = Annotated[OverlapWord, option("--overlap WORD", _OVERLAP)]
+Replace = Annotated[bool, option("--replace", "Replace the schedule of this id.")]
 
-app = CommandGroup()
+app = cli.CommandGroup()
+schedule = cli.CommandGroup("schedule", "Start plans and agents by the clock: Temporal's schedules.")
+app.add_typer(schedule)
+
+
+@dataclass(frozen=True)
+class StartPolicy:
+    """How a run is started, and what is printed of it then. ``delay`` are seconds until it begins, visible already."""
+
+    watch: bool = False
+    as_json: bool = False
+    detach: bool = False
+    if_running: WhileRunning = "fail"
+    if_ended: OnceEnded = "again"
+    delay: float | None = None
+
+    def start_options(self) -> dict[str, Any]:
+        """Keyword arguments of the SDK's ``start_workflow``; some words the server would refuse together."""
+        from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+
+        # USE_EXISTING of the server would not say whether the run is new, so a refused start is looked up instead
+        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
+        if self.if_ended.startswith("again"):
+            always, if_failed = WorkflowIDReusePolicy.ALLOW_DUPLICATE, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+            reuse = always if self.if_ended == "again" else if_failed
+        elif self.if_running == "terminate":
+            text = f"--if-running terminate starts a run anew, --if-ended {self.if_ended} never does"
+            raise command_error(text, hint="leave one of them out")
+        conflict = WorkflowIDConflictPolicy
+        return {
+            "id_reuse_policy": reuse,
+            "id_conflict_policy": conflict.TERMINATE_EXISTING if self.if_running == "terminate" else conflict.FAIL,
+            "start_delay": None if self.delay is None else timedelta(seconds=self.delay),
+        }
 
 
 @app.add
 async def run(
-    file: File, inputs: Inputs = None, watch: Watch = False, as_json: AsJson = False, run_id: NewId = None,
-    detach: Detach = False, agent: Agent = None, if_running: IfRunning = "fail", if_ended: IfEnded = "again",
-    delay: Delay = None, set_file: SetFile = None, results: ResultsFile = None,
+    file: cli.File, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
+    run_id: cli.NewId = None, detach: cli.Detach = False, agent: cli.Agent = None, if_running: IfRunning = "fail",
+    if_ended: IfEnded = "again", delay: Delay = None, set_file: SetFile = None, results: ResultsFile = None,
 ) -> int:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -107,20 +138,22 @@ async def run(
       acts run plan.yaml --detach --id order-7
       acts run plan.yaml --set orders.csv --results out.jsonl
     """
-    policy = StartPolicy(if_running, if_ended, read_seconds(delay, "--delay"))
+    seconds = read_seconds(delay, "--delay")
     source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent)
     require_valid(preflight, source)
     workflow = AGENT if preflight.agent else PLAN
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
-    waiting = Waiting(watch or (names_set(request) and not as_json), as_json, detach)
-    return await start_and_wait(request, workflow, run_id or new_id(file), source, waiting, policy)
+    watch = watch or (names_set(request) and not as_json)
+    policy = StartPolicy(watch, as_json, detach, if_running, if_ended, seconds)
+    return await start_and_wait(request, workflow, run_id or new_id(file), source, policy)
 
 
 @app.add
 async def retry(
-    run: Run, edit: NewPlan = None, only_failed: OnlyFailed = False, results: RetryResults = None, run_id: RunId = None,
-    new_id: NewId = None, watch: Watch = False, as_json: AsJson = False, detach: Detach = False,
+    run: cli.Run, edit: NewPlan = None, only_failed: OnlyFailed = False, results: RetryResults = None,
+    run_id: cli.RunId = None, new_id: cli.NewId = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
+    detach: cli.Detach = False,
 ) -> int:  # fmt: skip
     """Run what a plan has not completed: completed calls are taken over, failed ones keep their _id.
 
@@ -136,23 +169,23 @@ async def retry(
         name = clean(run, 200)
         hint = f"acts cancel {name} ends it; acts fork {name} --from CALL runs it another way beside it"
         raise command_error(f'the run "{name}" has not ended', where="ID", hint=hint)
-    waiting = Waiting(watch, as_json, detach)
-    new_id = new_id or f"{run[:_MAX_NAME]}-retry-{secrets.token_hex(3)}"
+    policy = StartPolicy(watch, as_json, detach)
+    new_id = new_id or f"{run[:200]}-retry-{secrets.token_hex(3)}"
     if info.workflow_type == AGENT:
         if edit is not None or only_failed:
             hint = "start one with `acts run FILE`, and a request of your own"
             raise command_error("an agent is retried as it was, without --edit and --only-failed", hint=hint)
         request = {**await _read_request(reader), "context": await reader.require(reader.messages())}
         print_err(clean(f"starting an Agent with the context of {run}: its model sees what was done"), "dim")
-        return await start_and_wait(request, AGENT, new_id, _source_of(request), waiting)
+        return await start_and_wait(request, AGENT, new_id, _source_of(request), policy)
     resume: dict[str, Any] = {"workflowId": run, "runId": info.run_id, **({"only": "failed"} if only_failed else {})}
-    return await _resume(reader, resume, edit, results, new_id, waiting)
+    return await _resume(reader, resume, edit, results, new_id, policy)
 
 
 @app.add
 async def fork(
-    run: Run, from_call: FromCall, edit: NewPlan = None, run_id: RunId = None, new_id: NewId = None,
-    watch: Watch = False, as_json: AsJson = False, detach: Detach = False,
+    run: cli.Run, from_call: FromCall, edit: NewPlan = None, run_id: cli.RunId = None, new_id: cli.NewId = None,
+    watch: cli.Watch = False, as_json: cli.AsJson = False, detach: cli.Detach = False,
 ) -> int:  # fmt: skip
     """Run a plan another way from one call on: the calls before it are taken over, all others run with a new _id.
 
@@ -162,72 +195,109 @@ async def fork(
     """
     reader = await open_run(run, run_id)
     resume = {"workflowId": run, "runId": (await reader.describe()).run_id, "keep": {"before": from_call}}
-    new_id = new_id or f"{run[:_MAX_NAME]}-fork-{secrets.token_hex(3)}"
-    return await _resume(reader, resume, edit, None, new_id, Waiting(watch, as_json, detach))
+    new_id = new_id or f"{run[:200]}-fork-{secrets.token_hex(3)}"
+    return await _resume(reader, resume, edit, None, new_id, StartPolicy(watch, as_json, detach))
 
 
 # -- starting and waiting --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """What is printed of a run once it is started."""
-
-    watch: bool = False
-    as_json: bool = False
-    detach: bool = False
-
-
-async def start_and_wait(
-    request: Json, workflow: str, run_id: str, source: SourceText, waiting: Waiting, policy: StartPolicy | None = None
-) -> int:
+async def start_and_wait(request: Json, workflow: str, run_id: str, source: SourceText, policy: StartPolicy) -> int:
     """Start a run and wait for its end; the exit code says how it ended."""
     target = server.find_target()
     client = await server.connect(target)
     # Raises StorageError for a storage that refuses: the result of the run could not be read
     if away := await asyncio.to_thread(verify_storage, writes=False):
-        print_blocks([message(clean(away), hint="values above 128 KiB wait until it is back", severity="warning")])
+        cli.print_message(clean(away), hint="values above 128 KiB wait until it is back", severity="warning")
     queue = server.task_queue()
     if not await server.has_pollers(client, queue):
         text = f'no worker serves the task queue "{queue}" at {target.address} yet'
         hint = f"the run waits for one: `acts dev`, or `python -m acts.worker` with TEMPORAL_ADDRESS={target.address}"
-        print_blocks([message(text, hint=hint, severity="warning")])
-    started = await start(client, workflow, request, run_id, source.name, policy)
+        cli.print_message(text, hint=hint, severity="warning")
+    run = await start(client, workflow, request, run_id, source.name, policy)
     link = ""
     if target.ui_url:
         link = f"  {target.ui_url}/namespaces/{quote(client.namespace, safe='')}/workflows/{quote(run_id, safe='')}"
     print_err(f"{workflow} {clean(run_id)} at {target.address}{link}", "dim")
-    if waiting.detach:
-        print_out(run_id)
-        return EXIT_DONE
-    return await _finish(started, workflow, source, waiting)
-
-
-async def _finish(run: RunReader, workflow: str, source: SourceText, waiting: Waiting) -> int:
-    """Wait for the end of a run and print its outcome."""
+    if policy.detach:
+        print(run_id)
+        return cli.EXIT_DONE
     began = time.monotonic()
     try:
-        outcome = await (watch_run(run) if waiting.watch else wait_for_outcome(run.handle))
+        outcome = await (watch_run(run) if policy.watch else wait_for_outcome(run.handle))
     except asyncio.CancelledError:  # Ctrl-C
         name = clean(run.id)
         print_err(f"stopped waiting; the run continues: acts show {name} --watch, acts cancel {name}")
         raise
-    if waiting.as_json:
+    if policy.as_json:
         print_json(outcome.to_json())
     elif not outcome.problems:
         print_outcome(outcome, run.id, workflow, f"{time.monotonic() - began:.1f} s")
         print_blocks(failure_blocks(outcome))
     if outcome.problems:
-        print_blocks([message(f"the worker refuses the request ({INVALID_REQUEST})")])
+        cli.print_message(f"the worker refuses the request ({INVALID_REQUEST})")
         print_blocks(problem_blocks(outcome.problems, source))
     return outcome.code
+
+
+def new_id(file: str) -> str:
+    """An unused id that names the file: ``weather-1f2e3d4c``."""
+    path = Path(file).resolve()
+    stem = path.parent.name if path.stem in _GENERIC else path.stem
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem).strip("-.")[:60]
+    return f"{'run' if file == STDIN or not name else name}-{secrets.token_hex(4)}"
+
+
+async def start(
+    client: Client, workflow: str, request: Json, run_id: str, source_name: str, policy: StartPolicy
+) -> RunReader:
+    """Start a run; where the policy says so, use the one that has this id already."""
+    from temporalio.exceptions import WorkflowAlreadyStartedError
+
+    size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
+    limit = MAX_PAYLOAD_BYTES if client.data_converter.external_storage is None else MAX_STORED_BYTES
+    if size > limit:
+        text = f"the request has {size:,} bytes of JSON; a run takes at most {limit:,}"
+        hint = "keep large data outside (ACTS_STORAGE, here and for the worker) and pass references, or split the plan"
+        raise command_error(text, where=source_name, hint=hint)
+    if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
+        raise command_error(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")
+    try:
+        await client.start_workflow(
+            workflow, request, id=run_id, task_queue=server.task_queue(), rpc_timeout=server.RPC,
+            static_summary=summarize(request) or source_name[:MAX_SUMMARY_BYTES], **policy.start_options(),
+        )  # fmt: skip
+    except WorkflowAlreadyStartedError:
+        status = (await client.get_workflow_handle(run_id).describe(rpc_timeout=server.RPC)).status
+        is_running = status is not None and status.name == "RUNNING"
+        state, name = ("is still running", "--if-running") if is_running else ("has ended", "--if-ended")
+        if (policy.if_running if is_running else policy.if_ended) != "use-existing":
+            hint = f"choose another id, or see what it does: acts show {clean(run_id)}; or use it: {name} use-existing"
+            raise command_error(f'the run "{clean(run_id)}" {state}', where="--id", hint=hint) from None
+        print_err(f'the run "{clean(run_id)}" {state}: no other one is started', "dim")
+    return RunReader(client, run_id)
+
+
+def summarize(request: Json) -> str:
+    """The first line of a Request's first instruction, and the tools of its plan."""
+    context = request.get("context") if isinstance(request, dict) else None
+    messages = [m for m in context if isinstance(m, dict)] if isinstance(context, list) else []
+    texts = [m.get("content") or m.get("text") for m in messages if m.get("type", "text") in ("text", "system")]
+    lines = [line for text in texts if isinstance(text, str) for line in text.strip().splitlines()[:1]]
+    parts = [line[: MAX_SUMMARY_BYTES // 2] for line in lines[:1]]
+    plans = [m["plan"] for m in messages if m.get("type") == "plan" and isinstance(m.get("plan"), list)]
+    if tools := [str(call.get("_tool")) for call in (plans[-1] if plans else ()) if isinstance(call, dict)]:
+        parts.append(f"{cli.count_text(len(tools), 'call')}: {', '.join(dict.fromkeys(tools))}")
+    data = " ".join(" · ".join(parts).split()).encode(errors="replace")
+    is_short = len(data) <= MAX_SUMMARY_BYTES
+    return data.decode() if is_short else data[: MAX_SUMMARY_BYTES - 3].decode(errors="ignore") + "…"
 
 
 # -- resuming --------------------------------------------------------------------------------------------------------
 
 
 async def _resume(
-    run: RunReader, resume: dict[str, Any], file: str | None, results: str | None, new_id: str, waiting: Waiting
+    run: RunReader, resume: dict[str, Any], file: str | None, results: str | None, new_id: str, policy: StartPolicy
 ) -> int:
     """Start a plan that resumes another."""
     type_ = (await run.describe()).workflow_type
@@ -245,7 +315,7 @@ async def _resume(
     request = {**request, "config": {**config, "resume": resume}}
     require_valid(run_preflight(request, file=None if file == STDIN else file, agent=False), source)
     print_err(clean(f"taking over what {run.id} had completed"), "dim")
-    return await start_and_wait(request, PLAN, new_id, source, waiting)
+    return await start_and_wait(request, PLAN, new_id, source, policy)
 
 
 async def _read_edited(run: RunReader, file: str | None) -> tuple[dict[str, Any], SourceText]:
@@ -279,3 +349,131 @@ async def _read_request(run: RunReader) -> dict[str, Any]:
 
 def _source_of(request: Json) -> SourceText:
     return parse_source("the request", json.dumps(request, ensure_ascii=False, indent=2), "JSON")
+
+
+# -- by the clock ----------------------------------------------------------------------------------------------------
+
+
+@schedule.add
+async def create(
+    schedule_id: ScheduleId, file: cli.File, cron: Cron = None, every: Every = None, timezone: Zone = None,
+    overlap: Overlap = "skip", replace: Replace = False, inputs: cli.Inputs = None, agent: cli.Agent = None,
+) -> int:  # fmt: skip
+    """Start a file by the clock, with --cron or --every.
+
+    Each start is a run of its own, so its calls have ids of their own.
+    """
+    from temporalio import client as sdk
+
+    if bool(cron) == bool(every):
+        raise command_error("say when to start: either --cron, or --every", hint="--cron '0 9 * * MON', --every 1h")
+    seconds = read_seconds(every, "--every")
+    intervals = [] if seconds is None else [sdk.ScheduleIntervalSpec(every=timedelta(seconds=seconds))]
+    spec = sdk.ScheduleSpec(cron_expressions=cron or [], intervals=intervals, time_zone_name=timezone)
+    source, request, preflight = check_file(file, inputs, agent=agent)
+    require_valid(preflight, source)
+    workflow = AGENT if preflight.agent else PLAN
+    client = await server.connect()
+    action = sdk.ScheduleActionStartWorkflow(workflow, request, id=schedule_id, task_queue=server.task_queue())
+    # What an outage of the server has kept from starting is made up for, an hour back
+    policy = sdk.SchedulePolicy(overlap=overlap_policy(overlap), catchup_window=timedelta(hours=1))
+    content = sdk.Schedule(action=action, spec=spec, policy=policy)
+    handle = client.get_schedule_handle(schedule_id)
+    try:
+        await client.create_schedule(schedule_id, content, rpc_timeout=server.RPC)
+    except sdk.ScheduleAlreadyRunningError:
+        if not replace:
+            hint = "change it with --replace, or choose another id"
+            raise command_error(f'there is a schedule "{clean(schedule_id)}"', hint=hint) from None
+        await handle.update(lambda _: sdk.ScheduleUpdate(schedule=content), rpc_timeout=server.RPC)
+    upcoming = (await handle.describe(rpc_timeout=server.RPC)).info.next_action_times
+    first = f"; first start {_moment(upcoming[0])}" if upcoming else ""
+    print_err(f"schedule {clean(schedule_id)} starts {clean(file)} as {workflow}{first}")
+    return cli.EXIT_DONE
+
+
+@schedule.add
+async def list_(as_json: cli.AsJson = False) -> int:
+    """List schedules: what they start, when next, and what they started last."""
+    client = await server.connect()
+    rows = [_row(listed) async for listed in await client.list_schedules(rpc_timeout=server.RPC)]
+    rows.sort(key=lambda row: row["id"])
+    if as_json:
+        return print_json(rows)
+    if not rows:
+        print_err("no schedules")
+        return cli.EXIT_DONE
+    cells = [
+        (row["id"], row["workflow"], "paused" if row["paused"] else row["next"], row["last"], row["note"])
+        for row in rows
+    ]  # fmt: skip
+    cli.console().print(text_table(("schedule", "starts", "next", "last run", "note"), cells))
+    return cli.EXIT_DONE
+
+
+@schedule.add
+async def pause(schedule_id: ScheduleId, note: cli.Note = None) -> int:
+    """Start nothing until it is resumed; runs continue."""
+    return await _perform(schedule_id, lambda handle: handle.pause(note=note, rpc_timeout=server.RPC), "paused")
+
+
+@schedule.add
+async def resume(schedule_id: ScheduleId, note: cli.Note = None) -> int:
+    """Resume a paused schedule; what it missed is not made up for."""
+    return await _perform(schedule_id, lambda handle: handle.unpause(note=note, rpc_timeout=server.RPC), "resumed")
+
+
+@schedule.add
+async def trigger(schedule_id: ScheduleId, overlap: Overlap = "allow-all") -> int:
+    """Start a run now, whatever the clock says."""
+    policy = overlap_policy(overlap)
+    return await _perform(
+        schedule_id, lambda handle: handle.trigger(overlap=policy, rpc_timeout=server.RPC), "triggered"
+    )
+
+
+@schedule.add
+async def delete(schedule_id: ScheduleId, yes: cli.Yes = False) -> int:
+    """Delete a schedule; its runs continue."""
+    cli.require_yes(f"delete the schedule {clean(schedule_id, 200)}?", "it was not deleted", yes=yes)
+    return await _perform(schedule_id, lambda it: it.delete(rpc_timeout=server.RPC), "deleted; its runs continue")
+
+
+async def _perform(schedule_id: str, request: Callable[[ScheduleHandle], Awaitable[None]], done: str) -> int:
+    """Make a request about a schedule, which must exist."""
+    from temporalio.service import RPCError, RPCStatusCode
+
+    try:
+        await request((await server.connect()).get_schedule_handle(schedule_id))
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+        head = f'there is no schedule "{clean(schedule_id, 200)}"'
+        raise command_error(head, hint="`acts schedule list` names all") from None
+    print_err(f"{clean(schedule_id)}: {done}")
+    return cli.EXIT_DONE
+
+
+def overlap_policy(word: OverlapWord) -> ScheduleOverlapPolicy:
+    """The SDK's policy of this name."""
+    from temporalio.client import ScheduleOverlapPolicy
+
+    return ScheduleOverlapPolicy[word.upper().replace("-", "_")]
+
+
+def _row(listed: ScheduleListDescription) -> dict[str, Any]:
+    """``{id, paused, workflow, next, last, note}``; times in UTC."""
+    state = None if listed.schedule is None else listed.schedule.state
+    action = None if listed.schedule is None else listed.schedule.action
+    upcoming = [] if listed.info is None else listed.info.next_action_times
+    recent = [] if listed.info is None else listed.info.recent_actions
+    return {
+        "id": listed.id, "paused": state is not None and state.paused, "workflow": getattr(action, "workflow", "?"),
+        "next": _moment(upcoming[0]) if upcoming else "never",
+        "last": getattr(recent[-1].action, "workflow_id", "") if recent else "",
+        "note": (state.note if state is not None else None) or "",
+    }  # fmt: skip
+
+
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")

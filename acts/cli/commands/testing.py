@@ -1,31 +1,27 @@
 """``acts init`` and ``acts test``: a folder with a plan of one's own, and the tests of plans, without a server.
 
-``init`` overwrites nothing that exists, and writes either all files or none.
+``init`` overwrites nothing that exists, and writes either all files or none. The Tools of a test are those that this
+environment loads, as for ``acts validate``; a Tool that it does not load takes any parameters.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-import typer
-
-from acts.cli.command_line import AsJson, CommandGroup
-from acts.cli.console import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_WRONG_INPUT,
-    CommandError,
-    clean,
-    command_error,
-    console,
-    count_text,
-    print_blocks,
-    print_json,
-)
-from acts.cli.testing.plan_tests import CaseReport, PlanTests, case_lines, find_test_files
+from acts.cli import console as cli
+from acts.cli.console import clean, command_error, console, count_text, option, print_blocks, print_json
+from acts.cli.text.preflight import Preflight, missing_tools_error, run_preflight
+from acts.cli.text.source import compare_plans, read_source
+from acts.language.errors import InvalidRequest, Problem
+from acts.language.values import Json, pointer
+from acts.plan.validate import validate_request
+from acts.testing.cases import AWAITING, Mismatch, PlanCase, find_mismatches, read_case_file
+from acts.testing.rehearsal import CannedResults, Rehearsal, Script, rehearse
 
 STARTER: Final = Path(__file__).resolve().parent.parent / "starter"
 # File of the starter -> its name in the folder
@@ -33,23 +29,24 @@ FILES: Final = {
     "plan.yaml": "plan.yaml", "order_tools.py": "order_tools.py", "plan.test.yaml": "plan.test.yaml",
     "acts.toml": "acts.toml", "README.md": "README.md", "gitignore": ".gitignore",
 }  # fmt: skip
+ENDINGS: Final = (".test.yaml", ".test.yml", ".test.json")
+_MAX_DIFF_LINES: Final = 40
+# Folders that hold no tests of one's own
+_SKIPPED: Final = ("node_modules", "__pycache__", "venv")
 _STYLES: Final = {"+": "green", "-": "red"}
 
-Folder = Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to write (default: here).", show_default=False)]
+Folder = Annotated[Path, cli.argument("[FOLDER]", "Where to write (default: here).")]
 Files = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FILES]...", help="Test files, or folders of them (default: this folder).", show_default=False
-    ),
+    list[str] | None, cli.argument("[FILES]...", "Test files, or folders of them (default: this folder).")
 ]
-Name = Annotated[str, typer.Option("--name", "-k", metavar="TEXT", help="Only cases with this in their name.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also list the cases that passed.")]
+Name = Annotated[str, option("--name,-k TEXT", "Only cases with this in their name.")]
+Verbose = Annotated[bool, option("--verbose,-v", "Also list the cases that passed.")]
 
-app = CommandGroup()
+app = cli.CommandGroup()
 
 
 @app.add
-def init(folder: Folder = Path(), as_json: AsJson = False) -> int:
+def init(folder: Folder = Path(), as_json: cli.AsJson = False) -> int:
     """Write a plan with tools, tests and a README into a folder; it runs at once.
 
     Examples:
@@ -69,17 +66,16 @@ def init(folder: Folder = Path(), as_json: AsJson = False) -> int:
         raise command_error(f"it cannot be written: {error.strerror or error}", where=clean(folder)) from None
     if as_json:
         return print_json({"folder": str(folder), "files": [*FILES.values()]})
-    screen = console()
-    screen.print(f"{clean(folder)}: {', '.join(FILES.values())}", style="green")
+    console().print(f"{clean(folder)}: {', '.join(FILES.values())}", style="green")
     enter = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     for command, effect in (("acts test", "run its tests"), ("acts dev", "start a server and a worker"),
                             ("acts run plan.yaml", "run it, in another terminal")):  # fmt: skip
-        screen.print(f"  {(enter + command).ljust(len(enter) + 20)}{effect}")
-    return EXIT_DONE
+        console().print(f"  {(enter + command).ljust(len(enter) + 20)}{effect}")
+    return cli.EXIT_DONE
 
 
 @app.add
-def test(files: Files = None, name: Name = "", verbose: Verbose = False, as_json: AsJson = False) -> int:
+def test(files: Files = None, name: Name = "", verbose: Verbose = False, as_json: cli.AsJson = False) -> int:
     """Run the tests of plans (*.test.yaml) with canned results. Needs no server.
 
     Examples:
@@ -90,14 +86,16 @@ def test(files: Files = None, name: Name = "", verbose: Verbose = False, as_json
     has_wrong_file = False
     for path in find_test_files(files or ()):
         try:
-            reports[str(path)] = PlanTests(path).run(name)
-        except CommandError as error:
+            tests = PlanTests(path)
+            named = [case for case in tests.cases if name.casefold() in case.name.casefold()]
+            reports[str(path)] = [tests.run_case(case) for case in named]
+        except cli.CommandError as error:
             print_blocks(error.blocks)
             has_wrong_file = True
     cases = [case for listed in reports.values() for case in listed]
     if not cases and not has_wrong_file:
         raise command_error(f"no case has {name!r} in its name", where="--name")
-    failed = sum(not case.has_passed for case in cases)
+    failed = sum(bool(case.faults) for case in cases)
     passed = len(cases) - failed
     if as_json:
         rows = [{"file": file, "cases": [case.to_json() for case in listed]} for file, listed in reports.items()]
@@ -107,19 +105,146 @@ def test(files: Files = None, name: Name = "", verbose: Verbose = False, as_json
             _print_file(file, listed, lists_cases=verbose)
         text = f"{count_text(passed, 'case')} passed, {failed} failed"
         console().print(text, style="bold red" if failed else "bold green")
-    return EXIT_WRONG_INPUT if has_wrong_file else EXIT_FAILED if failed else EXIT_DONE
+    return cli.EXIT_WRONG_INPUT if has_wrong_file else cli.EXIT_FAILED if failed else cli.EXIT_DONE
 
 
 def _print_file(file: str, cases: Sequence[CaseReport], *, lists_cases: bool) -> None:
     """Print what passed, and what differs."""
     screen = console()
-    failed = [case for case in cases if not case.has_passed]
+    failed = [case for case in cases if case.faults]
     counts = f"{len(cases) - len(failed)} passed" + (f", {len(failed)} failed" if failed else "")
     screen.print(f"{'✗' if failed else '✓'} {clean(file)}: {counts}", style="red" if failed else "green")
     for case in cases:
-        if lists_cases and case.has_passed:
+        if lists_cases and not case.faults:
             screen.print(f"  ✓ {clean(case.name)}", style="dim")
     for case in failed:
         screen.print(f"  ✗ {clean(case.name)}  ({clean(case.where)})", style="bold red")
-        for line in case_lines(case):  # - is expected, + is what the plan does
+        for line in case.lines():  # - is expected, + is what the plan does
             screen.print(f"    {line}", style=_STYLES.get(line.lstrip()[:1], None))
+
+
+def find_test_files(names: Sequence[str]) -> list[Path]:
+    """The named test files, and those in the named folders; without names, those below the working directory."""
+    out: dict[Path, None] = {}
+    for path in map(Path, names or (".",)):
+        if not path.exists():
+            raise command_error("there is no such file or folder", where=str(path))
+        out |= dict.fromkeys(_files_in(path) if path.is_dir() else [path])
+    if not out:
+        where = ", ".join(names) or "this folder"
+        hint = "a test file is called like its plan: orders.test.yaml for orders.yaml; see docs/testing.md"
+        raise command_error(f"no test file in {where}", hint=hint)
+    return list(out)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".") and path.name not in _SKIPPED:
+            yield from _files_in(path)
+        elif path.name.endswith(ENDINGS):
+            yield path
+
+
+# -- cases -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CaseReport:
+    """One case; ``faults`` are what differs, or the problems of its Request: none in one that passed."""
+
+    name: str
+    where: str
+    faults: Sequence[Mismatch | Problem]
+
+    def to_json(self) -> dict[str, Any]:
+        """``{name, passed, where, failures?, problems?}``"""
+        out: dict[str, Any] = {"name": self.name, "passed": not self.faults, "where": self.where}
+        for fault in self.faults:
+            out.setdefault("problems" if isinstance(fault, Problem) else "failures", []).append(fault.to_json())
+        return out
+
+    def lines(self) -> Iterator[str]:
+        """Everything that is wrong; the difference of two values is a diff of their YAML."""
+        for fault in self.faults:
+            if isinstance(fault, Problem):
+                yield clean(f"the plan is not valid: {fault.text()} [{fault.code}]")
+                continue
+            yield clean(fault.text)
+            rows = compare_plans(fault.expected, fault.actual, ("expected", "actual"))[2:]
+            rows = [row for row in rows if not row.startswith("@@")]
+            yield from (f"  {row}" for row in rows[:_MAX_DIFF_LINES])
+            if len(rows) > _MAX_DIFF_LINES:
+                yield f"  … {len(rows) - _MAX_DIFF_LINES} more lines; --json has all"
+
+
+class PlanTests:
+    """A test file and its plan, read."""
+
+    def __init__(self, path: Path) -> None:
+        self.source = read_source(str(path))
+        try:
+            file = read_case_file(self.source.value)
+        except InvalidRequest as error:
+            raise self.source.error(error.problems) from None
+        self.cases = file.cases
+        self.plan = read_source(str(_plan_beside(path) if file.plan is None else path.parent / file.plan))
+
+    @cached_property
+    def _preflight(self) -> Preflight:
+        """The Tools and Activities of the plan, looked up once for all cases."""
+        preflight = run_preflight(
+            _with_context(self.plan.value, self.cases[0].messages), file=self.plan.name, agent=False
+        )
+        if preflight.unseen:
+            raise missing_tools_error("a test of this plan", preflight.unseen, self.plan.name)
+        return preflight
+
+    def run_case(self, case: PlanCase) -> CaseReport:
+        """Run one case."""
+        where = self.source.where(pointer("cases", self.cases.index(case)))
+        request = _with_context(self.plan.value, case.messages)
+        script = Script(CannedResults(case.results), case.decisions, case.provide, case.expect.status == AWAITING)
+        try:
+            rehearsal = _rehearse(request, self._preflight, script)
+        except InvalidRequest as error:
+            return CaseReport(case.name, where, error.problems)
+        return CaseReport(case.name, where, find_mismatches(case, rehearsal))
+
+
+def rehearse_plan(
+    plan: str | Path | Json, results: Mapping[str, Any] | None = None, *, input: Json = None,  # noqa: A002 - its name in a test file
+    context: Iterable[Json] = (), decisions: Sequence[Mapping[str, Any]] | str = (), provide: Sequence[Json] = (),
+) -> Rehearsal:  # fmt: skip
+    """Run a plan (a Request, or the path of one) with canned results; functions among them get the Call.
+
+    Raises:
+        InvalidRequest: the plan, with this input, does not validate. CommandError: its file cannot be read.
+    """
+    file = None if isinstance(plan, dict) else str(plan)
+    messages = [*context, *([] if input is None else [{"type": "input", "input": input}])]
+    request = _with_context(plan if file is None else read_source(file).value, messages)
+    script = Script(CannedResults(results or {}), decisions, tuple(provide), ends_waiting=True)
+    return _rehearse(request, run_preflight(request, file=file, agent=False), script)
+
+
+def _rehearse(request: Json, preflight: Preflight, script: Script) -> Rehearsal:
+    prepared = validate_request(request, preflight.tools, preflight.served)
+    return rehearse(prepared, script, preflight.tools, preflight.served)
+
+
+def _with_context(request: Json, messages: Sequence[Json]) -> Json:
+    context = request.get("context", []) if isinstance(request, dict) else None
+    if not messages or not isinstance(context, list):
+        return request  # the validator reports what is wrong with it
+    return {**request, "context": [*context, *messages]}
+
+
+def _plan_beside(path: Path) -> Path:
+    """``orders.yaml`` for ``orders.test.yaml``, in any format."""
+    stem = path.stem.removesuffix(".test")
+    files = [path.with_name(stem + suffix) for suffix in (".yaml", ".yml", ".json")]
+    file = next((f for f in files if f.is_file() and f != path), None)
+    if file is None:
+        hint = f'name it: "plan": {stem}.yaml, relative to the test file'
+        raise command_error("the plan of this test file is not beside it", where=str(path), hint=hint)
+    return file

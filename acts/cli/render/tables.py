@@ -1,32 +1,28 @@
 """Runs, calls, instances, errors, approvals, decisions and plans as tables and lines for a terminal.
 
 Text of people is only text: clean, on one line, never interpreted. A command that is shown names exactly one approval,
-and the version that is shown with it.
+and the version that is shown with it. The end of a run is awaited, never polled; its progress is polled, less often
+while nothing changes. A query without an answer (no worker, or the moment between two runs of a chain) is no failure:
+the view keeps the last known progress.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.console import Group
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from acts.cli.console import (
-    MessageBlock,
-    clean,
-    clean_lines,
-    compact_json,
-    console,
-    count_text,
-    list_names,
-    message,
-    print_out,
-)
-from acts.cli.runs.run_reader import EDITABLE, WITH, Outcome
+from acts.cli.console import MessageBlock, clean, clean_lines, console, count_text, list_names, message
+from acts.cli.runs.run_reader import EDITABLE, WITH, Outcome, RunReader, read_progress, wait_for_outcome
 from acts.cli.text.preflight import Preflight
 from acts.language.errors import truncate
 from acts.language.tools import META
@@ -34,18 +30,8 @@ from acts.language.values import Json
 from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.plan.validate import validate_request
 from acts.tree.decisions import SIGN, PendingApproval
+from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
-from acts.views.text import (
-    CALL_STATES,
-    STATE_MARKS,
-    UNKNOWN_MARK,
-    describe_call,
-    forecast_text,
-    how_text,
-    named_instances,
-    set_counts,
-    usage_text,
-)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -55,9 +41,6 @@ MAX_SHOWN: Final = 20  # instances, approvals, decisions, failures; --json lists
 MAX_NOTE: Final = 300
 MAX_NAME: Final = 100
 MAX_VALUE: Final = 2_000  # characters of one parameter
-MAX_CUTS: Final = 5  # commands that are shown, of the largest parts; the JSON has more
-# Meta-properties that say what would be called, and with what
-_SHOWN_META: Final = ("_scopes", "_each")
 _PAST: Final = {APPROVE: "approved", REJECT: "rejected", EDIT: "edited"}
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
@@ -104,13 +87,13 @@ def approval_lines(run: str, approvals: Sequence[PendingApproval]) -> Iterator[s
         count = approval.about.get("elements")
         subject = f"{approval} for each of {count:,} elements" if isinstance(count, int) else str(approval)
         subject += f"{hints_text(approval)} (version {approval.version})"
-        yield clean(f"{STATE_MARKS['awaiting']} {subject} {verb} for a decision since {approval.since}{until}")
+        yield clean(f"{words.STATE_MARKS['awaiting']} {subject} {verb} for a decision since {approval.since}{until}")
         if approval.call is not None:
             rows = parameter_lines(approval, MAX_VALUE)
             yield "    would be called with" if rows else "    its parameters are unknown: its run does not answer"
             yield from (f"      {row}" for row in rows)
-        words = (APPROVE, REJECT, EDIT) if approval.about.get(EDITABLE, True) else (APPROVE, REJECT)
-        yield from (f"    {decision_command(word, run, approval)}" for word in words)
+        decisions = (APPROVE, REJECT, EDIT) if approval.about.get(EDITABLE, True) else (APPROVE, REJECT)
+        yield from (f"    {decision_command(word, run, approval)}" for word in decisions)
     if len(approvals) > MAX_SHOWN:
         yield f"… and {len(approvals) - MAX_SHOWN} more: acts pending"
     if any(a.what == "plan" for a in approvals[:MAX_SHOWN]):
@@ -129,33 +112,29 @@ def parameter_lines(approval: PendingApproval, limit: int) -> list[str]:
     call = approval.about.get(WITH)
     if approval.call is None or not isinstance(call, Mapping):
         return []
-    parameters = {k: v for k, v in call.items() if k not in META or k in _SHOWN_META}
-    rows = [f"{clean(k, 60)}  {clean(truncate(compact_json(v), limit))}" for k, v in parameters.items()]
-    return rows or ["no parameters"]
-
-
-def decision_line(record: Mapping[str, Any]) -> str:
-    """``2026-01-01T10:00:00.000Z  Ada rejected 2:pay (version 1): not this one``"""
-    tick = f"tick {record['tick']}  " if record.get("tick") else ""
-    word, signed = str(record.get("decision")), record.get("signed")
-    subject = str(record.get("call") or "the plan") + (f" [{record['instance']}]" if record.get("instance") else "")
-    proof = f", signed with {signed.get('key')}" if isinstance(signed, dict) else ""
-    by, reason = clean(record.get("by") or "somebody", 100), record.get("reason")
-    text = (
-        f"{record.get('date')}  {tick}{by} {_PAST.get(word, word)} {subject} (version {record.get('version')}){proof}"
-    )
-    return clean(text) + (f": {clean(reason, MAX_NOTE)}" if reason else "")
+    shown = {
+        k: json.dumps(v, ensure_ascii=False) for k, v in call.items() if k not in META or k in ("_scopes", "_each")
+    }
+    return [f"{clean(k, 60)}  {clean(truncate(v, limit))}" for k, v in shown.items()] or ["no parameters"]
 
 
 def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
-    """Who decided what, when and why."""
+    """Who decided what, when and why: ``2026-01-01T10:00:00.000Z  Ada rejected 2:pay (version 1): not this one``"""
     records = [r for r in report.get("decisions") or () if isinstance(r, dict)]
     if records:
         yield Text("\ndecisions", "bold")
     if len(records) > MAX_SHOWN:
         yield Text(f"  … {len(records) - MAX_SHOWN} earlier ones; --json lists all", "dim")
     for record in records[-MAX_SHOWN:]:
-        yield Text(f"  {decision_line(record)}", "red" if record.get("decision") == REJECT else "")
+        tick = f"tick {record['tick']}  " if record.get("tick") else ""
+        word, signed = str(record.get("decision")), record.get("signed")
+        subject = str(record.get("call") or "the plan") + (f" [{record['instance']}]" if record.get("instance") else "")
+        proof = f", signed with {signed.get('key')}" if isinstance(signed, dict) else ""
+        by, reason = clean(record.get("by") or "somebody", 100), record.get("reason")
+        text = f"{record.get('date')}  {tick}{by} {_PAST.get(word, word)} {subject}"
+        text = clean(f"{text} (version {record.get('version')}){proof}")
+        text += f": {clean(reason, MAX_NOTE)}" if reason else ""
+        yield Text(f"  {text}", "red" if word == REJECT else "")
 
 
 # -- calls and instances -----------------------------------------------------------------------------------------------
@@ -171,9 +150,9 @@ def calls_table(calls: Sequence[Mapping[str, Any]], limit: int = MAX_ROWS, title
         tick, state = call.get("tick"), str(call.get("state"))
         style, path = STATE_STYLES.get(state, ""), clean(call.get("outputPath") or "", MAX_NAME)
         cells = Text(call_name(call)), Text(clean(state), style), Text(path), Text(describe(call))
-        table.add_row(*own, Text(STATE_MARKS.get(state, UNKNOWN_MARK), style), *cells)
-    if states := Counter(str(call.get("state")) for call in calls[limit:]):
-        text = f"… and {states.total()} more: {counts_text(states)}"
+        table.add_row(*own, Text(words.STATE_MARKS.get(state, words.UNKNOWN_MARK), style), *cells)
+    if len(calls) > limit:
+        text = f"… and {len(calls) - limit} more: {counts_text(calls[limit:])}"
         table.add_row(*("" for _ in ticks), "", Text(text, "dim"))
     return table
 
@@ -185,26 +164,19 @@ def call_name(call: Mapping[str, Any]) -> str:
 
 def describe(call: Mapping[str, Any]) -> str:
     """What is to be said of a call beside its state."""
-    return clean(describe_call(call) or ("waits for a decision" if call.get("state") == "awaiting" else ""), MAX_NOTE)
+    state = "waits for a decision" if call.get("state") == "awaiting" else ""
+    return clean(words.describe_call(call) or state, MAX_NOTE)
 
 
-def counts_text(counts: Mapping[str, int]) -> str:
+def counts_text(calls: Sequence[Mapping[str, Any]]) -> str:
     """``1 running, 3 completed``"""
-    return ", ".join(f"{counts[s]} {s}" for s in CALL_STATES if counts.get(s))
-
-
-def _instance_row(name: str, item: Any) -> dict[str, Any]:
-    """An instance of a batch, of its result or its status alone, as a row of a table of calls."""
-    if not isinstance(item, dict):
-        return {"id": name, "state": item}
-    errors = [e for e in item.get("errors") or () if isinstance(e, dict)]  # one of the whole instance has no call
-    texts = [f"{e['call']}: {e.get('message')}" if e.get("call") else str(e.get("message")) for e in errors]
-    return {"id": name, "state": item.get("status"), "reason": "; ".join(texts)}
+    counts = Counter(str(call.get("state")) for call in calls)
+    return ", ".join(f"{counts[s]} {s}" for s in words.CALL_STATES if counts.get(s))
 
 
 def set_text(report: Mapping[str, Any]) -> str:
     """``100,000 rows: 12,000 completed, 500 failed, 200 running; results: out.jsonl``; empty for any other run."""
-    counts = set_counts(report)
+    counts = words.set_counts(report)
     if counts is None:
         return ""
     total = "rows not counted yet" if counts.get("total") is None else f"{counts['total']:,} rows"
@@ -218,8 +190,14 @@ def report_parts(report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[Re
     """The calls and the instances of a result or a status."""
     if isinstance(calls := report.get("calls"), list) and calls:
         yield calls_table(calls, rows)
-    if instances := named_instances(report):
-        yield calls_table([_instance_row(*pair) for pair in instances.items()], min(rows, MAX_SHOWN), "instance")
+    instances = []
+    for name, item in words.named_instances(report).items():  # of a status, the state alone
+        row = item if isinstance(item, dict) else {"status": item}
+        errors = [e for e in row.get("errors") or () if isinstance(e, dict)]  # one of the whole instance has no call
+        texts = [f"{e['call']}: {e.get('message')}" if e.get("call") else str(e.get("message")) for e in errors]
+        instances.append({"id": name, "state": row.get("status"), "reason": "; ".join(texts)})
+    if instances:
+        yield calls_table(instances, min(rows, MAX_SHOWN), "instance")
     if text := set_text(report):
         yield Text(text)
 
@@ -229,21 +207,17 @@ def report_parts(report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[Re
 
 def headline(status: str, run: str, *facts: str) -> Text:
     """``✓ completed  weather-1a2b  Plan  1.2 s``"""
-    text = Text()
-    text.append(f"{STATE_MARKS.get(status, '·')} {clean(status)}", STATE_STYLES.get(status, ""))
-    text.append(f"  {clean(run)}", "bold")
-    for fact in filter(None, facts):
-        text.append(f"  {clean(fact)}", "dim")
-    return text
+    mark = (f"{words.STATE_MARKS.get(status, '·')} {clean(status)}", STATE_STYLES.get(status, ""))
+    return Text.assemble(mark, (f"  {clean(run)}", "bold"), *((f"  {clean(fact)}", "dim") for fact in facts if fact))
 
 
 def progress_parts(run: str, status: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[RenderableType]:
     """A run that has not ended: its calls, what it spent, its notes, what waits and how to answer, the decisions."""
     yield from report_parts(status, rows)
-    if names := list(named_instances(status)):
-        yield Text(f"one of them: {show_command(run, names[0])}", "dim")
+    if names := list(words.named_instances(status)):
+        yield Text(f"one of them: {shlex.join(['acts', 'show', clean(run), '--instance', clean(names[0])])}", "dim")
     if (status.get("usage") or {}).get("requests"):
-        yield Text(f"usage  {clean(usage_text(status['usage']))}", "dim")
+        yield Text(f"usage  {clean(words.usage_text(status['usage']))}", "dim")
     for note in status.get("notes") or ():
         yield Text(f"note: {clean(note)}", "dim")
     if any(call.get("waitsFor") for call in status.get("calls") or ()):
@@ -254,70 +228,41 @@ def progress_parts(run: str, status: Mapping[str, Any], rows: int = MAX_ROWS) ->
     yield from _decision_lines(status)
 
 
-def show_command(run: str, instance: str) -> str:
-    """The command that shows an instance."""
-    return shlex.join(["acts", "show", clean(run), "--instance", clean(instance)])
-
-
-def print_outcome(outcome: Outcome, run: str, *facts: str, rows: int = MAX_ROWS) -> None:
+def print_outcome(outcome: Outcome, run: str, *facts: str) -> None:
     """Print a run that has ended."""
     screen, result = console(), outcome.result
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, count_text(ticks, "tick") if ticks else ""))
     if isinstance(result, dict):
-        for part in _result_parts(result, rows):
+        for part in _result_parts(result):
             screen.print(part)
     elif result is not None:
-        screen.print(value_text(result, rows))
+        screen.print(value_text(result))
     if outcome.error is not None and not outcome.problems:
         text = "\n  ".join(clean_lines(str(outcome.error.get("message"))))
         screen.print(f"{clean(outcome.error.get('type'))}: {text}")
 
 
-def _result_parts(result: Mapping[str, Any], rows: int) -> Iterator[RenderableType]:
-    if taken := _taken_over_text(result.get("resumedFrom")):
-        yield Text(taken, "dim")
-    yield from report_parts(result, rows)
+def _result_parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
+    if isinstance(resumed := result.get("resumedFrom"), dict):
+        rows, calls = (resumed.get("instances") or {}).get("takenOver"), len(resumed.get("calls") or ())
+        count = count_text(rows, "row") if isinstance(rows, int) else count_text(calls, "call")
+        yield Text(f"{count} taken over from {clean(resumed.get('workflowId'), 200)}", "dim")
+    yield from report_parts(result)
     for name in ("output", "state"):
         if result.get(name) not in (None, {}):
             yield Text(f"\n{name}", "bold")
-            yield Text(value_text(result[name], rows))
+            yield Text(value_text(result[name]))
     if (result.get("usage") or {}).get("requests"):
-        yield Text(f"\nusage  {clean(usage_text(result['usage']))}", "dim")
+        yield Text(f"\nusage  {clean(words.usage_text(result['usage']))}", "dim")
     yield from _decision_lines(result)
 
 
-def _taken_over_text(resumed: Any) -> str:
-    """``12 calls taken over from order-7``, of a set its rows; empty for a run that resumed none."""
-    if not isinstance(resumed, dict):
-        return ""
-    rows, calls = (resumed.get("instances") or {}).get("takenOver"), len(resumed.get("calls") or ())
-    count = count_text(rows, "row") if isinstance(rows, int) else count_text(calls, "call")
-    return f"{count} taken over from {clean(resumed.get('workflowId'), 200)}"
-
-
-def value_text(value: Any, limit: int = MAX_ROWS) -> str:
-    """A value as clean, indented JSON of at most ``limit`` lines."""
+def value_text(value: Any) -> str:
+    """A value as clean, indented JSON of bounded size."""
     rows = json.dumps(value, indent=2, ensure_ascii=False).splitlines()
-    more = [f"… {len(rows) - limit} more lines; --json prints all"] if len(rows) > limit else []
-    return "\n".join([clean(truncate(row, 1000)) for row in rows[:limit]] + more)
-
-
-def cut_lines(run: str, result: Any) -> Iterator[str]:
-    """A line per part that was cut, its size, and how to read it."""
-    omitted = result.get("omitted") if isinstance(result, Mapping) else None
-    if not isinstance(omitted, Mapping):
-        return
-    parts = ", ".join(f"{clean(k)} ({n:,} bytes)" for k, n in omitted["bytes"].items())
-    yield f"left out of the result, which was too large to be recorded: {parts}"
-    for cut in omitted["cut"][:MAX_CUTS]:
-        words = ["temporal", "workflow", "query", "--workflow-id", run, "--type", str(cut.get("query"))]
-        words += ["--input", json.dumps(cut["argument"], ensure_ascii=False)] if "argument" in cut else []
-        yield f"  {clean(cut['at'])} ({cut['bytes']:,} bytes)" + (
-            f": {clean(shlex.join(words))}" if "query" in cut else ""
-        )
-    if (more := len(omitted["cut"]) - MAX_CUTS + int(omitted.get("more", 0))) > 0:
-        yield f"  … and {more:,} more; --json lists the largest"
+    more = [f"… {len(rows) - MAX_ROWS} more lines; --json prints all"] if len(rows) > MAX_ROWS else []
+    return "\n".join([clean(truncate(row, 1000)) for row in rows[:MAX_ROWS]] + more)
 
 
 def failure_blocks(outcome: Outcome) -> list[MessageBlock]:
@@ -335,33 +280,122 @@ def failure_blocks(outcome: Outcome) -> list[MessageBlock]:
     return blocks
 
 
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+# A query costs the worker a look at the run. Four per second look live; an unchanged run is polled once per second.
+FIRST_PAUSE_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 1.0
+SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
+HEAD_ROWS: Final = 6  # rows of the terminal that the tables leave to everything else
+
+# Shows a status, and why the worker is silent; "" while it answers
+Show = Callable[[Mapping[str, Any], str], None]
+
+
+async def watch_run(run: RunReader) -> Outcome:
+    """Wait for a run and show its progress on stderr: a live table on a terminal, else a line per change."""
+    began = time.monotonic()
+    if not console(stderr=True).is_terminal:
+        return await _follow(run, _log(run.id, began))
+    screen = console(stderr=True, wrap=True)
+    with Live(console=screen, auto_refresh=False, transient=True) as live:
+
+        def show(status: Mapping[str, Any], silence: str) -> None:
+            facts = (_tick_text(status), counts_text(status.get("calls") or ()), f"{time.monotonic() - began:.1f} s")
+            head = headline(str(status.get("phase") or "starting"), run.id, *facts)
+            parts = progress_parts(run.id, status, max(screen.height - HEAD_ROWS, 3))
+            live.update(Group(head, *([Text(silence, "yellow")] if silence else []), *parts), refresh=True)
+
+        return await _follow(run, show)
+
+
+async def _follow(run: RunReader, show: Show) -> Outcome:
+    """The outcome of a run; its progress is shown."""
+    ending = asyncio.ensure_future(wait_for_outcome(run.handle))
+    try:
+        await _poll_progress(run, show, ending)
+        outcome = await ending
+        if isinstance(outcome.result, dict):
+            show({**outcome.result, "phase": outcome.status}, "")  # what happened since the last query
+        return outcome
+    finally:
+        ending.cancel()
+
+
+async def _poll_progress(run: RunReader, show: Show, ending: asyncio.Future[Outcome]) -> None:
+    last: Mapping[str, Any] = {}
+    answered, pause = time.monotonic(), FIRST_PAUSE_SECONDS
+    while not ending.done():
+        reader = run.fresh()
+        query = asyncio.ensure_future(read_progress(reader, MAX_SHOWN))
+        either: list[asyncio.Future[Any]] = [ending, query]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not query.done():
+            query.cancel()
+            return
+        progress = query.result()
+        pause = FIRST_PAUSE_SECONDS if progress not in (None, last) else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+        if progress is not None:
+            answered, last = time.monotonic(), progress
+        is_silent = time.monotonic() - answered > SILENCE_SECONDS
+        show(last, await reader.obstacle() or "no worker answers; is one running?" if is_silent else "")
+        await asyncio.wait({ending}, timeout=pause)
+
+
+def _log(run: str, began: float) -> Show:
+    """Progress for a log: each line once, when it becomes true."""
+    screen, printed = console(stderr=True), set[str]()
+
+    def show(status: Mapping[str, Any], silence: str) -> None:
+        nonlocal printed
+        lines = dict.fromkeys([*_lines(run, status), *([silence] if silence else [])])
+        for line in lines:
+            if line not in printed:
+                screen.print(f"{time.monotonic() - began:8.2f} s  {clean(line)}")
+        printed = set(lines)
+
+    return show
+
+
+def _tick_text(report: Mapping[str, Any]) -> str:
+    return f"tick {report['tick']}" if report.get("tick") else ""
+
+
+def _lines(run: str, status: Mapping[str, Any]) -> Iterator[str]:
+    if "phase" in status:
+        yield ", ".join(filter(None, (f"{run}: {status['phase']}", _tick_text(status))))
+    for call in status.get("calls") or ():
+        if call.get("state") != "pending":
+            name = "  ".join(filter(None, (_tick_text(call), call_name(call))))
+            yield " ".join(filter(None, (name, str(call.get("state")), describe(call))))
+    if text := set_text(status):
+        yield text
+    yield from approval_lines(run, [PendingApproval.model_validate(p) for p in status.get("pending") or ()])
+
+
 # -- plans -------------------------------------------------------------------------------------------------------------
 
+MAX_NAMES: Final = 20  # in one line, and outcomes
 _DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
-MAX_COMBINATIONS: Final = 16
-MAX_NAMES: Final = 20  # in one line
-MAX_PATH: Final = 40  # calls of the critical path
-_STYLES: Final = {"skipped": "dim", "failed": "red"}
 
 
 def print_diff(rows: Sequence[str]) -> None:
     """Print a unified diff, coloured on a terminal."""
     for row in rows:
-        style = "bold" if row[:3] in ("+++", "---") else _DIFF_STYLES.get(row[:1])
-        console().print(row, style=style)
+        console().print(row, style="bold" if row[:3] in ("+++", "---") else _DIFF_STYLES.get(row[:1]))
 
 
-def print_plan(request: Json, preflight: Preflight, *, mermaid: bool) -> None:
+def print_plan(request: Json, preflight: Preflight, *, mermaid: bool = False) -> None:
     """Print the plan of a valid Request as a drawing."""
     prepared = validate_request(request, preflight.tools, preflight.served)
+    print_drawing(draw_mermaid(prepared) if mermaid else draw_text(prepared), mermaid=mermaid)
+
+
+def print_drawing(drawing: str, *, mermaid: bool) -> None:
+    """Print a drawing that was made here or in a worker; each line of a text is cut where the terminal ends."""
     if mermaid:
-        print_out(draw_mermaid(prepared).rstrip("\n"))
-    else:
-        print_drawing(draw_text(prepared))
-
-
-def print_drawing(drawing: str) -> None:
-    """Print what ``draw_text`` returns, here or in a worker: each line is cut where the terminal ends."""
+        print(drawing.rstrip("\n"))
+        return
     screen = console(wrap=True)
     for line in drawing.splitlines():
         screen.print(Text(clean(line)), overflow="ellipsis", no_wrap=True)
@@ -369,46 +403,36 @@ def print_drawing(drawing: str) -> None:
 
 def print_simulation(simulation: Mapping[str, Any]) -> None:
     """Print what ``simulate`` returns."""
-    screen = console()
+    screen, calls = console(), simulation["calls"]
     screen.print("waves", style="bold")
     for number, wave in enumerate(simulation["waves"], 1):
         screen.print(f"  {number}  {list_names(wave, MAX_NAMES)}")
     screen.print("critical path", style="bold")
-    screen.print("  " + " → ".join(clean(c) for c in simulation["criticalPath"][:MAX_PATH]))
+    screen.print("  " + " → ".join(clean(c) for c in simulation["criticalPath"][: 2 * MAX_NAMES]))
     screen.print("calls", style="bold")
-    _print_calls(simulation["calls"])
+    rows = []
+    for call in calls[:MAX_ROWS]:
+        reads = [*call["reads"], *(f"{scope} (scope)" for scope in call["scopes"])]
+        rows.append((call_name(call), words.how_text(call), ", ".join(reads), ", ".join(call["writes"])))
+    screen.print(text_table(("call", "how", "reads", "writes"), rows, pad_edge=True, padding=(0, 1, 0, 2)))
+    if len(calls) > MAX_ROWS:
+        screen.print(f"  … and {len(calls) - MAX_ROWS} more; --json lists all")
     if simulation["outside"]:
         screen.print("may change something outside", style="bold")
         screen.print(f"  {list_names(simulation['outside'], MAX_NAMES)}")
     _print_outcomes(simulation["outcomes"])
     screen.print("forecast", style="bold")
-    screen.print(f"  {clean(forecast_text(simulation))}")
-
-
-def _print_calls(calls: Sequence[Mapping[str, Any]]) -> None:
-    rows = [
-        (
-            call_name(call), how_text(call), ", ".join([*call["reads"], *(f"{s} (scope)" for s in call["scopes"])]),
-            ", ".join(call["writes"]),
-        )
-        for call in calls[:MAX_ROWS]
-    ]  # fmt: skip
-    table = text_table(("call", "how", "reads", "writes"), rows, pad_edge=True, padding=(0, 1, 0, 2))
-    console().print(table)
-    if len(calls) > MAX_ROWS:
-        console().print(f"  … and {len(calls) - MAX_ROWS} more; --json lists all")
+    screen.print(f"  {clean(words.forecast_text(simulation))}")
 
 
 def _print_outcomes(outcomes: Mapping[str, Any]) -> None:
-    combinations = [c for c in outcomes["combinations"] if c["choices"]]
-    if not combinations:
-        return
-    screen = console()
-    screen.print("outcomes", style="bold")
-    for item in combinations[:MAX_COMBINATIONS]:
+    screen, combinations = console(), [c for c in outcomes["combinations"] if c["choices"]]
+    if combinations:
+        screen.print("outcomes", style="bold")
+    for item in combinations[:MAX_NAMES]:
         screen.print("  if " + ", ".join(clean(f"{call} → {path}") for call, path in item["choices"].items()))
-        for key in ("run", "skipped", "failed", "waiting"):
+        for key, style in (("run", None), ("skipped", "dim"), ("failed", "red"), ("waiting", None)):
             if item.get(key):
-                screen.print(f"    {key.ljust(8)} {list_names(item[key], MAX_NAMES)}", style=_STYLES.get(key))
-    if len(combinations) > MAX_COMBINATIONS or outcomes["truncated"]:
+                screen.print(f"    {key.ljust(8)} {list_names(item[key], MAX_NAMES)}", style=style)
+    if combinations and (len(combinations) > MAX_NAMES or outcomes["truncated"]):
         screen.print("  … and more; --json lists up to 64", style="dim")

@@ -1,7 +1,7 @@
-"""One reader for everything that a run answers: description, queries, Request, result, progress.
+"""What runs answer, and which there are: descriptions, queries, Requests, results, progress, lists, approvals.
 
-- An answer is fetched once and kept; ``fresh`` returns a reader that fetches again.
-- A query that no worker answers in time returns None: the caller decides what that means.
+- A reader fetches an answer once and keeps it. A query that no worker answers in time returns None: the caller decides
+  what that means.
 - A failure of type PlanFailed carries the whole result, one of type InvalidRequest the problems: both are unpacked, so
   that completed work is never lost.
 - An agent learns the states of its Calls when their plan ends, so the plan of the tick is queried too. Only the server
@@ -9,7 +9,7 @@
 - The parameters of a pending Call are those that its run has resolved and will use; a decision does not depend on them.
 - An instance is executed by the run itself, by a child of its own, or by a child that it shares with others. A run that
   has ended is read from its result; else, or if that has no details, the run or the child is queried.
-- Nothing is printed or laid out here.
+- Filters of runs become one visibility query; no worker is asked for a list of runs.
 """
 
 from __future__ import annotations
@@ -17,53 +17,34 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import sys
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from acts.cli.console import (
-    EXIT_DONE,
-    EXIT_FAILED,
-    EXIT_NO_SERVER,
-    EXIT_WRONG_INPUT,
-    CommandError,
-    clean,
-    command_error,
-    list_names,
-)
+from acts.cli import console
+from acts.cli.console import CommandError, clean, command_error, list_names
 from acts.cli.runs import server
 from acts.cli.text.source import problems_from_json
+from acts.language import wire
 from acts.language.errors import Problem
 from acts.language.values import Json
-from acts.language.wire import (
-    AGENT,
-    CONTEXT,
-    DELEGATE,
-    GRAPH,
-    INSTANCE,
-    INVALID_REQUEST,
-    PENDING,
-    PENDING_PARAMETERS,
-    PLAN,
-    PLAN_FAILED,
-    PLAN_QUERY,
-    PROMPT_CONTEXT,
-    STATUS,
-)
 from acts.tree.decisions import PendingApproval
 from acts.tree.identity import child_id, short_id
+from acts.tree.search_attributes import COST, MODEL, PHASE, TOOLS, WAITING
 from acts.views.text import named_instances, set_counts
 
 if TYPE_CHECKING:
     from temporalio.api.workflow.v1 import PendingActivityInfo
-    from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHandle
+    from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowHandle
 
 T = TypeVar("T")
 
 # The workflow types that have a plan and a context
-PLANNING_TYPES: Final = (PLAN, AGENT, DELEGATE, INSTANCE)
+PLANNING_TYPES: Final = (wire.PLAN, wire.AGENT, wire.DELEGATE, wire.INSTANCE)
+ALL_TYPES: Final = (*PLANNING_TYPES[:3], wire.BATCH, wire.INSTANCE, wire.BACKGROUND)
 QUERY_TIMEOUT: Final = timedelta(seconds=5)
 # A worker replays the whole run before it answers: 5,000 events were measured at 5 s
 SECONDS_PER_EVENT: Final = 0.003
@@ -77,6 +58,7 @@ _MAX_EVENTS: Final = 200
 WITH: Final = "with"
 EDITABLE: Final = "editable"
 MAX_CONCURRENT_QUERIES: Final = 16  # each is a task for a worker that has other work
+_MAX_EARLIER: Final = 500  # earlier instances to look for, a request to the server each
 
 
 # -- how a run ended --------------------------------------------------------------------------------------------------
@@ -95,14 +77,13 @@ class Outcome:
     def code(self) -> int:
         """The exit code of a command that waited for this run."""
         if self.status == "completed":
-            return EXIT_DONE
-        return EXIT_WRONG_INPUT if self.problems else EXIT_FAILED
+            return console.EXIT_DONE
+        return console.EXIT_WRONG_INPUT if self.problems else console.EXIT_FAILED
 
     def to_json(self) -> Any:
         """The result; without one, ``{status, error}``."""
-        if self.result is not None or self.error is None:
-            return self.result
-        return {"status": self.status, "error": self.error}
+        has_result = self.result is not None or self.error is None
+        return self.result if has_result else {"status": self.status, "error": self.error}
 
 
 async def wait_for_outcome(handle: WorkflowHandle[Any, Any], *, follow_runs: bool = True) -> Outcome:
@@ -131,23 +112,20 @@ def outcome_of_failure(cause: BaseException | None) -> Outcome:
         exceptions.CancelledError: ("cancelled", "Cancelled"), exceptions.TerminatedError: ("terminated", "Terminated"),
         exceptions.TimeoutError: ("timedOut", "Timeout"),
     }  # fmt: skip
-    is_own = True
-    while isinstance(cause, (exceptions.ActivityError, exceptions.ChildWorkflowError)):
-        is_own = False
-        if cause.__cause__ is None:
-            break
+    wrappers = (exceptions.ActivityError, exceptions.ChildWorkflowError)
+    is_own = not isinstance(cause, wrappers)
+    while isinstance(cause, wrappers) and cause.__cause__ is not None:
         cause = cause.__cause__
     own_type = cause.type if isinstance(cause, exceptions.ApplicationError) else None
     status, type_ = ends.get(type(cause), ("failed", own_type or type(cause).__name__))
     error: dict[str, Any] = {"type": type_, "message": str(getattr(cause, "message", None) or cause)}
-    details = getattr(cause, "details", None)
-    detail = details[0] if details else None
-    if type_ == INVALID_REQUEST:
+    detail = next(iter(getattr(cause, "details", None) or ()), None)
+    if type_ == wire.INVALID_REQUEST:
         items = detail if isinstance(detail, list) else []
         problems = problems_from_json(items) or [Problem(type_, error["message"])]
         return Outcome("failed", None, {**error, "problems": items}, problems if is_own else [])
     if is_own and isinstance(detail, dict) and isinstance(detail.get("status"), str):  # a whole result
-        return Outcome(detail["status"], detail, None if type_ == PLAN_FAILED else error)
+        return Outcome(detail["status"], detail, None if type_ == wire.PLAN_FAILED else error)
     return Outcome(status if is_own else "failed", error=error)
 
 
@@ -198,12 +176,8 @@ class RunReader:
 
     @_once
     async def describe(self) -> WorkflowExecutionDescription:
-        """The server's description of the run.
-
-        Raises:
-            CommandError: there is no such run.
-        """
-        return await server.for_run(self.id, self.handle.describe(rpc_timeout=server.RPC))
+        """The server's description of the run, which must exist."""
+        return await console.for_run(self.id, self.handle.describe(rpc_timeout=server.RPC))
 
     async def exists(self) -> bool:
         """Whether the server has a run of this id."""
@@ -213,50 +187,18 @@ class RunReader:
             return False
         return True
 
-    async def describe_running(self) -> WorkflowExecutionDescription:
-        """The description of a run that accepts signals, updates and cancellation.
-
-        Raises:
-            CommandError: there is no such run, or it has ended.
-        """
-        info = await self.describe()
-        if info.close_time is not None:
-            raise server.ended_error(self.id)
-        return info
+    async def describe_running(self) -> None:
+        """Require a run that accepts signals, updates and cancellation."""
+        if (await self.describe()).close_time is not None:
+            raise console.ended_error(self.id)
 
     async def describe_planning(self) -> WorkflowExecutionDescription:
-        """The description of a run that has a plan and a context.
-
-        Raises:
-            CommandError: there is no such run, or it has none.
-        """
+        """The description of a run, which must have a plan and a context."""
         info = await self.describe()
         if info.workflow_type not in PLANNING_TYPES:
             text = f'the run "{clean(self.id, 200)}" is of the type {clean(info.workflow_type, 100)}, which has no plan'
             raise command_error(text, hint=f"these types have one: {', '.join(PLANNING_TYPES)}")
         return info
-
-    async def activities(self) -> dict[str, dict[str, Any]]:
-        """What the server knows of the run's activities in flight, by activity id: ``_activity_facts``."""
-        pending = (await self.describe()).raw_description.pending_activities
-        return {item.activity_id: await self._activity_facts(item) for item in pending}
-
-    async def _activity_facts(self, item: PendingActivityInfo) -> dict[str, Any]:
-        """``{state, taskQueue}`` until a worker takes the first attempt; then ``{state, attempt?, lastFailure?}``."""
-        from temporalio.exceptions import ServerError
-
-        from acts.telemetry.failures import without_details
-
-        if item.attempt > 1:
-            failure = await self.client.data_converter.decode_failure(without_details(item.last_failure))
-            if isinstance(failure, ServerError) and failure.__cause__ is not None:  # the server has cut a large one
-                failure = failure.__cause__
-            text, type_ = getattr(failure, "message", None) or str(failure), getattr(failure, "type", None)
-            text = f"[{type_}] {text}" if isinstance(type_, str) else text
-            return {"state": "running", "attempt": item.attempt, "lastFailure": text}
-        if item.state == PENDING_ACTIVITY_STATE_SCHEDULED:
-            return {"state": "ready", "taskQueue": item.activity_options.task_queue.name}
-        return {"state": "running"}
 
     @_once
     async def root(self) -> RunReader:
@@ -267,10 +209,6 @@ class RunReader:
         root = self.other((await self.describe()).root_id or self.id)
         is_running = root.id != self.id and await root.exists() and (await root.describe()).close_time is None
         return root if is_running else self
-
-    async def has_worker(self) -> bool:
-        """Whether a worker polls the run's task queue."""
-        return await server.has_pollers(self.client, (await self.describe()).task_queue)
 
     @_once
     async def outcome(self) -> Outcome | None:
@@ -328,10 +266,9 @@ class RunReader:
             namespace=self.client.namespace, maximum_page_size=_MAX_EVENTS,
             execution=WorkflowExecution(workflow_id=self.id, run_id=self.handle.run_id or ""),
         )  # fmt: skip
+        service = self.client.workflow_service
         try:
-            page = await self.client.workflow_service.get_workflow_execution_history_reverse(
-                request, timeout=server.RPC
-            )
+            page = await service.get_workflow_execution_history_reverse(request, timeout=server.RPC)
         except RPCError:
             return ""
         for event in page.history.events:
@@ -346,24 +283,21 @@ class RunReader:
 
     # -- what a worker answers -----------------------------------------------------
 
-    async def query(self, name: str, *args: Any) -> Any:
-        """The answer to a query; None if there is none in time."""
+    async def query(self, kind: type[T], name: str, *args: Any) -> T | None:
+        """The answer to a query; None if there is none in time, or of another kind."""
         from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
         from temporalio.service import RPCError
 
         try:
             # the SDK retries after its own timeout, so the wait is bounded here too
-            answer = self.handle.query(name, args=list(args), rpc_timeout=self.query_timeout)
-            return await asyncio.wait_for(answer, self.query_timeout.total_seconds())
+            request = self.handle.query(name, args=list(args), rpc_timeout=self.query_timeout)
+            answer = await asyncio.wait_for(request, self.query_timeout.total_seconds())
         except WorkflowQueryFailedError as error:
             self._query_failure = str(error)
             return None
         except (RPCError, WorkflowQueryRejectedError, TimeoutError):
             return None
-
-    async def _query_object(self, name: str, *args: Any) -> dict[str, Any] | None:
-        answer = await self.query(name, *args)
-        return answer if isinstance(answer, dict) else None
+        return answer if isinstance(answer, kind) else None
 
     async def allow_replay_time(self) -> None:
         """Give the worker enough time per query to replay the whole history of the run."""
@@ -373,50 +307,40 @@ class RunReader:
     @_once
     async def status(self) -> dict[str, Any] | None:
         """The query ``status``: ``{phase, tick?, calls, instances?, usage, waits?, notes?, decisions?}``."""
-        return await self._query_object(STATUS)
+        return await self.query(dict, wire.STATUS)
 
     @_once
     async def pending(self) -> list[PendingApproval] | None:
         """The pending approvals: of a root those of its whole tree, else the run's own."""
-        answer = await self.query(PENDING)
-        return [PendingApproval.model_validate(item) for item in answer] if isinstance(answer, list) else None
+        answer = await self.query(list, wire.PENDING)
+        return None if answer is None else [PendingApproval.model_validate(item) for item in answer]
 
-    async def pending_parameters(self) -> dict[str, Any] | None:
-        """The parameters of the run's own pending Calls: ``{editable, calls: [{call, instance?, with}]}``."""
-        return await self._query_object(PENDING_PARAMETERS)
+    async def pending_parameters(self) -> dict[str, Any]:
+        """The parameters of the run's own pending Calls: ``{editable, calls: [{call, instance?, with}]}``, or {}."""
+        return await self.query(dict, wire.PENDING_PARAMETERS) or {}
 
     @_once
     async def plan(self) -> list[Any] | None:
         """The Calls of the plan that waits for approval, or else is executed."""
-        answer = await self.query(PLAN_QUERY)
-        return answer if isinstance(answer, list) else None
-
-    async def prompt_context(self) -> dict[str, Any] | None:
-        """The Tools as the worker knows them, without messages: ``{tools: {name: {schema, served}}, mode}``."""
-        return await self._query_object(PROMPT_CONTEXT, {"offset": 0, "upto": 0})
+        return await self.query(list, wire.PLAN_QUERY)
 
     async def messages(self) -> list[Json] | None:
         """The whole context, read page by page."""
         messages: list[Json] = []
         while True:
-            page = await self._query_object(CONTEXT, {"offset": len(messages), "limit": PAGE_MESSAGES})
+            page = await self.query(dict, wire.CONTEXT, {"offset": len(messages), "limit": PAGE_MESSAGES})
             if page is None or not isinstance(page.get("messages"), list):
                 return None
             messages += page["messages"]
             if not page["messages"] or len(messages) >= int(page.get("total", 0)):
                 return messages
 
-    async def value(self, path: str, instance: str) -> dict[str, Any] | None:
-        """A value in the view of an instance: ``{path, value}``, ``{path, absent}``, or ``{error}``."""
-        return await self._query_object(CONTEXT, {"path": path, "instance": instance})
-
-    async def graph(self, *, mermaid: bool) -> str | None:
-        """The plan as Mermaid, or as lines for a terminal; empty if the run has no plan."""
-        answer = await self.query(GRAPH, *([] if mermaid else [{"format": "text"}]))
-        return answer if isinstance(answer, str) else None
+    async def value(self, path: str, instance: str) -> dict[str, Any]:
+        """A value in the view of an instance: ``{path, value}``, ``{path, absent}``, ``{error}``, or {}: no answer."""
+        return await self.query(dict, wire.CONTEXT, {"path": path, "instance": instance}) or {}
 
     async def require(self, answer: Awaitable[T | None]) -> T:
-        """An answer of a worker. Raises CommandError: there is none."""
+        """An answer of a worker, which must be there."""
         value = await answer
         if value is None:
             raise await self.no_answer_error()
@@ -424,11 +348,13 @@ class RunReader:
 
     async def no_answer_error(self, effect: str = "", hint: str = server.START_WORKER) -> CommandError:
         """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
-        queue = f'the queue "{clean((await self.describe()).task_queue, 100)}"'
-        cause = f"the workers of {queue} do not answer" if await self.has_worker() else f"no worker serves {queue}"
+        name = (await self.describe()).task_queue
+        queue = f'the queue "{clean(name, 100)}"'
+        has_worker = await server.has_pollers(self.client, name)
+        cause = f"the workers of {queue} do not answer" if has_worker else f"no worker serves {queue}"
         cause = await self.obstacle() or cause
         effect = effect or f'"{clean(self.id, 200)}" cannot be read'
-        return command_error(f"{cause}, so {effect}", hint=hint, code=EXIT_NO_SERVER)
+        return command_error(f"{cause}, so {effect}", hint=hint, code=console.EXIT_NO_SERVER)
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------
@@ -466,16 +392,36 @@ async def _live_calls(run: RunReader, status: Mapping[str, Any]) -> list[Mapping
 
 async def _as_server_sees(run: RunReader, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The Calls of a run; one in flight with ``taskQueue`` while it waits there, or with its ``attempt``."""
-    if not any(call.get("state") == "running" or "taskQueue" in call for call in calls):
+    in_flight = [call.get("state") == "running" or "taskQueue" in call for call in calls]
+    if not any(in_flight):
         return list(calls)
-    activities, out = await run.activities(), list[Mapping[str, Any]]()
-    for call in calls:
+    pending = (await run.describe()).raw_description.pending_activities
+    activities = {item.activity_id: await _activity_facts(run, item) for item in pending}
+    out = []
+    for call, is_in_flight in zip(calls, in_flight, strict=True):
         key = f"{call['instance']}/{call['id']}" if call.get("instance") else str(call.get("id"))
         facts = activities.get(short_id(key))
-        is_in_flight = call.get("state") == "running" or "taskQueue" in call
         rest = {k: v for k, v in call.items() if k != "taskQueue"}
         out.append({**rest, **facts} if facts is not None and is_in_flight else call)
     return out
+
+
+async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str, Any]:
+    """``{state, taskQueue}`` until a worker takes the first attempt; then ``{state, attempt?, lastFailure?}``."""
+    from temporalio.exceptions import ServerError
+
+    from acts.telemetry.failures import without_details
+
+    if item.attempt > 1:
+        failure = await run.client.data_converter.decode_failure(without_details(item.last_failure))
+        if isinstance(failure, ServerError) and failure.__cause__ is not None:  # the server has cut a large one
+            failure = failure.__cause__
+        text, type_ = getattr(failure, "message", None) or str(failure), getattr(failure, "type", None)
+        text = f"[{type_}] {text}" if isinstance(type_, str) else text
+        return {"state": "running", "attempt": item.attempt, "lastFailure": text}
+    if item.state == PENDING_ACTIVITY_STATE_SCHEDULED:
+        return {"state": "ready", "taskQueue": item.activity_options.task_queue.name}
+    return {"state": "running"}
 
 
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:
@@ -487,37 +433,28 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
 
     async def query(id_: str) -> dict[str, Any]:
         async with limit:
-            return await run.other(id_).pending_parameters() or {}
+            return await run.other(id_).pending_parameters()
 
     ids = list(dict.fromkeys(a.workflow_id for a in approvals if a.call is not None))
     answers = dict(zip(ids, await asyncio.gather(*map(query, ids)), strict=True))
-    return [_with_parameters(approval, answers.get(approval.workflow_id, {})) for approval in approvals]
-
-
-def _with_parameters(approval: PendingApproval, answer: Mapping[str, Any]) -> PendingApproval:
-    # a run inside an instance does not know the instance's name
-    calls = {c["call"]: c[WITH] for c in answer.get("calls", ()) if c.get("instance") in (None, approval.instance)}
-    report = {k: v for k, v in approval.to_json().items() if k not in (WITH, EDITABLE)}
-    report |= {WITH: calls[approval.call]} if approval.call in calls else {}
-    return PendingApproval.model_validate(report if answer.get(EDITABLE, True) else {**report, EDITABLE: False})
+    out = []
+    for approval in approvals:
+        answer = answers.get(approval.workflow_id, {})
+        # a run inside an instance does not know the instance's name
+        own = [c for c in answer.get("calls", ()) if c.get("instance") in (None, approval.instance)]
+        calls = {c["call"]: c[WITH] for c in own}
+        report = {k: v for k, v in approval.to_json().items() if k not in (WITH, EDITABLE)}
+        report |= {WITH: calls[approval.call]} if approval.call in calls else {}
+        report |= {} if answer.get(EDITABLE, True) else {EDITABLE: False}
+        out.append(PendingApproval.model_validate(report))
+    return out
 
 
 # -- one instance of a batch ------------------------------------------------------------------------------------------
 
-# A shared child is named after its first instance: how many earlier ones to look for, a request to the server each
-_MAX_EARLIER: Final = 500
-_MAX_NAMES: Final = 12
 
-# ``{status, state?, calls, errors, decisions?}``, and the run that it was read from
-InstanceView = tuple[dict[str, Any], str]
-
-
-async def read_instance(run: RunReader, name: str) -> InstanceView:
-    """An instance of a run.
-
-    Raises:
-        CommandError: the run has no instance of this name, or no worker answers.
-    """
+async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
+    """An instance: ``{status, state?, calls, errors, decisions?}``, and the run that it was read from."""
     result = await run.result()
     if set_counts(result) is not None:
         raise _set_error(run.id)
@@ -547,11 +484,11 @@ def _item(item: Mapping[str, Any], name: str, run: Mapping[str, Any]) -> dict[st
     return {**out, "decisions": decisions} if decisions else out
 
 
-async def _query_instance(run: RunReader, name: str) -> InstanceView:
+async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
     """An instance from the queries of its run, or of the child that executes it."""
     info = await run.describe()
     status = await run.require(run.status())
-    if info.workflow_type == AGENT and status.get("tick"):
+    if info.workflow_type == wire.AGENT and status.get("tick"):
         plan = run.other(child_id(run.id, f"plan-{status['tick']}"))
         if await plan.exists():
             return await read_instance(plan, name)
@@ -562,7 +499,7 @@ async def _query_instance(run: RunReader, name: str) -> InstanceView:
         raise unknown_instance_error(run.id, names, name)
     item: dict[str, Any] = {"status": str(status["instances"][name]), "calls": [], "errors": []}
     if calls := [c for c in status.get("calls") or () if c.get("instance") == name]:
-        state = await run.value("†state", name) or {}
+        state = await run.value("†state", name)
         item["calls"] = [{k: v for k, v in call.items() if k != "instance"} for call in calls]
         item["errors"] = [{"call": c.get("id"), **c["error"]} for c in calls if isinstance(c.get("error"), dict)]
         return _item(item | ({"state": state["value"]} if "value" in state else {}), name, status), run.id
@@ -579,7 +516,7 @@ async def _find_child(run: RunReader, names: Sequence[str]) -> RunReader | None:
     """The child that executes the last of these instances: the nearest one, named after the first that it executes."""
     for first in reversed(names[-_MAX_EARLIER:]):
         child = run.other(child_id(run.id, first))
-        if await child.exists() and (await child.describe()).workflow_type == INSTANCE:
+        if await child.exists() and (await child.describe()).workflow_type == wire.INSTANCE:
             known = await child.result() or await child.status()
             return child if first == names[-1] or names[-1] in named_instances(known) else None
     return None
@@ -587,5 +524,186 @@ async def _find_child(run: RunReader, names: Sequence[str]) -> RunReader | None:
 
 def unknown_instance_error(run: str, names: Sequence[str], name: str, where: str = "--instance") -> CommandError:
     """The run has no such instance; the error lists those that it has."""
-    hint = f"it has: {list_names(names, _MAX_NAMES)}" if names else "`_instance` names an instance in a request"
+    hint = f"it has: {list_names(names, 12)}" if names else "`_instance` names an instance in a request"
     return command_error(f'the run {clean(run, 200)} has no instance "{clean(name, 100)}"', where=where, hint=hint)
+
+
+# -- all runs of a namespace ------------------------------------------------------------------------------------------
+
+# How the server calls the ends of a run, in our words
+_STATUS: Final = {
+    "RUNNING": "running", "COMPLETED": "completed", "FAILED": "failed", "CANCELED": "cancelled",
+    "TERMINATED": "terminated", "TIMED_OUT": "timedOut", "CONTINUED_AS_NEW": "continued",
+}  # fmt: skip
+# The words of ActsPhase before a run ends, those that it ends with, and those that only the server knows
+_OPEN: Final = ("planning", "awaiting", "running", "paused")
+_SERVER_STATUS: Final = {"terminated": "Terminated", "timedOut": "TimedOut"}
+PHASES: Final = (*_OPEN, "completed", "partial", "failed", "rejected", "cancelled", *_SERVER_STATUS)
+_RUNNING: Final = "ExecutionStatus = 'Running'"
+TIMEOUT_SECONDS: Final = 60.0  # for the answers of all runs together
+MAX_LISTED: Final = 10_000  # ten pages of the server
+
+
+def quote(text: str) -> str:
+    """A string of the visibility language."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def iso_text(moment: datetime) -> str:
+    """A moment in UTC, with a Z."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+_ROOTS: Final = f"WorkflowType IN ({quote(wire.PLAN)}, {quote(wire.AGENT)}) AND ParentWorkflowId IS NULL"
+
+
+def runs_query(
+    phases: Sequence[str] = (), *, waiting: bool = False, tool: str | None = None, model: str | None = None,
+    min_cost: float | None = None, since: datetime | None = None, older: datetime | None = None, below: bool = False,
+) -> str:  # fmt: skip
+    """The visibility query of the runs to list; ``since`` and ``older`` bound their start, the cost is in dollars."""
+    parts = [f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})" if below else _ROOTS]
+    parts += [f"({' OR '.join(map(_phase_clause, phases))})"] if phases else []
+    parts += [f"{WAITING} > 0 AND {_RUNNING}"] if waiting else []
+    parts += [f"{name} = {quote(value)}" for name, value in ((TOOLS, tool), (MODEL, model)) if value]
+    parts += [f"{COST} >= {min_cost:g}"] if min_cost is not None else []
+    parts += [f"StartTime {sign} {quote(iso_text(time))}" for sign, time in ((">=", since), ("<=", older)) if time]
+    return " AND ".join(parts)
+
+
+def _phase_clause(phase: str) -> str:
+    if phase in _SERVER_STATUS:
+        return f"ExecutionStatus = {quote(_SERVER_STATUS[phase])}"
+    if phase not in PHASES:
+        raise command_error(f"there is no phase {phase!r}", where="--phase", hint=f"one of: {', '.join(PHASES)}")
+    if phase == "failed":  # a Request that was refused ends before it has a phase
+        return f"({PHASE} = 'failed' OR ExecutionStatus = 'Failed')"
+    # A run that was terminated keeps the phase that it had
+    return f"({PHASE} = {quote(phase)}{f' AND {_RUNNING}' if phase in _OPEN else ''})"
+
+
+async def list_runs(client: Client, query: str, limit: int) -> AsyncIterator[dict[str, Any]]:
+    """The newest runs first: ``{id, runId, workflow, phase, waiting?, tools?, model?, cost?, started, closed?}``."""
+    from temporalio.service import RPCError
+
+    try:
+        async for run in client.list_workflows(query, limit=limit, page_size=min(limit, 1000), rpc_timeout=server.RPC):
+            yield _row(run)
+    except RPCError as error:
+        text = str(error.message).lower()
+        if "search attribute" not in text and "is not defined" not in text:
+            raise console.explain_rpc_error(error) from None
+        head = "the namespace has no search attributes of this project, so runs cannot be filtered by them"
+        raise command_error(head, hint="register them once: `acts setup`") from None
+
+
+def _row(run: WorkflowExecution) -> dict[str, Any]:
+    values: dict[str, Any] = {key.name: value for key, value in run.typed_search_attributes}
+    status = _STATUS.get(run.status.name, run.status.name.lower()) if run.status else "running"
+    is_over = status not in ("running", "continued")
+    phase = values.get(PHASE)
+    row = {
+        "id": run.id, "runId": run.run_id, "workflow": run.workflow_type,
+        "phase": status if phase is None or (is_over and phase in _OPEN) else phase,
+        "waiting": values.get(WAITING) if not is_over else None, "tools": values.get(TOOLS), "model": values.get(MODEL),
+        "cost": values.get(COST), "started": iso_text(run.start_time),
+        "closed": None if run.close_time is None else iso_text(run.close_time), "parent": run.parent_id,
+    }  # fmt: skip
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in row.items() if v is not None}
+
+
+# -- what waits --------------------------------------------------------------------------------------------------------
+
+# A root that began before `acts setup` has no search attributes: it is asked. Where the namespace has none, all runs
+# are asked but those below others.
+WAITING_QUERIES: Final = (
+    f"{_RUNNING} AND ({WAITING} > 0 OR ({_ROOTS} AND {PHASE} IS NULL))",
+    f"{_RUNNING} AND WorkflowType IN ({', '.join(map(quote, PLANNING_TYPES))})",
+)
+
+
+@dataclass
+class PendingReport:
+    """The approvals of each run; ``unanswered``: runs whose worker did not answer; ``unread``: more that may wait."""
+
+    approvals: list[tuple[str, list[PendingApproval]]] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
+    unread: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """``{waits, unanswered, unread}``"""
+        waits = [{"run": id_, **approval.to_json()} for id_, listed in self.approvals for approval in listed]
+        return {"waits": waits, "unanswered": self.unanswered, "unread": self.unread}
+
+
+async def read_pending(
+    id_: str | None = None, tool: str | None = None, older_than: float | None = None, limit: int | None = None
+) -> PendingReport:
+    """What waits in a run or in all, the oldest run first; ``older_than`` are seconds since the wait began.
+
+    The approval of a plan fits if the plan has the tool. A run that the server's index does not list yet is missing.
+    """
+    report, room = PendingReport(), sys.maxsize if limit is None else limit
+
+    async def read(run: RunReader) -> list[PendingApproval] | None:
+        """The approvals of a run that fit, and one more than there is room for."""
+        approvals = await run.pending()
+        if approvals is None:
+            return None
+        plan = await run.plan() if tool is not None and approvals else None
+        tools = [str(call.get("_tool")) for call in plan or () if isinstance(call, dict)]
+        latest = datetime.now(UTC) - timedelta(seconds=older_than or 0)
+        fitting = [
+            a for a in approvals
+            if (older_than is None or datetime.fromisoformat(a.since) <= latest)
+            and (tool is None or tool in (tools if a.call is None else [a.call.partition(":")[2]]))
+        ]  # fmt: skip
+        return await add_parameters(run, fitting[: room + 1])
+
+    if id_ is not None:
+        reader = await open_run(id_)
+        await reader.describe_running()
+        kept = (await reader.require(read(reader)))[:room]
+        report.approvals += [(reader.id, kept)] if kept else []
+        return report
+    client, loop = await server.connect(), asyncio.get_running_loop()
+    runs = await _waiting_runs(client)
+    served = {queue for queue in {run.task_queue for run in runs} if await server.has_pollers(client, queue)}
+    ends, step = loop.time() + TIMEOUT_SECONDS, 2 * MAX_CONCURRENT_QUERIES
+    for first in range(0, len(runs), step):
+        if room <= 0:
+            report.unread += len(runs) - first
+            break
+        batch = runs[first : first + step]
+        readers = [RunReader(client, run.id, run.run_id) for run in batch if run.task_queue in served]
+        tasks = {reader.id: asyncio.ensure_future(read(reader)) for reader in readers}
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=max(0.0, ends - loop.time()))
+        for run in batch:
+            task = tasks.get(run.id)
+            listed = task.result() if task is not None and task.done() else None
+            if task is not None:
+                task.cancel()
+            report.unanswered += [run.id] if listed is None else []
+            report.unread += len(listed or ()) > room
+            kept = (listed or [])[:room]
+            report.approvals += [(run.id, kept)] if kept else []
+            room -= len(kept)
+    return report
+
+
+async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
+    """The topmost runs that may wait, the oldest first."""
+    from temporalio.service import RPCError, RPCStatusCode
+
+    runs: list[WorkflowExecution] = []
+    for query in WAITING_QUERIES:
+        listing = client.list_workflows(query, limit=MAX_LISTED, page_size=1_000, rpc_timeout=server.RPC)
+        try:
+            runs = [run async for run in listing]
+            break
+        except RPCError as error:  # the namespace has no search attributes
+            if error.status != RPCStatusCode.INVALID_ARGUMENT or query == WAITING_QUERIES[-1]:
+                raise
+    ids = {run.id for run in runs}
+    return sorted((r for r in runs if r.parent_id not in ids), key=lambda r: r.start_time)

@@ -1,9 +1,8 @@
 """The plugin of pytest: test files of plans are collected beside Python tests, and a fixture runs plans in them.
 
 pytest loads it where this project is installed; elsewhere ``pytest -p acts.cli.testing.pytest_plugin``. Its name
-there is that of the module, so that both may happen.
-
-Laws of this file: nothing is imported before a test file is collected or the fixture is used.
+there is that of the module, so that both may happen. Nothing is imported before a test file is collected or the fixture
+is used.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from acts.cli.testing.plan_tests import CaseReport
+    from acts.cli.commands.testing import CaseReport
     from acts.testing.rehearsal import Rehearsal
 
 
@@ -33,11 +32,11 @@ def rehearse_plan() -> Callable[..., Rehearsal]:
     ``plan`` is a file or a Request; a function among the results gets the Call. Returns what happened: ``status``,
     ``result``, ``started``, ``complaints``.
     """
-    from acts.cli.testing import plan_tests
-    from acts.cli.text.project_file import load_project_file
+    from acts.cli.commands import testing
+    from acts.cli.console import load_project_file
 
     load_project_file()
-    return plan_tests.rehearse_plan
+    return testing.rehearse_plan
 
 
 class PlanTestFile(pytest.File):
@@ -45,9 +44,8 @@ class PlanTestFile(pytest.File):
 
     def collect(self) -> Iterator[PlanTestCase]:
         """One item per case."""
-        from acts.cli.console import CommandError
-        from acts.cli.testing.plan_tests import PlanTests
-        from acts.cli.text.project_file import load_project_file
+        from acts.cli.commands.testing import PlanTests
+        from acts.cli.console import CommandError, load_project_file
 
         try:
             load_project_file()
@@ -67,11 +65,9 @@ class PlanTestCase(pytest.Item):
 
     def runtest(self) -> None:
         """Run the plan and compare."""
-        from acts.cli.testing.plan_tests import case_lines
-
         report = self.run_case()
-        if not report.has_passed:
-            pytest.fail("\n".join([report.where, *case_lines(report)]), pytrace=False)
+        if report.faults:
+            pytest.fail("\n".join([report.where, *report.lines()]), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where pytest says that the case is."""

@@ -1,25 +1,25 @@
-"""Preflight: a Request validated before a worker sees it, with the Tools that this environment can load.
+"""Preflight: a Request validated before a worker sees it, with the Tools that this environment can load, and the set
+that the command line names in it.
 
-Laws of this file:
-- the worker's modules (and with them Temporal) are imported only for a Request that needs them;
-- the worker decides. A problem that a worker with other Tools or Activities may not have is a warning here, unless
-  ``strict``; an error is one that every worker would report;
-- whether a file is run as a ``Plan`` or an ``Agent`` is decided here alone, with a reason.
+- The worker's modules (and with them Temporal) are imported only for a Request that needs them.
+- The worker decides. A problem that a worker with other Tools or Activities may not have is a warning here, unless
+  ``strict``; an error is one that every worker would report.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from acts.cli.console import CommandError, command_error, print_blocks
-from acts.cli.text.set_input import add_set
+from acts.cli.console import CommandError, clean, command_error, print_blocks
 from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, read_source
 from acts.language.errors import InvalidRequest, Problem, format_choices
-from acts.language.messages import Request, ToolMessage, parse_request
+from acts.language.messages import INSTANCES, Request, ToolMessage, parse_request
+from acts.language.reference_uses import scan
 from acts.language.secrets import inline_secret_problems
 from acts.language.tools import META, registered_names, undecided_names
 from acts.language.values import Json, pointer
@@ -65,24 +65,19 @@ class Preflight:
         return 0 if plan is None else len(plan.calls)
 
 
-def run_preflight(
-    raw: Json, *, strict: bool = False, file: str | None = None, modules: str | None = None, agent: bool | None = None
-) -> Preflight:
-    """Validate a Request with the Tools of this environment, or of ``modules``.
-
-    ``agent`` says what it is run as; None leaves that to the Request.
-
-    Raises:
-        CommandError: the environment names modules or folders that cannot be loaded.
-    """
+def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, agent: bool | None = None) -> Preflight:
+    """Validate a Request with the Tools of this environment; ``agent`` None leaves what it is run as to the Request."""
     try:
         request = parse_request(raw)
     except InvalidRequest as error:
         return Preflight(list(error.problems), {}, ())
     registered, undecided = registered_names(request), undecided_names(request)
-    tools, served = load_registry(file, modules, registered) if registered or undecided else ({}, ())
+    tools, served = load_registry(file, registered) if registered or undecided else ({}, ())
     missing = [] if strict else [name for name in registered if name not in tools]
-    tools = {**tools, **{name: _stand_in(name) for name in missing}}
+    free: dict[str, Any] = {key: {} for key in META}
+    for name in missing:  # a stand-in that allows whatever the real Tool may allow
+        properties = {**free, "_tool": {"const": name}, "_activity": {"const": name}}
+        tools = {**tools, name: {"type": "object", "properties": properties}}
     as_agent, why = choose_workflow(request) if agent is None else (agent, "--agent" if agent else "--plan")
     problems = _find_problems(request, raw, tools, served, agent=as_agent)
     if not strict and not as_agent and undecided:  # a worker may serve Activities of their names
@@ -96,12 +91,6 @@ def run_preflight(
     problems += inline_secret_problems(request)
     unseen = missing if any(p.fatal for p in depends) else ()
     return Preflight(problems, tools, served, request, as_agent, why, tuple(unseen))
-
-
-def _stand_in(name: str) -> dict[str, Any]:
-    """A Tool that allows whatever the real one may allow."""
-    free: dict[str, Any] = {key: {} for key in META}
-    return {"type": "object", "properties": {**free, "_tool": {"const": name}, "_activity": {"const": name}}}
 
 
 def _find_problems(
@@ -124,22 +113,14 @@ def check_file(
     file: str, inputs: Sequence[str] | None = None, *, set_file: str | None = None, results: str | None = None,
     strict: bool = False, agent: bool | None = None,
 ) -> tuple[SourceText, Json, Preflight]:  # fmt: skip
-    """A file, its Request with what the command line adds to it, and the problems of that.
-
-    Raises:
-        CommandError: the file cannot be read, or an option does not fit it.
-    """
+    """A file, its Request with what the command line adds to it, and the problems of that."""
     source = read_source(file)
     request = add_set(add_inputs(source.value, inputs or ()), set_file, results)
     return source, request, run_preflight(request, strict=strict, file=None if file == STDIN else file, agent=agent)
 
 
 def require_valid(preflight: Preflight, source: SourceText) -> None:
-    """Print the warnings about a Request that a worker may run.
-
-    Raises:
-        CommandError: no worker could run it; its problems, with their lines.
-    """
+    """Print the warnings about a Request; one that no worker could run is an error, with the lines of its problems."""
     problems = preflight.problems
     if any(p.code == UNSEEN_TOOL for p in problems):  # the worker itself reports at once what depends on its Tools
         problems = [p for p in problems if p.fatal or p.code not in (UNSEEN_TOOL, *_DEPENDS_ON_TOOLS)]
@@ -175,23 +156,18 @@ def missing_tools_error(what: str, unseen: Sequence[str], where: str = "") -> Co
 
 
 def load_registry(
-    file: str | None = None, modules: str | None = None, names: Sequence[str] = ()
+    file: str | None = None, names: Sequence[str] = ()
 ) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
     """The Tools and the names of the Activities of this environment; for a file of the examples, of the examples.
 
     The MCP servers of Tools among ``names`` are started, to ask them, and ended again.
-
-    Raises:
-        CommandError: they cannot be loaded.
     """
-    if modules is None and not is_configured():
-        if file is None or not Path(file).resolve().is_relative_to(EXAMPLES):
-            return {}, ()
-        modules = default_modules()
+    if not (has_modules := is_configured()) and (file is None or not Path(file).resolve().is_relative_to(EXAMPLES)):
+        return {}, ()
     from acts.activities.registry import RegistryError, from_environment, load
 
     try:
-        registry = from_environment() if modules is None else load(modules.split(","), [])
+        registry = from_environment() if has_modules else load(default_modules().split(","), [])
     except RegistryError as error:
         hint = f"correct {MODULES}, {FOLDERS} or {SERVERS}"
         raise command_error(str(error), where="the environment", hint=hint) from None
@@ -229,3 +205,90 @@ def _unseen_tools(request: Request, names: Sequence[str]) -> Problem:
     text = f"{which} not registered here, so calls of {'them' if len(names) > 1 else 'it'} were not checked"
     hint = f"the worker may have them (`acts tools` asks it); {MODULES} and {FOLDERS} say what is loaded here"
     return Problem(UNSEEN_TOOL, text, pointer("context", at, "tool"), hint=hint, severity="warning")
+
+
+# -- ``--set FILE[:ID]`` and ``--results FILE`` ------------------------------------------------------------------------
+
+_KIND: Final = re.compile(r"†\{?([\w-]+)")
+_NOT_ROWS: Final = ("state", "item", "index", "decision")
+
+
+def names_set(request: Json) -> bool:
+    """True for a Request that names a set."""
+    context = request.get("context") if isinstance(request, dict) else None
+    return isinstance(context, list) and any(isinstance(m, dict) and INSTANCES in m for m in context)
+
+
+def add_set(request: Json, set_file: str | None, results: str | None) -> Json:
+    """The Request with the set and the results file of the command line.
+
+    A set that the Request names already gets another source. Else the rows are of the one kind that the calls read and
+    that nothing provides.
+    """
+    if set_file is None and results is None:
+        return request
+    if not isinstance(request, dict) or not isinstance(request.get("context", []), list):
+        return request  # the validator reports what is wrong with it
+    context = list(request.get("context", []))
+    if set_file is not None:
+        _put_set(context, set_file)
+    elif not names_set(request):
+        head = "no set is named, so there are no results of one"
+        raise command_error(head, where="--results", hint="name it: --set FILE")
+    out = {**request, "context": context}
+    if results is not None:
+        path = Path(results).absolute()
+        if path.exists():
+            hint = "remove it, or name another one: a run appends only to its own"
+            raise command_error(f"{clean(results, 200)} exists already", where="--results", hint=hint)
+        file = str(path) if path.parent.is_dir() else results
+        out["config"] = {**(request.get("config") or {}), "results": file}
+    return out
+
+
+def next_results(file: str) -> str:
+    """A results file for a run that goes on from the one that wrote this one: ``out.2.jsonl`` after ``out.jsonl``."""
+    path = Path(file)
+    stem, count = path.stem, 2
+    if numbered := re.fullmatch(r"(.+)\.(\d{1,3})", stem):  # longer numbers are dates
+        stem, count = numbered[1], int(numbered[2]) + 1
+    while (name := path.with_name(f"{stem}.{count}{path.suffix}")).exists():
+        count += 1
+    return str(name)
+
+
+def _put_set(context: list[Any], text: str) -> None:
+    file, id_ = text, None
+    if not Path(text).exists() and (named := re.fullmatch(r"(.+):([^:/\\]+)", text)):
+        file, id_ = named[1], named[2]
+    if Path(file).exists():  # the worker may have been started in another folder
+        file = str(Path(file).absolute())
+    value = {"source": file, **({} if id_ is None else {"id": id_})}
+    for index, message in enumerate(context):
+        if isinstance(message, dict) and INSTANCES in message:
+            own = message[INSTANCES] if isinstance(message[INSTANCES], dict) else {}
+            context[index] = {**message, INSTANCES: {**own, **value}}
+            return
+    at = next((i for i, m in enumerate(context) if isinstance(m, dict) and m.get("type") == "plan"), len(context))
+    context.insert(at, {"type": "data", "kind": _kind_of_rows(context), INSTANCES: value})
+
+
+def _kind_of_rows(context: list[Any]) -> str:
+    """The one kind that calls read and nothing provides."""
+    messages = [message for message in context if isinstance(message, dict)]
+    provided = {str(m.get("kind", m["type"])) for m in messages if m.get("type") in ("data", "input", "state")}
+    plans = [m.get("plan") for m in messages if m.get("type") == "plan"]
+    reads: dict[str, None] = {}
+    for call in plans[-1] if plans and isinstance(plans[-1], list) else ():
+        for key, value in call.items() if isinstance(call, dict) else ():
+            kinds = [kind for _, text in scan(value) for kind in _KIND.findall(text)]
+            if key in ("_outputPath", "_errorPath"):
+                provided.update(kinds)
+            else:
+                reads.update(dict.fromkeys(kinds))
+    open_kinds = [kind for kind in reads if kind not in provided and kind not in _NOT_ROWS]
+    if len(open_kinds) > 1:
+        hint = f'add {{"type": "data", "kind": …, "{INSTANCES}": {{"source": …}}}} to the context, which says it'
+        text = f"the calls read {format_choices(open_kinds)}, and the rows can be one of them"
+        raise command_error(text, where="--set", hint=hint)
+    return open_kinds[0] if open_kinds else "row"

@@ -3,32 +3,64 @@
 - Every error names the source and, if possible, the line.
 - Input is bounded: a device or a pipe is cut off at the limit.
 - .json is JSON, .yaml and .yml are YAML; otherwise the first character decides.
+- YAML is a notation for JSON here: a plain scalar is null, true, false or a number only where JSON has that number; all
+  others (dates, yes, no, 0123) are strings. What JSON lacks is an error with its line: keys that are not strings, tags,
+  duplicate keys, .nan, merge keys, a second document. An alias is a copy of a value; the size of all copies is bounded,
+  and so is nesting.
+- The standard library reads JSON; the positions in both formats are those of YAML's nodes, as JSON is YAML but for
+  a few characters.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import yaml
+from yaml.composer import Composer
+from yaml.cyaml import CParser  # type: ignore[attr-defined]
+from yaml.resolver import BaseResolver
 
 from acts.cli.console import CommandError, MessageBlock, clean, command_error, message
-from acts.cli.text.yaml_json import Format, Position, TextError, parse, positions
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem
-from acts.language.values import Json, defect
+from acts.language.strict_json import DuplicateKeyError, read_json
+from acts.language.values import MAX_DEPTH, Json, defect, pointer
+
+Format = Literal["JSON", "YAML"]
 
 STDIN: Final = "-"
 # Temporal stores at most 2 MB of input; eight times that leaves room for indentation and comments
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_EXCERPT: Final = 100  # characters of a line that an error shows
 SUFFIXES: Final = (".json", ".yaml", ".yml")
+
+
+class Position(NamedTuple):
+    """A line and a column of a text, both from 1."""
+
+    line: int
+    column: int
+
+
+class TextError(Exception):
+    """A text that cannot be read. ``position`` is None if the error concerns the whole text.
+
+    ``is_syntax``: it is no text of its format at all; otherwise it holds something that cannot be accepted.
+    """
+
+    def __init__(
+        self, message: str, position: Position | None = None, hint: str = "", *, is_syntax: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.message, self.position, self.hint, self.is_syntax = message, position, hint, is_syntax
 
 
 @dataclass(frozen=True)
@@ -43,24 +75,23 @@ class SourceText:
     @cached_property
     def _positions(self) -> dict[str, Position]:
         with suppress(TextError):  # a JSON text that YAML cannot read: messages have no lines
-            found = positions(self.text, self.format, self.value)
-            return {"/".join(_token(key) for key in ("", *path)): place for path, place in found.items()}
+            return positions(self.text, self.format, self.value)
         return {}
 
-    def position(self, pointer: str) -> Position | None:
+    def position(self, at: str) -> Position | None:
         """The position of the value at a JSON pointer, or of the nearest value around it."""
-        while pointer and pointer not in self._positions:
-            pointer = pointer.rpartition("/")[0]
-        return self._positions.get(pointer)
+        while at and at not in self._positions:
+            at = at.rpartition("/")[0]
+        return self._positions.get(at)
 
-    def where(self, pointer: str) -> str:
+    def where(self, at: str) -> str:
         """``plan.json:12``"""
-        position = self.position(pointer)
+        position = self.position(at)
         return self.name if position is None else f"{self.name}:{position.line}"
 
-    def excerpt(self, pointer: str) -> str:
+    def excerpt(self, at: str) -> str:
         """The line of the value at a JSON pointer."""
-        position = self.position(pointer)
+        position = self.position(at)
         return "" if position is None else _cut_line(self.text, position)
 
     def error(self, problems: Iterable[Problem]) -> CommandError:
@@ -68,16 +99,8 @@ class SourceText:
         return CommandError(*problem_blocks(problems, self))
 
 
-def _token(key: str | int) -> str:
-    return str(key).replace("~", "~0").replace("/", "~1")
-
-
 def read_source(name: str) -> SourceText:
-    """The content of a file, or of standard input for ``-``.
-
-    Raises:
-        CommandError: it cannot be read, or holds no JSON value.
-    """
+    """The content of a file, or of standard input for ``-``."""
     title = "standard input" if name == STDIN else name
     text = _decode(title, _read_bytes(name))
     suffix = "" if name == STDIN else Path(name).suffix.lower()
@@ -86,11 +109,7 @@ def read_source(name: str) -> SourceText:
 
 
 def parse_source(name: str, text: str, format_: Format) -> SourceText:
-    """A text with its value.
-
-    Raises:
-        CommandError: it holds no JSON value.
-    """
+    """A text with its value."""
     if not text.strip():
         raise command_error("the file is empty", where=name, hint="it must hold one JSON or YAML value")
     try:
@@ -101,9 +120,8 @@ def parse_source(name: str, text: str, format_: Format) -> SourceText:
         facts = [("line", "" if place is None else _cut_line(text, place)), ("hint", error.hint)]
         raise CommandError(MessageBlock(error.message, where, [fact for fact in facts if fact[1]])) from None
     if (broken := defect(source.value)) is not None:
-        pointer, what = broken
-        facts = [("line", source.excerpt(pointer)), ("at", pointer or "/")]
-        raise CommandError(MessageBlock(what, source.where(pointer), facts))
+        at, what = broken
+        raise CommandError(MessageBlock(what, source.where(at), [("line", source.excerpt(at)), ("at", at or "/")]))
     return source
 
 
@@ -154,13 +172,22 @@ def _decode(name: str, content: bytes) -> str:
         raise command_error(text, where=f"{name}:{line}", hint="save the file as UTF-8") from None
 
 
-# -- problems of the validator, with the lines of their values --------------------
+# -- problems of the validator, with the lines of their values ---------------------------------------------------------
 
 
 def problem_blocks(problems: Iterable[Problem], source: SourceText | None) -> list[MessageBlock]:
     """A message per problem: errors first, then in the order of the file; capped."""
-    ordered = sorted(problems, key=lambda p: (not p.fatal, _line(p, source)))
-    blocks = [_format_problem(p, source) for p in ordered[:MAX_PROBLEMS_REPORTED]]
+
+    def order(problem: Problem) -> tuple[bool, int]:
+        position = source.position(problem.pointer) if source is not None else None
+        return (not problem.fatal, 0 if position is None else position.line)
+
+    ordered, blocks = sorted(problems, key=order), []
+    for problem in ordered[:MAX_PROBLEMS_REPORTED]:
+        line, where = ("", "") if source is None else (source.excerpt(problem.pointer), source.where(problem.pointer))
+        texts = {"line": line, "call": problem.call, "instance": problem.instance, "at": problem.pointer}
+        facts = [(label, text) for label, text in (texts | {"hint": problem.hint}).items() if text]
+        blocks.append(MessageBlock(f"{problem.message} [{problem.code}]", where, facts, problem.severity))
     if len(ordered) > len(blocks):
         blocks.append(message(f"… and {len(ordered) - len(blocks)} more problems", severity="note"))
     return blocks
@@ -172,27 +199,8 @@ def problems_from_json(items: Sequence[dict[str, Any]]) -> list[Problem]:
     return [Problem(**{"code": "unknown", "message": "", **{k: i[k] for k in keys if k in i}}) for i in items]
 
 
-def _line(problem: Problem, source: SourceText | None) -> int:
-    position = source.position(problem.pointer) if source is not None else None
-    return 0 if position is None else position.line
-
-
-def _format_problem(problem: Problem, source: SourceText | None) -> MessageBlock:
-    line, where = ("", "") if source is None else (source.excerpt(problem.pointer), source.where(problem.pointer))
-    texts = {"line": line, "call": problem.call, "instance": problem.instance, "at": problem.pointer}
-    facts = [(label, text) for label, text in (texts | {"hint": problem.hint}).items() if text]
-    return MessageBlock(f"{problem.message} [{problem.code}]", where, facts, problem.severity)
-
-
-# -- values that the command line adds --------------------
-
-
 def add_inputs(request: Json, inputs: Sequence[str]) -> Json:
-    """The Request with one more message, which holds the inputs.
-
-    Raises:
-        CommandError: an input is not ``key=value``, or a key is repeated.
-    """
+    """The Request with one more message, which holds the inputs ``key=value``."""
     if not inputs:
         return request
     payload: dict[str, Json] = {}
@@ -203,9 +211,13 @@ def add_inputs(request: Json, inputs: Sequence[str]) -> Json:
             raise command_error(f"{clean(item, 100)!r} is not an input", where="--input", hint=hint)
         if key in payload:
             raise command_error(f'the input "{clean(key, 100)}" is given twice', where="--input")
-        payload[key] = _parse_value(text)
-    broken = defect(payload)
-    if broken is not None:
+        try:
+            payload[key] = parse(text, "JSON")
+        except TextError as error:
+            if not error.is_syntax and "is not a JSON number" not in error.message:
+                raise command_error(error.message, where="--input", hint=error.hint) from None
+            payload[key] = text
+    if (broken := defect(payload)) is not None:
         raise command_error(f"{broken[1]} (at {broken[0]})", where="--input")
     context = request.get("context", []) if isinstance(request, dict) else None
     if not isinstance(context, list):
@@ -213,27 +225,15 @@ def add_inputs(request: Json, inputs: Sequence[str]) -> Json:
     return {**request, "context": [*context, {"type": "input", "input": payload}]}
 
 
-def _parse_value(text: str) -> Json:
-    """The value of a JSON text; any other text is itself the value."""
-    try:
-        return parse(text, "JSON")
-    except TextError as error:
-        if error.is_syntax or "is not a JSON number" in error.message:
-            return text
-        raise command_error(error.message, where="--input", hint=error.hint) from None
-
-
-# -- plans as texts that a person reads and edits --------------------
+# -- plans as texts that a person reads and edits ----------------------------------------------------------------------
 
 
 def format_plan(value: Json) -> tuple[str, Format]:
     """A plan or a call as text, and the format of the text."""
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=120)
-    try:
+    with suppress(TextError):
         if parse(text, "YAML") == value:
             return text, "YAML"
-    except TextError:
-        pass
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n", "JSON"
 
 
@@ -242,3 +242,181 @@ def compare_plans(old: Json, new: Json, names: tuple[str, str]) -> list[str]:
     old_text, new_text = format_plan(old)[0], format_plan(new)[0]
     rows = difflib.unified_diff(old_text.splitlines(), new_text.splitlines(), *names, lineterm="")
     return [clean(row) for row in rows]
+
+
+# -- JSON and YAML ----------------------------------------------------------------------------------------------------
+
+# Values that aliases may add. A Request that repeats a schema a thousand times needs some ten thousand; a "billion
+# laughs" is stopped early.
+MAX_ALIASED: Final = 100_000
+
+_TAG: Final = "tag:yaml.org,2002:"
+_NOT_FINITE: Final = re.compile(r"[-+]?(\.inf|Infinity)|\.?nan", re.IGNORECASE)
+# What JSON has and YAML lacks: tabs between values, some characters, escapes of halves of a character
+_NOT_YAML: Final = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_MISSING: Final = "a value is missing before it, or there is a comma too many"
+_COMMENT: Final = "JSON has no comments; a .yaml file may have them"
+_QUOTES: Final = 'JSON strings and keys are in double quotes: "like this"'
+_OPEN: Final = "the text ends too early: a bracket, brace or quote is not closed"
+# What stands where JSON cannot go on -> what to do
+_JSON_HINTS: Final = {"}": _MISSING, "]": _MISSING, "'": _QUOTES, "/": _COMMENT, "#": _COMMENT, "": _OPEN}
+
+
+def parse(text: str, format_: Format) -> Json:
+    """The value of a text; a ``TextError`` where it is not of this format, or holds something that JSON lacks."""
+    if format_ == "YAML":
+        return _read_yaml(text)
+    try:
+        return read_json(text, unique_keys=True)
+    except json.JSONDecodeError as error:
+        char = text[error.pos : error.pos + 1]
+        found = f"found {char!r}" if char else "found the end"
+        position, hint = Position(error.lineno, error.colno), _JSON_HINTS.get(char, "")
+        raise TextError(f"not valid JSON: {error.msg}; {found}", position, hint, is_syntax=True) from None
+    except ValueError as error:  # YAML's nodes have its position
+        _read_yaml(_as_yaml(text))
+        raise TextError(str(error), is_syntax=not isinstance(error, DuplicateKeyError)) from None
+
+
+def positions(text: str, format_: Format, value: Json) -> dict[str, Position]:
+    """The position of every part of a text's ``value`` by its JSON pointer; in an object, the position of its key."""
+
+    def locate(node: Any, value: Json, at: str, key: Any = None) -> Iterator[tuple[str, Position]]:
+        yield at, _position(key or node)
+        if isinstance(value, dict):
+            for name, (key_node, part) in zip(value, node.value, strict=True):
+                yield from locate(part, value[name], at + pointer(name), key_node)
+        elif isinstance(value, list):
+            for index, part in enumerate(node.value):
+                yield from locate(part, value[index], f"{at}/{index}")
+
+    return dict(locate(_compose(text if format_ == "YAML" else _as_yaml(text)), value, ""))
+
+
+def _as_yaml(text: str) -> str:
+    """A JSON text that YAML reads, with all parts in the same places."""
+    return _SURROGATE.sub(r"\\u0020", _NOT_YAML.sub(" ", text))
+
+
+# -- YAML ------------------------------------------------------------------------------------------------------------
+
+
+class _Loader(Composer, CParser, BaseResolver):
+    """Composes nodes in Python, which bounds their depth, from the events of libyaml's parser."""
+
+    def __init__(self, text: str) -> None:
+        CParser.__init__(self, text)
+        Composer.__init__(self)
+        BaseResolver.__init__(self)
+        self._depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()
+        if self._depth >= MAX_DEPTH and isinstance(event, yaml.CollectionStartEvent):
+            raise _depth_error(event)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+for _name, _pattern, _first in (
+    ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", "-?(?:0|[1-9][0-9]*)", list("-0123456789")),
+    ("float", r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", list("-0123456789")),
+):
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern})$"), _first)
+
+
+_PLAIN: Final[Any] = _Loader("")  # says what a scalar without quotes is
+
+
+def _compose(text: str) -> Any:
+    """The root node of a YAML text."""
+    try:
+        return _Loader(text).get_single_node() or yaml.ScalarNode(f"{_TAG}null", "", yaml.Mark("", 0, 0, 0, None, 0))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        position = None if mark is None else Position(mark.line + 1, mark.column + 1)
+        problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read")
+        if isinstance(error, yaml.reader.ReaderError):
+            at = int(error.position)
+            position = Position(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+            problem = f"the character U+{ord(text[at]) if at < len(text) else 0:04X} is not allowed"
+        hint = "in quotes a text may hold anything; indent with spaces, not with tabs; one file holds one document"
+        raise TextError(f"not valid YAML: {problem}", position, hint, is_syntax=True) from None
+
+
+def _read_yaml(text: str) -> Json:
+    """The value of a YAML text; what aliases repeat is bounded."""
+    remaining = len(text) + 1 + MAX_ALIASED  # no text has more parts than characters
+
+    def read(node: Any, depth: int) -> Json:
+        nonlocal remaining
+        remaining -= 1
+        if remaining < 0:
+            error = f"the aliases expand to more than {MAX_ALIASED:,} values"
+            raise TextError(error, _position(node), "write less, or use data messages")
+        if isinstance(node, yaml.ScalarNode):
+            return _read_scalar(node)
+        if depth >= MAX_DEPTH:  # by aliases; one inside its own anchor has no end
+            raise _depth_error(node)
+        is_object = isinstance(node, yaml.MappingNode)
+        if node.tag != _TAG + ("map" if is_object else "seq"):
+            raise _tag_error(node)
+        if not is_object:
+            return [read(part, depth + 1) for part in node.value]
+        out: dict[str, Json] = {}
+        for key_node, part in node.value:
+            key = _read_key(key_node)
+            if key in out:
+                first = next(k for k, _ in node.value if k.value == key)
+                error = f'the key "{key}" occurs twice in one object; the first is in line {_position(first).line}'
+                raise TextError(error, _position(key_node), "remove or rename one of the two")
+            out[key] = read(part, depth + 1)
+        return out
+
+    return read(_compose(text), 0)
+
+
+def _read_key(node: Any) -> str:
+    if not isinstance(node, yaml.ScalarNode):
+        raise TextError("a key is a string, not a list or an object", _position(node))
+    if node.tag != f"{_TAG}str":
+        text = f"the key {node.value} is not a string"
+        raise TextError(text, _position(node), f'write it in quotes: "{node.value}"')
+    if node.value == "<<" and not node.style:
+        raise TextError('JSON has no merge key "<<"', _position(node), "repeat the fields, or alias a whole value")
+    return str(node.value)
+
+
+def _read_scalar(node: Any) -> Json:
+    text = node.value
+    if node.tag == f"{_TAG}str":
+        if not node.style and _NOT_FINITE.fullmatch(text):
+            raise TextError(f"{text} is not a JSON number", _position(node), "use null, or leave the key out")
+        return str(text)
+    if node.tag != _PLAIN.resolve(yaml.ScalarNode, text, (True, False)):
+        raise _tag_error(node)
+    kind = node.tag.removeprefix(_TAG)
+    if kind in ("null", "bool"):
+        return None if kind == "null" else text.lower() == "true"
+    try:
+        return read_json(text)
+    except ValueError as error:
+        raise TextError(str(error), _position(node), "write it as a string, in quotes") from None
+
+
+def _position(node: Any) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _depth_error(node: Any) -> TextError:
+    return TextError(f"nested deeper than {MAX_DEPTH} levels", _position(node), "flatten it, or move parts into tools")
+
+
+def _tag_error(node: Any) -> TextError:
+    hint = "JSON has strings, numbers, true, false, null, lists and objects"
+    return TextError(f"the tag {node.tag.replace(_TAG, '!!')} has no meaning here", _position(node), hint)
