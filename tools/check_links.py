@@ -25,31 +25,11 @@ ANCHOR = re.compile(r"<[a-z]+\b[^>]*?\b(?:id|name)=[\"']([^\"']+)[\"']", re.IGNO
 ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
 
-def main() -> int:
-    root = Path(__file__).parents[1]
-    files = markdown_files(root)
-    dead = [line for path in files for line in dead_links(path, root)]
-    for line in dead:
-        print(line)
-    print(f"{len(files)} Markdown files, {len(dead)} dead links")
-    return 1 if dead else 0
-
-
 def markdown_files(root: Path) -> list[Path]:
     """The Markdown files that git tracks or would add."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "*.md"]
     output = subprocess.run(command, cwd=root, capture_output=True, check=True, text=True).stdout  # noqa: S603 - git
     return sorted(path for name in set(output.split("\0")) if name and (path := root / name).is_file())
-
-
-def dead_links(path: Path, root: Path) -> Iterator[str]:
-    for line, token in tokens(path):
-        links = [str(token.attrs.get("href") or token.attrs.get("src") or "")]
-        if token.type.startswith("html"):
-            links = HTML.findall(token.content)
-        for link in links:
-            if link and not ELSEWHERE.match(link) and (problem := find_problem(path, link, root)):
-                yield f"{path.relative_to(root)}:{line}: {problem}"
 
 
 def tokens(path: Path) -> Iterator[tuple[int, Token]]:
@@ -59,18 +39,23 @@ def tokens(path: Path) -> Iterator[tuple[int, Token]]:
             yield (block.map or [0])[0] + 1, token
 
 
-def find_problem(path: Path, link: str, root: Path) -> str | None:
-    """The problem of a link, or None."""
-    name, _, anchor = unquote(link).partition("#")
-    base = root if name.startswith("/") else path.parent
-    target = base / name.lstrip("/") if name else path
-    if not target.exists():
-        return f"no file {name}"
-    if root not in [target.resolve(), *target.resolve().parents]:
-        return f"{name} leaves the checkout"
-    if anchor and target.suffix == ".md" and anchor not in anchors(target.resolve()):
-        return f"no heading for #{anchor} in {target}"
-    return None
+def dead_links(path: Path, root: Path) -> Iterator[str]:
+    for line, token in tokens(path):
+        links = [str(token.attrs.get("href") or token.attrs.get("src") or "")]
+        for link in HTML.findall(token.content) if token.type.startswith("html") else links:
+            if not link or ELSEWHERE.match(link):
+                continue
+            name, _, anchor = unquote(link).partition("#")
+            target = (root if name.startswith("/") else path.parent) / name.lstrip("/") if name else path
+            problem = ""
+            if not target.exists():
+                problem = f"no file {name}"
+            elif not target.resolve().is_relative_to(root):
+                problem = f"{name} leaves the checkout"
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target.resolve()):
+                problem = f"no heading for #{anchor} in {target}"
+            if problem:
+                yield f"{path.relative_to(root)}:{line}: {problem}"
 
 
 @cache
@@ -95,4 +80,8 @@ def make_slug(heading: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    checkout = Path(__file__).parents[1]
+    files = markdown_files(checkout)
+    dead = [line for path in files for line in dead_links(path, checkout)]
+    print("\n".join([*dead, f"{len(files)} Markdown files, {len(dead)} dead links"]))
+    sys.exit(bool(dead))

@@ -28,7 +28,6 @@ PAGES: Final = {
     "README.md": "index.md", "examples/README.md": "examples.md", "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md",
 }  # fmt: skip
-COPIES: Final = "files"
 _LINK: Final = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -44,7 +43,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, name, content=(ROOT / source).read_text("utf-8")))
     for name, page in (("request", request_page), ("commands", commands_page), ("settings", settings_page)):
         files.append(File.generated(config, f"reference/{name}.md", content=page()))
-    for target in sorted(_linked_files(files)):
+    texts = [(_source_of(page.src_uri), page.content_string) for page in files.documentation_pages()]
+    targets = {_target(match[2], source) for source, text in texts for match in _LINK.finditer(text)}
+    for target in sorted(t for t in targets if t is not None and _page_of(t) is None and (ROOT / t).is_file()):
         files.append(File.generated(config, _copy_of(target), content=(ROOT / target).read_bytes()))
     return files
 
@@ -52,11 +53,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links of a page; drawings become text, because their library is on the network."""
     del config, files
-    source = _source_of(page.file.src_uri)
-    folder = posixpath.dirname(page.file.src_uri)
+    source, folder = _source_of(page.file.src_uri), posixpath.dirname(page.file.src_uri)
 
     def rewrite(match: re.Match[str]) -> str:
-        return match[1] + _site_link(match[2], source, folder) + match[3]
+        if (target := _target(match[2], source)) is None:
+            return match[0]
+        _, mark, anchor = match[2].partition("#")
+        place = posixpath.relpath(_page_of(target) or _copy_of(target), folder or ".")
+        return f"{match[1]}{place}{mark}{anchor}{match[3]}"
 
     return _LINK.sub(rewrite, markdown).replace("```mermaid", "```text")
 
@@ -64,14 +68,6 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 def _source_of(page: str) -> str:
     """Where a page lies in the checkout."""
     return next((source for source, name in PAGES.items() if name == page), f"docs/{page}")
-
-
-def _site_link(link: str, source: str, folder: str) -> str:
-    """``link``, as it is written in the file ``source``, for a page in ``folder`` of the site."""
-    _, mark, anchor = link.partition("#")
-    if (target := _target(link, source)) is None:
-        return link
-    return posixpath.relpath(_page_of(target) or _copy_of(target), folder or ".") + mark + anchor
 
 
 def _target(link: str, source: str) -> str | None:
@@ -95,14 +91,7 @@ def _page_of(target: str) -> str | None:
 
 def _copy_of(target: str) -> str:
     """The copy of a file; mkdocs leaves out those whose names begin with a dot."""
-    return f"{COPIES}/{target.replace('/.', '/_')}.txt"
-
-
-def _linked_files(files: Files) -> set[str]:
-    """Files of the checkout that are no pages and that a page links to."""
-    pages = [(_source_of(page.src_uri), page.content_string) for page in files.documentation_pages()]
-    targets = {_target(match[2], source) for source, text in pages for match in _LINK.finditer(text)}
-    return {t for t in targets if t is not None and _page_of(t) is None and (ROOT / t).is_file()}
+    return f"files/{target.replace('/.', '/_')}.txt"
 
 
 def request_page() -> str:
@@ -154,13 +143,9 @@ def commands_page() -> str:
     for name, command in program.commands.items():
         below = getattr(command, "commands", {})
         for full, part in [(name, command), *((f"{name} {inner}", part) for inner, part in below.items())]:
-            lines += ["", f"## {full}", "", "```text", *_help_of(full, part).splitlines(), "```"]
+            context = part.context_class(part, info_name=f"acts {full}", max_content_width=100, terminal_width=100)
+            lines += ["", f"## {full}", "", "```text", *str(part.get_help(context)).splitlines(), "```"]
     return "\n".join(lines) + "\n"
-
-
-def _help_of(name: str, command: Any) -> str:
-    context = command.context_class(command, info_name=f"acts {name}", max_content_width=100, terminal_width=100)
-    return str(command.get_help(context))
 
 
 def settings_page() -> str:

@@ -15,7 +15,6 @@ import asyncio
 import os
 import sys
 import time
-from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -29,22 +28,20 @@ from acts.planner.answer_schema import compose_solution_schema
 from acts.planner.prompt import render_planner_prompt
 
 # provider: (the variables that configure it, the default model)
-PROVIDERS: Final = {
+PROVIDERS = {
     "anthropic": (("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"), "claude-haiku-5-5"),
     "openai": (("OPENAI_API_KEY", "OPENAI_BASE_URL"), "gpt-5.6-luna"),
 }
-COUNTS: Final = "1,5,20,50"
 # A provider compiles a new schema for up to three minutes
-TIMEOUT_SECONDS: Final = 240
-COLUMNS: Final = ("model", "tools", "schema", "call", "seconds", "input", "cached", "output", "USD", "answer")
-EFFORT: Final = "low"
+TIMEOUT_SECONDS = 240
+COLUMNS = ("model", "tools", "schema", "call", "seconds", "input", "cached", "output", "USD", "answer")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     text = "provider:name, or endpoint/name of ACTS_MODELS; may be repeated"
     parser.add_argument("--model", action="append", default=[], metavar="MODEL", help=text)
-    parser.add_argument("--tools", default=COUNTS, metavar="N,N", help=f"numbers of Tools (default {COUNTS})")
+    parser.add_argument("--tools", default="1,5,20,50", metavar="N,N", help="numbers of Tools (default %(default)s)")
     arguments = parser.parse_args()
     defaults = [f"{name}:{model}" for name, (keys, model) in PROVIDERS.items() if any(map(os.environ.get, keys))]
     models = arguments.model or defaults
@@ -60,20 +57,17 @@ def main() -> int:
     return int(any(row[2] == "error" for row in rows))
 
 
-Row = tuple[str, ...]
-
-
-async def request_all(models: list[str], counts: list[int]) -> list[Row]:
+async def request_all(models: list[str], counts: list[int]) -> list[tuple[str, ...]]:
     """One request after another: concurrent ones would disturb each other's times."""
     rows = []
     for model in models:
         rows += [await request_plan(model, count, str(count)) for count in counts]
         rows.append(await request_plan(model, counts[-1], f"{counts[-1]} again"))
-        rows.append(await request_plan(model, counts[0], f"{counts[0]}, effort {EFFORT}", effort=EFFORT))
+        rows.append(await request_plan(model, counts[0], f"{counts[0]}, effort low", effort="low"))
     return rows
 
 
-async def request_plan(model: str, count: int, check: str, effort: str | None = None) -> Row:
+async def request_plan(model: str, count: int, check: str, effort: str | None = None) -> tuple[str, ...]:
     """The row of one request."""
     tools = build_tools(count)
     schema = compose_solution_schema(tools, None)
@@ -89,39 +83,23 @@ async def request_plan(model: str, count: int, check: str, effort: str | None = 
         async with asyncio.timeout(TIMEOUT_SECONDS):
             response = await select.ask(model, request, lambda *_: arrivals.append(time.monotonic() - start))
     except (ModelError, TimeoutError) as error:
-        seconds = f"{time.monotonic() - start:.1f}"
-        return (
-            model,
-            check,
-            "error",
-            "",
-            seconds,
-            "",
-            "",
-            "",
-            "",
-            str(error) or f"no answer within {TIMEOUT_SECONDS} s",
-        )
+        text = str(error) or f"no answer within {TIMEOUT_SECONDS} s"
+        return (model, check, "error", "", f"{time.monotonic() - start:.1f}", *[""] * 4, text)
     times = (f"{arrivals[0]:.1f}" if arrivals else "", f"{time.monotonic() - start:.1f}")
-    tokens = response.tokens
-    counts = (str(tokens.inputTokens), str(tokens.cachedTokens), str(tokens.outputTokens))
+    used = response.tokens
+    tokens = (str(used.inputTokens), str(used.cachedTokens), str(used.outputTokens))
     price = "?" if response.cost is None else f"{response.cost:.5f}"
-    verdict = "; ".join([judge_answer(response.value, schema), *response.notes])
-    return (model, check, response.form or "none", *times, *counts, price, verdict)
-
-
-def judge_answer(value: Any, schema: dict[str, Any]) -> str:
-    """The verdict on an answer: ``ok``, or the reason why not."""
-    if defects := Checker(schema).defects(value):
-        return f"does not fit: {defects[0][1]}"
-    names = [call["_tool"] for call in value["calls"]]
-    return "ok" if names == ["tool_1"] else f"fits, but calls {names}"
+    verdict = "ok"
+    if defects := Checker(schema).defects(response.value):
+        verdict = f"does not fit: {defects[0][1]}"
+    elif (names := [call["_tool"] for call in response.value["calls"]]) != ["tool_1"]:
+        verdict = f"fits, but calls {names}"
+    return (model, check, response.form or "none", *times, *tokens, price, "; ".join([verdict, *response.notes]))
 
 
 def build_tools(count: int) -> dict[str, Tool]:
     """Tools with a required and some optional parameters, one of them an open map."""
-    out = {}
-    text = {"type": "string"}
+    out, text = {}, {"type": "string"}
     for name in (f"tool_{i}" for i in range(1, count + 1)):
         properties = {
             "_tool": {"const": name}, "_activity": {"const": name}, "amount": {"type": "number"}, "note": text,
