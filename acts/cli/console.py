@@ -84,7 +84,7 @@ def command_error(head: str, *, where: str = "", hint: str = "", code: int = EXI
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine; an error of the server, or of the external storage, becomes a ``CommandError``."""
-    from acts.payloads.content_store import StorageError
+    from acts.payloads.stores import StorageError
 
     hint = "ACTS_STORAGE must be here what the worker has"
     try:

@@ -26,7 +26,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from acts.cli.commands.operations import create_key
 from acts.cli.dev.temporal_server import DevServer, dev_server
-from acts.payloads.codec import VARIABLE, encode_key
+from acts.payloads.codec import VARIABLE
 from acts.payloads.converter import client_converter
 from acts.workflows.types import PlanWorkflow
 from tests.cli.conftest import ROOT, clean_environment, run_acts

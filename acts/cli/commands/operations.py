@@ -43,8 +43,7 @@ from acts.cli.runs.run_reader import ALL_TYPES, open_run, quote
 from acts.cli.runs.server import RPC, START_WORKER
 from acts.cli.text.source import looks_like_file, read_source
 from acts.payloads import codec as payload_codec
-from acts.payloads.codec_server import TOKEN_VARIABLE, CodecServerError, CodecServerSettings, create_server
-from acts.payloads.content_store import sha256
+from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, driver_from_environment
 from acts.payloads.storage_gc import Inventory, delete_unused, find_unused
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowHistory
 
     from acts.activities.registry import Registry
-    from acts.payloads.content_store import ContentStore
+    from acts.payloads.stores import ContentStore
 
 Level = Literal["ok", "warn", "fail"]
 _MARKS: Final[dict[Level, tuple[str, str]]] = {
@@ -174,8 +173,7 @@ async def check_settings() -> list[Finding]:
     from acts.worker.settings import Settings
 
     settings = Settings.from_environment()
-    version = settings.version
-    pinned = f", version {version.deployment_name}:{version.build_id}" if version else ""
+    pinned = f", version {settings.deployment}:{settings.build_id}" if settings.deployment else ""
     return [ok(f"a worker would serve the task queue {settings.task_queue!r}{pinned}")]
 
 
@@ -392,7 +390,7 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
     Examples: `acts keygen ada.pem`, `acts keygen --codec >> keys.txt`.
     """
     if codec:
-        print(f"k{datetime.now(UTC):%Y%m%d%H%M%S} {payload_codec.encode_key(os.urandom(payload_codec.KEY_BYTES))}")
+        print(f"k{datetime.now(UTC):%Y%m%d%H%M%S} {base64.b64encode(os.urandom(payload_codec.KEY_BYTES)).decode()}")
         return cli.EXIT_DONE
     if file is None:
         raise command_error("a file for the private key is missing", hint="like `acts keygen ada.pem`")
@@ -434,14 +432,12 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
     origins = tuple(origin or WEB_UI)
     try:
         codec = payload_codec.codec_from_environment()
-        settings = CodecServerSettings(host, port, origins, os.environ.get(TOKEN_VARIABLE))
-    except (payload_codec.CodecError, CodecServerError) as error:
+        if not isinstance(codec, payload_codec.AesGcmCodec):
+            hint = "set it to the keys of the workers: docs/encryption.md"
+            raise command_error(f"{payload_codec.VARIABLE} is not set", hint=hint)
+        codec_http = create_server(codec, host, port, origins, os.environ.get(TOKEN_VARIABLE))
+    except payload_codec.CodecError as error:
         raise command_error(str(error)) from None
-    if not isinstance(codec, payload_codec.AesGcmCodec):
-        hint = "set it to the keys of the workers: docs/encryption.md"
-        raise command_error(f"{payload_codec.VARIABLE} is not set", hint=hint)
-    try:
-        codec_http = create_server(codec, settings)
     except OSError as error:
         raise command_error(f"cannot listen on {host}:{port}: {error.strerror}", hint="--port names another") from None
     with codec_http:
@@ -483,7 +479,7 @@ async def gc(delete: Delete = False, grace: Grace = "1d", as_json: cli.AsJson = 
     print(f"  too young   {inventory.young:>8,}   used within the grace period")
     print(f"  unused      {len(inventory.unused):>8,}   {decimal(inventory.unused_bytes)}")
     if delete:
-        print(f"deleted {done['deleted']:,}")
+        print(f"deleted {len(inventory.unused):,}")
     elif inventory.unused:
         print("nothing was deleted: add --delete")
     return cli.EXIT_DONE

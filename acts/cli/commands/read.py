@@ -25,14 +25,12 @@ from acts.cli.runs.run_reader import PLANNING_TYPES, Outcome, RunReader, open_ru
 from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import compare_plans, problem_blocks
 from acts.language.errors import ExpressionError, format_choices, suggest
-from acts.language.reference_uses import scan
-from acts.language.references import MARK, Path, parse
+from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, Tool, hint_words, read_tool
 from acts.language.values import Json
 from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
-from acts.provenance import authors
-from acts.provenance.authors import Author, RunRecord
-from acts.provenance.trace import Limits, ProvenanceIndex, ReferenceTrace, Source, ValueTrace
+from acts.provenance import trace as provenance
+from acts.provenance.trace import Author, Limits, ProvenanceIndex, ReferenceTrace, RunRecord, Source, ValueTrace
 from acts.views.text import STATE_MARKS, named_instances
 
 if TYPE_CHECKING:
@@ -422,15 +420,15 @@ _COLORS: Final = ("green", "yellow")  # of what came from the Request alone, and
 
 # What executed a call …
 _EXECUTORS: Final = {
-    authors.ACTIVITY: "Activity", authors.MODEL: "the model", authors.DELEGATE: "delegate",
-    authors.ENGINE: "the engine, whose error it is", authors.UNKNOWN: "unknown",
+    provenance.ACTIVITY: "Activity", provenance.MODEL: "the model", provenance.DELEGATE: "delegate",
+    provenance.ENGINE: "the engine, whose error it is", provenance.UNKNOWN: "unknown",
 }  # fmt: skip
 # … who wrote a result that was in the plan already, and who planned the call
 _LITERAL_AUTHORS: Final = {
-    authors.MODEL: "the model, in its plan", authors.REQUEST: "the Request, in its plan",
-    authors.DECISION: "a person, in the edited plan",
+    provenance.MODEL: "the model, in its plan", provenance.REQUEST: "the Request, in its plan",
+    provenance.DECISION: "a person, in the edited plan",
 }  # fmt: skip
-_PLANNERS: Final = {authors.MODEL: "planned by the model", authors.PERSON: "planned by a person"}
+_PLANNERS: Final = {provenance.MODEL: "planned by the model", provenance.PERSON: "planned by a person"}
 
 
 def provenance_tree(trace: ValueTrace, parent: str | None = None) -> Tree:
@@ -487,7 +485,7 @@ def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
     """``3:chargeCard  Activity chargeCard  tick 2  2026-01-01 10:00:00Z``"""
     origin = source.origin
     text = _text((_author(source, parent), _COLORS[origin.outside]))
-    if origin.call is not None and (origin.word != authors.REQUEST or origin.is_literal):
+    if origin.call is not None and (origin.word != provenance.REQUEST or origin.is_literal):
         name = source.id or str(origin.call.get("_tool"))
         text = _text((f"{name}  ", "bold"), (_executor(origin), _COLORS[origin.outside]))
     for fact in _facts(source, trace):
@@ -500,11 +498,11 @@ def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
 def _author(source: Source, parent: str | None) -> str:
     """The author of a message that no call of this run wrote."""
     word, place = source.origin.word, f"message {source.message}"
-    if word == authors.REQUEST:
+    if word == provenance.REQUEST:
         return f"the Request, /context/{source.message}"
-    if word == authors.PROVIDED:
+    if word == provenance.PROVIDED:
         return f"provided to the run ({place})"
-    if word == authors.DECISION:
+    if word == provenance.DECISION:
         payload = source.raw.get(str(source.raw["type"]))
         by = payload.get("by") if isinstance(payload, dict) else None
         return f"decided by {by or 'somebody'} ({place})"
@@ -517,14 +515,14 @@ def _executor(origin: Author) -> str:
         return _LITERAL_AUTHORS.get(origin.word, "the author of the plan")
     tool = origin.tool
     fixed = (origin.call or {}).get("_delegate") or (tool.consts.get("_delegate") if tool is not None else None)
-    names = {authors.ACTIVITY: tool.activity if tool is not None else None, authors.DELEGATE: fixed}
+    names = {provenance.ACTIVITY: tool.activity if tool is not None else None, provenance.DELEGATE: fixed}
     name = names.get(origin.word)
     return _EXECUTORS[origin.word] + (f" {name}" if name else "")
 
 
 def _facts(source: Source, trace: ValueTrace) -> Iterator[str]:
     origin, raw = source.origin, source.raw
-    if origin.word == authors.REQUEST and origin.call is not None and not origin.is_literal:
+    if origin.word == provenance.REQUEST and origin.call is not None and not origin.is_literal:
         yield f"written by {origin.id or origin.call.get('_tool')} of an earlier run"
     if origin.tick is not None:
         yield f"tick {origin.tick}"

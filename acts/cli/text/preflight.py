@@ -19,7 +19,7 @@ from acts.cli.console import CommandError, clean, command_error, print_blocks
 from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, read_source
 from acts.language.errors import InvalidRequest, Problem, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, parse_request
-from acts.language.reference_uses import scan
+from acts.language.references import scan
 from acts.language.secrets import inline_secret_problems
 from acts.language.tools import META, registered_names, undecided_names
 from acts.language.values import Json, pointer
