@@ -1,4 +1,4 @@
-"""What people and programs see of a run: status, page, drawing, context, result. One view per kind of run.
+"""What people and programs see of a run: status, page, drawing, context, result.
 
 Views read a run machine and change nothing; the runtime sizes and sends what they return. A kind of run overrides what
 it has of its own (``_own_status``, ``_head``, ``_context``, …); the defaults are for a run that has nothing of it.
@@ -21,6 +21,7 @@ from acts.language.references import conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.values import ABSENT
 from acts.machines.call_state import SETTLED, call_item, call_items
+from acts.machines.delegate_run import AnonymousDelegate
 from acts.machines.instances import child_progress, instance_report, statuses
 from acts.plan.calls import UNIT
 from acts.simulation.outcomes import count_steps
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from acts.language.references import Expression
     from acts.language.tools import Tool
     from acts.machines.agent_run import AgentRun
-    from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine
+    from acts.machines.delegate_run import DelegateMachine
     from acts.machines.plan_run import PlanRun
     from acts.machines.run_machine import RunMachine
     from acts.machines.set_run import SetRun
@@ -85,7 +86,7 @@ class RunView:
     """What the queries of a run answer."""
 
     def __init__(self, run: RunMachine) -> None:
-        self._machine = run
+        self._run = run
         self._proposal: tuple[int, str] | None = None
 
     @property
@@ -118,6 +119,10 @@ class RunView:
         """The names of the Tools that the run uses."""
         return () if self._prepared is None else (node.tool.name for node in self._prepared.nodes)
 
+    def _turns(self, page: dict[str, Any]) -> list[dict[str, Any]]:
+        """The turns of a planner that a page of its prompt asks for."""
+        return []
+
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """What the Calls that wait here would be called with, as many as fit."""
         return {"editable": True, "calls": []}
@@ -126,7 +131,7 @@ class RunView:
 
     def status(self) -> dict[str, Any]:
         """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?`` and ``decisions?``."""
-        run = self._machine
+        run = self._run
         out = {"phase": run.phase, **self._own_status(), "usage": run.usage.to_json()}
         more = {
             "waits": len(run.approvals.pending), "notes": run.all_notes,
@@ -136,24 +141,20 @@ class RunView:
 
     def page(self) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
-        run, version = self._machine, self._proposed_version()
+        run, version, prepared = self._run, self._proposed_version(), self._prepared
         parameters = {(c["call"], c.get("instance")): c["with"] for c in self.pending_parameters(MAX_RESULT)["calls"]}
+        if version is not None and (self._proposal is None or self._proposal[0] != version):  # once for each version
+            self._proposal = version, "" if prepared is None else proposal_section(prepared)
         first, *head = self._head() or [""]
-        return join_sections(
+        return _join_sections(
             " — ".join(filter(None, [f"**{run.phase}**", first])),
             *head,
             usage_text(run.usage.to_json()) if run.usage.requests else "",
-            note_lines(run.all_notes),
+            "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in run.all_notes[-MAX_NOTES:]),
             self._calls_section(),
             approvals_section(run.approvals.pending, run.approvals.records, parameters, run.own),
-            "" if version is None else self._proposed(version),
+            "" if version is None or self._proposal is None else self._proposal[1],
         )
-
-    def _proposed(self, version: int) -> str:
-        """The plan that waits, with its forecast: drawn once for each version."""
-        if self._proposal is None or self._proposal[0] != version:
-            self._proposal = version, "" if self._prepared is None else proposal_section(self._prepared)
-        return self._proposal[1]
 
     def graph(self, options: Any) -> str:
         """The latest plan as a drawing."""
@@ -161,7 +162,7 @@ class RunView:
 
     def search_values(self) -> dict[str, Any]:
         """The search attributes of a root, by name; None for one that is unknown."""
-        run = self._machine
+        run = self._run
         return {
             PHASE: run.phase, WAITING: len(run.approvals.pending), TOOLS: tool_keywords(self._tools()) or None,
             MODEL: None if run.config.model is None else run.config.model[:MAX_KEYWORD],
@@ -210,11 +211,8 @@ class RunView:
         out["messages"], turns = fitting[: len(messages)], fitting[len(messages) :]
         return {**out, "turns": turns} if turns else out
 
-    def _turns(self, page: Any) -> list[dict[str, Any]]:
-        return []
-
     def _with_decisions(self, result: dict[str, Any]) -> dict[str, Any]:
-        records = self._machine.approvals.records
+        records = self._run.approvals.records
         return {**result, "decisions": records} if records else result
 
 
@@ -238,9 +236,7 @@ def _value_at(context: Context | None, path: str, instance: Any) -> dict[str, An
 class PlanView(RunView):
     """The view of a run that walks a plan."""
 
-    def __init__(self, run: PlanRun) -> None:
-        super().__init__(run)
-        self._run = run
+    _run: PlanRun
 
     @property
     def _in_queue(self) -> set[str]:
@@ -282,7 +278,7 @@ class PlanView(RunView):
             for path, value, _ in walk.calls[rank].written:
                 text = code_span(begin_json(value, MAX_TEXT), MAX_TEXT)
                 written.append(f"- {STATE_MARKS['completed']} {call_name(item)}: {code_span(path)} = {text}")
-        return calls_section(items, len(ranks), written)
+        return _calls_table(items, len(ranks), written)
 
     def _proposed_version(self) -> int | None:
         return None if self._run.is_approved or self._run.finished is not None else self._run.version
@@ -349,9 +345,7 @@ class PlanView(RunView):
 class AgentView(RunView):
     """The view of an agent."""
 
-    def __init__(self, run: AgentRun) -> None:
-        super().__init__(run)
-        self._run = run
+    _run: AgentRun
 
     @property
     def _prepared(self) -> ValidatedPlan | None:
@@ -365,7 +359,7 @@ class AgentView(RunView):
 
     def _calls_section(self) -> str:
         items = sorted(self._run.current_calls, key=lambda item: -item.get("tick", 0))
-        return calls_section(items, len(items))
+        return _calls_table(items, len(items))
 
     def _proposed_version(self) -> int | None:
         return self._run.version if self._run.is_proposing and self._run.finished is None else None
@@ -389,8 +383,8 @@ class AgentView(RunView):
         out = super().prompt_context(page, limit)
         return {**out, "model": self._run.config.model, "at": self._run.turn_at} if "tools" in out else out
 
-    def _turns(self, page: Any) -> list[dict[str, Any]]:
-        start, stop = (page.get("turns") if isinstance(page, dict) else None) or (0, 0)
+    def _turns(self, page: dict[str, Any]) -> list[dict[str, Any]]:
+        start, stop = page.get("turns") or (0, 0)
         return [turn.to_json() for turn in self._run.turns[start:stop]]
 
     @property
@@ -409,11 +403,13 @@ class AgentView(RunView):
 
 
 class DelegateView(RunView):
-    """The view of a delegate without a planner: of one Call (``single``), or of a plan that a child walks."""
+    """The view of a delegate without a planner: of one Call, or of a plan that a child walks."""
 
-    def __init__(self, run: DelegateMachine, single: AnonymousDelegate | None = None) -> None:
-        super().__init__(run)
-        self._single = single
+    _run: DelegateMachine
+
+    @property
+    def _single(self) -> AnonymousDelegate | None:
+        return self._run if isinstance(self._run, AnonymousDelegate) else None
 
     def _head(self) -> list[str]:
         return [] if self._single is None else [code_span(self._single.node.id)]
@@ -428,9 +424,7 @@ class DelegateView(RunView):
 class SetView(RunView):
     """The view of a run over a set: how far it has come. Its rows are seen in the runs below it."""
 
-    def __init__(self, run: SetRun) -> None:
-        super().__init__(run)
-        self._run = run
+    _run: SetRun
 
     @property
     def _prepared(self) -> ValidatedPlan:
@@ -539,47 +533,44 @@ Parameters = dict[tuple[str | None, str | None], dict[str, Any]]
 """By call and instance: what the Calls that wait in this very run would be called with."""
 
 
-def join_sections(*sections: str) -> str:
+def _join_sections(*sections: str) -> str:
     """The sections that have any text, with empty lines between them."""
     return "\n\n".join(section for section in sections if section)
 
 
-# -- Calls and notes -------------------------------------------------------------------
+# -- Calls ----------------------------------------------------------------------------
 
 
-def note_lines(notes: Sequence[str]) -> str:
-    """The latest notes."""
-    return "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in notes[-MAX_NOTES:])
+def _calls_table(items: Sequence[Mapping[str, Any]], count: int, results: Sequence[str] = ()) -> str:
+    """The first of ``count`` Calls as a table, then why they failed or wait, and ``results``, a line for each.
 
-
-def calls_section(items: Sequence[Mapping[str, Any]], count: int, results: Sequence[str] = ()) -> str:
-    """The first of ``count`` Calls as a table, then why they failed or wait, and ``results``, a line for each."""
+    All but the state, the Call and where it writes is too long for a table in half the width of a window.
+    """
     heads, ticks = ("", "call", "writes"), any(item.get("tick") for item in items)
-    rows = (row(*([str(item.get("tick", ""))] if ticks else []), *_cells(item)) for item in items[:MAX_ROWS])
-    remarks = [
-        f"- {STATE_MARKS[item['state']]} {call_name(item)}: {code_span(text, MAX_TEXT)}"
-        for item in items[:MAX_ROWS]
-        if (text := describe_call({k: v for k, v in item.items() if k != "elements"}))
-    ]
+    rows, remarks = [], []
+    for item in items[:MAX_ROWS]:
+        state, name = item["state"], call_name(item)
+        cells = (f"{STATE_MARKS[state]}\u00a0{state}", name, code_span(item.get("outputPath", "")))
+        rows.append(row(*([str(item.get("tick", ""))] if ticks else []), *cells))
+        if text := describe_call({k: v for k, v in item.items() if k != "elements"}):
+            remarks.append(f"- {STATE_MARKS[state]} {name}: {code_span(text, MAX_TEXT)}")
     lines = [*remarks, *results]
-    return join_sections(
+    return _join_sections(
         table(("tick", *heads) if ticks else heads, fit_lines(rows, count, ASK_STATUS)),
         "\n".join(fit_lines(lines, len(lines), ASK_STATUS)),
     )
 
 
-def _cells(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    """State, Call and where it writes. All else is too long for a table in half the width of a window."""
-    state = item["state"]
-    return f"{STATE_MARKS[state]}\u00a0{state}", call_name(item), code_span(item.get("outputPath", ""))
-
-
 def call_name(item: Mapping[str, Any]) -> str:
     """A Call of a report, as Markdown."""
-    unit = f"{UNIT} " if item["tool"] == UNIT else ""
-    name = f"{unit}{code_span(item['id'])}" + (f" [{code_span(item['instance'])}]" if "instance" in item else "")
     counts = element_counts_text(item.get("elements"))
-    return f"{name} ({counts})" if counts else name
+    unit = f"{UNIT} " if item["tool"] == UNIT else ""
+    return unit + _name(item, "id") + (f" ({counts})" if counts else "")
+
+
+def _name(item: Mapping[str, Any], key: str) -> str:
+    """What an item names by a key, and its instance."""
+    return code_span(item[key]) + (f" [{code_span(item['instance'])}]" if item.get("instance") else "")
 
 
 # -- approvals ---------------------------------------------------------------------------
@@ -613,35 +604,30 @@ def _approval_lines(approval: PendingApproval, own_parameters: Parameters) -> st
     address = {k: v for k, v in report.items() if k in _ADDRESS}
     call = "**the plan**" if approval.call is None else code_span(approval.call)
     subject = f"the scopes of {call}" if approval.what == "scopes" else call
-    run = code_span(approval.workflow_id) + (f" [{code_span(approval.instance)}]" if approval.instance else "")
     until = f", until {_utc(approval.deadline)}" if approval.deadline else ""
     count, hints = report.get("elements"), report.get("hints")
     subject += f" for each of {count:,} elements" if isinstance(count, int) else ""
     subject += f" ({', '.join(map(code_span, hints[:4]))})" if isinstance(hints, list) and hints else ""
+    run = _name(report, "workflowId")
     parts = [f"\n{subject} of {run}, version {approval.version}, since {_utc(approval.since)}{until}"]
     parameters = own_parameters.get((approval.call, approval.instance), report.get("parameters"))
-    if isinstance(parameters, dict):
-        parts.append(_parameters_section(call, parameters))
+    if isinstance(parameters, dict):  # the person who decides has to know
+        sizes = {key: len(json.dumps(value)) for key, value in parameters.items()}
+        text = fence(
+            {k: parameters[k] if n <= MAX_PARAMETER else f"… ({n:,} characters of JSON)" for k, n in sizes.items()}
+        )
+        is_short = len(text) <= MAX_PARAMETERS
+        shown = f"\n\n{text}" if is_short else f" {len(parameters):,} parameters: {_ASK_PENDING}"
+        parts.append(f"{call} would be called with{shown}")
     if SIGN in report:  # nobody can sign here
         return "\n\n".join([*parts, _HOW_TO_SIGN]) + "\n"
-    parts.append(fence({"decision": "approve", **address}))
-    parts.append(fence({"decision": "reject", "reason": "…", **address}))
+    parts += [fence({"decision": "approve", **address}), fence({"decision": "reject", "reason": "…", **address})]
     return "\n\n".join(parts) + "\n"
 
 
-def _parameters_section(name: str, call: Mapping[str, Any]) -> str:
-    """What a Call that waits would be called with: the person who decides has to know."""
-    sizes = {key: len(json.dumps(value)) for key, value in call.items()}
-    short = {k: call[k] if n <= MAX_PARAMETER else f"… ({n:,} characters of JSON)" for k, n in sizes.items()}
-    text = fence(short)
-    if len(text) > MAX_PARAMETERS:
-        return f"{name} would be called with {len(call):,} parameters: {_ASK_PENDING}"
-    return f"{name} would be called with\n\n{text}"
-
-
 def _decision_line(record: Mapping[str, Any]) -> str:
-    subject = code_span(record["call"]) if "call" in record else "the plan"
-    subject += f" [{code_span(record['instance'])}]" if "instance" in record else ""
+    subject = _name(record, "call") if "call" in record else "the plan"
+    subject += f" [{code_span(record['instance'])}]" if "call" not in record and "instance" in record else ""
     why = f": {code_span(record['reason'], MAX_TEXT)}" if record.get("reason") else ""
     who = code_span(record.get("by", "")) or "somebody"
     signed = ", signed" if record.get("signed") else ""
@@ -659,52 +645,39 @@ def _utc(date: str) -> str:
 # -- a plan that waits -------------------------------------------------------------------
 
 
-def simulate_for_page(prepared: ValidatedPlan) -> dict[str, Any] | None:
-    """The simulation of a plan, or None when it is too large."""
-    prepared = prepared.unsplit or prepared  # the Calls, not the children that walk them
-    if len(prepared.nodes) > MAX_CALLS or len(prepared.request.context) > MAX_MESSAGES:
-        return None
-    if count_steps(prepared) > MAX_STEPS:
-        return None
-    return simulate_prepared(prepared, max_steps=MAX_STEPS)
-
-
 def proposal_section(prepared: ValidatedPlan) -> str:
-    """The plan as a table, its forecast, and the JSON that edits it."""
-    simulation = simulate_for_page(prepared)
-    if simulation is None:
-        calls = len((prepared.unsplit or prepared).nodes)
-        return f"### The plan\n\n{calls} calls: `acts simulate` shows what they would do"
+    """The plan as a table, its forecast, and the JSON that edits it; of one that is too large only its size."""
+    whole = prepared.unsplit or prepared  # the Calls, not the children that walk them
+    is_large = len(whole.nodes) > MAX_CALLS or len(whole.request.context) > MAX_MESSAGES
+    if is_large or count_steps(whole) > MAX_STEPS:
+        return f"### The plan\n\n{len(whole.nodes)} calls: `acts simulate` shows what they would do"
+    simulation = simulate_prepared(whole, max_steps=MAX_STEPS)
     calls, problems, outcomes = simulation["calls"], simulation["problems"], simulation["outcomes"]
     more = " or more" if outcomes["truncated"] else ""
-    return join_sections(
+    rows = [
+        row(
+            _name(call, "id"),
+            code_span(how_text(call)),
+            _first_paths([*call["reads"], *(f"{scope} (scope)" for scope in call["scopes"])]),
+            _first_paths(call["writes"]),
+        )
+        for call in calls
+    ]
+    lines = [
+        f"- {code_span(p['call']) + ': ' if 'call' in p else ''}{code_span(p['message'], MAX_TEXT)}" for p in problems
+    ]
+    # The plan as it was written, ready to be changed and sent
+    edit = fence({"decision": "edit", "plan": prepared.request.calls})
+    how = f"To change it, send this with your changes; the new version then waits for a decision:\n\n{edit}"
+    return _join_sections(
         "### The plan",
         f"{len(calls)} calls in {len(simulation['waves'])} waves, {len(outcomes['combinations'])}{more} combinations "
         f"of outcomes — {code_span(forecast_text(simulation), MAX_TEXT)}",
-        table(("call", "how", "reads", "writes"), fit_lines(map(_call_row, calls), len(calls), "ask the query `plan`")),
-        "\n".join(fit_lines(map(_problem_line, problems), len(problems), "see `acts simulate`")),
-        _edit_section(prepared),
+        table(("call", "how", "reads", "writes"), fit_lines(rows, len(rows), "ask the query `plan`")),
+        "\n".join(fit_lines(lines, len(lines), "see `acts simulate`")),
+        how if len(edit) <= MAX_SECTION else "The calls as they were written: ask the query `plan`",
     )
-
-
-def _call_row(call: Mapping[str, Any]) -> str:
-    name = code_span(call["id"]) + (f" [{code_span(call['instance'])}]" if "instance" in call else "")
-    reads = [*call["reads"], *(f"{scope} (scope)" for scope in call["scopes"])]
-    return row(name, code_span(how_text(call)), _first_paths(reads), _first_paths(call["writes"]))
 
 
 def _first_paths(paths: Sequence[str]) -> str:
     return ", ".join(map(code_span, paths[:MAX_PATHS])) + (f", … ({len(paths)})" if len(paths) > MAX_PATHS else "")
-
-
-def _problem_line(problem: Mapping[str, Any]) -> str:
-    call = f"{code_span(problem['call'])}: " if "call" in problem else ""
-    return f"- {call}{code_span(problem['message'], MAX_TEXT)}"
-
-
-def _edit_section(prepared: ValidatedPlan) -> str:
-    """The plan as it was written, ready to be changed and sent."""
-    text = fence({"decision": "edit", "plan": prepared.request.calls})
-    if len(text) > MAX_SECTION:
-        return "The calls as they were written: ask the query `plan`"
-    return f"To change it, send this with your changes; the new version then waits for a decision:\n\n{text}"

@@ -294,7 +294,7 @@ class DelegateWorkflow(RunWorkflow):
         position = _limit(own.position, parsed.config, own.lease)
         source, capabilities = own_context(len(parsed.context)), Capabilities(price=own.price)
         machine = AnonymousDelegate(workflow.info().workflow_id, own, position, prepared, capabilities, source)
-        return await self._drive_machine(machine, DelegateView(machine, machine), {})
+        return await self._drive_machine(machine, DelegateView(machine), {})
 
     async def _drive_machine(self, machine: DelegateMachine, view: DelegateView, origin: dict[str, str]) -> RawValue:
         await self.drive(machine, view, _cannot_carry, is_first_run=True)
