@@ -15,21 +15,18 @@ from __future__ import annotations
 import bisect
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import truncate
 from acts.plan.graph import paths_read
 from acts.plan.validate import is_template
 from acts.simulation.forecast import find_waves
-from acts.views.text import STATE_MARKS, UNKNOWN_MARK, named_instances
+from acts.views.text import STATE_MARKS, UNKNOWN_MARK, fit, named_instances
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from acts.language.references import Path
-    from acts.language.values import Json
     from acts.plan.calls import PlannedCall
     from acts.plan.validate import ValidatedPlan
 
@@ -49,12 +46,6 @@ _WORST_FIRST: Final = (
     "skipped",
 )  # fmt: skip
 _UNFINISHED: Final = ("ready", "running", "awaiting")
-
-
-def render_graph(prepared: ValidatedPlan, report: Report, options: Json) -> str:
-    """The answer of the query ``graph``: Mermaid, or with ``{"format": "text"}`` lines for a terminal."""
-    as_text = isinstance(options, dict) and options.get("format") == "text"
-    return draw_text(prepared, report) if as_text else draw_mermaid(prepared, report)
 
 
 # -- Calls and their states ------------------------------------------------------
@@ -114,40 +105,32 @@ def _facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
 # -- reads -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """``reader`` reads ``path`` of what ``writer`` writes at ``written``; both are ranks."""
+class Read(NamedTuple):
+    """What one Call reads of what another writes; both are ranks."""
 
     writer: int
     reader: int
-    path: Path
-    written: Path
+    label: str  # the path; after ``if`` or ``on error`` where the writer may end without writing it
+    is_sure: bool
 
 
 def find_reads(prepared: ValidatedPlan) -> tuple[list[Read], bool]:
     """The first reads, readers in plan order, and whether there are more."""
-    reads = dict.fromkeys(islice(_reads(prepared), MAX_READS + 1))
-    return list(reads)[:MAX_READS], len(reads) > MAX_READS
+    reads = list(dict.fromkeys(islice(_reads(prepared), MAX_READS + 1)))
+    return reads[:MAX_READS], len(reads) > MAX_READS
 
 
 def _reads(prepared: ValidatedPlan) -> Iterator[Read]:
     for rank in sorted(drawn_ranks(prepared)):
-        node = prepared.nodes[rank]
-        for path in paths_read(node):
-            for chain in prepared.graph.writers.overlapping(path, node.instance):
+        for path in paths_read(prepared.nodes[rank]):
+            for chain in prepared.graph.writers.overlapping(path, prepared.nodes[rank].instance):
                 for writer in chain.entries[: bisect.bisect_left(chain.entries, rank)]:
-                    for written in prepared.nodes[writer].writes:
-                        if written.overlaps(path):
-                            yield Read(writer, rank, written if path.holds(written) else path, written)
-
-
-def _label(prepared: ValidatedPlan, read: Read) -> str:
-    """The path; after ``if`` or ``on error`` where the writer may end without writing it."""
-    node = prepared.nodes[read.writer]
-    writing = [i for i, outcome in enumerate(node.outcomes) if read.written in outcome]
-    if read.writer in prepared.literal_outputs or len(writing) == len(node.outcomes):
-        return str(read.path)
-    return f"{'on error' if writing == [node.error] else 'if'} {read.path}"
+                    node = prepared.nodes[writer]
+                    for written in filter(path.overlaps, node.writes):
+                        writing = [i for i, outcome in enumerate(node.outcomes) if written in outcome]
+                        is_sure = writer in prepared.literal_outputs or len(writing) == len(node.outcomes)
+                        when = "" if is_sure else "on error " if writing == [node.error] else "if "
+                        yield Read(writer, rank, f"{when}{written if path.holds(written) else path}", is_sure)
 
 
 # -- for a terminal --------------------------------------------------------------
@@ -159,12 +142,13 @@ def draw_text(prepared: ValidatedPlan, report: Report | None = None) -> str:
     found, has_more = find_reads(prepared)
     reads: dict[int, list[str]] = {}
     for read in found:
-        text = f"{prepared.nodes[read.writer].index + 1} {_label(prepared, read)}"
+        text = f"{prepared.nodes[read.writer].index + 1} {read.label}"
         if text not in reads.setdefault(read.reader, []):
             reads[read.reader].append(text)
     drawn = frozenset(drawn_ranks(prepared))
     waves = [wave for ranks in find_waves(prepared.graph) if (wave := [rank for rank in ranks if rank in drawn])]
-    head = f"{_count(len(drawn), 'call')} in {_count(len(waves), 'wave')}"
+    counted = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in ((len(drawn), "call"), (len(waves), "wave"))]
+    head = " in ".join(counted)
     instances = len(prepared.request.instances())
     if instances > 1 and is_template(prepared.request, prepared.nodes):
         head += f", for each of {instances:,} instances"
@@ -176,10 +160,6 @@ def draw_text(prepared: ValidatedPlan, report: Report | None = None) -> str:
             return "\n".join([*lines, "… and more, which are not drawn"])
     lines += [f"└───{_RULE}"] if waves else []
     return "\n".join([*lines, *([f"only the first {MAX_READS:,} reads are drawn"] if has_more else [])])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _line(node: PlannedCall, reads: Sequence[str], counts: Mapping[str, StateCounts] | None) -> str:
@@ -230,52 +210,31 @@ def draw_mermaid(prepared: ValidatedPlan, report: Report | None = None) -> str:
     """
     counts = count_states(prepared, report or {})
     nodes = [prepared.nodes[rank] for rank in drawn_ranks(prepared)]
-    lines = _fit((_box(node, counts.get(node.id, {})) for node in nodes), _MAX_NODES_TEXT, len(nodes))
-    drawn = nodes[: len(lines)]
-    tail = _classes(drawn, counts)
+    lines = fit((_box(node, counts.get(node.id, {})) for node in nodes), _MAX_NODES_TEXT, len(nodes))
+    drawn, tail = nodes[: len(lines)], list[str]()
+    for state, style in _STYLES.items():
+        members = [f"c{n.index + 1}" for n in drawn if n.id in counts and worst_state(counts[n.id]) == state]
+        tail += [f"  classDef {state} {style}", f"  class {','.join(members)} {state}"] if members else []
     if len(drawn) < len(nodes):
         lines.append(f'  note1["{len(nodes) - len(drawn):,} more calls are not drawn"]')
-    indexes = {node.index for node in drawn}
+    visible = {node.index for node in drawn}
     reads, has_more = find_reads(prepared)
-    visible = [r for r in reads if {prepared.nodes[r.writer].index, prepared.nodes[r.reader].index} <= indexes]
+    every: dict[str, None] = {}
+    for read in reads:
+        writer, reader = prepared.nodes[read.writer].index, prepared.nodes[read.reader].index
+        if {writer, reader} <= visible:
+            line = "-->" if read.is_sure else "-.->"
+            every[f'  c{writer + 1} {line}|"{_escape(read.label)}"| c{reader + 1}'] = None
     room = MAX_MERMAID_TEXT - _NOTES_TEXT - sum(len(line) + 1 for line in (*lines, *tail))
-    every = dict.fromkeys(_arrow(prepared, read) for read in visible)
-    arrows = _fit(every, room, MAX_MERMAID_EDGES)
+    arrows = fit(every, room, MAX_MERMAID_EDGES)
     if has_more or len(arrows) < len(every):
         arrows.append(f'  note2["only {len(arrows):,} of the lines are drawn"]')
     return "\n".join(["flowchart TD", *lines, *arrows, *tail]) + "\n"
 
 
-def _fit(lines: Iterable[str], room: int, most: int) -> list[str]:
-    """The first lines, at most ``most``, that have so many characters together."""
-    out: list[str] = []
-    for line in islice(lines, most):
-        room -= len(line) + 1
-        if room < 0:
-            break
-        out.append(line)
-    return out
-
-
 def _box(node: PlannedCall, counts: StateCounts) -> str:
     left, right = _SHAPES["background" if node.is_detached else node.kind]
     return f'  c{node.index + 1}{left}"{"<br/>".join(map(_escape, (node.id, *_facts(node, counts))))}"{right}'
-
-
-def _arrow(prepared: ValidatedPlan, read: Read) -> str:
-    label = _label(prepared, read)
-    line = "-->" if label == str(read.path) else "-.->"
-    writer, reader = prepared.nodes[read.writer].index + 1, prepared.nodes[read.reader].index + 1
-    return f'  c{writer} {line}|"{_escape(label)}"| c{reader}'
-
-
-def _classes(nodes: Sequence[PlannedCall], counts: Mapping[str, StateCounts]) -> list[str]:
-    lines = []
-    for state, style in _STYLES.items():
-        members = [f"c{n.index + 1}" for n in nodes if n.id in counts and worst_state(counts[n.id]) == state]
-        if members:
-            lines += [f"  classDef {state} {style}", f"  class {','.join(members)} {state}"]
-    return lines
 
 
 def _escape(text: str) -> str:

@@ -22,7 +22,7 @@ from acts.machines.instances import instance_summaries
 from acts.plan.context_log import appended_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from acts.language.usage import Usage
     from acts.machines.agent_run import AgentRun
@@ -44,8 +44,13 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
     out: dict[str, Any] = {"status": status or walk.status, "state": walk.context.state()}
     reported = 0 if batch_limit is None else json_size([call.value for call in walk.calls if call.value])
     is_large = batch_limit is not None and reported > batch_limit
-    if walk.prepared.request.instances():
-        out["instances"] = _statuses(_instance_reports(walk)) if is_large else _instance_items(walk)
+    if ids := walk.prepared.request.instances():
+        reports = instance_summaries(walk)
+        for run in walk.calls:
+            reports |= run.value or {}
+        # An instance without Calls, or one that was not reached
+        idle = walk.status if walk.status in ("cancelled", "rejected") else "completed"
+        out["instances"] = _instance_items(ids, reports, idle, None if is_large else walk.context.state)
         items = [item for item in items if "instance" not in item]
     out |= {
         "calls": items, "context": walk.context.appended() if is_large else appended_messages(walk),
@@ -54,27 +59,19 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
     return {**out, "omitted": {"bytes": {"instances": reported}}} if is_large else out
 
 
-def _instance_items(walk: Walk) -> dict[str, dict[str, Any]]:
-    """``{id: {status, state, calls, errors}}``, in the order in which the context has the instances."""
-    return {id_: _instance_item(report, walk.context.state(id_)) for id_, report in _instance_reports(walk).items()}
+def _instance_items(
+    ids: Iterable[str], reports: Mapping[str, Any], idle: str, state: Callable[[str], Any] | None
+) -> dict[str, dict[str, Any]]:
+    """``{id: {status, state, calls, errors}}``; ``idle`` is the status of one without a report.
 
-
-def _instance_reports(walk: Walk) -> dict[str, Mapping[str, Any]]:
-    summaries = instance_summaries(walk)
-    for run in walk.calls:
-        summaries |= run.value or {}
-    # An instance without Calls, or one that was not reached
-    status = walk.status if walk.status in ("cancelled", "rejected") else "completed"
-    idle = {"status": status, "calls": [], "errors": []}
-    return {id_: summaries.get(id_, idle) for id_ in walk.prepared.request.instances()}
-
-
-def _instance_item(report: Mapping[str, Any], state: Any) -> dict[str, Any]:
-    return {"status": report["status"], "state": state, "calls": report["calls"], "errors": report["errors"]}
-
-
-def _statuses(instances: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {id_: {"status": item["status"]} for id_, item in instances.items()}
+    Without ``state``, which reads it, only the statuses.
+    """
+    out: dict[str, dict[str, Any]] = {}
+    for id_ in ids:
+        report = reports.get(id_, {"status": idle, "calls": [], "errors": []})
+        more = {} if state is None else {"state": state(id_), "calls": report["calls"], "errors": report["errors"]}
+        out[id_] = {"status": report["status"], **more}
+    return out
 
 
 def appended_messages(walk: Walk) -> list[dict[str, Any]]:
@@ -93,29 +90,23 @@ def appended_messages(walk: Walk) -> list[dict[str, Any]]:
 
 def failure_text(walk: Walk) -> str:
     """The message of a failed workflow: one line per failure."""
-    failures = error_items(walk.calls)
-    lines = [f"- {_call_of(e)}: [{e['code']}] {truncate(str(e['message']), MAX_FAILURE)}" for e in failures]
-    if len(lines) > MAX_FAILURES:
-        lines[MAX_FAILURES:] = [f"- … and {len(lines) - MAX_FAILURES} more"]
+    failures, lines = error_items(walk.calls), []
+    for error in failures[:MAX_FAILURES]:
+        call = f"{error['call']} [{error['instance']}]" if "instance" in error else error["call"]
+        lines.append(f"- {call}: [{error['code']}] {truncate(str(error['message']), MAX_FAILURE)}")
+    if len(failures) > MAX_FAILURES:
+        lines.append(f"- … and {len(failures) - MAX_FAILURES} more")
     if walk.prepared.unsplit is not None:
         head = f"{len(failures)} calls failed in {len({e.get('instance') for e in failures})} instances"
     else:
-        skipped = walk.counts["skipped"]
+        skipped = walk.counts.get("skipped", 0)
         head = f"{len(failures)} of {len(walk.nodes)} calls failed" + (f", {skipped} skipped" if skipped else "")
     return "\n".join([head + ":", *lines])
 
 
-def _call_of(error: Mapping[str, Any]) -> str:
-    return f"{error['call']} [{error['instance']}]" if "instance" in error else str(error["call"])
-
-
 def build_agent_result(run: AgentRun, status: str) -> dict[str, Any]:
     """The result of an Agent: ``{status, output, ticks, state, instances?, calls, context, errors, usage}``."""
-    idle: dict[str, Any] = {"status": status, "calls": [], "errors": []}
-    instances = {
-        id_: _instance_item(run.results.instances.get(id_, idle), run.context.state(id_))
-        for id_ in run.request.instances()
-    }
+    instances = _instance_items(run.request.instances(), run.results.instances, status, run.context.state)
     return {
         "status": status, "output": run.output, "ticks": run.tick, "state": run.context.state(),
         **({"instances": instances} if instances else {}),
@@ -133,7 +124,7 @@ MAX_BATCH_RESULT: Final = 1024 * 1024
 # Cuts that are listed, the largest; and errors that a list keeps at all
 MAX_CUTS: Final = 100
 MAX_ERRORS: Final = 500
-# What can be asked for elsewhere is cut first, of parts of one size the last; how the run went is cut last
+# What can be asked for elsewhere is cut first; how the run went is cut last
 _DATA: Final = ("decisions", "output", "state", "context")
 _REPORTS: Final = ("errors", "calls", "instances")
 HOW: Final = "ask the named query, or the instance's own run; `acts show` prints the commands"
@@ -158,7 +149,7 @@ def cut_result(
             out[key] = short
 
     if "instances" in out and measure.size(dict(out)) > batch_limit:
-        shorten("instances", _statuses(out["instances"]))
+        shorten("instances", {id_: {"status": item["status"]} for id_, item in out["instances"].items()})
         shorten("context", [m for m in out["context"] if "_instance" not in m])
     excess = measure.size(dict(out)) - limit
     if excess > 0:
@@ -173,7 +164,14 @@ def cut_result(
         excess -= size
         omitted[key] += size
         dropped.setdefault(key, set()).add(name)
-        cuts.append(_cut_item(size, first_message, key, *([] if name is None else [name])))
+        item: dict[str, Any] = {"at": pointer(key, *([] if name is None else [name])), "bytes": size}
+        if key == "context":
+            item |= {"query": CONTEXT, "argument": {"offset": first_message + int(name or 0), "limit": 1}}
+        elif key == "state":
+            item |= {"query": CONTEXT, "argument": {"path": str(Path("state", (str(name),)))}}
+        elif key != "output":
+            item["query"] = STATUS
+        cuts.append(item)
     out |= {key: _without(out[key], names) for key, names in dropped.items()}
     if not omitted:
         return out
@@ -183,11 +181,11 @@ def cut_result(
 
 
 def _largest_first(result: Mapping[str, Any], measure: SharedSizes) -> Iterator[Entry]:
-    """What can be cut, in this order: data by size, then the last of the reports."""
+    """What can be cut, in this order: data by size, of parts of one size the last; then the last of the reports."""
     data = [entry for key in _DATA for entry in _entries(result.get(key), key, measure)]
-    by_size = sorted(enumerate(data), key=lambda pair: (pair[1][0], pair[0]), reverse=True)
-    yield from (entry for _, entry in by_size)
-    reports = [(at, entry) for key in _REPORTS for at, entry in enumerate(_entries(result.get(key), key, measure))]
+    data.reverse()
+    yield from sorted(data, key=lambda entry: -entry[0])
+    reports = [pair for key in _REPORTS for pair in enumerate(_entries(result.get(key), key, measure))]
     yield from (entry for _, entry in sorted(reports, key=lambda pair: -pair[0]))
 
 
@@ -204,16 +202,6 @@ def _without(value: Any, names: set[str | int | None]) -> Any:
     if isinstance(value, list):
         return [item for index, item in enumerate(value) if index not in names]
     return {name: item for name, item in value.items() if name not in names} if isinstance(value, dict) else None
-
-
-def _cut_item(size: int, first_message: int, key: str, *names: str | int) -> dict[str, Any]:
-    """``{at, bytes, query?, argument?}``: what was cut, and the query that has it."""
-    item: dict[str, Any] = {"at": pointer(key, *names), "bytes": size}
-    if key == "context":
-        return {**item, "query": CONTEXT, "argument": {"offset": first_message + int(names[0]), "limit": 1}}
-    if key == "state":
-        return {**item, "query": CONTEXT, "argument": {"path": str(Path("state", (str(names[0]),)))}}
-    return item if key == "output" else {**item, "query": STATUS}
 
 
 def _without_details(item: dict[str, Any]) -> dict[str, Any]:

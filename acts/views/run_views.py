@@ -29,7 +29,7 @@ from acts.simulation.simulate import simulate_prepared
 from acts.tree.decisions import SIGN
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results
-from acts.views.drawing import render_graph
+from acts.views.drawing import draw_mermaid, draw_text
 from acts.views.results import MAX_RESULT
 from acts.views.text import (
     CALL_STATES,
@@ -157,8 +157,10 @@ class RunView:
         )
 
     def graph(self, options: Any) -> str:
-        """The latest plan as a drawing."""
-        return "" if self._prepared is None else render_graph(self._prepared, self._drawn_states(), options)
+        """The latest plan as Mermaid, or with ``{"format": "text"}`` as lines for a terminal."""
+        as_text = isinstance(options, dict) and options.get("format") == "text"
+        draw = draw_text if as_text else draw_mermaid
+        return "" if self._prepared is None else draw(self._prepared, self._drawn_states())
 
     def search_values(self) -> dict[str, Any]:
         """The search attributes of a root, by name; None for one that is unknown."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import format_choices, truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
 
 # The states of a Call, in the order in which counts list them
@@ -92,30 +92,28 @@ def usage_text(usage: Mapping[str, Any]) -> str:
 # -- simulations ---------------------------------------------------------------
 
 _LABELS: Final = {"requests": "model requests", "cost": "USD", "seconds": "s without waits for people"}
-_FIGURES: Final = ("requests", "cost", "actions", "seconds")
 
 
 def forecast_text(simulation: Mapping[str, Any]) -> str:
     """``2 model requests, about 0.01 to 0.02 USD, at least 7 actions``"""
-    return ", ".join(_forecast_parts(simulation))
-
-
-def _forecast_parts(simulation: Mapping[str, Any]) -> Iterator[str]:
-    for name in _FIGURES:
-        span = simulation.get(name)
-        if isinstance(span, dict) and (span["max"] or name == "requests"):
-            yield _figure_text(name, span, has_bound=name not in simulation["unforeseen"])
+    spans = ((name, simulation.get(name)) for name in ("requests", "cost", "actions", "seconds"))
+    parts = [
+        _figure_text(name, span, has_bound=name not in simulation["unforeseen"])
+        for name, span in spans
+        if isinstance(span, dict) and (span["max"] or name == "requests")
+    ]
     if simulation["requests"]["max"] and simulation.get("cost") is None:
-        yield "cost unknown"
+        parts.append("cost unknown")
     if simulation.get("withoutDuration"):
-        yield f"the duration of {format_choices(simulation['withoutDuration'])} is unknown"
+        parts.append(f"the duration of {format_choices(simulation['withoutDuration'])} is unknown")
     if simulation["delegates"]["max"]:
-        yield f"{range_text(simulation['delegates'])} delegates, whose requests are not counted"
+        parts.append(f"{range_text(simulation['delegates'])} delegates, whose requests are not counted")
     if "each" in simulation:
         each = [_figure_text(name, span) for name, span in simulation["each"].items()]
-        yield f"{' and '.join(each)} in each of {simulation['runs']:,} children"
+        parts.append(f"{' and '.join(each)} in each of {simulation['runs']:,} children")
     elif "runs" in simulation:
-        yield f"and what {simulation['runs']:,} children take"
+        parts.append(f"and what {simulation['runs']:,} children take")
+    return ", ".join(parts)
 
 
 def _figure_text(name: str, span: Mapping[str, float], *, has_bound: bool = True) -> str:
@@ -158,15 +156,17 @@ _UNSAFE: Final = re.compile(r"([`|]+|\{(?=(?:namespace|workflowId|runId)\}))")
 def code_span(text: Any, limit: int = 120) -> str:
     """Text from outside as code, on one line, truncated to ``limit`` characters."""
     line = "".join(c if c.isprintable() else " " for c in str(text))
-    parts = _UNSAFE.split(truncate(" ".join(line.split()), limit))
-    return "".join("".join(f"&#{ord(c)};" for c in p) if i % 2 else _span(p) for i, p in enumerate(parts))
-
-
-def _span(text: str) -> str:
-    """A code span; surrounding spaces go outside, because Markdown strips them inside."""
-    inner = text.strip()
-    before, _, after = text.partition(inner) if inner else (text, "", "")
-    return f"{before}`{inner}`{after}" if inner else text
+    out = ""
+    for i, part in enumerate(_UNSAFE.split(truncate(" ".join(line.split()), limit))):
+        inner = part.strip()
+        if i % 2:
+            out += "".join(f"&#{ord(c)};" for c in part)
+        elif inner:  # surrounding spaces go outside, because Markdown strips them inside
+            before, _, after = part.partition(inner)
+            out += f"{before}`{inner}`{after}"
+        else:
+            out += part
+    return out
 
 
 def fence(value: Any) -> str:
@@ -190,17 +190,18 @@ def row(*cells: str) -> str:
     return "| " + "\u00a0 | ".join(cells) + " |"
 
 
-def fit_lines(lines: Iterable[str], count: int, others: str, limit: int = MAX_ROWS) -> list[str]:
-    """The first lines that fit, at most ``limit``; then how many of ``count`` are missing.
-
-    ``others`` tells the reader where the rest is, like "ask the query `status`".
-    """
+def fit(lines: Iterable[str], room: int, most: int) -> list[str]:
+    """The first lines, at most ``most``, that have so many characters together."""
     out: list[str] = []
-    room = MAX_SECTION
-    for line in islice(lines, limit):
+    for line in islice(lines, most):
         room -= len(line) + 1
         if room < 0:
             break
         out.append(line)
-    rest = count - len(out)
-    return [*out, f"\n… and {rest:,} more: {others}"] if rest else out
+    return out
+
+
+def fit_lines(lines: Iterable[str], count: int, others: str, limit: int = MAX_ROWS) -> list[str]:
+    """The first lines that fit a section; then how many of ``count`` are missing, and where ``others`` are."""
+    out = fit(lines, MAX_SECTION, limit)
+    return [*out, f"\n… and {count - len(out):,} more: {others}"] if len(out) < count else out
