@@ -13,26 +13,26 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.machines import commands, events
-from acts.machines.agent_context import AgentContext
-from acts.machines.budget import RequestSize, context_bytes, request_size
-from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_machine import RunMachine
-from acts.machines.tick import (
+from acts.machines.agent_context import (
     ANSWER_REFUSED,
     NOT_FIRST,
     OUTPUT_WITHHELD,
+    AgentContext,
     StreamedPlan,
     TickResults,
     describe_outcomes,
     started_part,
 )
+from acts.machines.budget import RequestSize, context_bytes, request_size
+from acts.machines.queue_watch import foreign_queues
+from acts.machines.run_machine import RunMachine
 from acts.planner import turns
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.solution import check_output, output_problems, shape_problems
@@ -64,25 +64,12 @@ class AgentSetup:
     lease: PermitLease | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _TickPlan:
-    """The plan of a tick, which is walked or about to be: ``ids`` are its Calls' ids in the Solution.
-
-    It makes so many ``calls``, those of a template once for each instance.
-    """
+class _TickPlan(NamedTuple):
+    """The plan of a tick: ``ids`` are its Calls' ids in the Solution. Those of a template count once per instance."""
 
     request: dict[str, Any]
     ids: tuple[str, ...]
-    calls: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Dropped:
-    """An answer that cannot be used, of which Calls had started; ``text`` is one that was no JSON."""
-
-    problems: list[Problem]
-    calls: Sequence[Json]
-    text: str | None
+    call_count: int
 
 
 class AgentRun(RunMachine):
@@ -108,14 +95,14 @@ class AgentRun(RunMachine):
         self.prepared: ValidatedPlan | None = None
         self.plan_tick = 0
         self.output: Json = None
-        self.failure: CallError | None = None
         self.unusable = UnusableAnswers()
         self._answer: Json = None
         self._wanted_output: Json = None
         self._proposal: ValidatedPlan | None = None
         self._plan: _TickPlan | None = None
-        self._dropped: _Dropped | None = None
-        self._stream: StreamedPlan | None = None
+        # An answer that cannot be used, of which Calls had started: problems, Calls, and the text of one without JSON
+        self._dropped: tuple[list[Problem], Sequence[Json], str | None] | None = None
+        self._stream = StreamedPlan(self.context, is_stuck=True)
         self._settled_before: tuple[SettledRequest, ...] = ()  # the child of the plan reports them with its own
         self._provided: list[Data] = []
         self._phase = "planning"
@@ -145,7 +132,7 @@ class AgentRun(RunMachine):
     @property
     def streamed_count(self) -> int:
         """How many Calls of the answer that is being written have arrived."""
-        return 0 if self._stream is None else self._stream.received
+        return self._stream.received
 
     @property
     def can_continue_as_new(self) -> bool:
@@ -156,11 +143,6 @@ class AgentRun(RunMachine):
     def _is_plan_held(self) -> bool:
         """True for a plan that a pause keeps from starting: no other run can start it."""
         return self._plan is not None and not self._is_walking
-
-    @property
-    def _is_streaming(self) -> bool:
-        """True while a child walks the beginning of an answer that is not complete."""
-        return self._stream is not None and self._stream.has_started and not self._stream.is_over
 
     @property
     def foreign_queues(self) -> tuple[str, ...]:
@@ -180,15 +162,7 @@ class AgentRun(RunMachine):
     @property
     def proposed_calls(self) -> list[Json]:
         """The Calls that are proposed."""
-        plan = None if self._proposal is None else self._proposal.request.plan
-        return [] if plan is None else list(plan.calls)
-
-    @property
-    def proposed_part(self) -> ValidatedPlan:
-        """What of the proposal would be walked."""
-        if self._proposal is None:
-            raise EngineError("nothing is proposed")
-        return self.context.next_part(self._proposal)
+        return [] if self._proposal is None else self._proposal.request.calls
 
     # -- ticks ----------------------------------------------------------------------------------
 
@@ -207,7 +181,9 @@ class AgentRun(RunMachine):
             case events.ResumeRequested() | events.StartsReleased():
                 return self._go_on()
             case events.CancelRequested():
-                return self._cancel()
+                self.is_cancelling, self._is_tick_due = True, False
+                self._plan = None if self._is_plan_held else self._plan
+                return self.approvals.close_all()
         return []
 
     def _next_tick(self) -> list[Any]:
@@ -222,7 +198,7 @@ class AgentRun(RunMachine):
         self.tick += 1
         self.turn_at, self._answer = self.context.count, None
         self._phase, self._is_asking = "planning", True
-        self._stream = StreamedPlan(self.context) if self._may_stream else None
+        self._stream = StreamedPlan(self.context, is_stuck=not self._may_stream)
         size = RequestSize()  # of no matter where nothing limits it
         if self.budget.limits_requests:
             tools_bytes = sum(json_size(tool.schema) for tool in self.context.tools.values())
@@ -247,7 +223,7 @@ class AgentRun(RunMachine):
         """The budget allows the request of a tick, or the Calls of its plan."""
         if self._is_asking and effect.key == f"tick-{self.tick}":
             left = max(1, wire.MAX_UNUSABLE_ANSWERS - self.unusable.count)
-            streams, cap = self._stream is not None, self.unusable.cap
+            streams, cap = not self._stream.is_stuck, self.unusable.cap
             return [commands.AskSolution(self.tick, self.turn_at, effect.request, streams, left, cap)]
         if self._plan is not None and effect.key == f"plan-{self.tick}":
             return self._start_child(self._plan.request, self._plan.ids)
@@ -267,40 +243,33 @@ class AgentRun(RunMachine):
 
     def _fail(self, message: str, code: str) -> list[Any]:
         self.failure = CallError(code, message)
-        return self._finish("failed")
-
-    def _finish(self, status: str) -> list[Any]:
-        self.finished = status
-        return [*self.approvals.close_all(), commands.Finish(status)]
+        return self.finish("failed")
 
     # -- answers ----------------------------------------------------------------------------------
 
     def _answered(self, event: events.ModelEnded, now: str) -> list[Any]:
-        answer = event.answer or {"usage": event.usage}
-        out = self._end_request(answer["usage"])
+        """Take a Solution, or an answer that is none: too many of these in a row end the run."""
+        answer, error, start = event.answer or {"usage": event.usage}, event.error, f"tick {self.tick}:"
+        self._is_asking = False
+        self.usage.add(answer["usage"])
+        out = self.budget.settle(f"tick-{self.tick}", answer["usage"])
         if self.is_cancelling:
             return out
-        if event.error is not None and self._is_streaming:
-            return out + self._refuse_unusable(event.error.code, event.error.message, now)
-        if event.error is not None:
-            text = f"tick {self.tick}: the model gave no answer: {event.error.message}"
-            return out + self._fail(text, event.error.code)
-        if not self._started_calls:
+        if error is not None and self._stream.is_walked:
+            return out + self._refuse_unusable(error.code, error.message, now)
+        if error is not None:
+            return out + self._fail(f"{start} the model gave no answer: {error.message}", error.code)
+        started, unusable = self._stream.started_calls, answer.get("unusable")
+        if not started:
             self._join_provided()
-        if "unusable" in answer:
-            return out + self._take_unusable(answer["unusable"], now)
-        self.unusable = UnusableAnswers(cap=self.unusable.cap)
-        return out + self._take_solution(answer["solution"], now)
-
-    def _end_request(self, usage: Mapping[str, Any] | None) -> list[Any]:
-        self._is_asking = False
-        self.usage.add(usage)
-        return self.budget.settle(f"tick-{self.tick}", usage)
-
-    @property
-    def _started_calls(self) -> list[Json]:
-        """The Calls of the answer that are walked already."""
-        return [] if self._stream is None else self._stream.started_calls
+        if unusable is None:
+            self.unusable = UnusableAnswers(cap=self.unusable.cap)
+            return out + self._take_solution(answer["solution"], now)
+        self.unusable = self.unusable.added(unusable)
+        if not started and self.unusable.count >= wire.MAX_UNUSABLE_ANSWERS:
+            text = f"{self.unusable.count} answers of the model in a row could not be used; the last"
+            return out + self._fail(f"{start} {text}: {unusable['message']}", unusable["code"])
+        return out + self._refuse_unusable(unusable["code"], unusable["message"], now, unusable.get("text"))
 
     def _take_solution(self, solution: Json, now: str) -> list[Any]:
         """Start the plan of a Solution, propose it, end with its output, or let the model know what is wrong."""
@@ -310,14 +279,14 @@ class AgentRun(RunMachine):
             return self._refuse(problems, now)
         calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
         problems = list(output_problems(self._wanted_output))
-        started = self._started_calls
+        started = self._stream.started_calls
         if calls[: len(started)] != started:
             text = "the answer does not begin with the calls that had started while it was written"
             return self._refuse([Problem(wire.INVALID_SOLUTION, text, "/calls")], now, calls)
         if not calls:
             problems = problems or self._check_output()
-            return self._refuse(problems, now) if problems else self._finish("completed")
-        refusal = self._calls_refusal(calls)
+            return self._refuse(problems, now) if problems else self.finish("completed")
+        refusal = self.budget.calls_refusal(self.request.count_calls(calls))
         if refusal:
             return self._fail(refusal, wire.LIMIT_EXCEEDED)
         try:
@@ -333,40 +302,27 @@ class AgentRun(RunMachine):
         self.version += 1
         return self._propose(now)
 
-    def _calls_refusal(self, calls: list[Json]) -> str | None:
-        """Why the budget does not allow these Calls, as far as that is known here."""
-        return self.budget.calls_refusal(self.request.count_calls(calls))
-
     def _check_output(self) -> list[Problem]:
         """Why the output does not hold; it is that of the run when it does."""
         kinds = frozenset(self.context.log.view_of(None).kinds())
-        self.output, problems = check_output(
-            self._wanted_output, self.context.output_schema, self.context.read, kinds
-        )  # fmt: skip
+        schema, read = self.context.output_schema, self.context.read
+        self.output, problems = check_output(self._wanted_output, schema, read, kinds)
         return problems
-
-    def _take_unusable(self, unusable: dict[str, Any], now: str) -> list[Any]:
-        """The planner is shown what is wrong with its answer; too many of these in a row end the run."""
-        self.unusable = self.unusable.added(unusable)
-        if not self._started_calls and self.unusable.count >= wire.MAX_UNUSABLE_ANSWERS:
-            text = f"{self.unusable.count} answers of the model in a row could not be used; the last"
-            return self._fail(f"tick {self.tick}: {text}: {unusable['message']}", unusable["code"])
-        return self._refuse_unusable(unusable["code"], unusable["message"], now, unusable.get("text"))
 
     def _refuse_unusable(self, code: str, message: str, now: str, text: str | None = None) -> list[Any]:
         """The answer was no Solution, or none that can be run; ``text`` is one that was no JSON."""
-        if not self._started_calls:
+        if not self._stream.started_calls:
             self.results.walking = []
         elif text is None:
-            self._answer = {"calls": self._started_calls}
+            self._answer = {"calls": self._stream.started_calls}
         return self._refuse([Problem(code, message)], now, text=text)
 
     def _refuse(
         self, problems: list[Problem], now: str, calls: Sequence[Json] = (), text: str | None = None
     ) -> list[Any]:
         """The problems go back to the model; where Calls have started, once these have ended."""
-        if self._started_calls:
-            self._dropped = _Dropped(problems, calls, text)
+        if self._stream.started_calls:
+            self._dropped = (problems, calls, text)
             return self._complete_stream(PlanExtension(isComplete=True, dropped=problems[0].message), now)
         self._append_problems(problems, calls)
         self._add_turn(turns.unrun_outcomes(self._answer_calls), problems, text=text)
@@ -412,14 +368,14 @@ class AgentRun(RunMachine):
         self.context.append_plan(calls)
         count = self.request.count_calls([n.planned for n in nodes])
         self._plan = _TickPlan(request, tuple(n.id for n in nodes), count)
-        if self._is_streaming and self._stream is not None:
+        if self._stream.is_walked:
             return self._complete_stream(self._stream.extension(request, is_complete=True), now)
         return [] if self.is_paused else self._request_calls(self._plan)
 
     def _request_calls(self, plan: _TickPlan) -> list[Any]:
         """The plan starts when the budget allows its Calls."""
         self._phase, self._is_walking = "running", True
-        return self.budget.request_calls(f"plan-{self.tick}", plan.calls)
+        return self.budget.request_calls(f"plan-{self.tick}", plan.call_count)
 
     def _start_child(self, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False) -> list[Any]:
         """Start the child that walks the plan, and give it the messages that came after its Request was built."""
@@ -443,9 +399,7 @@ class AgentRun(RunMachine):
         stream = self._stream
         if not isinstance(record, StreamedCalls) or not self._is_asking or self.is_cancelling:
             return []
-        if stream is None or record.tick != self.tick:
-            return []
-        prepared = stream.add(record, may_start=not self.is_paused)
+        prepared = stream.add(record, may_start=not self.is_paused) if record.tick == self.tick else None
         if prepared is None:
             return []
         nodes = self.context.next_nodes(prepared)
@@ -453,29 +407,26 @@ class AgentRun(RunMachine):
         self.results.begin(nodes, self.tick)
         request = self.context.plan_request(prepared, nodes)
         if stream.has_started:
-            return list(stream.extend(request))
+            return stream.extend(request)
         stream.begin(request)
         return self._start_child(request, [*(n.id for n in nodes), "…"], is_growing=True)
 
     def on_child_started(self, event: events.ChildStarted) -> list[Any]:
         """The plan gets what has been written since its start."""
-        return [] if self._stream is None else list(self._stream.child_started(event.workflow_id))
+        return self._stream.child_started(event.workflow_id)
 
     def _complete_stream(self, last: PlanExtension, now: str) -> list[Any]:
         """The answer whose plan is walked already is complete; a plan that has ended since is judged now."""
-        stream = self._stream
-        if stream is None:
-            raise EngineError("no answer is streamed")
         self._phase = "running"
-        stream.is_over = True
-        if stream.early_end is not None:
-            return self._plan_ended(stream.early_end, now)
+        self._stream.is_over = True
+        if self._stream.early_end is not None:
+            return self._plan_ended(self._stream.early_end, now)
         permits = self.permits.hand_over_more(f"plan-{self.tick}")  # that of the request, too
-        return list(stream.send(last.model_copy(update={"permits": permits})))
+        return self._stream.send(last.model_copy(update={"permits": permits}))
 
     def _plan_ended(self, event: events.ChildEnded, now: str) -> list[Any]:
         self._is_walking = False
-        if self._is_asking and self._stream is not None and not self.is_cancelling:
+        if self._is_asking and not self.is_cancelling:
             self._stream.child_ended(event)
             return []
         plan, self._plan = self._plan, None
@@ -501,9 +452,9 @@ class AgentRun(RunMachine):
 
     def _child_failed(self, error: CallError, unstarted: _TickPlan | None, now: str) -> list[Any]:
         """The child did not end by itself, or never began since its input is too large."""
-        self._stream = None
+        self._stream = StreamedPlan(self.context, is_stuck=True)
         if unstarted is not None:
-            self.budget.count_calls(-unstarted.calls)
+            self.budget.count_calls(-unstarted.call_count)
             text = f"what this plan reads is too large for one plan: {error.message}"
             return self._refuse_unusable(error.code, text, now)
         text = f"tick {self.tick}: its plan did not end by itself: {error.code}: {error.message}"
@@ -522,21 +473,19 @@ class AgentRun(RunMachine):
         nodes = self.prepared.nodes if self.prepared is not None else ()
         walked = (self.results.calls[count:], failures, nodes, self.context.log)
         if dropped is not None:
-            self._append_problems(dropped.problems, dropped.calls)
+            problems, calls, text = dropped
+            self._append_problems(problems, calls)
             outcomes = describe_outcomes(*walked, unrun_reason=ANSWER_REFUSED, answer=self._answer_calls)
-            self._add_turn(outcomes, dropped.problems, text=dropped.text)
+            self._add_turn(outcomes, problems, text=text)
             return self._next_tick()
         is_withheld = bool(failures) or self._is_partly_run
         wants_output = self._wanted_output is not None
         problems = self._check_output() if wants_output and not is_withheld else []
         self._append_problems(problems)
         outcomes = describe_outcomes(*walked, unrun_reason=NOT_FIRST if self._is_partly_run else None)
-        plan = self.request.plan
-        self._add_turn(
-            (*outcomes, OUTPUT_WITHHELD) if is_withheld and wants_output else outcomes, problems,
-            planned=plan.calls if plan is not None else (),
-        )  # fmt: skip
-        return self._next_tick() if is_withheld or not wants_output or problems else self._finish("completed")
+        outcomes = (*outcomes, OUTPUT_WITHHELD) if is_withheld and wants_output else outcomes
+        self._add_turn(outcomes, problems, planned=self.request.calls)
+        return self._next_tick() if is_withheld or not wants_output or problems else self.finish("completed")
 
     # -- decisions about the plan of a tick ---------------------------------------------------------
 
@@ -554,10 +503,6 @@ class AgentRun(RunMachine):
         """
         if decision.decision != wire.EDIT:
             return None
-        return self._edit_proposal(decision)
-
-    def _edit_proposal(self, decision: Decision) -> ValidatedPlan:
-        """The proposed plan as an edit makes it: a whole plan, or one Call of it changed."""
         calls = list(decision.calls) if decision.calls is not None else self.proposed_calls
         if decision.calls is None:
             nodes = self._proposal.nodes if self._proposal is not None else ()
@@ -565,7 +510,7 @@ class AgentRun(RunMachine):
             if place is None:
                 raise DecisionRefused(f"there is no call {decision.call} in the plan that waits")
             calls[place] = decision.call_with
-        refusal = self._calls_refusal(calls)
+        refusal = self.budget.calls_refusal(self.request.count_calls(calls))
         if refusal:
             raise InvalidRequest([Problem("limitExceeded", refusal, "/calls")])
         return self.context.validate(calls)
@@ -573,8 +518,12 @@ class AgentRun(RunMachine):
     def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
         """A person decided about the plan of this tick."""
         decision = effect.decision
-        if decision.decision == wire.REJECT:
-            return self._reject(decision.reason or "")
+        if decision.decision == wire.REJECT:  # nothing of the plan runs; the model is told why and plans again
+            calls, self._proposal, reason = self.proposed_calls, None, decision.reason or ""
+            self.context.append_plan(calls)
+            self._append_problems([Problem(wire.REJECTED, reason)])
+            self._add_turn(turns.unrun_outcomes(calls, turns.REJECTED, reason), planned=calls)
+            return self._next_tick()
         if decision.decision not in (wire.APPROVE, wire.EDIT):
             return self._fail(self.approvals.expired or "nobody decided in time", wire.APPROVAL_TIMEOUT)
         if decision.decision == wire.EDIT:
@@ -585,14 +534,6 @@ class AgentRun(RunMachine):
             return self._start_plan(now)
         self.approvals.raise_version(self.version, lambda: self.proposed_calls)
         return []
-
-    def _reject(self, reason: str) -> list[Any]:
-        """Nothing of the plan runs; the model is told why and plans again."""
-        calls, self._proposal = self.proposed_calls, None
-        self.context.append_plan(calls)
-        self._append_problems([Problem(wire.REJECTED, reason)])
-        self._add_turn(turns.unrun_outcomes(calls, turns.REJECTED, reason), planned=calls)
-        return self._next_tick()
 
     # -- people -------------------------------------------------------------------------------------
 
@@ -612,13 +553,6 @@ class AgentRun(RunMachine):
         if self._is_plan_held and self._plan is not None:
             return self._request_calls(self._plan)
         return self._next_tick() if self._is_tick_due else []
-
-    def _cancel(self) -> list[Any]:
-        self.is_cancelling = True
-        self._is_tick_due = False
-        if self._is_plan_held:
-            self._plan = None
-        return self.approvals.close_all()
 
     # -- carrying over ---------------------------------------------------------------------------
 
@@ -653,7 +587,7 @@ class AgentRun(RunMachine):
         self._provided += provided
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
-                self.prepared = self.context.validate(list(self.request.plan.calls))
+                self.prepared = self.context.validate(self.request.calls)
         if progress.proposal is not None:
             self._wanted_output = progress.wantedOutput
             self.prepared = self._proposal = self.context.validate(list(progress.proposal))

@@ -37,7 +37,6 @@ class DelegateMachine(RunMachine):
         super().__init__(own, position, own_input.lease)
         self.request, self.config = request, request.config
         self.result: dict[str, Any] = {}
-        self.failure: CallError | None = None
         self._begins_later = False
 
     @property
@@ -72,9 +71,9 @@ class DelegateMachine(RunMachine):
 
     def end(self, failure: CallError | None = None, **result: Any) -> list[Any]:
         """It has ended; ``result`` is what is known also of one that failed."""
-        self.finished = "completed" if failure is None else "failed"
-        self.result, self.failure = {"status": self.finished, **result}, failure
-        return [commands.Finish(self.finished)]
+        status = "completed" if failure is None else "failed"
+        self.result, self.failure = {"status": status, **result}, failure
+        return self.finish(status)
 
 
 class WalkedDelegate(DelegateMachine):

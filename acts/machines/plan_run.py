@@ -23,7 +23,6 @@ from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.instances import decision_seen_from_above, reported_instances, statuses
 from acts.machines.queue_watch import foreign_queues
 from acts.machines.run_machine import RunMachine
-from acts.machines.tick import extended_request
 from acts.machines.walk import Walk, match_calls
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_parsed
@@ -275,7 +274,10 @@ class PlanRun(RunMachine):
         if record.dropped is not None:
             error = {"code": wire.NOT_RUN, "message": truncate(record.dropped, 300)}
             return self.perform(self.walk.drop_unstarted(error, now), now)
-        raw, known = extended_request(self.raw, record), self.setup.capabilities
+        *context, plan = self.raw["context"]
+        messages = [context[message] if isinstance(message, int) else message for message in record.context]
+        raw = {**self.raw, "context": [*messages, {**plan, "plan": [*plan["plan"], *record.calls]}]}
+        known = self.setup.capabilities
         prepared = validate_parsed(parse_request(raw), known.tools, known.served, is_complete=record.isComplete)
         self.raw = raw
         self.walk.growing = not record.isComplete
@@ -528,8 +530,7 @@ class PlanRun(RunMachine):
         if decision.decision == wire.APPROVE:
             self.is_approved = True
             return self.perform(self.walk.begin(now), now)
-        self.finished = wire.REJECTED if decision.decision == wire.REJECT else "failed"
-        return [commands.Finish(self.finished)]
+        return self.finish(wire.REJECTED if decision.decision == wire.REJECT else "failed")
 
     # -- edits ----------------------------------------------------------------------------------------
 

@@ -108,6 +108,7 @@ class RunMachine:
         self.recovery = ResetRecovery(self.approvals, self.budget, self.permits, self.children)
         self.cancelled_reports: dict[str, dict[str, Any]] = {}  # by workflow id: what cancelled children had done
         self.finished: str | None = None
+        self.failure: CallError | None = None
         self.is_cancelling = self.is_paused = self.is_held = False
         self.has_not_begun = True
         self._held_answers: list[commands.Granted | commands.BudgetRefused] = []  # while the run is paused
@@ -315,6 +316,11 @@ class RunMachine:
     def _signed(self, effect: commands.SendRecord) -> commands.SendRecord:
         """A message with the token of the tree, which its receiver asks for."""
         return replace(effect, record=effect.record.model_copy(update={"token": self.position.token}))
+
+    def finish(self, status: str) -> list[Any]:
+        """The run has ended with this status, and nothing waits any more."""
+        self.finished = status
+        return [*self.approvals.close_all(), commands.Finish(status)]
 
     def note(self, text: str) -> None:
         """A remark for ``status`` and the page."""

@@ -351,7 +351,7 @@ class AgentView(RunView):
 
     @property
     def _prepared(self) -> ValidatedPlan | None:
-        return self._run.prepared or (self._run.proposed_part if self._run.is_proposing else None)
+        return self._run.prepared
 
     def _own_status(self) -> dict[str, Any]:
         return {"tick": self._run.tick, "calls": self._run.current_calls}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from acts.language.messages import read_request
 from acts.language.wire import RESYNC
-from acts.machines.agent_context import AgentContext
+from acts.machines.agent_context import AgentContext, StreamedPlan
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, RequestSize
 from acts.machines.commands import RestartChild, SendRecord, StartTimer
 from acts.machines.events import ChildStarted
 from acts.machines.permits import Permits
 from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ResetRecovery
-from acts.machines.tick import StreamedPlan
 from acts.tree.records import BudgetAccount, TreePosition
 from acts.tree.signal_records import BudgetGrant, BudgetRequest, ChildReset, PermitRequest, PlanExtension, Resync
 

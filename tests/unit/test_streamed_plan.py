@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from acts.language.messages import read_request
-from acts.machines.agent_context import AgentContext
-from acts.machines.tick import StreamedPlan, extended_request
+from acts.machines.agent_context import AgentContext, StreamedPlan
 from acts.plan.context_log import Log
 from acts.plan.validate import validate_plan, validate_request
 from acts.tree.signal_records import PlanExtension, StreamedCalls
@@ -26,6 +25,13 @@ def context_of(**config: Json) -> AgentContext:
 
 def report(first: int, *calls: Json, attempt: int = 1) -> StreamedCalls:
     return StreamedCalls(tick=1, attempt=attempt, first=first, calls=calls, token="t")  # noqa: S106 - no secret
+
+
+def extended_request(request: Json, extension: PlanExtension) -> Json:
+    """As the run that walks the plan makes it."""
+    *context, plan = request["context"]
+    messages = [context[m] if isinstance(m, int) else m for m in extension.context]
+    return {**request, "context": [*messages, {**plan, "plan": [*plan["plan"], *extension.calls]}]}
 
 
 def plan_of(request: Json) -> Json:
