@@ -24,29 +24,37 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
+from acts.language.strict_json import json_size
 from acts.machines import commands, events
-from acts.machines.plan_run import asks_for_plan
+from acts.machines.instances import reported_instances
+from acts.machines.plan_run import PlanRun, asks_for_plan
 from acts.machines.queue_watch import foreign_queues
 from acts.machines.run_machine import RunMachine
+from acts.plan.calls import UNIT
 from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
 from acts.tree.set_records import (
     MAX_FAILURES,
     BatchInput,
     PageReading,
     ResumedSet,
+    RowCounts,
     SetPage,
     Survey,
+    bad_row_line,
     count_between,
     is_bad_row,
+    line_of,
     numbers_between,
     unpack_bits,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from acts.language.config import Resume
-    from acts.language.messages import SetData
+    from acts.language.messages import Data, SetData
+    from acts.machines.plan_run import PlanSetup
+    from acts.plan.calls import PlannedCall
     from acts.plan.validate import ValidatedPlan
     from acts.tree.decisions import Decision
     from acts.tree.records import Capabilities, PermitLease, TreePosition
@@ -80,6 +88,8 @@ _STOPPING: Final = (
 _ENDINGS: Final = {
     "TerminatedError": "was terminated", wire.CANCELLED: "was cancelled", wire.TIMEOUT: "timed out"
 }  # fmt: skip
+# Of the lines of one append, in the history of the Batch; one line alone may have more
+MAX_APPEND_BYTES: Final = 256 * 1024
 # Characters of the message of a Batch's own failure: each of its rows has it
 _MAX_REASON: Final = 300
 
@@ -115,7 +125,7 @@ class SetProgress:
         self.stopped: dict[str, str] | None = None
         self.rows: list[PastRow] = []
         self._repeated = self._skipped = b""
-        self._pages: list[tuple[int, int, int, int, int, str]] = []
+        self._pages: list[SetPage] = []
 
     def begin(self, survey: Survey) -> None:
         """Lay out the pages of a survey that have rows to run."""
@@ -123,8 +133,8 @@ class SetProgress:
         self._repeated, self._skipped = unpack_bits(survey.repeated), unpack_bits(survey.skipped)
         offset, line, row = survey.dialect.start, survey.dialect.lines + 1, 1
         for size, rows, lines, hash_ in survey.pages:
-            if count_between(self._skipped, row, row + rows - 1) < rows:
-                self._pages.append((offset, line, row, rows, lines, hash_))
+            page = SetPage(offset=offset, line=line, row=row, rows=rows, lines=lines, hash=hash_)
+            self._pages += [page] if self.rows_to_run(page) else []
             offset, line, row = offset + size, line + lines, row + rows
 
     @property
@@ -145,16 +155,17 @@ class SetProgress:
     @property
     def page(self) -> SetPage:
         """The next page."""
-        offset, line, row, rows, lines, hash_ = self._pages[self.next_page]
-        return SetPage(offset=offset, line=line, row=row, rows=rows, lines=lines, hash=hash_)
+        return self._pages[self.next_page]
 
-    def repeated_on(self, page: SetPage) -> tuple[int, ...]:
-        """The rows of a page whose id an earlier row has."""
-        return numbers_between(self._repeated, page.row, page.row + page.rows - 1)
-
-    def skipped_on(self, page: SetPage) -> tuple[int, ...]:
-        """The rows of a page that do not run."""
-        return numbers_between(self._skipped, page.row, page.row + page.rows - 1)
+    def reading(self, page: SetPage, message: SetData) -> PageReading:
+        """How a page of the set of this message is read."""
+        if self.survey is None:
+            raise EngineError("a page without a survey")
+        rows = (page.row, page.row + page.rows - 1)
+        return PageReading(
+            source=message.source, id=message.id_field, dialect=self.survey.dialect, page=page,
+            repeated=numbers_between(self._repeated, *rows), skipped=numbers_between(self._skipped, *rows),
+        )  # fmt: skip
 
     def rows_to_run(self, page: SetPage) -> int:
         """How many rows of a page run."""
@@ -175,19 +186,17 @@ class SetProgress:
     @property
     def status(self) -> str:
         """How the run ends, or would end now."""
-        if self.stopped is not None:
-            return "partial" if self.stopped["code"] == wire.BUDGET_SPENT and self.completed else "failed"
-        if not self.failed:
+        if self.stopped is None and not self.failed:
             return "completed"
-        return "partial" if self.completed else "failed"
+        is_cut_short = self.stopped is None or self.stopped["code"] == wire.BUDGET_SPENT
+        return "partial" if is_cut_short and self.completed else "failed"
 
     def text(self) -> str:
         """How far it came, in words."""
         total = self.total or 0
         rest = f", {total - self.ended:,} did not run to their end" if self.ended < total else ""
-        return (
-            f"{self.ended:,} of {total:,} rows have ended ({self.completed:,} completed, {self.failed:,} failed){rest}"
-        )
+        counts = f"{self.completed:,} completed, {self.failed:,} failed"
+        return f"{self.ended:,} of {total:,} rows have ended ({counts}){rest}"
 
     def errors(self) -> list[dict[str, Any]]:
         """The errors of the run: why it stopped, and those of the failures that it lists."""
@@ -253,15 +262,17 @@ class SetRun(RunMachine):
         """The effects of an event."""
         match event:
             case events.Begin() if not self.is_approved:
-                return list(self.approvals.open("plan", 1, self.config.approve, now))
+                return self.approvals.open("plan", 1, self.config.approve, now)
             case events.Begin():
                 return self._survey() if self.progress.survey is None else self._fill()
+            case events.SetActivityEnded() if event.key.startswith(_CLOSE):
+                return self._page_closed(event.key.removeprefix(_CLOSE), event)
             case events.SetActivityEnded():
                 return self._activity_ended(event)
             case events.ChildEnded() if event.key in self.running:
                 return self._batch_ended(event)
-            case events.Provided():
-                return self._provide(event)
+            case events.Provided(message):
+                return self._provide(message)
             case events.ResumeRequested():
                 return self._fill()
             case events.StartsReleased():  # where the state did not fit another run, this one goes on
@@ -282,29 +293,22 @@ class SetRun(RunMachine):
             argument["past"] = {
                 "run": resumed.source["workflowId"], "results": results, "only": resumed.source.get("only")
             }  # fmt: skip
-        self._activity = _SURVEY
-        return [
-            commands.StartSetActivity(_SURVEY, wire.SURVEY_SET, argument, f"survey {truncate(message.source, 150)}")
-        ]
+        self._activity, label = _SURVEY, f"survey {truncate(message.source, 150)}"
+        return [commands.StartSetActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
 
     def _activity_ended(self, event: events.SetActivityEnded) -> list[Any]:
-        if event.key.startswith(_CLOSE):
-            return self._page_closed(event.key.removeprefix(_CLOSE), event)
+        """Take the survey, and create the results file, which belongs to this run from then on."""
         self._activity = None
         if event.error is not None:
             self.progress.stop(event.error.code, event.error.message)
-            return self._finish("cancelled" if self.is_cancelling else "failed")
-        self.has_results = event.key == _RESULTS
+            return self.finish("cancelled" if self.is_cancelling else "failed")
+        file, self.has_results = self.config.results, event.key == _RESULTS
         if event.key == _SURVEY:
             self.progress.begin(Survey.from_json(event.value))
-            file = self.config.results
-            if file is not None:  # it belongs to this run from then on
-                self._activity = _RESULTS
-                argument = {"file": file, "run": self.position.identity}
-                return [
-                    commands.StartSetActivity(_RESULTS, wire.CREATE_RESULTS, argument, f"create {truncate(file, 150)}")
-                ]
-        return self._fill()
+        if file is None or self.has_results:
+            return self._fill()
+        self._activity, argument = _RESULTS, {"file": file, "run": self.position.identity}
+        return [commands.StartSetActivity(_RESULTS, wire.CREATE_RESULTS, argument, f"create {truncate(file, 150)}")]
 
     # -- Batches --------------------------------------------------------------------------------
 
@@ -322,11 +326,7 @@ class SetRun(RunMachine):
         progress = self.progress
         if self.in_flight or progress.survey is None or (progress.has_pages and not self.is_cancelling):
             return out
-        return out + self._finish("cancelled" if self.is_cancelling else progress.status)
-
-    def _finish(self, status: str) -> list[Any]:
-        self.finished = status
-        return [commands.Finish(status)]
+        return out + self.finish("cancelled" if self.is_cancelling else progress.status)
 
     def _may_start(self) -> bool:
         is_idle = self.is_paused or self.is_held or self.is_cancelling or self._activity is not None
@@ -362,18 +362,8 @@ class SetRun(RunMachine):
         return BatchInput(
             request=self._batch_request(share), position=position, capabilities=setup.capabilities,
             approve=(setup.raw.get("config") or {}).get("approve"), lease=self.permits.lease(name),
-            index=message.index, type=message.type, kind=message.kind, reading=self._reading(page),
+            index=message.index, type=message.type, kind=message.kind, reading=self.progress.reading(page, message),
             results=self.config.results, run=self.position.identity,
-        )  # fmt: skip
-
-    def _reading(self, page: SetPage) -> PageReading:
-        """How this page is read."""
-        message, progress = self.setup.message, self.progress
-        if progress.survey is None:
-            raise EngineError("a page without a survey")
-        return PageReading(
-            source=message.source, id=message.id_field, dialect=progress.survey.dialect, page=page,
-            repeated=progress.repeated_on(page), skipped=progress.skipped_on(page),
         )  # fmt: skip
 
     def _batch_request(self, share: int) -> dict[str, Any]:
@@ -391,7 +381,8 @@ class SetRun(RunMachine):
         name, report, error = event.key, event.report or {}, event.error
         if report.get("spent"):
             self.progress.stop(wire.BUDGET_SPENT, str(report["spent"]))
-        missing = self.progress.rows_to_run(self.running[name]) - _count(report)
+        reported = int(report.get("completed", 0) + report.get("failed", 0))
+        missing = self.progress.rows_to_run(self.running[name]) - reported
         if error is not None and (event.is_unstarted or error.code in _STOPPING):
             self.progress.stop(error.code, error.message)
         elif missing > 0 and not self.is_cancelling:
@@ -414,8 +405,8 @@ class SetRun(RunMachine):
         self.note(f"{name} {_ending(event.error)}: {text} count as {line['status']}")
         if file is not None:
             self._lost_reports[name] = report
-            own = {"run": self.position.identity, "file": file, "line": line}
-            argument = {**own, "reading": self._reading(page).to_json()}
+            reading = self.progress.reading(page, self.setup.message).to_json()
+            argument = {"run": self.position.identity, "file": file, "line": line, "reading": reading}
             return [commands.StartSetActivity(f"{_CLOSE}{name}", wire.CLOSE_PAGE, argument, f"close {name}")]
         self._end_page(name, report)
         error = {"call": None, "code": line["code"], "message": line["message"]}
@@ -448,11 +439,10 @@ class SetRun(RunMachine):
         self.is_cancelling = True
         if self.progress.survey is not None:
             self.note(f"cancelled: {self.progress.text()}")
-        return [*self.approvals.close_all(), *([] if self.in_flight else self._finish("cancelled"))]
+        return self.approvals.close_all() if self.in_flight else self.finish("cancelled")
 
-    def _provide(self, event: events.Provided) -> list[Any]:
+    def _provide(self, message: Data) -> list[Any]:
         """A Message joins the global data of the Batches: of those that run, and of those to come."""
-        message = event.message
         if message.instance is not None:
             text = "a message for one row of a set is sent to the run that walks it"
             return [commands.Note(f"a message was refused: {text}, {self.own}/batch-…/…")]
@@ -474,7 +464,7 @@ class SetRun(RunMachine):
         if effect.decision.decision == wire.APPROVE:
             self.is_approved = True
             return self._survey()
-        return self._finish("rejected" if effect.decision.decision == wire.REJECT else "failed")
+        return self.finish("rejected" if effect.decision.decision == wire.REJECT else "failed")
 
     # -- for a run that resumes this one ---------------------------------------------------------
 
@@ -487,9 +477,7 @@ class SetRun(RunMachine):
         elif self.config.results is not None and self.has_results:
             results = (*results, PastResults(file=self.config.results, run=identity))
         of_rows = identity if resumed is None else resumed.identity or identity
-        facts = PastSet(
-            identity=of_rows, id=self.setup.message.id_field, results=results, rows=tuple(progress.rows)
-        )  # fmt: skip
+        facts = PastSet(identity=of_rows, id=self.setup.message.id_field, results=results, rows=tuple(progress.rows))
         return PastRun(workflowId=self.own, runId=run_id, provided=tuple(self.provided), set=facts)
 
     def report_resumed(self) -> dict[str, Any]:
@@ -532,11 +520,6 @@ class SetRun(RunMachine):
         progress.failures, progress.stopped = list(state.failures), state.stopped
 
 
-def _count(report: Mapping[str, Any]) -> int:
-    """How many rows a Batch has reported."""
-    return int(report.get("completed", 0) + report.get("failed", 0))
-
-
 def _ending(error: CallError | None) -> str:
     """How a Batch ended, as a verb."""
     if error is None:
@@ -568,16 +551,163 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> ResumedSet:
     return ResumedSet(source=source, results=earlier.results, identity=earlier.identity if resume.keeps_ids else None)
 
 
-def refuse_set(past: PastRun) -> None:
-    """Refuse a run over a set for a plan that is over none.
-
-    Raises:
-        InvalidRequest: it is one.
-    """
-    if past.set is not None:
-        text = f"{past.workflowId} is a run over a set, and this request names none"
-        raise _refusal(text, "name its set (_instances), as that run did")
-
-
 def _refusal(text: str, hint: str) -> InvalidRequest:
     return InvalidRequest([Problem("invalidSetting", text, "/config/resume", hint=hint)])
+
+
+# -- the run that walks a page --------------------------------------------------------------------
+
+
+class PageResults:
+    """What became of the rows of a page. A *line* is ``{id, status, state, errors}``, with the number of its row.
+
+    ``kept`` are the results by id where there is no results file.
+    """
+
+    def __init__(self, own: BatchInput, rows: Sequence[Sequence[Any]], bad: Sequence[Sequence[Any]]) -> None:
+        self._own = own
+        self._numbers = {id_: number for number, id_, _ in rows}
+        self._counts, self._kept = RowCounts(), dict[str, Any]()
+        self._spent: str | None = None
+        self._unwritten: list[tuple[int, dict[str, Any]]] = []
+        self._in_append = self._appends = 0
+        for row in bad:
+            self._add(row[0], bad_row_line(own.reading.source, row), ())
+
+    @property
+    def is_written(self) -> bool:
+        """True when no line waits to be written."""
+        return not self._unwritten
+
+    @property
+    def is_appending(self) -> bool:
+        """True while an append is in flight."""
+        return self._in_append > 0
+
+    def add(self, id_: str, report: Mapping[str, Any]) -> None:
+        """An instance has ended; one that has a line already keeps it."""
+        number = self._numbers.pop(id_, None)
+        if number is not None:
+            self._add(number, line_of(id_, report), report.get("calls", ()))
+
+    def _add(self, number: int, line: dict[str, Any], calls: Sequence[Any]) -> None:
+        self._counts.add(line)
+        for error in line["errors"]:
+            if error["code"] == wire.BUDGET_SPENT:
+                self._spent = self._spent or error["message"]
+        if self._own.results is not None:
+            self._unwritten.append((number, line))
+        else:
+            self._kept[line["id"]] = {k: v for k, v in line.items() if k != "id"} | {"calls": list(calls)}
+
+    def append(self) -> commands.StartSetActivity | None:
+        """The next append, unless one is in flight or there is nothing to write."""
+        if self.is_appending or self.is_written:
+            return None
+        size = 0
+        for _, line in self._unwritten:
+            size += json_size(line)
+            if self._in_append and size > MAX_APPEND_BYTES:
+                break
+            self._in_append += 1
+        self._appends += 1
+        lines = [[number, line] for number, line in self._unwritten[: self._in_append]]
+        argument = {"file": self._own.results, "run": self._own.run, "lines": lines}
+        label = f"append {self._in_append} results"
+        return commands.StartSetActivity(f"append/{self._appends}", wire.APPEND_RESULTS, argument, label)
+
+    def record_append(self, error: CallError | None) -> None:
+        """An append has ended. One that was cancelled is made again: what it wrote is not written twice.
+
+        Raises:
+            CallError: the file cannot take the results of this run.
+        """
+        if error is not None and error.code != wire.CANCELLED:
+            raise error
+        if error is None:
+            del self._unwritten[: self._in_append]
+        self._in_append = 0
+
+    def report(self) -> dict[str, Any]:
+        """What the run above counts: ``{completed, failed, failures, spent?, instances?}``."""
+        out = self._counts.to_json()
+        if self._spent is not None:
+            out["spent"] = self._spent
+        return out if self._own.results is not None else {**out, "instances": self._kept}
+
+
+def page_request(own: BatchInput, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+    """The Request of a Batch with its rows, ``[number, id, data]``, as the data of one instance each."""
+    messages = [{"type": own.type, "kind": own.kind, own.type: data, "_instance": id_} for _, id_, data in rows]
+    context = own.request["context"]
+    return {**own.request, "context": [*context[: own.index], *messages, *context[own.index :]]}
+
+
+class BatchRun(PlanRun):
+    """A run of a plan over the rows of a page, and of nothing else; ``page`` takes what becomes of them.
+
+    As its children end, it has the lines of their instances appended to the results file, one append at a time: what
+    ends meanwhile is in the next. It ends when every line is written. Without a results file it keeps what each
+    instance came to, for its own result.
+    """
+
+    def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], page: PageResults) -> None:
+        super().__init__(own, setup, identify)
+        self.page = page
+        self._ending: str | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """Children, and the append."""
+        return super().in_flight + self.page.is_appending
+
+    can_continue_as_new = False  # a page is small, and its Batch ends before its history is long
+
+    def react(self, event: events.Event, now: str) -> list[Any]:
+        """The effects of an event; first the lines of the instances that have ended."""
+        if isinstance(event, events.SetActivityEnded):
+            try:
+                self.page.record_append(event.error)
+            except CallError as error:
+                self.failure = error
+                return self.finish("failed")
+            return self._advance()
+        if not isinstance(event, events.ChildEnded):
+            return super().react(event, now)
+        call = self.walk.by_key.get(event.key)
+        if call is not None and call.node.kind == UNIT:
+            for id_, report in reported_instances(call.node, event.report, event.error).items():
+                self.page.add(id_, report)
+        return [*super().react(event, now), *self._advance()]
+
+    def perform(self, walk_commands: Iterable[commands.Command], now: str) -> list[Any]:
+        """Commands of the walk; its end waits for the lines."""
+        others: list[commands.Command] = []
+        for command in walk_commands:
+            if isinstance(command, commands.Finish):
+                self._ending = command.status
+                self._add_the_rest()
+            else:
+                others.append(command)
+        return [*super().perform(others, now), *self._advance()]
+
+    def _add_the_rest(self) -> None:
+        """The rows whose children did not start: cancelled ones have no line, since they did not run."""
+        for node, call in zip(self.walk.nodes, self.walk.calls, strict=True):
+            if call.state == wire.CANCELLED or self.is_cancelling:
+                continue
+            status = "failed" if call.error is not None else call.state
+            errors = [] if call.error is None else [{"call": None, **call.error}]
+            for id_ in node.members:
+                self.page.add(id_, {"status": status, "errors": errors})
+
+    def _advance(self) -> list[Any]:
+        """Write what is to be written; the end when nothing is."""
+        if self.finished is not None:
+            return []
+        command = self.page.append()
+        if command is not None:
+            return [command]
+        if self._ending is None or not self.page.is_written:
+            return []
+        return self.finish(self._ending)

@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from temporalio.common import RawValue
 
     from acts.machines.agent_run import AgentRun
-    from acts.machines.batch_run import BatchRun, PageResults
     from acts.machines.delegate_run import DelegateMachine
     from acts.machines.plan_run import PlanRun
     from acts.machines.run_machine import RunMachine
-    from acts.machines.set_run import SetRun
+    from acts.machines.set_run import BatchRun, PageResults, SetRun
     from acts.tree.records import PermitLease
     from acts.views.run_views import AgentView, PlanView, SetView
 

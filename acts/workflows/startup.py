@@ -34,7 +34,6 @@ from acts.language.wire import (
 )
 from acts.machines.approvals import iso
 from acts.machines.past import keep_failed_instances, past_of_child, past_of_root, past_of_state
-from acts.machines.set_run import refuse_set
 from acts.plan.validate import validate_parsed
 from acts.tree.child_requests import merged_tool, resolved_upfront
 from acts.tree.decisions import Approver
@@ -218,7 +217,10 @@ async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
     if own is not None or resume is None:
         return setup
     past_run = await read_past(resume.workflowId, resume.runId)
-    refuse_set(past_run)
+    if past_run.set is not None:
+        text = f"{past_run.workflowId} is a run over a set, and this request names none"
+        hint = "name its set (_instances), as that run did"
+        raise InvalidRequest([Problem("invalidSetting", text, "/config/resume", hint=hint)])
     if resume.only is not None:
         raw = keep_failed_instances(setup.raw, past_run)
         parsed, served = read_request(raw), setup.capabilities

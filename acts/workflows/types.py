@@ -30,10 +30,9 @@ from acts.language.config import Options
 from acts.language.errors import ActsError, CallError, InvalidRequest
 from acts.language.messages import INSTANCES, read_request
 from acts.machines.agent_run import AgentRun, AgentSetup
-from acts.machines.batch_run import BatchRun, PageResults, page_request
 from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.plan_run import PlanRun, PlanSetup
-from acts.machines.set_run import SetRun, SetSetup, resumed_set
+from acts.machines.set_run import BatchRun, PageResults, SetRun, SetSetup, page_request, resumed_set
 from acts.plan.validate import set_refusal, validate_parsed
 from acts.tree.child_requests import anonymous_request, delegate_request
 from acts.tree.identity import call_identity
