@@ -421,7 +421,7 @@ class AgentRun(RunMachine):
         self._stream.is_over = True
         if self._stream.early_end is not None:
             return self._plan_ended(self._stream.early_end, now)
-        permits = self.permits.hand_over_more(f"plan-{self.tick}")  # that of the request, too
+        permits = self.permits.hand_over(f"plan-{self.tick}")  # what has come free, as that of the request
         return self._stream.send(last.model_copy(update={"permits": permits}))
 
     def _plan_ended(self, event: events.ChildEnded, now: str) -> list[Any]:

@@ -83,7 +83,7 @@ class Permits:
         self._in_use = 0
         self._children: set[str] = set()  # keys
         self._silent_children: set[str] = set()  # the keys of those that are told not to ask
-        self._has_only_child = False
+        self._lends = self.is_keeper  # True where the children of this run ask it for permits
         # Of a keeper, by workflow id
         self._requests: dict[str, _Request] = {}
         self._loans: dict[str, _Loan] = {}
@@ -104,11 +104,6 @@ class Permits:
     @property
     def _fair_share(self) -> int:
         return max(1, self.limit // (len(self._requests) + 1))
-
-    @property
-    def _lends(self) -> bool:
-        """True where the children of this run ask it for permits."""
-        return self.keeper is None or (self.is_keeper and not self._has_only_child)
 
     def reserve(self, key: str, permits: int = 1) -> bool:
         """Take permits for a Call, a request or a child; False when there are not enough."""
@@ -139,13 +134,10 @@ class Permits:
 
     def hand_over(self, key: str) -> int:
         """Give all that is free to the only child, which asks whom this run would ask; returns how many permits."""
-        permits, self._has_only_child = self.free, True
+        permits = self.free
+        self._lends = self.keeper is None
         self._use(key, permits)
         return permits
-
-    def hand_over_more(self, key: str) -> int:
-        """Give what has come free since the only child was started, if it still runs."""
-        return self.hand_over(key) if key in self._holders else 0
 
     def _use(self, key: str, permits: int) -> None:
         self._holders[key] = self._holders.get(key, 0) + permits
@@ -157,8 +149,9 @@ class Permits:
         """The command, a child's with its lease; None while it waits."""
         if isinstance(command, commands.StartChild) and command.type == PLAN:
             self.hand_over(command.name)
-            return _with_input(command, {"lease": self.lease(command.name)})
-        key = _key(command)
+            return replace(command, input=command.input.model_copy(update={"lease": self.lease(command.name)}))
+        node = getattr(command, "node", None)  # of what starts a Call; a Batch has its permits already
+        key = _MODEL if isinstance(command, commands.AskSolution) else node.key if node is not None else None
         if key is None:
             return command
         if key not in self._holders and (self.waiting or not self.reserve(key)):
@@ -177,14 +170,22 @@ class Permits:
     def void_waiting(self) -> list[events.Event]:
         """The run is cancelled: nothing that waits starts. Returns how each Call ended."""
         waiting, self.waiting = list(self.waiting.values()), {}
-        return [event for command in waiting if (event := _void(command)) is not None]
+        error = CallError(CANCELLED, "the call was cancelled before it was started")
+        return [
+            events.ChildEnded(command.key, None, error, is_unstarted=True)
+            if isinstance(command, commands.StartChild)
+            else events.CallEnded(command.node.key, error=error)
+            for command in waiting
+            if not isinstance(command, commands.AskSolution)
+        ]
 
     def _with_lease(self, key: str, command: Any) -> Any:
         if not isinstance(command, commands.StartChild):
             return command
         below = {"permitKeeper": self.own if self.is_keeper else self.keeper, "keepsPermits": False}
         position = command.input.position.model_copy(update=below)
-        return _with_input(command, {"position": position, "lease": self.lease(key)})
+        update = {"position": position, "lease": self.lease(key)}
+        return replace(command, input=command.input.model_copy(update=update))
 
     # -- what comes back -----------------------------------------------------------------------------
 
@@ -252,10 +253,6 @@ class Permits:
         self.total += record.permits
         self._requested = max(0, self._requested - record.permits)
         self._may_ask = True
-
-    def add(self, permits: int) -> None:
-        """The parent gives permits beside the lease."""
-        self.total += permits
 
     def on_lost(self, key: str) -> None:
         """A grant or a request did not arrive, since the other run has ended."""
@@ -375,22 +372,3 @@ class Permits:
     def lease_of_next_run(self) -> PermitLease | None:
         """What the next run of this workflow begins with. At a quiet moment nothing is in use."""
         return PermitLease(permits=self.total, mayAsk=self._may_ask) if self._has_lease else None
-
-
-def _key(command: Any) -> str | None:
-    if isinstance(command, commands.AskSolution):
-        return _MODEL
-    node = getattr(command, "node", None)  # of what starts a Call; a Batch has its permits already
-    return None if node is None else str(node.key)
-
-
-def _with_input(command: Any, update: dict[str, Any]) -> Any:
-    """A command that starts a child, with these fields of its input changed."""
-    return replace(command, input=command.input.model_copy(update=update))
-
-
-def _void(command: Any) -> events.Event | None:
-    error = CallError(CANCELLED, "the call was cancelled before it was started")
-    if isinstance(command, commands.StartChild):
-        return events.ChildEnded(command.key, None, error, is_unstarted=True)
-    return None if isinstance(command, commands.AskSolution) else events.CallEnded(command.node.key, error=error)

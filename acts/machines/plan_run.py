@@ -268,7 +268,7 @@ class PlanRun(RunMachine):
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """More of a plan that is still being written, or the word that no more follows."""
         if isinstance(record, PlanExtension):
-            self.permits.add(record.permits)
+            self.permits.total += record.permits
         if not isinstance(record, PlanExtension) or not self.walk.growing:
             return []
         if record.dropped is not None:
