@@ -26,43 +26,25 @@ from acts.machines.run_machine import RunMachine
 from acts.machines.walk import Walk, match_calls
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_parsed
-from acts.tree.child_requests import (
-    Batch,
-    build_delegate_input,
-    count_calls,
-    depth_problem,
-    edited_request,
-    expand_template,
-    keep_instance,
-    needs_children,
-    split_into_children,
-)
+from acts.tree import child_requests
+from acts.tree.child_requests import Batch, count_calls
 from acts.tree.decisions import Decision, call_subject
 from acts.tree.identity import child_id
 from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
-from acts.tree.records import (
-    BackgroundInput,
-    Capabilities,
-    ContextRef,
-    InstanceInput,
-    PermitLease,
-    PlanInput,
-    TreePosition,
-)
+from acts.tree.records import BackgroundInput, InstanceInput
 from acts.tree.signal_records import PlanExtension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from acts.machines.budget import RequestSize
     from acts.machines.past import PastCalls
-    from acts.tree.records import PlanState
+    from acts.tree.records import Capabilities, ContextRef, PermitLease, PlanInput, PlanState, TreePosition
     from acts.tree.signal_records import TreeSignal
 
 # What of its input a run needs no more when it continues as new
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
 # What a child's id may have behind it where the first choice was in use
-_SPARE: Final = re.compile(r"~[0-9a-f-]+")
+_SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # Bytes of the parameters that the root is shown of a Call that waits below it; more are left out
 MAX_REPORTED_BYTES: Final = 600
 
@@ -92,11 +74,6 @@ class PlanSetup:
         return self.input.instances if isinstance(self.input, InstanceInput) else ()
 
     @property
-    def places(self) -> tuple[int, ...] | None:
-        """Where the Calls stand in the plan that they were taken from, or None."""
-        return self.input.places if isinstance(self.input, InstanceInput) else None
-
-    @property
     def approve(self) -> Any:
         """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
         if self.input is not None and self.input.part:
@@ -106,8 +83,8 @@ class PlanSetup:
     def own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What the run walks itself: all of a plan, or what children of its own do not."""
         if isinstance(self.input, InstanceInput):
-            return expand_template(prepared, self.instances)
-        return split_into_children(prepared) if needs_children(prepared) else prepared
+            return child_requests.expand_template(prepared, self.instances)
+        return child_requests.split_into_children(prepared) if child_requests.needs_children(prepared) else prepared
 
     @property
     def takes_edits(self) -> bool:
@@ -139,20 +116,16 @@ class PlanRun(RunMachine):
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
         if setup.past is not None:
             setup.past.digest_instance = self.digest_instance
-            self._resume_from(setup.past)
+            for message in map(parse_message, setup.past.provided):
+                try:
+                    if isinstance(message, Data):
+                        self.walk.context.provide(message)
+                except InvalidRequest as error:
+                    self.note(f"a message to the run that this one resumes was left out: {error.problems[0].message}")
         if setup.input is None:
             self.budget.count_calls(count_calls(setup.prepared))
         else:
             self.budget.take(setup.input.settled)
-
-    def _resume_from(self, past: PastCalls) -> None:
-        """Take over what an earlier run had done; a message to it that does not fit this one is left out."""
-        for message in map(parse_message, past.provided):
-            try:
-                if isinstance(message, Data):
-                    self.walk.context.provide(message)
-            except InvalidRequest as error:
-                self.note(f"a message to the run that this one resumes was left out: {error.problems[0].message}")
 
     # -- the run ------------------------------------------------------------------------------
 
@@ -206,9 +179,9 @@ class PlanRun(RunMachine):
                 return self.perform(walk.begin(now), now)
             case events.CallEnded():
                 return self._call_ended(event, now)
-            case events.CallDetached(key) if key in walk.by_key:
+            case events.CallDetached(key):
                 return self.perform(walk.completed(key, None, now), now)
-            case events.StartPostponed(key) if key in walk.by_key:  # it starts later, and asks for its request again
+            case events.StartPostponed(key):  # it starts later, and asks for its request again
                 return [*self.budget.settle(key, None), *self.perform(walk.postponed(key, now), now)]
             case events.ChildEnded():
                 return self._child_result(event, now)
@@ -222,19 +195,16 @@ class PlanRun(RunMachine):
 
     def _call_ended(self, event: events.CallEnded, now: str) -> list[Any]:
         self.usage.add(event.usage)
-        key, out = event.key, list[Any](self.budget.settle(event.key, event.usage))
-        if event.error is not None:
-            self._waiting_for_grant.pop(key, None)
-        if key not in self.walk.by_key:
-            return out
-        if event.error is not None:
-            return out + self.perform(self.walk.failed(key, event.error, now), now)
-        return out + self.perform(self.walk.completed(key, event.value, now, event.chosen), now)
+        key, out = event.key, self.budget.settle(event.key, event.usage)
+        if event.error is None:
+            return out + self.perform(self.walk.completed(key, event.value, now, event.chosen), now)
+        self._waiting_for_grant.pop(key, None)
+        return out + self.perform(self.walk.failed(key, event.error, now), now)
 
     def _fail_start(self, key: str, error: CallError, now: str) -> list[Any]:
         """A Call that was about to start fails."""
         self.permits.release(key)
-        return self.perform(self.walk.failed(key, error, now), now) if key in self.walk.by_key else []
+        return self.perform(self.walk.failed(key, error, now), now)
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         """What has not settled fails; what has completed is in the result."""
@@ -287,10 +257,9 @@ class PlanRun(RunMachine):
         """Nothing more starts; Calls that wait for a grant never will."""
         self.is_cancelling = self.is_approved = True
         out: list[Any] = [*self.approvals.close_all(), *self.perform(self.walk.cancel(now), now)]
-        keys = list(self._waiting_for_grant)
-        self._waiting_for_grant.clear()
+        waiting, self._waiting_for_grant = self._waiting_for_grant, {}
         error = CallError(wire.CANCELLED, "the call was cancelled before it was started")
-        for key in keys:
+        for key in waiting:
             out += self._fail_start(key, error, now)
         return out
 
@@ -318,13 +287,15 @@ class PlanRun(RunMachine):
     # -- how Calls start ----------------------------------------------------------------------------
 
     def perform(self, walk_commands: Iterable[commands.Command], now: str) -> list[Any]:
-        """Commands of the walk as effects of the run."""
+        """Commands of the walk as effects of the run; the budget is asked once for all Calls that start together."""
         out: list[Any] = []
-        starting: list[commands.StartCall] = []
+        asking: list[commands.StartCall] = []
         for command in walk_commands:
             match command:
+                case commands.StartCall(node=node) if node.kind != "activity" and self._needs_grant(node):
+                    asking.append(command)
                 case commands.StartCall():
-                    starting.append(command)
+                    out += self._start(command, None, now)
                 case commands.AskHuman():
                     out += self._ask_about_call(command, now)
                 case commands.CountElements(node=node, more=more):  # each element counts as a Call
@@ -333,18 +304,7 @@ class PlanRun(RunMachine):
                 case commands.Finish(status):
                     self.finished = status
                     out.append(command)
-        return out + self._start_calls(starting, now)
-
-    def _start_calls(self, starts: Iterable[commands.StartCall], now: str) -> list[Any]:
-        """The effects that start these Calls, or ask the budget first."""
-        out: list[Any] = []
-        asking: list[commands.StartCall] = []
-        for command in starts:
-            if self._needs_grant(command.node):
-                asking.append(command)
-            else:
-                out += self._start(command, None, now)
-        return out + self._ask_budget(asking)
+        return out + self._ask_budget(asking) if asking else out
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """A Call has its request, or may be made for its elements: start it, unless it does not run any more."""
@@ -375,28 +335,23 @@ class PlanRun(RunMachine):
     def _ask_budget(self, starts: list[commands.StartCall]) -> list[Any]:
         """Ask once for all Calls that start now."""
         out: list[Any] = []
-        detached = [c for c in starts if c.node.is_detached]
         requests = [c for c in starts if not c.node.is_detached]
         self._waiting_for_grant |= {c.node.key: c for c in starts}
         for command in starts:  # others may need the permit that a Call without a grant cannot use
             self.permits.release(command.node.key)
-        for command in detached:
-            out += self.budget.request_share(command.node.key, 1 + len(detached) + self._count_unstarted_detached())
-        if requests:
-            out += self.budget.request([c.node.key for c in requests], self._size(requests))
-        return out
-
-    def _count_unstarted_detached(self) -> int:
-        """How many runs of their own fire-and-forget Calls may still start."""
-        calls = (c for c in self.walk.calls if c.node.is_detached and c.node.kind == "delegate")
-        return sum(c.own_elements.unstarted if c.stage == "collecting" else not c.has_started for c in calls)
-
-    def _size(self, starts: list[commands.StartCall]) -> RequestSize:
-        """The size of the largest of these requests."""
+        if detached := [c for c in starts if c.node.is_detached]:
+            # Runs of their own that fire-and-forget Calls may still start
+            calls = (c for c in self.walk.calls if c.node.is_detached and c.node.kind == "delegate")
+            unstarted = sum(c.own_elements.unstarted if c.stage == "collecting" else not c.has_started for c in calls)
+            for command in detached:
+                out += self.budget.request_share(command.node.key, 1 + len(detached) + unstarted)
+        if not requests:
+            return out
         if self._context_bytes is None:
             self._context_bytes = context_bytes(self.walk.prepared.request.context)
-        shown = ([c.call, c.context, dict(c.node.tool.schema)] for c in starts)
-        return latent_request_size(self.config, self.price, self._context_bytes, shown)
+        shown = ([c.call, c.context, dict(c.node.tool.schema)] for c in requests)
+        size = latent_request_size(self.config, self.price, self._context_bytes, shown)
+        return out + self.budget.request([c.node.key for c in requests], size)
 
     def _start(self, command: commands.StartCall, granted: commands.Granted | None, now: str) -> list[Any]:
         node = command.node
@@ -423,7 +378,7 @@ class PlanRun(RunMachine):
 
     def _start_delegate(self, command: commands.StartCall, granted: commands.Granted | None, now: str) -> list[Any]:
         node = command.node
-        problem = depth_problem(self.position, node)
+        problem = child_requests.depth_problem(self.position, node)
         if problem is not None:
             error = CallError(wire.LIMIT_EXCEEDED, problem)
             return self._fail_start(node.key, error, now)
@@ -432,7 +387,7 @@ class PlanRun(RunMachine):
         below = self.position.delegate(self.own, node.instance, identity)
         position = self.position.detached(identity) if node.is_detached else below
         share = granted.share if granted is not None and granted.share else None
-        own = build_delegate_input(
+        own = child_requests.build_delegate_input(
             command.call, command.context, node, config, position, self.setup.capabilities.pins, share
         )
         own = own.model_copy(update={"price": self.price if node.delegate == wire.ANONYMOUS else None})
@@ -469,31 +424,27 @@ class PlanRun(RunMachine):
     # -- what a person is asked ---------------------------------------------------------------------
 
     def _ask_about_call(self, command: commands.AskHuman, now: str) -> list[Any]:
-        """A Call runs when a person has approved it."""
-        node = command.node
-        return list(
-            self.approvals.open(
-                command.what, self.version, self.config.approve, now, call=node.id, instance=node.instance,
-                about=self._about(node, command.call), subject=lambda: call_subject(command.call),
-            )
+        """A Call runs when a person has approved it.
+
+        The approval says for how many elements, and the hints of its Tool; below the root, its parameters if they are
+        small.
+        """
+        node, call = command.node, command.call
+        about: dict[str, Any] = {"elements": len(call["_each"])} if "_each" in call else {}
+        if hints := hint_words(node.tool.schema):
+            about["hints"] = hints
+        parameters = {k: v for k, v in call.items() if not k.startswith("_")}
+        if not self.position.is_root and len(json.dumps(parameters)) <= MAX_REPORTED_BYTES:
+            about["parameters"] = parameters
+        return self.approvals.open(
+            command.what, self.version, self.config.approve, now, call=node.id, instance=node.instance, about=about,
+            subject=lambda: call_subject(call),
         )  # fmt: skip
 
     def _plan_calls(self) -> list[Any]:
         """The Calls as they were written, as the query ``plan`` answers."""
         plan = self.walk.prepared.request.plan
         return list(plan.calls) if plan is not None else []
-
-    def _about(self, node: PlannedCall, call: Mapping[str, Any]) -> dict[str, Any]:
-        """What an approval says of a Call: for how many elements, and the hints of its Tool; below the root, its
-        parameters if they are small.
-        """
-        about: dict[str, Any] = {"elements": len(call["_each"])} if "_each" in call else {}
-        if hints := hint_words(node.tool.schema):
-            about["hints"] = hints
-        if self.position.is_root:
-            return about
-        parameters = {k: v for k, v in call.items() if not k.startswith("_")}
-        return {**about, "parameters": parameters} if len(json.dumps(parameters)) <= MAX_REPORTED_BYTES else about
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -505,49 +456,61 @@ class PlanRun(RunMachine):
         """
         if decision.decision != wire.EDIT:
             return None
-        prepared = _validate_edit(self.setup, self.raw, self.walk.prepared, decision)
-        refusal = self.budget.calls_refusal(self._added_calls(prepared))
+        prepared = self._validate_edit(decision)
+        refusal = self.budget.calls_refusal(count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan))
         if refusal is not None:
             raise DecisionRefused(refusal)
         if self.is_approved:
             match_calls(self.walk.calls, self._edited_part(prepared))
         return prepared
 
+    def _validate_edit(self, decision: Decision) -> ValidatedPlan:
+        """The plan as an edit makes it. Raises as ``check_decision``."""
+        setup, plan = self.setup, self.walk.prepared.request.plan
+        if plan is None:
+            raise EngineError("a plan without a plan message")
+        calls = list(plan.calls if decision.calls is None else decision.calls)
+        places = setup.input.places if isinstance(setup.input, InstanceInput) else None
+        if not setup.takes_edits:
+            text = "this run walks several instances, and takes no edits: set instancesPerChild to 1 for that"
+            raise DecisionRefused(text)
+        if places is not None and decision.calls is not None:
+            raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
+        if decision.calls is None:
+            node = next((n for n in self.whole_plan.nodes if n.id == decision.call), None)
+            if node is None:
+                raise DecisionRefused(f"there is no call {decision.call}")
+            at = node.index if places is None else places.index(node.index)
+            calls[at] = child_requests.keep_instance(calls[at], decision.call_with, node.instance)
+        request = parse_request(child_requests.edited_request(self.raw, plan.index, calls, setup.max_request_bytes))
+        return validate_parsed(request, setup.capabilities.tools, setup.capabilities.served, places)
+
     def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
         """Do what a person has decided."""
         wait, decision = effect.wait, effect.decision
         if decision.decision == wire.EDIT:
             return self._replan(effect.token, now)
-        if wait.what == "plan":
-            return self._end_approval(decision, now)
-        call = self.walk.find(wait.call, wait.instance)
-        if call is None:
-            return []
-        return self.perform(self.walk.decide(call.node.key, decision.decision, decision.reason or "", now), now)
-
-    def _end_approval(self, decision: Decision, now: str) -> list[Any]:
-        """The plan begins, or ends without having begun."""
+        if wait.what != "plan":
+            call, reason = self.walk.find(wait.call, wait.instance), decision.reason or ""
+            if call is None:
+                return []
+            return self.perform(self.walk.decide(call.node.key, decision.decision, reason, now), now)
         if decision.decision == wire.APPROVE:
             self.is_approved = True
             return self.perform(self.walk.begin(now), now)
         return self.finish(wire.REJECTED if decision.decision == wire.REJECT else "failed")
 
-    # -- edits ----------------------------------------------------------------------------------------
-
-    def _added_calls(self, prepared: ValidatedPlan) -> int:
-        return count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan)
-
     def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What the run walks of an edited plan; what children walk already stays theirs."""
         by_children = self.walk.prepared.unsplit is not None
-        if self.is_approved and by_children and not needs_children(prepared):
+        if self.is_approved and by_children and not child_requests.needs_children(prepared):
             raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
         return self.setup.own_part(prepared) if by_children or not self.is_approved else prepared
 
     def _replan(self, prepared: ValidatedPlan, now: str) -> list[Any]:
         """Walk the edited plan from now on; what waits in it waits for a decision about the new version."""
         part = self._edited_part(prepared)
-        self.budget.count_calls(self._added_calls(prepared))
+        self.budget.count_calls(count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan))
         out: list[Any] = []
         walk_commands: list[commands.Command] = []
         if self.is_approved:
@@ -593,11 +556,17 @@ class PlanRun(RunMachine):
                 yield PastInstance(id=id_, status=status, digest="")
                 continue
             report = {k: v for k, v in (call.value or {}).get(id_, {}).items() if k != "resumed"}
-            child = _child_of(self.own, call.node.members[0], children) if call.has_started else None
+            child = self._child_of(call.node.members[0], children) if call.has_started else None
             yield PastInstance(
                 id=id_, status=status, digest=self.digest_instance(id_), workflowId=child,
                 report=report if report and status == "completed" else None, runId=children.get(child or ""),
             )  # fmt: skip
+
+    def _child_of(self, first: str, children: Iterable[str]) -> str:
+        """The workflow id of the child that walks the instances of which ``first`` is the first."""
+        name = child_id(self.own, first)
+        spares = [id_ for id_ in children if id_.startswith(name) and _SPARE.fullmatch(id_[len(name) :])]
+        return spares[-1] if spares else name
 
     # -- carrying over ---------------------------------------------------------------------------
 
@@ -622,40 +591,8 @@ class PlanRun(RunMachine):
         self.version, self.is_approved = state.version, state.isApproved
 
 
-def _child_of(own: str, first: str, children: Mapping[str, str]) -> str:
-    """The workflow id of the child that walks the instances of which ``first`` is the first."""
-    name = child_id(own, first)
-    names = [id_ for id_ in children if id_ == name or (id_.startswith(name) and _SPARE.fullmatch(id_[len(name) :]))]
-    return names[-1] if names else name
-
-
 def asks_for_plan(prepared: ValidatedPlan) -> bool:
     """True when a person approves the plan before any of it runs: the default for lazy plans."""
     request = prepared.request
     required = request.config.approve.plan
     return required is True or (required is None and request.plan is not None and request.plan.mode == "lazy")
-
-
-def _validate_edit(setup: PlanSetup, raw: dict[str, Any], current: ValidatedPlan, decision: Decision) -> ValidatedPlan:
-    """The plan as an edit makes it: ``raw`` is the Request that is walked, ``current`` its validated plan.
-
-    Raises:
-        InvalidRequest, DecisionRefused: the edit cannot be made, and why.
-    """
-    plan, places = current.request.plan, setup.places
-    if plan is None:
-        raise EngineError("a plan without a plan message")
-    calls = list(decision.calls) if decision.calls is not None else list(plan.calls)
-    if not setup.takes_edits:
-        text = "this run walks several instances, and takes no edits: set instancesPerChild to 1 for that"
-        raise DecisionRefused(text)
-    if places is not None and decision.calls is not None:
-        raise DecisionRefused("this run walks a part of a plan: one call of it can be edited, and no more")
-    if decision.calls is None:
-        node = next((n for n in (current.unsplit or current).nodes if n.id == decision.call), None)
-        if node is None:
-            raise DecisionRefused(f"there is no call {decision.call}")
-        at = node.index if places is None else places.index(node.index)
-        calls[at] = keep_instance(calls[at], decision.call_with, node.instance)
-    request = edited_request(raw, plan.index, calls, setup.max_request_bytes)
-    return validate_parsed(parse_request(request), setup.capabilities.tools, setup.capabilities.served, places)
