@@ -1,6 +1,6 @@
 """What a run takes over from an earlier one: which Call is the same, is it unchanged, and which ``_id`` does it have.
 
-Theory of operation. Two questions are asked apart:
+Two questions are asked apart:
 
 * Is it *the same Call*? ``align`` answers when a plan is loaded, by what is planned: a Call of the same JSON, first at
   its own place, else elsewhere in the list. A Call that was mended in its place is still the one that had no result.
@@ -8,14 +8,13 @@ Theory of operation. Two questions are asked apart:
   be started with is compared with what it was started with. So a Call never keeps a result that rests on other
   values, whatever made them differ, and the walk ends as a serial run in which these Calls return what they returned.
 
-A Call that is taken over never starts: no permit, no approval, no activity. Its result is written by the same code as
-a new one. One that had completed and has changed gets a new ``_id``: an Activity that keeps to its ``_id`` would ignore
-the old one. One that had no result gets its old ``_id``, if the run keeps them: its effect may have been applied. Of a
-Call with ``_each`` that is unchanged and had no result, the elements that had one keep it.
+A Call that is taken over never starts: no permit, no approval, no activity. One that had completed and has changed gets
+a new ``_id``: an Activity that keeps to its ``_id`` would ignore the old one. One that had no result gets its old
+``_id``, if the run keeps them: its effect may have been applied. Of a Call with ``_each`` that is unchanged and had no
+result, the elements that had one keep it.
 
-Laws of this file: ``read_calls`` reads the Calls of a walk, at whatever point of it, and changes nothing; what a Call
-was started with is read again from the context as of its rank. ``PastCalls`` finds what can be taken over, and
-``Walk`` takes it.
+Laws of this file: it finds what can be taken over, and ``Walk`` takes it. ``read_calls`` reads a walk, at whatever
+point of it, and changes nothing.
 """
 
 from __future__ import annotations
@@ -108,16 +107,13 @@ class PastCalls:
     ) -> PastCall | None:  # fmt: skip
         """The past of a Call that is about to start, if it is unchanged."""
         past = self._same.get(node.key)
-        if past is None or not self._is_allowed(node.id):
+        if past is None or (self._allowed is not None and node.id not in self._allowed):
             return None
         return past if past.reads == _digest_reads(node, call, reading, scoped_messages(), self.prompt) else None
 
     def keep_id(self, node: PlannedCall, past: PastCall) -> None:
         """Give a Call that runs again the ``_id`` that it had, if the run keeps them."""
         self._ids[node.key] = past.id
-
-    def _is_allowed(self, call: str) -> bool:
-        return self._allowed is None or call in self._allowed
 
     def find_report(self, node: PlannedCall) -> dict[str, Any] | None:
         """The report of a child on its instances, if all of them had completed and none has changed."""
@@ -127,7 +123,8 @@ class PastCalls:
             if past is None or past.report is None or self.digest_instance is None:
                 return None
             calls = [call["id"] for call in past.report["calls"]]
-            if not all(map(self._is_allowed, calls)) or past.digest != self.digest_instance(member):
+            is_allowed = self._allowed is None or self._allowed.issuperset(calls)
+            if not is_allowed or past.digest != self.digest_instance(member):
                 return None
             report[member] = {**past.report, "resumed": calls}
         return report
@@ -263,10 +260,10 @@ def past_of_root(resume: Resume, past: PastRun, prepared: ValidatedPlan) -> Past
         calls = tuple(calls_before(resume.keep.before, past, prepared))
     source["ids"] = "same" if resume.keeps_ids else "new"
     source |= {"only": resume.only} if resume.only is not None else {}
-    has_same_prompt = past.prompt == _prompt(prepared, instances=False)
     state = PastState(
-        source=source, past=(past,), calls=calls, keepsIds=resume.keeps_ids, hasSamePrompt=has_same_prompt
-    )
+        source=source, past=(past,), calls=calls, keepsIds=resume.keeps_ids,
+        hasSamePrompt=past.prompt == _prompt(prepared, instances=False),
+    )  # fmt: skip
     return past_of_state(state, prepared, ())
 
 
@@ -314,7 +311,11 @@ def keep_failed_instances(raw: dict[str, Any], past: PastRun) -> dict[str, Any]:
         InvalidRequest: none of its instances has failed there.
     """
     failed = {None, *(item.id for item in past.instances if item.status == "failed")}
-    context = [_of_instances(m, failed) for m in raw.get("context") or () if _instance_of(m) in failed]
+    context = []
+    for message in filter(lambda message: _instance_of(message) in failed, raw.get("context") or ()):
+        is_plan = isinstance(message, dict) and message.get("type") == "plan" and isinstance(message.get("plan"), list)
+        own = {"plan": [call for call in message["plan"] if _instance_of(call) in failed]} if is_plan else {}
+        context.append({**message, **own} if own else message)
     if all(_instance_of(message) is None for message in context):
         states = sorted({item.status for item in past.instances})
         statuses = f"its instances are {', '.join(states)}" if states else "it has no instances"
@@ -326,10 +327,3 @@ def keep_failed_instances(raw: dict[str, Any], past: PastRun) -> dict[str, Any]:
 
 def _instance_of(message: Any) -> Any:
     return message.get("_instance") if isinstance(message, dict) else None
-
-
-def _of_instances(message: Any, names: set[str | None]) -> Any:
-    """A plan without the Calls that name another instance."""
-    if not isinstance(message, dict) or message.get("type") != "plan" or not isinstance(message.get("plan"), list):
-        return message
-    return {**message, "plan": [c for c in message["plan"] if _instance_of(c) in names]}
