@@ -34,7 +34,18 @@ from typing import Any, Final, NoReturn
 from acts.language.admission import MAX_ALTERNATIVES, MAX_NAMES, MAX_PARENTHESES, MAX_PATHS, Work
 from acts.language.errors import ExpressionError, Problem, truncate
 from acts.language.strict_json import DECODER, write_json
-from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Names, Place, defect, is_unicode, replace_parts
+from acts.language.values import (
+    ABSENT,
+    UNKNOWN,
+    UNKNOWN_TEXT,
+    Json,
+    Names,
+    Place,
+    defect,
+    is_unicode,
+    pointer,
+    replace_parts,
+)
 
 MARK: Final = "†"
 OPENING: Final = f"{MARK}{{"
@@ -529,27 +540,6 @@ def unread_value(text: str) -> Json:
     return tree.value if isinstance(tree, Literal) else UNKNOWN_TEXT
 
 
-def find_embedded(
-    text: str, tree: Expression, kinds: Container[str], place: str, *, each: bool = False
-) -> Problem | None:
-    """The problem of a string that stands for ``tree`` and has what a reader would take for a reference in plain text.
-
-    ``place`` is the pointer to it; ``each``: inside a Call with ``_each``.
-    """
-    parts: tuple[Any, ...] = tree.parts if isinstance(tree, TextTemplate) else ()
-    if isinstance(tree, Literal):
-        parts = (text[2:] if text.startswith(MARK * 2) else text,)
-    for match in (match for part in parts if isinstance(part, str) for match in _EMBEDDED.finditer(part)):
-        kind, dot, names = match.groups()
-        if (dot and kind in kinds) or (each and kind in ELEMENT_KINDS):
-            path = f"{kind}.{names}" if names else kind
-            corrected = truncate(text.replace(MARK + path, f"{OPENING}{path}}}", 1), 200)
-            hint = f'a template puts a value into a text: "{corrected}"; plain text is written {MARK}{MARK}{path}'
-            message = f"{MARK}{path} is inside a text, where nothing replaces it"
-            return Problem("embeddedReference", message, place, hint=hint)
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class ReferenceUse:
     """One expression, template, condition or escaped text inside a JSON value. ``at`` leads to it: keys and indexes.
@@ -578,6 +568,10 @@ class ReferenceUse:
     def expressions(self) -> tuple[Expression, ...]:
         """The expressions that are read one by one: those of a template, else the tree itself."""
         return operands(self.tree) if isinstance(self.tree, TextTemplate) else (self.tree,)
+
+    def is_absent(self, read: Read) -> bool:
+        """True when it yields nothing. Of a template no text is made to know it."""
+        return any(evaluate(tree, read) is ABSENT for tree in self.expressions)
 
     def absent_texts(self, read: Read) -> list[str]:
         """What of a use that is absent to name: of a template the expressions that are, not the text around them."""
@@ -647,3 +641,19 @@ def resolve_references(
             repeated = work.add_repeated(repeated, result)
         present.add(id(result))
     return replace_parts(value, replacements), missing
+
+
+def find_embedded(use: ReferenceUse, kinds: Container[str], *, each: bool = False) -> Problem | None:
+    """The problem of a string with what a reader would take for a reference in plain text; ``each``: as in ``of``."""
+    parts: tuple[Any, ...] = use.tree.parts if isinstance(use.tree, TextTemplate) else ()
+    if isinstance(use.tree, Literal):
+        parts = (use.text.removeprefix(MARK * 2),)
+    for match in (match for part in parts if isinstance(part, str) for match in _EMBEDDED.finditer(part)):
+        kind, dot, names = match.groups()
+        if (dot and kind in kinds) or (each and kind in ELEMENT_KINDS):
+            path = f"{kind}.{names}" if names else kind
+            corrected = truncate(use.text.replace(MARK + path, f"{OPENING}{path}}}", 1), 200)
+            hint = f'a template puts a value into a text: "{corrected}"; plain text is written {MARK}{MARK}{path}'
+            message = f"{MARK}{path} is inside a text, where nothing replaces it"
+            return Problem("embeddedReference", message, pointer(*use.at), hint=hint)
+    return None

@@ -1,75 +1,69 @@
-"""A planned Call: what it reads, where it writes, what answers it, and what its elements are made of.
+"""A planned Call (what it reads, where it writes, what answers it, what its elements are made of), and its reader.
 
-``CallReader`` builds these records from the JSON of a plan; nothing changes them afterwards. What becomes of a Call
-while its plan runs is not known here.
+A Call may carry only the meta-properties that its Tool's schema declares, with the values it allows (``_instance``
+is always allowed). ``_activity`` and ``_options`` belong to the Tool: they are stripped from a Call, with a warning,
+before anything is checked. Each expression is parsed once. What it may refer to is not known here, with one
+exception: ``†item`` and ``†index`` are the element of a Call with ``_each``, in its parameters and nowhere else.
+
+A Call with errors is still read as far as possible, so that the checks of the whole plan see what it reads and
+writes: one bad Call hides no problem of another one, and causes none. What becomes of a Call is not known here.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language import references
 from acts.language.admission import PLAN, Meter, Work, measure_json
 from acts.language.errors import CallError, ExpressionError, Problem, TooComplex, format_choices, truncate
 from acts.language.messages import DATA_TYPES, METHODS, TYPES
-from acts.language.references import (
-    INDEX,
-    ITEM,
-    MARK,
-    OPENING,
-    Expression,
-    Path,
-    ReferenceUse,
-    alternatives,
-    conjunction,
-    evaluate,
-    is_text_template,
-    parse,
-    parse_condition,
-    parse_marked,
-    paths,
-    resolve_references,
-    scan_marked,
-)
+from acts.language.references import MARK, OPENING, Expression, Path, Read, ReferenceUse, alternatives, parse
 from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, get, pointer, type_name, with_article
 from acts.language.wire import ANONYMOUS, LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from acts.language.config import Approve
 
 # The kind of a call that is a child of the run: the child walks the Calls of some instances
 UNIT: Final = "instance"
 # The results of all elements are one value, and that of a Call has to fit one payload of 2 MB
 MAX_ELEMENTS: Final = 10_000
-# Meta-properties that are for the engine alone
-_NOT_SENT: Final = ("_output", "_when", "_each")
+# Expressions that each element reads: 2,000 elements may start in one workflow task, at 2 µs for each expression
+MAX_ELEMENT_EXPRESSIONS: Final = 256
+# After so many Calls with errors the others are not read: a report shows a hundred problems
+MAX_ERRORS: Final = 1_000
 # Characters of a label: a summary in the Web UI is one line
 MAX_LABEL: Final = 200
-# In a ``||`` without an ``_errorPath``, the alternative that takes a failure has one of these as
-# the last name of its last path
+# Meta-properties that are for the engine alone
+_NOT_SENT: Final = ("_output", "_when", "_each")
+# In a ``||`` without an ``_errorPath`` a failure takes the alternative whose last path has one of these as last name
 _ERROR_WORDS: Final = frozenset({"error", "errors", "failed", "failure"})
 _ERROR_ENDINGS: Final = ("Error", "Failed")
+# Steps of a Call beside those of its paths
+_CALL_STEPS: Final = 20
+
+Outcomes = tuple[tuple[Path, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
     """A Call of a plan. ``id`` is ``<position from 1>:<tool>``, ``index`` the position from 0.
 
-    ``planned`` is the Call's own JSON; ``call`` is the same with the Tool's constants applied and
-    without what only the Tool decides. ``reads`` are the expressions and escaped texts of its parameters, of ``_each``
-    and of ``_when``; ``condition`` is that of ``_when``.
+    ``planned`` is the Call's own JSON; ``call`` is the same with the Tool's constants applied and without what only
+    the Tool decides. ``reads`` are the expressions and escaped texts of its parameters, of ``_each`` and of ``_when``;
+    ``condition`` is that of ``_when``.
 
-    ``outcomes`` are the alternatives of ``_outputPath``, each a conjunction of paths, and after
-    them an ``_errorPath`` of its own. A result takes one of the first ``result_outcome_count``, a
-    failure the one at the index ``error`` (None: a failure is not written).
+    ``outcomes`` are the alternatives of ``_outputPath``, each a conjunction of paths, and after them an ``_errorPath``
+    of its own. A result takes one of the first ``result_outcome_count``, a failure the one at the index ``error``
+    (None: a failure is not written).
 
-    ``name`` tells apart the Calls of instances that are walked together. A *unit* is no Call: it
-    is a child that walks all Calls of the instances in ``members``. An *element* is one start of a Call
-    with ``_each``: ``element`` is its index, its id ends in ``[index]``, and it writes nothing itself.
+    ``name`` tells apart the Calls of instances that are walked together. A *unit* is no Call: it is a child that walks
+    all Calls of the instances in ``members``. An *element* is one start of a Call with ``_each``: ``element`` is its
+    index, its id ends in ``[index]``, and it writes nothing itself.
     """
 
     index: int
@@ -83,7 +77,7 @@ class PlannedCall:
     delegate: str | None
     reads: tuple[ReferenceUse, ...]
     scopes: tuple[Path, ...]
-    outcomes: tuple[tuple[Path, ...], ...]
+    outcomes: Outcomes
     result_outcome_count: int
     error: int | None
     method: str
@@ -117,11 +111,9 @@ class PlannedCall:
         """True for a Call that is made once per element of a list."""
         return "_each" in self.call and self.element is None
 
-    def resolve(
-        self, read: Callable[[Path], Json], work: Work | None = None
-    ) -> tuple[dict[str, Any], list[ReferenceUse]]:
+    def resolve(self, read: Read, work: Work | None = None) -> tuple[dict[str, Any], list[ReferenceUse]]:
         """What is sent of the Call, every expression replaced by what it yields, and the uses that are absent."""
-        return resolve_references(self.sent, self.parameter_uses, read, work)
+        return references.resolve_references(self.sent, self.parameter_uses, read, work)
 
     def element_node(self, index: int) -> PlannedCall:
         """One start of a Call with ``_each``."""
@@ -154,43 +146,26 @@ class PlannedCall:
         return self.call.get("_output", ABSENT) if self.kind == "latent" else ABSENT
 
     @property
-    def result_outcomes(self) -> tuple[tuple[Path, ...], ...]:
+    def result_outcomes(self) -> Outcomes:
         """The outcomes that a result may choose."""
         return self.outcomes[: self.result_outcome_count]
 
     @property
     def outcome_texts(self) -> list[str]:
         """The outcomes that a result may choose, each as one expression."""
-        return [conjunction(outcome) for outcome in self.result_outcomes]
+        return [references.conjunction(outcome) for outcome in self.result_outcomes]
 
     @property
     def label(self) -> str:
         """``tool → path``, for the summary of the Call's activity or child: printable, at most 200 characters."""
-        where = " || ".join(self.outcome_texts)
         name = self.tool.name if self.element is None else f"{self.tool.name}[{self.element}]"
-        text = f"{name} → {where}" if where else name
+        text = " → ".join(filter(None, (name, " || ".join(self.outcome_texts))))
         if self.kind == UNIT:
             text = f"instance {self.id}"
         text = text if self.instance is None else f"{text} [{self.instance}]"
         if not text.isprintable():
             text = "".join(c if c.isprintable() else "�" for c in text)
         return truncate(text, MAX_LABEL)
-
-    @property
-    def is_branching(self) -> bool:
-        """True when a result chooses between several outcomes."""
-        return self.result_outcome_count > 1
-
-
-def error_alternative(outcomes: Sequence[Sequence[Path]]) -> int | None:
-    """The index of the alternative of a ``||`` that takes a failure, by its last name, or None."""
-    if len(outcomes) == 1:
-        return None
-    for index, outcome in enumerate(outcomes):
-        names = outcome[-1].names
-        if names and (names[-1] in _ERROR_WORDS or names[-1].endswith(_ERROR_ENDINGS)):
-            return index
-    return None
 
 
 def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
@@ -199,6 +174,9 @@ def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
     if listed or call.tool.approval or call.call.get("_approval") is True:
         return "call"
     return "scopes" if approve.scopes and call.scopes and "_scopes" not in call.tool.consts else None
+
+
+# -- the elements of a Call ------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +204,7 @@ class ElementReading:
         """
         read = self._reader(index)
         try:
-            call, missing = resolve_references(self.call, self.uses, read, self.work)
+            call, missing = references.resolve_references(self.call, self.uses, read, self.work)
         except TooComplex as error:
             raise CallError(TOO_COMPLEX, str(error)) from error
         if missing:
@@ -243,25 +221,23 @@ class ElementReading:
             TooComplex: all elements of the plan have too many of them.
         """
         mixed = [use for use in self.uses if any(self.values[path] is ABSENT for path in use.paths)]
-        self.work.steps.spend(3 * len(self.items) * sum(len(paths(use.tree)) for use in mixed))
+        self.work.steps.spend(3 * len(self.items) * sum(len(references.paths(use.tree)) for use in mixed))
         readers = [self._reader(index) for index in range(len(self.items))] if mixed else []
-        return [
-            use for use in mixed if any(evaluate(tree, read) is ABSENT for tree in use.expressions for read in readers)
-        ]
+        return [use for use in mixed if any(use.is_absent(read) for read in readers)]
 
-    def _reader(self, index: int) -> Callable[[Path], Json]:
+    def _reader(self, index: int) -> Read:
         item = self.items[index]
 
         def read(path: Path) -> Json:
             if path in self.values:
                 return self.values[path]
-            return get(item if path.kind == ITEM else index, path.names)
+            return get(item if path.kind == references.ITEM else index, path.names)
 
         return read
 
 
 def read_elements(
-    node: PlannedCall, read: Callable[[Path], Json], context: list[dict[str, Any]], work: Work
+    node: PlannedCall, read: Read, context: list[dict[str, Any]], work: Work
 ) -> tuple[ElementReading, list[ReferenceUse]]:
     """What the elements of a Call are made of, and the expressions that yield nothing for all of them.
 
@@ -270,16 +246,15 @@ def read_elements(
         TooComplex: texts, or values that are repeated, are more than is allowed.
     """
     uses = [use for use in node.reads if use.at[0] == "_each"]
-    each, missing = resolve_references({"_each": node.call["_each"]}, uses, read, work)
-    items = each["_each"]
+    each, missing = references.resolve_references({"_each": node.call["_each"]}, uses, read, work)
     own = tuple(use for use in node.parameter_uses if use.is_of_element)
     shared = [use for use in node.parameter_uses if not use.is_of_element]
-    call, more = resolve_references(node.sent, shared, read, work)
+    call, more = references.resolve_references(node.sent, shared, read, work)
     missing += more
     if missing:
         return ElementReading([], call), missing
-    is_known = items is not UNKNOWN
-    items = items if is_known else [UNKNOWN]
+    is_known = each["_each"] is not UNKNOWN
+    items = each["_each"] if is_known else [UNKNOWN]
     if not isinstance(items, list):
         text = f"_each needs a list; {node.call['_each']} is {with_article(type_name(items))}"
         raise CallError(WRONG_KIND, text)
@@ -289,20 +264,7 @@ def read_elements(
     return ElementReading(items, call, own, values, context, is_known, work), []
 
 
-WHEN: Final = "_when"
-EACH: Final = "_each"
-# Expressions that each element reads: 2,000 elements may start in one workflow task, at 2 µs for each expression
-MAX_ELEMENT_EXPRESSIONS: Final = 256
-# After so many Calls with errors the others are not read: a report shows a hundred problems
-MAX_ERRORS: Final = 1_000
-# Steps of a Call beside those of its paths
-_CALL_STEPS: Final = 20
-# Meta-properties that an error about another one does not offer
-_UNLISTED: Final = ("_tool", *TOOL_ONLY)
-# Kinds of Messages that no Call may write
-_RESERVED_KINDS: Final = frozenset(TYPES) - frozenset(DATA_TYPES)
-
-Outcomes = tuple[tuple[Path, ...], ...]
+# -- the reader ------------------------------------------------------------------
 
 
 class CallReader:
@@ -327,8 +289,7 @@ class CallReader:
         self.tools_fix_paths = tools_incomplete or any(
             key in tool.consts for tool in tools.values() for key in ("_outputPath", "_errorPath")
         )
-        self.tool_names = format_choices(tools)
-        self.instance_names = format_choices(instances)
+        self.tool_names, self.instance_names = format_choices(tools), format_choices(instances)
         self._has_stopped = False
 
     def read(self, raw: Json, index: int) -> PlannedCall | None:
@@ -356,12 +317,10 @@ class _CallParser:
     """Parses one Call."""
 
     def __init__(self, plan: CallReader, raw: Json, index: int) -> None:
-        name = raw.get("_tool") if isinstance(raw, dict) else None
-        self.plan = plan
-        self.raw = raw
-        self.index = index
-        self.id = f"{index + 1}:{name}" if isinstance(name, str) else str(index + 1)
+        self.plan, self.raw, self.index = plan, raw, index
         self.call: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
+        name = self.call.get("_tool")
+        self.id = f"{index + 1}:{name}" if isinstance(name, str) else str(index + 1)
         self.refused: set[str] = set()  # meta-properties whose value is reported already
         self.problems: list[Problem] = []
         self.uses: list[ReferenceUse] = []
@@ -383,9 +342,10 @@ class _CallParser:
         delegate = self.call.get("_delegate")
         self._read_parameters()
         self._read_elements()
-        condition = self._read_condition()
-        if condition is not None:
-            self.uses.append(condition)
+        condition, when = None, self.call.get("_when", ABSENT)
+        if when is not ABSENT:
+            text = json.dumps(when) if isinstance(when, bool) else when
+            condition = self._add_use(references.parse_condition, text, "_when")
         # Where the instance is unknown, so is what the Call could read
         reads = () if "_instance" in self.refused else tuple(self.uses)
         call = PlannedCall(
@@ -395,9 +355,15 @@ class _CallParser:
             scopes=self._scopes(), outcomes=outcomes, result_outcome_count=result_count, error=error,
             method=self.call.get("_outputMethod", "set"),
         )  # fmt: skip
-        self._count_steps(call)
+        # What the Call takes in the graph and in the checks of the whole plan
+        paths = [*(path for use in call.reads for path in use.paths), *call.scopes, *call.writes]
+        steps = _CALL_STEPS + sum(6 + 2 * len(path.names) for path in paths) + sum(map(len, call.outcomes))
+        terms = (tree for use in call.reads for tree in use.needed_expressions if not isinstance(tree, Path))
+        self.plan.meter.spend(steps + sum(len(option) for tree in terms for option in alternatives(tree)))
         if defined is not None:
-            self._check_parameters(call)
+            for at, text in tool.parameters.open_defects(call.parameters, self.plan.meter):
+                where = f'"{".".join(str(t) for t in at)}" of ' if at else ""
+                self.report("schemaMismatch", f'{where}tool "{tool.name}": {text}', *at)
             self._check_literal_output(call)
         return call
 
@@ -405,13 +371,6 @@ class _CallParser:
         """Report a problem; ``at`` leads from the Call to the part that is wrong."""
         place = pointer(*self.plan.at, self.index, *at)
         self.problems.append(Problem(code, message, place, self.id, hint, "warning" if warn else "error"))
-
-    def _count_steps(self, call: PlannedCall) -> None:
-        """Count what the Call takes in the graph and in the checks of the whole plan."""
-        paths = [*(path for use in call.reads for path in use.paths), *call.scopes, *call.writes]
-        steps = _CALL_STEPS + sum(6 + 2 * len(path.names) for path in paths) + sum(map(len, call.outcomes))
-        terms = (tree for use in call.reads for tree in use.needed_expressions if not isinstance(tree, Path))
-        self.plan.meter.spend(steps + sum(len(option) for tree in terms for option in alternatives(tree)))
 
     # -- tool and meta-properties ----------------------------------------------
 
@@ -448,8 +407,8 @@ class _CallParser:
         if key in CONTROL and key not in tool.meta:
             return
         if tool.meta.get(key, False) is False:
-            declared = format_choices(k for k, v in tool.meta.items() if v is not False and k not in _UNLISTED)
-            text = f'tool "{tool.name}" does not allow {key}; it declares: {declared}'
+            listed = (k for k, v in tool.meta.items() if v is not False and k not in ("_tool", *TOOL_ONLY))
+            text = f'tool "{tool.name}" does not allow {key}; it declares: {format_choices(listed)}'
             hint = f"add {key} to the tool's properties to allow it" if key not in tool.meta else None
             self.report("forbiddenMeta", text, key, hint=hint)
             return
@@ -479,20 +438,20 @@ class _CallParser:
 
     def _outcomes(self) -> tuple[Outcomes, int, int | None]:
         """Every outcome, how many of them a result may choose, and the one that takes a failure."""
-        outcomes = self._alternatives("_outputPath")
-        result_count, error = len(outcomes), error_alternative(outcomes)
+        outcomes, error = self._alternatives("_outputPath"), None
+        for index, outcome in enumerate(outcomes if len(outcomes) > 1 else ()):
+            name = (outcome[-1].names or ("",))[-1]
+            if error is None and (name in _ERROR_WORDS or name.endswith(_ERROR_ENDINGS)):
+                error = index
         failure = self._alternatives("_errorPath")
-        if "_errorPath" in self.refused:
-            return (*outcomes, *failure), result_count, error
-        if len(failure) > 1:
+        if "_errorPath" not in self.refused and len(failure) > 1:
             self.report("invalidExpression", "_errorPath is one place, without ||", "_errorPath")
-            return (*outcomes, *failure), result_count, error
-        if not failure:
-            return outcomes, result_count, error
-        listed = [set(outcome) for outcome in outcomes]
-        if set(failure[0]) in listed:
-            return outcomes, result_count, listed.index(set(failure[0]))
-        return (*outcomes, failure[0]), result_count, len(outcomes)
+        elif "_errorPath" not in self.refused and failure:
+            listed = [set(outcome) for outcome in outcomes]
+            if set(failure[0]) in listed:
+                return outcomes, len(outcomes), listed.index(set(failure[0]))
+            error = len(outcomes)
+        return (*outcomes, *failure), len(outcomes), error
 
     def _alternatives(self, key: str) -> Outcomes:
         """The alternatives of an output path; of one that is reported already, what it would have written."""
@@ -512,7 +471,7 @@ class _CallParser:
 
     def _check_output_paths(self, text: str, outcomes: Outcomes, key: str) -> None:
         for path in dict.fromkeys(p for outcome in outcomes for p in outcome):
-            if path.kind in _RESERVED_KINDS:
+            if path.kind in TYPES and path.kind not in DATA_TYPES:
                 message = f"{path} would write {path.kind} messages; a Call writes data-like kinds only"
                 hint = f"the kinds are {', '.join(DATA_TYPES)} or names of your own"
                 self.report("forbiddenWrite", message, key, hint=hint)
@@ -522,10 +481,8 @@ class _CallParser:
         for one, other in dict.fromkeys(pairs):
             self.report("invalidExpression", f"{one} and {other} overlap; one value cannot be written to both", key)
         if "[" in text or any(MARK in name for outcome in outcomes for path in outcome for name in path.names):
-            message = (
-                f"{text} is no output path: its names are plain, without brackets and without {MARK} inside a name"
-            )
-            self.report("invalidExpression", message, key)
+            rule = f"its names are plain, without brackets and without {MARK} inside a name"
+            self.report("invalidExpression", f"{text} is no output path: {rule}", key)
 
     # -- expressions -----------------------------------------------------------
 
@@ -536,58 +493,50 @@ class _CallParser:
             return None
         is_read = at[0] not in ("_outputPath", "_errorPath")
         try:
-            use = ReferenceUse.of(at, text, parse_text(text), each=is_read and EACH in self.call)
+            use = ReferenceUse.of(at, text, parse_text(text), each=is_read and "_each" in self.call)
             for term in use.needed_expressions:
                 alternatives(term)
         except ExpressionError as error:
-            start = (
-                f'plain text that begins with {MARK} is written "{MARK}{MARK}…", a plain {OPENING} "{MARK}{OPENING}"'
-            )
-            hint = f'to put a value into a text, write "{OPENING}state.name}} …"; {start}'
+            start = f'begins with {MARK} is written "{MARK}{MARK}…", a plain {OPENING} "{MARK}{OPENING}"'
+            hint = f'to put a value into a text, write "{OPENING}state.name}} …"; plain text that {start}'
             self.report("invalidExpression", f"{error} in {truncate(text, 200)!r}", *at, hint=hint)
             return None
         if use.is_of_element and at[0] in META:
-            message = f"{MARK}{ITEM} is an element of {EACH}; {at[0]} is read once, for all elements"
+            message = f"{MARK}item is an element of _each; {at[0]} is read once, for all elements"
             self.report("invalidExpression", message, *at, hint="use it in parameters")
         return use
 
-    def _add_uses(self, value: Json, key: str) -> None:
-        """Read the expressions, templates and escaped texts inside a value."""
-        uses = [self._read(parse_marked, text, *at) for at, text in scan_marked(value, key)]
-        self.uses += [use for use in uses if use is not None]
+    def _add_use(self, parse_text: Callable[[str], Expression], text: Json, *at: str | int) -> ReferenceUse | None:
+        """Read an expression whose value the Call needs."""
+        use = self._read(parse_text, text, *at)
+        self.uses += [] if use is None else [use]
+        return use
 
     def _read_parameters(self) -> None:
-        for key, value in self.call.items():
-            if key not in META:
-                self._add_uses(value, key)
+        for at, text in references.scan_marked({k: v for k, v in self.call.items() if k not in META}):
+            self._add_use(references.parse_marked, text, *at)
         # Two thousand elements may start at once
         count = sum(len(use.expressions) for use in self.uses if use.is_of_element)
         if count > MAX_ELEMENT_EXPRESSIONS:
-            text = f"the parameters have {count:,} expressions with {MARK}{ITEM} or {MARK}{INDEX}"
+            text = f"the parameters have {count:,} expressions with {MARK}item or {MARK}index"
             text = f"{text}; at most {MAX_ELEMENT_EXPRESSIONS} are allowed, since each element reads them"
-            self.report(TOO_COMPLEX, text, EACH, hint="pass the whole element, and let the tool take it apart")
-
-    def _read_condition(self) -> ReferenceUse | None:
-        """The condition under which the Call runs."""
-        value = self.call.get(WHEN, ABSENT)
-        if value is ABSENT:
-            return None
-        return self._read(parse_condition, json.dumps(value) if isinstance(value, bool) else value, WHEN)
+            self.report(TOO_COMPLEX, text, "_each", hint="pass the whole element, and let the tool take it apart")
 
     def _read_elements(self) -> None:
         """Read ``_each``: an expression that yields the list, or a literal list with expressions inside."""
-        value = self.call.get(EACH, ABSENT)
+        value = self.call.get("_each", ABSENT)
         if isinstance(value, list):
             self.plan.meter.spend(measure_json(value)[0] // 20)  # a Tool may fix a list for each of its Calls
-            self._add_uses(value, EACH)
+            for at, text in references.scan_marked(value, "_each"):
+                self._add_use(references.parse_marked, text, *at)
             if len(value) > MAX_ELEMENTS:
-                text = f"{EACH} has {len(value):,} elements; at most {MAX_ELEMENTS:,} are allowed"
-                self.report("limitExceeded", text, EACH, hint="split the list, or use instances")
-        elif isinstance(value, str) and is_text_template(value):
-            text = f"{EACH} needs a list, and a template yields a string"
-            self.report("invalidExpression", text, EACH, hint=f'write "{MARK}state.items" without braces')
-        elif value is not ABSENT and (use := self._read(parse, value, EACH)) is not None:
-            self.uses.append(use)
+                text = f"_each has {len(value):,} elements; at most {MAX_ELEMENTS:,} are allowed"
+                self.report("limitExceeded", text, "_each", hint="split the list, or use instances")
+        elif isinstance(value, str) and references.is_text_template(value):
+            text = "_each needs a list, and a template yields a string"
+            self.report("invalidExpression", text, "_each", hint=f'write "{MARK}state.items" without braces')
+        elif value is not ABSENT:
+            self._add_use(parse, value, "_each")
 
     def _scopes(self) -> tuple[Path, ...]:
         """The scopes, without repeats."""
@@ -605,13 +554,6 @@ class _CallParser:
                 self.report("invalidExpression", f"a scope is one kind or path, not {item!r}", "_scopes", i)
         return tuple(scopes)
 
-    # -- values ----------------------------------------------------------------
-
-    def _check_parameters(self, call: PlannedCall) -> None:
-        for at, text in call.tool.parameters.open_defects(call.parameters, self.plan.meter):
-            where = f'"{".".join(str(t) for t in at)}" of ' if at else ""
-            self.report("schemaMismatch", f'{where}tool "{call.tool.name}": {text}', *at)
-
     def _check_literal_output(self, call: PlannedCall) -> None:
         """An ``_output`` is for a latent Call with one outcome, and fits the Tool's own."""
         if "_output" not in self.call:
@@ -624,7 +566,7 @@ class _CallParser:
                 code, text = "droppedOutput", "_output was dropped: a call with _each is answered once per element"
             self.report(code, text, "_output", warn=True)
             return
-        if call.is_branching:
+        if call.result_outcome_count > 1:
             text = "_output is not allowed while _outputPath has several alternatives"
             self.report("forbiddenMeta", text, "_output", hint="name the one path that was chosen")
         if call.tool.output_check is not None:

@@ -25,33 +25,42 @@ Who may read or write, and when, is not decided here.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language import values
 from acts.language.errors import CallError, Problem
-from acts.language.messages import DATA_TYPES, GROWING_METHODS, OUTPUT_METHODS
+from acts.language.messages import DATA_TYPES, GROWING_METHODS, OUTPUT_METHODS, Data
 from acts.language.references import Path
 from acts.language.tools import is_server_tool
-from acts.language.values import (
-    ABSENT,
-    MAX_DEPTH,
-    UNKNOWN,
-    Json,
-    Names,
-    defect,
-    get,
-    nest,
-    pointer,
-    type_name,
-    with_article,
-)
+from acts.language.values import ABSENT, MAX_DEPTH, UNKNOWN, Json, Names, get, pointer, type_name, with_article
 from acts.language.wire import NOT_JSON, OUTSIDE_OUTPUT, WRONG_KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from acts.language.messages import Data
     from acts.plan.calls import PlannedCall
+
+Writes = tuple[tuple[Path, Json], ...]
+
+Effect = tuple[int, int, Names, str, Json]
+"""What one write does at one path: rank, sequence number, names, operation, value.
+
+The first two order the effects of a view, and no two effects have the same: bisection compares whole tuples.
+"""
+
+Point = tuple[int, int]
+"""A point in the order of effects: those at or after it are not applied yet."""
+
+MESSAGE_RANK: Final = -1
+"""The rank of the messages before the plan."""
+FIRST: Final[Point] = (-2, 0)
+"""Before the initial messages."""
+END: Final = 1 << 60
+"""A rank after every Call."""
+START: Final = 0
+"""A read as of this rank sees the context before the plan."""
+# Types of values that an object below them replaces
+_HAS_NO_KEYS: Final = ("list", "string", "number", "boolean")
 
 
 def split_write(names: Names, method: str, value: Json) -> Iterator[tuple[Names, str, Json]]:
@@ -100,35 +109,13 @@ def _combine(old: Json, operation: str, value: Json, owned: dict[int, Json]) -> 
         return old if isinstance(old, dict) else {}
     if operation == "push":
         old, value = old if isinstance(old, list) else [], [value]
-    if value is UNKNOWN:
-        return UNKNOWN
     if isinstance(old, list) and isinstance(value, list):
         if id(old) not in owned:
             old = old.copy()
             owned[id(old)] = old
         old.extend(value)
         return old
-    same_type = isinstance(old, str) and isinstance(value, str)
-    return old + value if same_type else value
-
-
-Effect = tuple[int, int, Names, str, Json]
-"""What one write does at one path: rank, sequence number, names, operation, value.
-
-The first two order the effects of a view, and no two effects have the same: bisection compares whole tuples.
-"""
-
-Point = tuple[int, int]
-"""A point in the order of effects: those at or after it are not applied yet."""
-
-MESSAGE_RANK: Final = -1
-"""The rank of the messages before the plan."""
-FIRST: Final[Point] = (-2, 0)
-"""Before the initial messages."""
-END: Final = 1 << 60
-"""A rank after every Call."""
-START: Final = 0
-"""A read as of this rank sees the context before the plan."""
+    return old + value if isinstance(old, str) and isinstance(value, str) else value
 
 
 @dataclass(slots=True)
@@ -144,23 +131,11 @@ class PathEffects:
     children: dict[str, PathEffects] | None = None
     cached: tuple[int, Json, Json] | None = None
 
-    def child(self, name: str) -> PathEffects:
-        """The path one name longer, made if there is none yet."""
-        if self.children is None:
-            self.children = {}
-        if name not in self.children:
-            self.children[name] = PathEffects(self.depth + 1)
-        return self.children[name]
-
     def growth(self, point: Point, rank: int) -> Effect | None:
         """The last effect by which the value here grew, from ``point`` on and below ``rank``."""
         last = last_before(self.others, rank)
         is_growth = last is not None and last >= point and last[3] in GROWING_METHODS and len(last[2]) == self.depth
         return last if is_growth else None
-
-    def makes_object(self, rank: int) -> bool:
-        """True when an effect below ``rank`` makes the value here an object."""
-        return last_before(self.others, rank) is not None and self.growth(FIRST, rank) is None
 
     def forget_folds(self) -> None:
         """Drop what is cached here and below."""
@@ -186,11 +161,6 @@ def find_latest_set(trail: Trail, point: Point, rank: int) -> Effect | None:
 def find_growing(above: Trail, point: Point, rank: int) -> int | None:
     """The depth of the first list or string that grew since ``point``: it must be read as a whole."""
     return next((effects.depth for effects in above if effects.growth(point, rank) is not None), None)
-
-
-def point_after(effect: Effect) -> Point:
-    """The point right after an effect."""
-    return (effect[0], effect[1] + 1)
 
 
 def last_before(effects: Sequence[Effect], rank: int) -> Effect | None:
@@ -228,8 +198,6 @@ class View:
         self._has_folds = False
         # Of the global view: each kind, and its first name, to which a Call has written, in any instance
         self.written: set[tuple[str, ...]] = set()
-
-    # -- writing ---------------------------------------------------------------
 
     def write(self, path: Path, method: str, value: Json, rank: int) -> None:
         """Record a write for which ``find_conflict`` returned None."""
@@ -283,7 +251,11 @@ class View:
             bisect.insort(effects.others, effect)
             if effects.cached is not None and effects.cached[0] > rank:
                 effects.cached = None
-            effects = effects.child(name)
+            if effects.children is None:
+                effects.children = {}
+            if name not in effects.children:
+                effects.children[name] = PathEffects(effects.depth + 1)
+            effects = effects.children[name]
         bisect.insort(effects.sets if operation == "set" else effects.others, effect)
 
     def _trail(self, path: Path) -> Trail:
@@ -295,8 +267,6 @@ class View:
             trail.append(effects)
             effects = None if effects.children is None else effects.children.get(name)
         return trail if effects is None else [*trail, effects]
-
-    # -- reading ---------------------------------------------------------------
 
     def kinds(self) -> tuple[str, ...]:
         """Every kind with a value, in the order of their first messages."""
@@ -310,7 +280,12 @@ class View:
         then cached.
         """
         trail, depth = self._trail(path), len(path.names)
-        base = self._read_base(path, trail, rank, settled=settled)
+        if self._shared is None:
+            self._owned = {}
+            base = get(self._base.get(path.kind, ABSENT), path.names)
+        else:
+            is_hidden = self._hides_base(path, trail, rank)
+            base = ABSENT if is_hidden else self._shared.read(path, rank, settled=settled)
         if not trail:
             return base
         here = trail[depth] if len(trail) > depth else None
@@ -319,7 +294,7 @@ class View:
             point, value = (here.cached[0], 0), here.cached[1]
         latest = find_latest_set(trail, point, rank)
         if latest is not None:
-            point, value = point_after(latest), get(latest[4], path.names[len(latest[2]) :])
+            point, value = (latest[0], latest[1] + 1), get(latest[4], path.names[len(latest[2]) :])
         growing = find_growing(trail[:depth], point, rank)
         if growing is not None:
             # Writes beside the path may still arrive: ``_add`` then drops what is cached here
@@ -337,7 +312,7 @@ class View:
         """The ranks whose writes make up the value at ``path`` as of ``rank``, in the order in which they apply."""
         trail, depth = self._trail(path), len(path.names)
         latest = find_latest_set(trail, FIRST, rank)
-        point = point_after(latest) if latest is not None else FIRST
+        point = (latest[0], latest[1] + 1) if latest is not None else FIRST
         growing = find_growing(trail[:depth], point, rank)
         if growing is not None:
             return self.writers_of(Path(path.kind, path.names[:growing]), rank)
@@ -350,23 +325,15 @@ class View:
             ranks.update(dict.fromkeys(effect[0] for effect in effects_between(trail[depth].others, point, rank)))
         return list(ranks)
 
-    def _read_base(self, path: Path, trail: Trail, rank: int, *, settled: bool) -> Json:
-        """The value without this view's effects."""
-        if self._shared is not None:
-            return ABSENT if self._hides_base(path, trail, rank) else self._shared.read(path, rank, settled=settled)
-        self._owned = {}
-        return get(self._base.get(path.kind, ABSENT), path.names)
-
     def _hides_base(self, path: Path, trail: Trail, rank: int) -> bool:
         """True when an own object above the path replaces a global list or scalar, and so what is in it."""
         shared = self._shared
         return shared is not None and any(
-            effects.makes_object(rank)
+            last_before(effects.others, rank) is not None
+            and effects.growth(FIRST, rank) is None
             and shared.type_at(Path(path.kind, path.names[: effects.depth]), rank) in _HAS_NO_KEYS
             for effects in trail[: len(path.names)]
         )
-
-    # -- types and conflicts ---------------------------------------------------
 
     def find_conflict(self, path: Path, method: str, value: Json, rank: int) -> CallError | None:
         """Why ``method`` cannot be applied at ``path`` as of ``rank``, or None."""
@@ -394,7 +361,7 @@ class View:
         """The type name that the effects of this view give to the value; None when none of them decides it."""
         trail, depth = self._trail(path), len(path.names)
         latest = find_latest_set(trail, FIRST, rank)
-        point = point_after(latest) if latest is not None else FIRST
+        point = (latest[0], latest[1] + 1) if latest is not None else FIRST
         if find_growing(trail[:depth], point, rank) is not None:
             return type_name(self.read(path, rank))
         last = last_before(trail[depth].others, rank) if len(trail) > depth else None
@@ -404,10 +371,6 @@ class View:
                 return "object"
             return "list" if OUTPUT_METHODS[growth[3]].adds_element else type_name(growth[4])
         return None if latest is None else type_name(get(latest[4], path.names[len(latest[2]) :]))
-
-
-# Types of values that an object below them replaces
-_HAS_NO_KEYS: Final = ("list", "string", "number", "boolean")
 
 
 class Log:
@@ -484,22 +447,7 @@ class Log:
         return self.read(Path(kind), rank, instance)
 
 
-Writes = tuple[tuple[Path, Json], ...]
-
-_BESIDE_PAYLOAD: Final = frozenset({"kind", "schema", "description"})
-
-
-def is_message(value: Json) -> bool:
-    """True for a data-like Message in wrapped form."""
-    if not isinstance(value, dict):
-        return False
-    kind = value.get("type")
-    return (
-        isinstance(kind, str)
-        and kind in DATA_TYPES
-        and kind in value
-        and all(k in ("type", kind) or k in _BESIDE_PAYLOAD for k in value)
-    )
+# -- where a result goes ---------------------------------------------------------
 
 
 def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> tuple[int, Writes]:
@@ -527,52 +475,60 @@ def refuse_defects(call: PlannedCall, value: Json, *, levels: int = 0) -> None:
     """
     # A write is stored inside a message of the context of a Request, and nested under its path
     deepest = max((len(p.names) for o in call.outcomes for p in o), default=0)
-    reason = defect(value, MAX_DEPTH - 3 - deepest - levels)
+    reason = values.defect(value, MAX_DEPTH - 3 - deepest - levels)
     if reason:
         at = f" at {reason[0]}" if reason[0] else ""
         raise CallError(NOT_JSON, f"the result cannot be stored: {reason[1]}{at}")
 
 
+def is_message(value: Json) -> bool:
+    """True for a data-like Message in wrapped form."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in DATA_TYPES or kind not in value:
+        return False
+    return set(value) <= {"type", kind, "kind", "schema", "description"}
+
+
 def _place_message(call: PlannedCall, message: dict[str, Any]) -> tuple[int, Writes]:
-    """The outcome that a Message chooses by its payload, and the parts of it that are written."""
-    kind = message.get("kind", message["type"])
-    payload = message[message["type"]]
-    leaves = list(_leaves(payload, ()))
-    chosen = _choose_outcome(call.result_outcomes, kind, payload, leaves)
-    if len(chosen) > 1:
-        text = f"the returned message writes at {len(chosen)} alternatives of {_offer(call)}; exactly one is allowed"
-        raise CallError(OUTSIDE_OUTPUT, text)
-    if not chosen:
-        raise CallError(OUTSIDE_OUTPUT, f"the returned message has nothing at {_offer(call)}")
-    outcome = call.outcomes[chosen[0]]
-    for leaf in leaves:
-        if not _is_covered(kind, leaf, outcome):
-            text = f"the returned message also writes {Path(kind, leaf)}, outside {_offer(call)}"
-            raise CallError(OUTSIDE_OUTPUT, text)
-    first = next(get(payload, p.names) for p in outcome if _has(kind, payload, p))
-    return chosen[0], tuple((p, get(payload, p.names) if _has(kind, payload, p) else first) for p in outcome)
+    """The outcome that a Message chooses by its payload, and the parts of it that are written.
 
-
-def _offer(call: PlannedCall) -> str:
-    return " || ".join(call.outcome_texts)
-
-
-def _choose_outcome(
-    outcomes: Sequence[tuple[Path, ...]], kind: Json, payload: Json, leaves: Sequence[Names]
-) -> list[int]:
-    """The indexes of the outcomes that a Message may mean: one if all is well.
-
-    Of several with a path that the Message holds, it means the one of which it holds every path, and of those
+    Of several outcomes with a path that the Message holds, it means the one of which it holds every path, and of those
     the one with most paths. Where that leaves none or several, it means the one that covers all of the Message.
     """
-    matching = [i for i, paths in enumerate(outcomes) if any(_has(kind, payload, p) for p in paths)]
-    if len(matching) < 2:  # noqa: PLR2004 - two can be confused
-        return matching
-    complete = [i for i in matching if all(_has(kind, payload, p) for p in outcomes[i])]
-    most = max((len(outcomes[i]) for i in complete), default=0)
-    widest = [i for i in complete if len(outcomes[i]) == most] or matching
-    covering = [i for i in widest if all(_is_covered(kind, leaf, outcomes[i]) for leaf in leaves)]
-    return covering if len(covering) == 1 else widest
+    kind, payload = message.get("kind", message["type"]), message[message["type"]]
+    leaves = list(_leaves(payload, ()))
+    outcomes, offer = call.result_outcomes, " || ".join(call.outcome_texts)
+    parts = {p: get(payload, p.names) if p.kind == kind else ABSENT for outcome in outcomes for p in outcome}
+
+    def find_uncovered(index: int) -> Names | None:
+        prefixes = [path.names for path in outcomes[index] if path.kind == kind]
+        return next((leaf for leaf in leaves if not any(leaf[: len(p)] == p for p in prefixes)), None)
+
+    chosen = [i for i, paths in enumerate(outcomes) if any(parts[p] is not ABSENT for p in paths)]
+    if len(chosen) > 1:
+        complete = [i for i in chosen if all(parts[p] is not ABSENT for p in outcomes[i])]
+        most = max((len(outcomes[i]) for i in complete), default=0)
+        chosen = [i for i in complete if len(outcomes[i]) == most] or chosen
+        covering = [i for i in chosen if find_uncovered(i) is None]
+        chosen = covering if len(covering) == 1 else chosen
+    if len(chosen) > 1:
+        text = f"the returned message writes at {len(chosen)} alternatives of {offer}; exactly one is allowed"
+        raise CallError(OUTSIDE_OUTPUT, text)
+    if not chosen:
+        raise CallError(OUTSIDE_OUTPUT, f"the returned message has nothing at {offer}")
+    if (leaf := find_uncovered(chosen[0])) is not None:
+        raise CallError(OUTSIDE_OUTPUT, f"the returned message also writes {Path(kind, leaf)}, outside {offer}")
+    outcome = outcomes[chosen[0]]
+    first = next(parts[path] for path in outcome if parts[path] is not ABSENT)
+    return chosen[0], tuple((path, first if parts[path] is ABSENT else parts[path]) for path in outcome)
+
+
+def _leaves(value: Json, at: Names) -> Iterator[Names]:
+    if isinstance(value, dict) and value:
+        for key, child in value.items():
+            yield from _leaves(child, (*at, key))
+    else:
+        yield at
 
 
 def appended_message(call: PlannedCall, path: Path, value: Json, date: str) -> dict[str, Any]:
@@ -586,23 +542,7 @@ def build_message(
     """The Message that a write appends, from the planned JSON of its Call and the write itself."""
     type_ = "state" if path.kind == "state" else "data"
     message = {
-        "type": type_, "kind": path.kind, type_: nest(path.names, value), "_call": planned, "_date": date,
+        "type": type_, "kind": path.kind, type_: values.nest(path.names, value), "_call": planned, "_date": date,
         "_outputPath": str(path), "_outputMethod": method,
     }  # fmt: skip
     return message if instance is None else {**message, "_instance": instance}
-
-
-def _is_covered(kind: Json, leaf: Names, outcome: tuple[Path, ...]) -> bool:
-    return any(p.kind == kind and leaf[: len(p.names)] == p.names for p in outcome)
-
-
-def _has(kind: Json, payload: Json, path: Path) -> bool:
-    return path.kind == kind and get(payload, path.names) is not ABSENT
-
-
-def _leaves(value: Json, at: Names) -> Iterator[Names]:
-    if isinstance(value, dict) and value:
-        for key, child in value.items():
-            yield from _leaves(child, (*at, key))
-    else:
-        yield at

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from acts.plan.calls import PlannedCall
 
 Key = tuple[str | None, str, Names]
+Has = Callable[[Path, str | None], bool]
+"""Tells whether a path has a value before the plan, as an instance (None: a global Call) sees it."""
+_Prefix = tuple[int, int]
+"""The id of a chain, and how many of its first entries."""
 
 
 @dataclass(slots=True)
@@ -39,11 +43,6 @@ class WriterChain:
 
     path: Path
     entries: list[int] = field(default_factory=list)
-
-    def add(self, entry: int) -> None:
-        """Append a writer, once per Call."""
-        if not self.entries or self.entries[-1] != entry:
-            self.entries.append(entry)
 
 
 Wait = tuple[WriterChain, int]
@@ -76,24 +75,17 @@ class WriterIndex:
         self.exact: dict[Key, WriterChain] = {}
         self.below: dict[Key, WriterChain] = {}
 
-    def add(self, call: PlannedCall, entry: int) -> None:
-        """Register a Call as a writer of each path that it may write."""
-        for path in call.writes:
-            self.add_path(path, call.instance, entry)
-
-    def add_path(self, path: Path, instance: str | None, entry: int) -> None:
-        """Register a writer of one path."""
-        self._at(self.exact, instance, path.kind, path.names).add(entry)
-        for depth in range(len(path.names) + 1):
-            self._at(self.below, instance, path.kind, path.names[:depth]).add(entry)
-
-    @staticmethod
-    def _at(table: dict[Key, WriterChain], space: str | None, kind: str, names: Names) -> WriterChain:
-        key = (space, kind, names)
-        chain = table.get(key)
-        if chain is None:
-            chain = table[key] = WriterChain(Path(kind, names))
-        return chain
+    def add(self, call: PlannedCall, entry: int, paths_: Iterable[Path] | None = None) -> None:
+        """Register a Call as a writer of each path that it may write, or of these."""
+        for path in call.writes if paths_ is None else paths_:
+            above = [path.names[:depth] for depth in range(len(path.names) + 1)]
+            for table, names in ((self.exact, path.names), *((self.below, names) for names in above)):
+                key = (call.instance, path.kind, names)
+                chain = table.get(key)
+                if chain is None:
+                    chain = table[key] = WriterChain(Path(path.kind, names))
+                if not chain.entries or chain.entries[-1] != entry:  # once per Call
+                    chain.entries.append(entry)
 
     def above(self, path: Path, instance: str | None, *, itself: bool = False) -> Iterator[WriterChain]:
         """The chains of the writers strictly above a path (with ``itself``: or at it) that ``instance`` sees."""
@@ -167,10 +159,6 @@ class OpenRead:
         return is_provided(self.tree, lambda path: path not in self.unwritten or has(path))
 
 
-def _is_nothing(_: Path) -> bool:
-    return False
-
-
 class PlanListing:
     """The Calls of a plan in the order listed: what they write, wait for and leave open."""
 
@@ -185,12 +173,8 @@ class PlanListing:
             unwritten = frozenset(p for p in read if not self.writers.has_writer(p, call.instance))
             for use in call.reads if unwritten else ():
                 reads = (OpenRead(position, use, tree, unwritten) for tree in use.expressions)
-                self.open_reads += (read for read in reads if not read.is_satisfied(_is_nothing))
+                self.open_reads += (read for read in reads if not read.is_satisfied(lambda _: False))
             self.writers.add(call, position)
-
-    def instance_of(self, read: OpenRead) -> str | None:
-        """The instance of the Call that reads."""
-        return self.calls[read.position].instance
 
     def is_written_by_another(self, path: Path, position: int) -> bool:
         """True when a Call other than the one at ``position`` may write what it reads at ``path``."""
@@ -204,10 +188,6 @@ class PlanListing:
         return [(chain, len(chain.entries)) for chain in chains if chain.entries[-1] > read.position]
 
 
-Has = Callable[[Path, str | None], bool]
-"""Tells whether a path has a value before the plan, as an instance (None: a global Call) sees it."""
-
-
 def build_graph(calls: Sequence[PlannedCall], has: Has) -> tuple[Graph, list[Problem]]:
     """The graph of a plan, and a cycle as a problem: the graph then lacks the Calls of the cycle."""
     listing = PlanListing(calls)
@@ -218,7 +198,7 @@ def unsatisfied_reads(listing: PlanListing, has: Has) -> list[OpenRead]:
     """The open reads that the context does not satisfy: the forward rule applies to them."""
 
     def is_satisfied(read: OpenRead) -> bool:
-        return read.is_satisfied(lambda path: has(path, listing.instance_of(read)))
+        return read.is_satisfied(lambda path: has(path, listing.calls[read.position].instance))
 
     return [read for read in listing.open_reads if not is_satisfied(read)]
 
@@ -232,12 +212,24 @@ def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[
             forward.setdefault(read.position, []).extend(waits)
     if not forward:
         return Graph(listing.calls, tuple(listing.waits), listing.writers), []
-    order, problems = _plan_order(listing, forward)
+    sorter, problems = _prepare_sorter(listing, forward)
     writers = WriterIndex()
+    order: list[PlannedCall] = []
     ordered_waits: list[tuple[Wait, ...]] = []
-    for rank, call in enumerate(order):
-        ordered_waits.append(writers.waits(paths_read(call), call.instance))
-        writers.add(call, rank)
+    ready: list[int] = []
+    while (nodes := sorter.get_ready()) or ready:
+        for node in nodes:
+            if isinstance(node, int):
+                heapq.heappush(ready, node)
+            else:
+                sorter.done(node)
+        if not nodes:  # always the first-listed Call whose waits are over
+            position = heapq.heappop(ready)
+            call = listing.calls[position]
+            ordered_waits.append(writers.waits(paths_read(call), call.instance))
+            writers.add(call, len(order))
+            order.append(call)
+            sorter.done(position)
     return Graph(tuple(order), tuple(ordered_waits), writers), problems
 
 
@@ -246,8 +238,10 @@ def paths_read(call: PlannedCall) -> tuple[Path, ...]:
     return tuple(dict.fromkeys([*(path for use in call.reads for path in use.paths), *call.scopes]))
 
 
-def _plan_order(listing: PlanListing, forward: Mapping[int, Sequence[Wait]]) -> tuple[list[PlannedCall], list[Problem]]:
-    """Plan order: always the first-listed Call whose waits are over; and a cycle, as a problem.
+def _prepare_sorter(
+    listing: PlanListing, forward: Mapping[int, Sequence[Wait]]
+) -> tuple[TopologicalSorter[int | _Prefix], list[Problem]]:
+    """What sorts the Calls by their waits; and a cycle, as a problem.
 
     What is sorted are positions and prefixes of chains: a prefix of n entries follows the one of n - 1.
     """
@@ -275,26 +269,7 @@ def _plan_order(listing: PlanListing, forward: Mapping[int, Sequence[Wait]]) -> 
         sorter.prepare()
     except CycleError as error:  # what is in no cycle, nor behind one, can be sorted all the same
         problems.append(_cycle_problem(calls, error.args[1][1:], {id_: chain.path for id_, chain in chains.items()}))
-    return [calls[position] for position in _sorted_positions(sorter)], problems
-
-
-def _sorted_positions(sorter: TopologicalSorter[int | _Prefix]) -> Iterator[int]:
-    """The positions that can be sorted, always the lowest of those that are ready."""
-    ready: list[int] = []
-    while (nodes := sorter.get_ready()) or ready:
-        for node in nodes:
-            if isinstance(node, int):
-                heapq.heappush(ready, node)
-            else:
-                sorter.done(node)
-        if not nodes:
-            position = heapq.heappop(ready)
-            yield position
-            sorter.done(position)
-
-
-_Prefix = tuple[int, int]
-"""The id of a chain, and how many of its first entries."""
+    return sorter, problems
 
 
 def _cycle_problem(calls: Sequence[PlannedCall], cycle: list[int | _Prefix], chains: Mapping[int, Path]) -> Problem:

@@ -1,30 +1,25 @@
 """Every problem of a Request at once, before anything runs.
 
 ``validate_request`` turns a Request into a ``ValidatedPlan`` (Tools, Calls, graph, context), the only thing that is
-ever walked. ``validate`` returns the problems alone. Nothing here runs a plan, and nothing here looks up Tools or
-definitions: callers pass what they loaded.
+ever walked. ``validate`` returns the problems alone, with the warnings of ``lint``, which a run does not compute.
+Nothing here runs a plan, and nothing here looks up Tools or definitions: callers pass what they loaded.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from acts.language import errors, references
 from acts.language.admission import SUBSCHEMAS, Meter
 from acts.language.config import MAX_PARALLEL
-from acts.language.errors import (
-    MAX_PROBLEMS_REPORTED,
-    InvalidRequest,
-    Problem,
-    TooComplex,
-    find_similar,
-    format_choices,
-)
+from acts.language.errors import InvalidRequest, Problem, TooComplex, find_similar, format_choices
 from acts.language.messages import INSTANCES, Request, read_request
-from acts.language.references import ELEMENT_KINDS, Literal, Path, TextTemplate, alternatives, find_embedded, paths
+from acts.language.references import ELEMENT_KINDS, Path
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
 from acts.language.tools import Tool, read_tools
 from acts.language.values import ABSENT, Json, Names, Place, get, pointer, shape, type_name, with_article
@@ -34,20 +29,31 @@ from acts.plan.context_log import START, Log
 from acts.plan.graph import ChainFold, Graph, PlanListing, WriterIndex, order_calls, paths_read, unsatisfied_reads
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
-
     from acts.language.messages import Data
     from acts.language.references import ReferenceUse
-    from acts.language.values import Place
-    from acts.plan.calls import PlannedCall
     from acts.plan.graph import Has, OpenRead
 
-# Keywords that say more of a property than ``properties`` does
-_UNFOLLOWED: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"})
-
-
+# A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the
+# smallest size. More belong into instances or several plans.
+MAX_CALLS: Final = 20_000
 # Subschemas that may be compiled once more for one path
 MAX_COPIED_PARTS: Final = 500
+# Groups of instances for which a template is checked; the others are checked when they run
+MAX_GROUPS: Final = 100
+# Strings that read nothing: of more, the check says no more, as of Calls with errors
+MAX_LACKING: Final = 1_000
+# Names, and Calls, that a hint compares with a reference, and paths that it lists
+_COMPARED: Final = 50
+_WRITES_LISTED: Final = 6
+# Expressions of one string, and paths of one of them, that a problem names
+_PATHS_LISTED: Final = 20
+# Keywords that say more of a property than ``properties`` does
+_UNFOLLOWED: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"})
+# What a Call needs through its writers is followed over so many branching Calls; of more, nothing is reported
+_MAX_NEEDS: Final = 16
+
+Needs = Mapping[int, frozenset[int]] | None
+"""What a Call needs to run: by rank of a branching Call, the outcomes of which it must take one. None: impossible."""
 
 
 class KindSchemas:
@@ -95,10 +101,6 @@ def _schema_at(schema: Json, names: Names) -> Json:
     return schema
 
 
-# Groups of instances for which a template is checked; the others are checked when they run
-MAX_GROUPS: Final = 100
-
-
 def group_instances(data: Iterable[Data]) -> list[list[str]]:
     """The instances in groups with values at the same paths before the plan, in the order of their first ones."""
     shapes: dict[str, list[Hashable]] = {}
@@ -112,110 +114,13 @@ def group_instances(data: Iterable[Data]) -> list[list[str]]:
     return list(groups.values())
 
 
-# Names, and Calls, that a hint compares with a reference, and paths that it lists
-_COMPARED: Final = 50
-_WRITES_LISTED: Final = 6
-# Expressions of one string, and paths of one of them, that a problem names
-_PATHS_LISTED: Final = 20
-# Strings that read nothing: of more, the check says no more, as of Calls with errors
-MAX_LACKING: Final = 1_000
-
-
-class ReferenceCheck:
-    """Checks the references of one plan; ``log`` is its context, for the hints."""
-
-    def __init__(self, listing: PlanListing, log: Log, severity: str) -> None:
-        self._listing = listing
-        self._log = log
-        self._severity = severity
-        self._hints_left = MAX_PROBLEMS_REPORTED  # no report shows more of them
-
-    def problems(self, unsatisfied: Iterable[OpenRead], has: Has, instance: str | None) -> list[Problem]:
-        """One ``unknownReference`` for each of these reads that no other Call satisfies either.
-
-        ``instance`` is the one whose context the hints describe; without it, that of each Call.
-        """
-        lacking: dict[tuple[int, Place], tuple[ReferenceUse, list[tuple[Path, ...]]]] = {}
-        for read in unsatisfied:
-            if len(lacking) >= MAX_LACKING:
-                break
-
-            def is_available(path: Path, read: OpenRead = read) -> bool:
-                listing = self._listing
-                return listing.is_written_by_another(path, read.position) or has(path, listing.instance_of(read))
-
-            if not read.is_satisfied(is_available):
-                missing = tuple(path for path in read.paths if not is_available(path))
-                lacking.setdefault((read.position, read.use.at), (read.use, []))[1].append(missing)
-        return [self._problem(at, use, missing, instance) for (at, _), (use, missing) in lacking.items()]
-
-    def _problem(
-        self, position: int, use: ReferenceUse, missing: Sequence[tuple[Path, ...]], instance: str | None
-    ) -> Problem:
-        """The problem of one string; ``missing`` are the paths of each of its expressions that lacks some."""
-        call = self._listing.calls[position]
-        texts = [" or ".join(map(str, paths[:_PATHS_LISTED])) for paths in missing[:_PATHS_LISTED]]
-        text = f"nothing in the context or the plan provides {', nor '.join(texts)}"
-        self._hints_left -= 1
-        hint = self._hint(missing[0][0], position, instance or call.instance) if self._hints_left >= 0 else None
-        # A condition that reads nothing is false: its Call is skipped
-        severity = "warning" if use is call.condition else self._severity
-        return Problem("unknownReference", text, call.pointer + pointer(*use.at), call.id, hint, severity)
-
-    def _hint(self, path: Path, position: int, instance: str | None) -> str:
-        """What the context has on the way to the path, and what other Calls write."""
-        if path.kind in ELEMENT_KINDS:
-            return f"{path} is an element of a list in the parameters of a call with _each, and nowhere else"
-        near, text = self._context_near(path, instance)
-        others = (call for i, call in enumerate(self._listing.calls[:_COMPARED]) if i != position)
-        writes = list(dict.fromkeys(w for call in others for w in call.writes))
-        if writes:
-            text += f"; the plan writes: {', '.join(map(str, writes[:_WRITES_LISTED]))}"
-        similar = _find_similar_path(path, [*near, *writes])
-        return text if similar is None else f'did you mean "{similar}"? {text}'
-
-    def _context_near(self, path: Path, instance: str | None) -> tuple[list[Path], str]:
-        """What the context has at the deepest place on the way to ``path``, as paths and in words."""
-        for place in reversed([*path.prefixes()]):
-            value = self._log.read(place, START, instance)
-            if isinstance(value, dict):
-                near = [Path(place.kind, (*place.names, name)) for name in islice(value, _COMPARED)]
-                return near, f"{place} has: {format_choices(value)}"
-            if value is not ABSENT:
-                size = f" of {len(value)}" if isinstance(value, list) else ""
-                return [], f"{place} is {with_article(type_name(value))}{size}"
-        kinds = self._log.view_of(instance).kinds()
-        return list(map(Path, kinds)), f"kinds in the context: {format_choices(kinds)}"
-
-
-def _find_similar_path(wrong: Path, paths: Iterable[Path]) -> Path | None:
-    """The path that has a similar name where it first differs from the wrong one."""
-    tokens = (wrong.kind, *wrong.names)
-    by_depth: dict[int, dict[str, Path]] = {}
-    for path in paths:
-        pairs = enumerate(zip(tokens, (path.kind, *path.names), strict=False))
-        depth, name = next(((depth, other) for depth, (token, other) in pairs if token != other), (0, ""))
-        by_depth.setdefault(depth, {})[name] = path
-    for depth, named in sorted(by_depth.items(), reverse=True):
-        similar = find_similar(tokens[depth], named)
-        if similar is not None:
-            return named[similar]
-    return None
-
-
-# A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the
-# smallest size. More belong into instances or several plans.
-MAX_CALLS: Final = 20_000
-
-
 @dataclass(frozen=True)
 class ValidatedPlan:
     """A Request that may run. ``literal_outputs`` are the ranks whose ``_output`` is the result.
 
-    The graph of a template (a plan that runs once per instance) is that of its first instance.
-    ``unsplit`` is the plan as written, where this one is the part that a single run walks.
-    ``undecided`` are the ranks of the Calls that must not start yet, because the plan is still being
-    written and a Call that is added may write what they read.
+    The graph of a template (a plan that runs once per instance) is that of its first instance. ``unsplit`` is the plan
+    as written, where this one is the part that a single run walks. ``undecided`` are the ranks of the Calls that must
+    not start yet, because the plan is still being written and a Call that is added may write what they read.
     """
 
     request: Request
@@ -280,14 +185,12 @@ def validate_parsed(
     indexes: Sequence[int] | None = None, *, is_complete: bool = True,
 ) -> ValidatedPlan:  # fmt: skip
     """``validate_request`` for a Request that is parsed already; the rest is as in ``validate_plan``."""
-    problems = list(request.problems)
     tools = read_tools(request, registry or {}, frozenset(served).__contains__)
-    problems.extend(tools.problems)
-    problems.extend(settings_problems_of(request))
+    problems = [*request.problems, *tools.problems, *settings_problems_of(request)]
     plan = request.plan
     if plan is None and not request.is_partial:
-        problems.append(Problem("noPlan", "the context holds no plan message", "/context",
-                                hint='add {"type": "plan", "plan": [ … calls … ]}'))  # fmt: skip
+        hint = 'add {"type": "plan", "plan": [ … calls … ]}'
+        problems.append(Problem("noPlan", "the context holds no plan message", "/context", hint=hint))
     if plan is None:
         raise InvalidRequest(problems)
     at = ("context", plan.index, "plan")
@@ -300,10 +203,9 @@ def validate_plan(
 ) -> ValidatedPlan:  # fmt: skip
     """The latest plan of a Request, checked against its Tools and its context (``log``).
 
-    ``at`` is the place of its Calls in the Request. ``indexes`` are the positions that its Calls
-    have in a larger plan, if they are a part of one: they keep the ids that they have there.
-    A plan that is not ``is_complete`` is the beginning of one: a reference that nothing satisfies yet
-    makes its Call undecided.
+    ``at`` is the place of its Calls in the Request. ``indexes`` are the positions that its Calls have in a larger
+    plan, if they are a part of one: they keep the ids that they have there. A plan that is not ``is_complete`` is the
+    beginning of one: a reference that nothing satisfies yet makes its Call undecided.
 
     Raises:
         InvalidRequest: with every problem, ``earlier_problems`` included.
@@ -316,42 +218,27 @@ def validate_plan(
     reader = CallReader(tools, request.instances(), at, tools_incomplete=tools_incomplete)
     raw_calls = enumerate(plan.calls[:MAX_CALLS]) if indexes is None else zip(indexes, plan.calls, strict=True)
     calls = [call for i, raw in raw_calls if (call := reader.read(raw, i)) is not None]
-    problems.extend(_check_limits(request, len(plan.calls), at, template=is_template(request, calls)))
+    problems += _check_limits(request, plan.calls, at, template=is_template(request, calls))
     # What an unreadable message would have defined is not missing
     consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
     if request.set is not None:  # whose one error is that a Call names an instance at all
         consequences = (*consequences, "unknownInstance")
-    problems.extend(p for p in (*reader.problems, *log.problems) if p.code not in consequences)
+    problems += (p for p in (*reader.problems, *log.problems) if p.code not in consequences)
     kinds = {message.kind for message in request.data()} | {path.kind for call in calls for path in call.writes}
-    problems.extend(_find_embedded(calls, kinds))
+    for call in calls:
+        embedded = (references.find_embedded(use, kinds, each=call.is_each) for use in call.reads)
+        problems += (replace(p, pointer=call.pointer + p.pointer, call=call.id) for p in embedded if p is not None)
     writes_unknown = reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS or not is_complete
     graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
-    problems.extend(graph_problems)
-    problems.extend(_check_state_writes(KindSchemas(request.data()), graph))
     literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
-    problems.extend(dropped)
-    problems.extend(_check_latent_calls(request, graph, literal_ranks, reader.unreadable))
+    problems += (*graph_problems, *dropped, *_check_calls(request, graph, literal_ranks, reader.unreadable))
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
-    undecided = frozenset() if is_complete else _undecided_ranks(graph, calls, log)
+    undecided: frozenset[int] = frozenset()
+    if not is_complete:  # the forward rule applies to them, or would: a Call listed later may change them
+        waiting = {calls[read.position].index for read in unsatisfied_reads(PlanListing(calls), log.has_initially)}
+        undecided = frozenset(rank for rank, call in enumerate(graph.order) if call.index in waiting)
     return ValidatedPlan(request, tools, graph, literal_ranks, tuple(problems), undecided=undecided)
-
-
-def _find_embedded(calls: Iterable[PlannedCall], kinds: Container[str]) -> Iterator[Problem]:
-    """One problem for each text with a reference inside, of a kind that the context or the plan has."""
-    for call in calls:
-        for use in call.reads:
-            if isinstance(use.tree, (TextTemplate, Literal)):
-                place = call.pointer + pointer(*use.at)
-                problem = find_embedded(use.text, use.tree, kinds, place, each=call.is_each)
-                if problem is not None:
-                    yield replace(problem, call=call.id)
-
-
-def _undecided_ranks(graph: Graph, calls: Sequence[PlannedCall], log: Log) -> frozenset[int]:
-    """The ranks of the Calls that the forward rule applies to, or would: a Call listed later may change them."""
-    indexes = {calls[read.position].index for read in unsatisfied_reads(PlanListing(calls), log.has_initially)}
-    return frozenset(rank for rank, call in enumerate(graph.order) if call.index in indexes)
 
 
 def is_template(request: Request, calls: Iterable[PlannedCall]) -> bool:
@@ -372,7 +259,7 @@ def _check_graph(
     if is_template(request, calls):
         groups = group_instances(request.data())
         listing = PlanListing([replace(call, instance=groups[0][0]) for call in calls])
-    check = ReferenceCheck(listing, log, "warning" if request.config.missing == "wait" else "error")
+    check = _ReferenceCheck(listing, log, "warning" if request.config.missing == "wait" else "error")
     graphs: dict[frozenset[int], tuple[Graph, list[Problem]]] = {}
     reports: dict[tuple[str, str], tuple[Problem, list[str | None]]] = {}
     for members in groups[:MAX_GROUPS]:
@@ -385,8 +272,14 @@ def _check_graph(
         for problem in graphs[forward][1] + dangling:
             report = reports.setdefault((problem.code, problem.pointer), (replace(problem, instance=members[0]), []))
             report[1].extend(members)
-    graph, _ = next(iter(graphs.values()))
-    return graph, [_of_some(problem, affected, sum(map(len, groups))) for problem, affected in reports.values()]
+    problems, count = [], sum(map(len, groups))
+    for problem, affected in reports.values():
+        if len(affected) < count and problem.code == "unknownReference":  # it keeps no other instance from running
+            text = f"{problem.message}, in {len(affected)} of {count} instances: {format_choices(map(str, affected))}"
+            problems.append(replace(problem, message=text, severity="warning"))
+        else:
+            problems.append(problem)
+    return next(iter(graphs.values()))[0], problems
 
 
 def _has(log: Log, instance: str | None, path: Path, own: str | None) -> bool:
@@ -394,12 +287,79 @@ def _has(log: Log, instance: str | None, path: Path, own: str | None) -> bool:
     return log.has_initially(path, instance or own)
 
 
-def _of_some(problem: Problem, affected: Sequence[str | None], instances: int) -> Problem:
-    """A template's problem: one that only some instances have is theirs, and keeps no other from running."""
-    if len(affected) == instances or problem.code != "unknownReference":
-        return problem
-    text = f"{problem.message}, in {len(affected)} of {instances} instances: {format_choices(map(str, affected))}"
-    return replace(problem, message=text, severity="warning")
+class _ReferenceCheck:
+    """Checks the references of one plan; ``log`` is its context, for the hints."""
+
+    def __init__(self, listing: PlanListing, log: Log, severity: str) -> None:
+        self._listing, self._log, self._severity = listing, log, severity
+        self._hints_left = errors.MAX_PROBLEMS_REPORTED  # no report shows more of them
+
+    def problems(self, unsatisfied: Iterable[OpenRead], has: Has, instance: str | None) -> list[Problem]:
+        """One ``unknownReference`` for each of these reads that no other Call satisfies either.
+
+        ``instance`` is the one whose context the hints describe; without it, that of each Call.
+        """
+        listing = self._listing
+        lacking: dict[tuple[int, Place], tuple[ReferenceUse, list[tuple[Path, ...]]]] = {}
+        for read in unsatisfied:
+            if len(lacking) >= MAX_LACKING:
+                break
+
+            def is_available(path: Path, read: OpenRead = read) -> bool:
+                return listing.is_written_by_another(path, read.position) or has(
+                    path, listing.calls[read.position].instance
+                )
+
+            if not read.is_satisfied(is_available):
+                missing = tuple(path for path in read.paths if not is_available(path))
+                lacking.setdefault((read.position, read.use.at), (read.use, []))[1].append(missing)
+        return [self._problem(at, use, missing, instance) for (at, _), (use, missing) in lacking.items()]
+
+    def _problem(
+        self, position: int, use: ReferenceUse, missing: Sequence[tuple[Path, ...]], instance: str | None
+    ) -> Problem:
+        """The problem of one string; ``missing`` are the paths of each of its expressions that lacks some."""
+        call = self._listing.calls[position]
+        texts = [" or ".join(map(str, paths[:_PATHS_LISTED])) for paths in missing[:_PATHS_LISTED]]
+        text = f"nothing in the context or the plan provides {', nor '.join(texts)}"
+        self._hints_left -= 1
+        hint = self._hint(missing[0][0], position, instance or call.instance) if self._hints_left >= 0 else None
+        # A condition that reads nothing is false: its Call is skipped
+        severity = "warning" if use is call.condition else self._severity
+        return Problem("unknownReference", text, call.pointer + pointer(*use.at), call.id, hint, severity)
+
+    def _hint(self, path: Path, position: int, instance: str | None) -> str:
+        """What the context has on the way to the path, and what other Calls write."""
+        if path.kind in ELEMENT_KINDS:
+            return f"{path} is an element of a list in the parameters of a call with _each, and nowhere else"
+        near, text = self._context_near(path, instance)
+        others = (call for i, call in enumerate(self._listing.calls[:_COMPARED]) if i != position)
+        writes = list(dict.fromkeys(w for call in others for w in call.writes))
+        if writes:
+            text += f"; the plan writes: {', '.join(map(str, writes[:_WRITES_LISTED]))}"
+        # The path that has a similar name where it first differs from the wrong one
+        tokens, by_depth = (path.kind, *path.names), dict[int, dict[str, Path]]()
+        for one in (*near, *writes):
+            pairs = enumerate(zip(tokens, (one.kind, *one.names), strict=False))
+            depth, name = next(((depth, other) for depth, (token, other) in pairs if token != other), (0, ""))
+            by_depth.setdefault(depth, {})[name] = one
+        for depth, named in sorted(by_depth.items(), reverse=True):
+            if (similar := find_similar(tokens[depth], named)) is not None:
+                return f'did you mean "{named[similar]}"? {text}'
+        return text
+
+    def _context_near(self, path: Path, instance: str | None) -> tuple[list[Path], str]:
+        """What the context has at the deepest place on the way to ``path``, as paths and in words."""
+        for place in reversed([*path.prefixes()]):
+            value = self._log.read(place, START, instance)
+            if isinstance(value, dict):
+                near = [Path(place.kind, (*place.names, name)) for name in islice(value, _COMPARED)]
+                return near, f"{place} has: {format_choices(value)}"
+            if value is not ABSENT:
+                size = f" of {len(value)}" if isinstance(value, list) else ""
+                return [], f"{place} is {with_article(type_name(value))}{size}"
+        kinds = self._log.view_of(instance).kinds()
+        return list(map(Path, kinds)), f"kinds in the context: {format_choices(kinds)}"
 
 
 def settings_problems_of(request: Request) -> list[Problem]:
@@ -414,50 +374,31 @@ def settings_problems_of(request: Request) -> list[Problem]:
         except TooComplex as error:
             problems.append(Problem(TOO_COMPLEX, str(error), pointer(*place)))
             break
-        if problem is not None:
-            problems.append(problem)
+        problems += [] if problem is None else [problem]
     if request.config.maxParallel > MAX_PARALLEL:
         text = f"maxParallel {request.config.maxParallel} was lowered to {MAX_PARALLEL}"
         problems.append(Problem("limitLowered", text, "/config/maxParallel", severity="warning"))
     return problems
 
 
-def _check_limits(request: Request, count: int, at: Place, *, template: bool) -> list[Problem]:
-    problems = []
+def _check_limits(request: Request, plan: Sequence[Json], at: Place, *, template: bool) -> list[Problem]:
+    """The number of Calls; of a set, that its plan is a template and that nothing concerns all instances at once."""
+    problems, count = [], len(plan)
     if count > MAX_CALLS:
         text = f"the plan has {count} calls; at most {MAX_CALLS} are allowed"
         hint = "split it, or run one plan over many instances"
         problems.append(Problem("limitExceeded", text, pointer(*at), hint=hint))
-    allowed, instances = request.config.budget.calls, len(request.instances())
-    calls = f"{count} calls"
+    allowed, resume, text = request.config.budget.calls, request.config.resume, f"the plan has {count} calls"
     if template and (allowed is None or count <= allowed):
-        calls, count = f"{count} calls for each of {instances} instances", count * instances
-    if request.set is not None:
-        problems.extend(_check_set(request, at))
-    elif allowed is not None and count > allowed:
-        text = f"the plan has {calls}; the budget allows {allowed}"
-        problems.append(Problem("limitExceeded", text, pointer(*at)))
-    return problems
-
-
-def set_refusal(request: Request, what: str) -> list[Problem]:
-    """The problem of a Request with a set that ``what`` is started with: only a Plan that a person starts takes one."""
-    own = request.set
-    if own is None:
-        return []
-    text = f"{what} takes no set of instances ({INSTANCES}): its rows are for a plan that is started by itself"
-    hint = "start a Plan; to judge each row by a model, give its plan a latent call or a delegate"
-    return [Problem("invalidSet", text, pointer("context", own.index, INSTANCES), hint=hint)]
-
-
-def _check_set(request: Request, at: Place) -> list[Problem]:
-    """The plan of a set is a template; what else concerns all instances at once cannot be."""
-    problems, plan = [], request.plan
-    for index, call in enumerate(plan.calls if plan is not None else ()):
+        text, count = f"{text} for each of {len(request.instances())} instances", count * len(request.instances())
+    if request.set is None:
+        if allowed is not None and count > allowed:
+            problems.append(Problem("limitExceeded", f"{text}; the budget allows {allowed}", pointer(*at)))
+        return problems
+    for index, call in enumerate(plan):
         if isinstance(call, dict) and call.get("_instance") is not None:
             text = "the plan of a set is a template: each of its calls runs for every row, and names no instance"
             problems.append(Problem("invalidSet", text, pointer(*at, index, "_instance"), hint="leave _instance out"))
-    resume = request.config.resume
     if resume is not None and resume.keep != "completed":
         text = "a run over a set takes over whole rows: what completed before a call of a row is not known"
         hint = 'leave "keep" out; with "ids": "new" the rows that run have new _ids'
@@ -465,16 +406,13 @@ def _check_set(request: Request, at: Place) -> list[Problem]:
     return problems
 
 
-def _check_state_writes(schemas: KindSchemas, graph: Graph) -> list[Problem]:
-    problems = []
-    for call in graph.order:
-        for path in call.writes:
-            if schemas.forbids(path):
-                key = "_outputPath" if path in [p for o in call.result_outcomes for p in o] else "_errorPath"
-                text = f"the schema of {path.kind} does not allow {path}"
-                hint = "write where the schema has a property"
-                problems.append(Problem("forbiddenWrite", text, f"{call.pointer}/{key}", call.id, hint))
-    return problems
+def set_refusal(request: Request, what: str) -> list[Problem]:
+    """The problem of a Request with a set that ``what`` is started with: only a Plan that a person starts takes one."""
+    if request.set is None:
+        return []
+    text = f"{what} takes no set of instances ({INSTANCES}): its rows are for a plan that is started by itself"
+    hint = "start a Plan; to judge each row by a model, give its plan a latent call or a delegate"
+    return [Problem("invalidSet", text, pointer("context", request.set.index, INSTANCES), hint=hint)]
 
 
 def find_literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
@@ -500,12 +438,18 @@ def find_literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[
     return frozenset(literal), problems
 
 
-def _check_latent_calls(
+def _check_calls(
     request: Request, graph: Graph, literal_ranks: Container[int], unreadable: Container[int]
 ) -> list[Problem]:
-    """A latent Call needs a model to answer it, and an output path to be worth a request."""
-    problems = []
+    """A Call writes where the schemas allow it; a latent one needs a model, and an output path to be worth it."""
+    problems, schemas = [], KindSchemas(request.data())
     for rank, call in enumerate(graph.order):
+        for path in call.writes if schemas else ():
+            if schemas.forbids(path):
+                key = "_outputPath" if path in [p for o in call.result_outcomes for p in o] else "_errorPath"
+                text = f"the schema of {path.kind} does not allow {path}"
+                hint = "write where the schema has a property"
+                problems.append(Problem("forbiddenWrite", text, f"{call.pointer}/{key}", call.id, hint))
         if call.kind != "latent" or rank in literal_ranks or call.index in unreadable:
             continue
         if not call.outcomes:
@@ -518,39 +462,35 @@ def _check_latent_calls(
     return problems
 
 
-Needs = dict[int, frozenset[int]] | None
-"""What a Call needs to run: by rank of a branching Call, the outcomes of which it must take one. None: impossible."""
+# -- warnings ------------------------------------------------------------------
 
 
 def lint(graph: Graph, log: Log) -> list[Problem]:
-    """The warnings of a plan. ``log`` is its context."""
-    needs, unreachable = _needs(graph, log)
-    return [*_lost_writes(graph, needs), *_dropped_results(graph), *unreachable]
-
-
-def _dropped_results(graph: Graph) -> list[Problem]:
-    """Fire-and-forget Calls of Tools with a result that no Call of the plan writes: a path may be missing."""
+    """The warnings of a valid plan: lost writes, dropped results, Calls that can never run. ``log`` is its context."""
+    needs, unreachable = _find_needs(graph, log)
+    # Fire-and-forget Calls of Tools with a result that no Call of the plan writes: a path may be missing
     text = "this call has no _outputPath, so nobody waits for it and its result is dropped"
     hint = "give it an _outputPath, unless that is what you want"
     writing = {call.tool.name for call in graph.order if call.outcomes}
     dropping = (c for c in graph.order if c.is_detached and c.tool.output is not None and c.tool.name not in writing)
-    return [Problem("droppedResult", text, call.pointer, call.id, hint, "warning") for call in dropping]
+    dropped = [Problem("droppedResult", text, call.pointer, call.id, hint, "warning") for call in dropping]
+    return [*_lost_writes(graph, needs), *dropped, *unreachable]
 
 
 def _lost_writes(graph: Graph, needs: Sequence[Needs]) -> list[Problem]:
     """Writes that nothing can read before the same path is certainly set again."""
     readers = WriterIndex()  # the same index, of what Calls read
     for rank, call in enumerate(graph.order):
-        for path in dict.fromkeys(paths_read(call)):
-            readers.add_path(path, call.instance, rank)
+        readers.add(call, rank, paths_read(call))
     problems = []
     for chain in graph.writers.exact.values():
         for earlier, later in zip(chain.entries, chain.entries[1:], strict=False):
             call, next_call = graph.order[earlier], graph.order[later]
             if next_call.method != "set" or len(next_call.outcomes) != 1 or next_call.instance != call.instance:
                 continue
-            if not _implies(needs[earlier], needs[later]):
-                continue
+            first, second = needs[earlier], needs[later]
+            if first is None or second is None or not all(w in first and first[w] <= o for w, o in second.items()):
+                continue  # the later one may not run although the earlier one does
             positions = (
                 (bisect.bisect_right(reading.entries, earlier), bisect.bisect_right(reading.entries, later))
                 for reading in readers.overlapping(chain.path, call.instance)
@@ -561,24 +501,17 @@ def _lost_writes(graph: Graph, needs: Sequence[Needs]) -> list[Problem]:
     return problems
 
 
-def _implies(earlier: Needs, later: Needs) -> bool:
-    """True when the later Call runs whenever the earlier one does."""
-    if earlier is None or later is None:
-        return False
-    return all(writer in earlier and earlier[writer] <= outcomes for writer, outcomes in later.items())
-
-
-def _needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
+def _find_needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
     """What each Call needs, by rank; and the Calls that need two outcomes of which only one can be taken."""
     needs: list[Needs] = []
     problems = []
     for rank, call in enumerate(graph.order):
         need: Needs = {}
         for use, tree in [(read, term) for read in call.reads for term in read.needed_expressions]:
-            own = dict.fromkeys(path for path in paths(tree) if use.is_of_context(path))
+            own = dict.fromkeys(path for path in references.paths(tree) if use.is_of_context(path))
             of_path = {path: _path_needs(graph, log, needs, rank, path) for path in own}
             options = [
-                _join_needs([of_path[path] for path in option if path in of_path]) for option in alternatives(tree)
+                _join_needs([of_path[p] for p in option if p in of_path]) for option in references.alternatives(tree)
             ]
             feasible = [option for option in options if option is not None]
             if not feasible:
@@ -592,11 +525,6 @@ def _needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
                 break
         needs.append(need)
     return needs, problems
-
-
-# What a Call needs through its writers is followed over this many branching Calls; with more,
-# the check reports nothing rather than taking long
-_MAX_NEEDS: Final = 16
 
 
 def _path_needs(graph: Graph, log: Log, needs: list[Needs], rank: int, path: Path) -> Needs:

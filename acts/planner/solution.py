@@ -7,6 +7,7 @@ form of the schema by the activity; here it is checked as a Solution. Its Calls 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from acts.language.errors import ExpressionError, Problem, TooComplex
@@ -78,9 +79,9 @@ def check_output(
     if wanted is None:
         return None, [Problem(_EMPTY, "the answer has neither calls nor an output: give one of them")]
     uses = [ReferenceUse.of(at, text, parse_marked(text)) for at, text in _marked_texts(wanted)]
-    parsed = (find_embedded(use.text, use.tree, kinds, pointer("output", *use.at)) for use in uses)
-    if embedded := [problem for problem in parsed if problem is not None]:
-        return None, embedded
+    embedded = [problem for use in uses if (problem := find_embedded(use, kinds)) is not None]
+    if embedded:
+        return None, [replace(problem, pointer="/output" + problem.pointer) for problem in embedded]
     try:
         output, absent = resolve_references(wanted, uses, read)
         if absent:
