@@ -23,8 +23,8 @@ from temporalio import activity
 from temporalio.common import RawValue
 
 from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
-from acts.delegates.definitions import load_error, quote, read_definition, read_file
-from acts.delegates.sources import PORTS, DelegateSources
+from acts.delegates.definitions import load_error, read_definition, read_file
+from acts.delegates.sources import PORTS, DelegateSources, quote
 from acts.language.wire import (
     DELEGATE_CHANGED,
     DELEGATE_REFUSED,

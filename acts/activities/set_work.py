@@ -23,19 +23,19 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
+from acts.delegates.sources import quote
 from acts.language import wire
 from acts.language.strict_json import write_json
 from acts.sets import results_file
-from acts.sets.row_reader import row_id
-from acts.sets.set_files import SetError, open_set, quote
-from acts.sets.survey import RowIds, read_page, survey
+from acts.sets.set_files import SetError, open_set
+from acts.sets.survey import RowIds, read_page, row_id, survey
 from acts.tree.set_records import PageReading, RowCounts, bad_row_line, failed_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from acts.sets.row_reader import Row
     from acts.sets.set_files import Download, SetSources
+    from acts.sets.survey import Row
     from acts.tree.past_run import PastRow
 
     ReadRows = Callable[[str, str], AsyncIterator[tuple[PastRow, ...]]]

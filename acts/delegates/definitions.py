@@ -1,7 +1,7 @@
 """Definitions: the files below the delegate folders, what they may hold, and the errors of loading one.
 
 * A name is letters, digits, ``_ - .`` and ``/`` between them, so it can only mean a path below a folder; only
-  ``*.json`` is ever read. ``safe_files`` keeps the path inside its folder.
+  ``*.json`` is ever read. ``sources`` keeps the path inside its folder.
 * There is no cache. Reading a file again costs less than a tenth of a millisecond (docs/delegates.md), and an uncached
   definition is never out of date.
 * Input in which two readers would see two different definitions is refused: a key twice in one object, NaN, an encoding
@@ -11,17 +11,16 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio.exceptions import ApplicationError
 
-from acts.delegates.safe_files import IrregularFileError, check_regular, open_regular, resolve_below
+from acts.delegates import sources
+from acts.delegates.sources import MAX_NAME, IrregularFileError, quote
 from acts.language.errors import InvalidRequest, Problem, format_choices, suggest, summary, truncate
 from acts.language.messages import read_request
 from acts.language.strict_json import read_json
@@ -40,10 +39,6 @@ from acts.plan.validate import settings_problems_of
 MAX_BYTES: Final = 1024 * 1024
 # Characters of a message, room for a list of problems; Temporal itself would take far more
 MAX_MESSAGE: Final = 4000
-# Characters of a quoted value
-MAX_QUOTE: Final = 200
-# Characters; no common file system has longer paths
-MAX_NAME: Final = 1000
 SUFFIX: Final = ".json"
 _STEP: Final = re.compile(r"[\w-][\w.-]*")
 # Names that an error lists
@@ -53,20 +48,12 @@ _ALLOWED: Final = (
     " a path is letters, digits, _, - and ., and begins with no dot"
 )
 _SHAPE: Final = "a definition is a Request: {config?, context, schema?}"
-# A part of the path does not exist, or is too long to exist
-_ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
-_DENIED: Final = (errno.EACCES, errno.EPERM, errno.ELOOP)
 
 
 def load_error(type_: str, message: str, *details: Any) -> ApplicationError:
     """The error to raise; ``type_`` is one of the ``DELEGATE_…`` types."""
     text, is_final = truncate(message, MAX_MESSAGE), type_ in NON_RETRYABLE_TYPES
     return ApplicationError(text, *details, type=type_, non_retryable=is_final)
-
-
-def quote(text: object) -> str:
-    """A value for a message: on one line, shortened, with control characters escaped."""
-    return truncate(repr(text), MAX_QUOTE)
 
 
 def too_large(source: str) -> ApplicationError:
@@ -78,11 +65,7 @@ def too_large(source: str) -> ApplicationError:
 
 
 def read_file(folders: Sequence[Path], name: str) -> tuple[bytes, str]:
-    """The bytes of the first file with that name, and its path inside its folder.
-
-    Raises:
-        ApplicationError: ``DelegateNotFound``, ``DelegateRefused``, ``DelegateTooLarge``, ``DelegateUnavailable``.
-    """
+    """The bytes of the first file with that name, and its path inside its folder; ApplicationError where none fits."""
     if len(name) > MAX_NAME or not all(_STEP.fullmatch(step) for step in name.split("/")):
         raise load_error(DELEGATE_REFUSED, f"the delegate {quote(name)} is no name or path: {_ALLOWED}")
     source = name if name.endswith(SUFFIX) else name + SUFFIX
@@ -98,22 +81,22 @@ def read_file(folders: Sequence[Path], name: str) -> tuple[bytes, str]:
 
 def _read_below(folder: Path, source: str) -> bytes | None:
     """The bytes, or None where the folder has no such file."""
-    below = resolve_below(folder, source)
+    below = sources.resolve_below(folder, source)
     if below is None:
         text = f'the delegate "{source}" of {folder} is a symbolic link that leaves the folder'
         raise load_error(DELEGATE_REFUSED, f"{text}; links inside it are allowed")
     try:
-        with os.fdopen(open_regular(*below), "rb") as file:
-            check_regular(os.fstat(file.fileno()).st_mode)  # it may have been replaced since it was looked at
+        with os.fdopen(sources.open_regular(*below), "rb") as file:
+            sources.check_regular(os.fstat(file.fileno()).st_mode)  # it may have been replaced since it was looked at
             data = file.read(MAX_BYTES + 1)
     except IrregularFileError as error:
         text = f'the delegate "{source}" is {error}; a definition is a regular file'
         raise load_error(DELEGATE_REFUSED, text) from None
     except OSError as error:
-        if error.errno in _ABSENT:
+        if error.errno in sources.ABSENT:
             return None
         text = f'the delegate "{source}" of {folder} cannot be read: {error.strerror}'
-        raise load_error(DELEGATE_REFUSED if error.errno in _DENIED else DELEGATE_UNAVAILABLE, text) from error
+        raise load_error(DELEGATE_REFUSED if error.errno in sources.DENIED else DELEGATE_UNAVAILABLE, text) from error
     if len(data) > MAX_BYTES:
         raise too_large(source)
     return data
@@ -121,17 +104,16 @@ def _read_below(folder: Path, source: str) -> bytes | None:
 
 def list_delegates(folders: Sequence[Path]) -> list[str]:
     """The names of the delegates in the folders, as a Call names them; of very many, the first."""
-    names = (name for folder in folders for name in _names_below(folder))
-    return list(dict.fromkeys(islice(names, _MAX_LISTED)))
-
-
-def _names_below(folder: Path) -> Iterator[str]:
-    for path, folders, files in os.walk(folder):
-        folders[:] = sorted(f for f in folders if _STEP.fullmatch(f) and not f.startswith("__"))
-        relative = os.path.relpath(path, folder)
-        for file in sorted(files):
-            if file.endswith(SUFFIX) and _STEP.fullmatch(file):
-                yield os.path.normpath(f"{relative}/{file}").removesuffix(SUFFIX)
+    names: dict[str, None] = {}
+    for folder in folders:
+        for path, below, files in os.walk(folder):
+            below[:] = sorted(f for f in below if _STEP.fullmatch(f) and not f.startswith("__"))
+            relative = os.path.relpath(path, folder)
+            found = (f for f in sorted(files) if f.endswith(SUFFIX) and _STEP.fullmatch(f))
+            names |= dict.fromkeys(os.path.normpath(f"{relative}/{f}").removesuffix(SUFFIX) for f in found)
+            if len(names) >= _MAX_LISTED:
+                return list(names)[:_MAX_LISTED]
+    return list(names)
 
 
 # -- content ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The sources that definitions may come from: settings of the worker that no plan can change.
+"""The sources that definitions may come from: settings of the worker that no plan can change; and how to open files.
 
     ACTS_DELEGATES               folders with *.json definitions, separated like PATH
     ACTS_DELEGATE_HOSTS          hosts to fetch them from: "host" (port 443 of https,
@@ -7,16 +7,26 @@
                                  not public; it need not be listed above as well
 
 Hosts are compared as a whole, in lower case and in their ASCII form (IDNA). There are no wildcards.
+
+Only regular files inside a folder are opened. Symbolic links are followed only inside it. The path without links is
+then opened step by step, each step refusing a link: swapping one in between gains nothing. Errors are those of the
+system; callers say what they mean.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from acts.language.errors import truncate
 
 if TYPE_CHECKING:
     import httpx2
@@ -31,12 +41,22 @@ PORTS: Final = {"http": 80, "https": 443}
 _MAX_PORT: Final = 65_535
 # Characters of more than a host with a port, and the empty text
 _NOT_A_HOST: Final = re.compile(r"[\s/?#@\\*%]|^$")
+# Characters; no common file system has longer paths
+MAX_NAME: Final = 1000
+# Characters of a quoted value
+MAX_QUOTE: Final = 200
+# A part of a path does not exist, or is too long to exist
+ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+DENIED: Final = (errno.EACCES, errno.EPERM, errno.ELOOP)
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+# NONBLOCK: opening a pipe in place of the file must not block
+FILE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 Host = tuple[str, int | None]
 
 
 class DelegateSourcesError(Exception):
-    """A setting names no existing folder, or no valid host."""
+    """A setting names no existing folder, or no valid host: the variable, its value and what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +74,12 @@ class DelegateSources:
 
     def allows(self, scheme: str, host: str, port: int) -> bool:
         """True when definitions may be fetched from there."""
-        return (
-            (host, port) in self.hosts
-            or (port == PORTS[scheme] and (host, None) in self.hosts)
-            or self.allows_private(host, port)
-        )
-
-    def allows_private(self, host: str, port: int) -> bool:
-        """True when its addresses need not be public."""
-        return (host, port) in self.private_hosts
-
-    def format_hosts(self) -> list[str]:
-        """The hosts as text for an error."""
-        hosts = self.hosts | self.private_hosts
-        return [bracket_ipv6(host) if port is None else f"{bracket_ipv6(host)}:{port}" for host, port in hosts]
+        is_default = port == PORTS[scheme] and (host, None) in self.hosts
+        return is_default or (host, port) in self.hosts | self.private_hosts
 
 
 def read_folders(variable: str, text: str) -> tuple[Path, ...]:
-    """The folders that a variable names, separated like PATH."""
+    """The folders that a variable names, or DelegateSourcesError."""
     folders = tuple(Path(p) for p in text.split(os.pathsep) if p)
     for folder in folders:
         if not folder.is_dir():
@@ -94,11 +102,7 @@ def bracket_ipv6(host: str) -> str:
 
 
 def read_hosts(variable: str, text: str, *, needs_port: bool = False) -> frozenset[Host]:
-    """The hosts that a variable of the environment lists.
-
-    Raises:
-        DelegateSourcesError: naming the variable, its value and what is allowed.
-    """
+    """The hosts that a variable lists, or DelegateSourcesError."""
     parts = (part.strip() for part in text.split(","))
     return frozenset(_parse_host(variable, part, needs_port=needs_port) for part in parts if part)
 
@@ -119,3 +123,60 @@ def _parse_host(variable: str, text: str, *, needs_port: bool) -> Host:
     if url.port is not None and not 0 < url.port <= _MAX_PORT:
         raise DelegateSourcesError(f"{variable} has {text!r}; a port is a number from 1 to {_MAX_PORT}")
     return host_of(url), url.port
+
+
+# -- files -----------------------------------------------------------------------
+
+
+def quote(text: object) -> str:
+    """A value for a message: on one line, shortened, with control characters escaped."""
+    return truncate(repr(text), MAX_QUOTE)
+
+
+class IrregularFileError(Exception):
+    """What is there is no regular file but a folder, a pipe, a device …"""
+
+
+def resolve_below(folder: Path, name: str) -> tuple[str, tuple[str, ...]] | None:
+    """The folder without links, and the steps from there to the file; None where they lead out of it."""
+    root = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(root, name))  # noqa: PTH118 - an absolute name stays one
+    if path == root or os.path.commonpath([root, path]) != root:
+        return None
+    return root, Path(path).relative_to(root).parts
+
+
+@contextmanager
+def open_parent(root: str, steps: Sequence[str]) -> Iterator[int]:
+    """A descriptor of the folder that has the file at the end of the steps; no step may be a link.
+
+    Raises:
+        OSError: a step does not exist, is no folder, or has become a link.
+    """
+    folder = os.open(root, _FOLDER_FLAGS)
+    try:
+        for step in steps[:-1]:
+            below = os.open(step, _FOLDER_FLAGS, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def open_regular(root: str, steps: Sequence[str], flags: int = os.O_RDONLY) -> int:
+    """A descriptor of the regular file at the end of the steps.
+
+    Raises:
+        OSError: a step does not exist, or has become a link. IrregularFileError: it is no regular file.
+    """
+    with open_parent(root, steps) as parent:
+        # Checked before it is opened: opening a pipe or a device has effects
+        check_regular(os.stat(steps[-1], dir_fd=parent, follow_symlinks=False).st_mode)
+        return os.open(steps[-1], flags | FILE_FLAGS, dir_fd=parent)
+
+
+def check_regular(mode: int) -> None:
+    """Raise IrregularFileError unless this is the mode of a regular file."""
+    if not stat.S_ISREG(mode):
+        raise IrregularFileError("no regular file")

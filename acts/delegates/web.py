@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import httpx2
 
-from acts.delegates.definitions import MAX_BYTES, load_error, quote, too_large
-from acts.delegates.sources import HOSTS, PORTS, PRIVATE_HOSTS, DelegateSources, bracket_ipv6, host_of
+from acts.delegates.definitions import MAX_BYTES, load_error, too_large
+from acts.delegates.sources import HOSTS, PORTS, PRIVATE_HOSTS, DelegateSources, bracket_ipv6, host_of, quote
 from acts.language.errors import format_choices
 from acts.language.wire import DELEGATE_INVALID, DELEGATE_NOT_FOUND, DELEGATE_REFUSED, DELEGATE_UNAVAILABLE
 
@@ -112,21 +112,16 @@ class FetchTarget:
 
 
 async def fetch(
-    url: str,
-    sources: DelegateSources,
-    *,
-    rules: FetchRules | None = None,
-    resolve: Resolve | None = None,
-    tls: ssl.SSLContext | None = None,
-    deadline_seconds: float = DEADLINE_SECONDS,
-) -> bytes:
+    url: str, sources: DelegateSources, *, rules: FetchRules | None = None, resolve: Resolve | None = None,
+    tls: ssl.SSLContext | None = None, deadline_seconds: float = DEADLINE_SECONDS,
+) -> bytes:  # fmt: skip
     """The bytes that a URL leads to; none where ``rules.write`` takes them. ``resolve`` and ``tls`` are for tests.
 
     Raises:
         ApplicationError: ``DelegateRefused``, ``DelegateNotFound``, ``DelegateTooLarge``,
             ``DelegateInvalid`` (a wrong content type), or ``DelegateUnavailable``.
     """
-    fetcher = _Fetcher(sources, rules or FetchRules(), resolve or system_addresses)
+    fetcher = _Fetcher(sources, rules or FetchRules(), resolve)
     target = fetcher.check_url(url)
     # Reads all certificates of the system
     context = tls if tls is not None else await asyncio.to_thread(httpx2.create_ssl_context)
@@ -143,12 +138,6 @@ async def fetch(
     raise _refusal(f"{target.origin}: more than {MAX_REDIRECTS} redirects, one after another")
 
 
-async def system_addresses(host: str, port: int) -> Sequence[str]:
-    """The addresses that the system's resolver returns."""
-    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in answers))
-
-
 def _refusal(text: str) -> Exception:
     return load_error(DELEGATE_REFUSED, text)
 
@@ -157,16 +146,12 @@ def _refusal(text: str) -> Exception:
 class _Fetcher:
     sources: DelegateSources
     rules: FetchRules
-    resolve: Resolve
+    resolve: Resolve | None
 
     # -- checks --------------------------------------------------------------------
 
     def check_url(self, url: str) -> FetchTarget:
-        """The URL as a target.
-
-        Raises:
-            ApplicationError: ``DelegateRefused``, naming the fault and what is allowed.
-        """
+        """The URL as a target; ``DelegateRefused`` names the fault and what is allowed."""
         noun = self.rules.noun
         if len(url) > MAX_URL:
             raise _refusal(f"the URL of a {noun} has {len(url):,} characters; at most {MAX_URL:,} are allowed")
@@ -184,8 +169,10 @@ class _Fetcher:
         if not target.host:
             raise _refusal(f"the URL of a {noun} has no host: {quote(url)}")
         if not self.sources.allows(parts.scheme, target.host, target.port):
-            hosts = format_choices(self.sources.format_hosts())
-            raise _refusal(f"{noun}s are not fetched from {target.origin}; {self.rules.hosts} allows: {hosts}")
+            allowed = self.sources.hosts | self.sources.private_hosts
+            hosts = [bracket_ipv6(h) + ("" if port is None else f":{port}") for h, port in allowed]
+            text = f"{noun}s are not fetched from {target.origin}; {self.rules.hosts} allows: {format_choices(hosts)}"
+            raise _refusal(text)
         return target
 
     def check_redirect(self, target: FetchTarget, location: str) -> FetchTarget:
@@ -201,11 +188,16 @@ class _Fetcher:
     async def _resolve_addresses(self, target: FetchTarget) -> list[str]:
         """The addresses of a target; one that is not allowed refuses all of them."""
         try:
-            addresses = list(await self.resolve(target.host, target.port))
+            if self.resolve is not None:
+                addresses = list(await self.resolve(target.host, target.port))
+            else:
+                loop = asyncio.get_running_loop()
+                answers = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+                addresses = list(dict.fromkeys(str(address[0]) for *_, address in answers))
         except (OSError, UnicodeError) as error:
             text = f"the host of {target.origin} cannot be resolved: {error}"
             raise load_error(DELEGATE_UNAVAILABLE, text) from error
-        is_any_allowed = self.sources.allows_private(target.host, target.port)
+        is_any_allowed = (target.host, target.port) in self.sources.private_hosts
         private = next((a for a in addresses if not is_any_allowed and not is_public(a)), None)
         if private is not None:
             host = f"{bracket_ipv6(target.host)}:{target.port}"
@@ -222,7 +214,10 @@ class _Fetcher:
             try:
                 return await self._request_at(target, address, tls)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                if fault := _certificate_error(error):
+                fault: BaseException | None = error
+                while fault is not None and not isinstance(fault, ssl.SSLCertVerificationError):
+                    fault = fault.__cause__ or fault.__context__
+                if fault is not None:
                     text = f"{target.origin}: its certificate is not accepted: {fault.verify_message or fault}"
                     raise _refusal(text) from error
                 reason = str(error) or type(error).__name__
@@ -247,10 +242,9 @@ class _Fetcher:
             location = response.headers.get("location")
             if response.status_code in _REDIRECTS and location is not None:
                 return str(location)
-            self._check_status(target, response)
             return await self._read_body(target, response)
 
-    def _check_status(self, target: FetchTarget, response: httpx2.Response) -> None:
+    async def _read_body(self, target: FetchTarget, response: httpx2.Response) -> bytes:
         status = response.status_code
         if status != _OK:
             may_recover = status in _TRY_LATER or status >= _SERVER_ERROR
@@ -261,8 +255,6 @@ class _Fetcher:
         if encoding.strip().lower() not in ("", "identity"):
             text = f"{target.origin} sent a body in the encoding {quote(encoding)}"
             raise _refusal(f"{text}; only identity, which was asked for, is accepted")
-
-    async def _read_body(self, target: FetchTarget, response: httpx2.Response) -> bytes:
         if self.rules.write is not None:
             async for chunk in response.aiter_raw():
                 self.rules.write(chunk)
@@ -278,10 +270,3 @@ class _Fetcher:
             if len(data) > MAX_BYTES:
                 raise too_large(target.origin)
         return bytes(data)
-
-
-def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
-    """The certificate error that caused an error, if any."""
-    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
-        error = error.__cause__ or error.__context__
-    return error

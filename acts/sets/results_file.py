@@ -21,36 +21,24 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
-from acts.delegates.safe_files import (
-    FILE_FLAGS,
-    IrregularFileError,
-    check_regular,
-    open_parent,
-    open_regular,
-    resolve_below,
-)
+from acts.delegates import sources
+from acts.delegates.sources import FILE_FLAGS, IrregularFileError, open_parent, open_regular, quote
 from acts.language.wire import RESULTS_EXIST, RESULTS_REFUSED, RESULTS_UNAVAILABLE, RESUME_REFUSED
-from acts.sets.set_files import RESULTS, SetError, check_name, quote
+from acts.sets.set_files import RESULTS, SetError, check_name
 from acts.tree.past_run import PastRow
 from acts.tree.set_records import is_bad_row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 # An append takes milliseconds; who waits longer is behind a file system that does not answer, and tries again later
 LOCK_SECONDS: Final = 20.0
 _CHUNK: Final = 1024 * 1024
 # Bytes of a line: 64 MiB is the largest state that a run keeps, and as JSON text it may double
 MAX_LINE: Final = 128 * 1024 * 1024
-_SCHEMA: Final = (
-    "CREATE TABLE IF NOT EXISTS file (run TEXT NOT NULL, end INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, begin INTEGER NOT NULL)",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +50,27 @@ class ResultsFile:
     label: str
 
     @property
-    def name(self) -> str:
-        """The name of the file in its folder."""
-        return self.steps[-1]
-
-    @property
     def journal(self) -> str:
         """The name of its journal, in the same folder."""
-        return f".{self.name}.acts"
+        return f".{self.steps[-1]}.acts"
+
+    def error(self, type_: str, fault: str) -> SetError:
+        """The error that says what is wrong with the file."""
+        earlier = " of the earlier run" if type_ == RESUME_REFUSED else ""
+        return SetError(type_, f"the results file {quote(self.label)}{earlier} {fault}")
 
 
 def find_results(folders: Sequence[Path], name: str) -> ResultsFile:
-    """The results file that a plan names, in the first folder that it fits.
-
-    Raises:
-        SetError: it is not allowed.
-    """
+    """The results file that a plan names, in the first folder that it fits; SetError where it is not allowed."""
     check_name(name, "a results file", RESULTS_REFUSED)
     if not folders:
         raise SetError(RESULTS_REFUSED, f"this worker writes no results: {RESULTS} names no folder for {quote(name)}")
     for folder in folders:
-        place = resolve_below(folder, name)
-        if place is not None and place[1][-1].startswith("."):
-            raise SetError(RESULTS_REFUSED, f"the results file {quote(name)} has a name that begins with a dot")
-        if place is not None:
-            return ResultsFile(*place, name)
+        if (place := sources.resolve_below(folder, name)) is not None:
+            file = ResultsFile(*place, name)
+            if file.steps[-1].startswith("."):
+                raise file.error(RESULTS_REFUSED, "has a name that begins with a dot")
+            return file
     where = ", ".join(map(str, folders))
     raise SetError(RESULTS_REFUSED, f"the results file {quote(name)} is outside the folders of {RESULTS} ({where})")
 
@@ -95,19 +79,15 @@ def find_results(folders: Sequence[Path], name: str) -> ResultsFile:
 
 
 def create(file: ResultsFile, run: str) -> None:
-    """Create the file for a run; one that exists already must be that of this run.
-
-    Raises:
-        SetError: it exists already, or cannot be written now.
-    """
+    """Create the file for a run, whose own it may be already; SetError where it is another's, or cannot be written."""
     with _explained(file, "written"), open_parent(file.root, file.steps) as parent:
         if not _exists(parent, file.journal):
             _refuse_existing(file, parent, "")
             with suppress(FileExistsError):  # another process was faster
                 os.close(os.open(file.journal, os.O_RDWR | os.O_CREAT | os.O_EXCL | FILE_FLAGS, 0o644, dir_fd=parent))
         with _connect(file, parent) as journal:
-            for statement in _SCHEMA:
-                journal.execute(statement)
+            journal.execute("CREATE TABLE IF NOT EXISTS file (run TEXT NOT NULL, end INTEGER NOT NULL)")
+            journal.execute("CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, begin INTEGER NOT NULL)")
             owner, _ = _read_owner(journal)
             if owner != run:
                 _refuse_existing(file, parent, "" if owner is None else " (of another run)")
@@ -115,8 +95,19 @@ def create(file: ResultsFile, run: str) -> None:
                 journal.execute("DELETE FROM rows")
                 journal.execute("INSERT INTO file VALUES (?, 0)", (run,))
             journal.commit()
-        os.close(os.open(file.name, os.O_RDWR | os.O_CREAT | FILE_FLAGS, 0o644, dir_fd=parent))
+        os.close(os.open(file.steps[-1], os.O_RDWR | os.O_CREAT | FILE_FLAGS, 0o644, dir_fd=parent))
         os.fsync(parent)
+
+
+def _refuse_existing(file: ResultsFile, parent: int, owner: str) -> None:
+    if _exists(parent, file.steps[-1]):
+        text = f"exists already{owner}, and a run appends only to its own: remove it, or name another one"
+        raise file.error(RESULTS_EXIST, text)
+
+
+def _exists(parent: int, name: str) -> bool:
+    with os.scandir(parent) as entries:
+        return any(entry.name == name for entry in entries)
 
 
 def append(file: ResultsFile, run: str, lines: Iterable[tuple[int, bytes]]) -> int:
@@ -131,7 +122,11 @@ def append(file: ResultsFile, run: str, lines: Iterable[tuple[int, bytes]]) -> i
         _open_own(file, run) as (journal, end),
         os.fdopen(open_regular(file.root, file.steps, os.O_RDWR), "r+b", buffering=0) as results,
     ):
-        _drop_beyond(file, results, end)
+        size = os.fstat(results.fileno()).st_size
+        if size < end:
+            fault = f"has {size:,} bytes, of {end:,} that were written: it was changed; put it back as it was"
+            raise file.error(RESULTS_UNAVAILABLE, fault)
+        results.truncate(end)
         query = "SELECT number FROM rows WHERE number IN (SELECT value FROM json_each(?))"
         for (row,) in journal.execute(query, (json.dumps(list(new)),)):
             del new[row]
@@ -156,15 +151,6 @@ def _write(results: IO[bytes], journal: sqlite3.Connection, end: int, new: dict[
     journal.executemany("INSERT INTO rows VALUES (?, ?)", places)
     journal.execute("UPDATE file SET end = ?", (begin,))
     journal.commit()
-
-
-def _drop_beyond(file: ResultsFile, results: IO[bytes], end: int) -> None:
-    size = os.fstat(results.fileno()).st_size
-    if size > end:
-        results.truncate(end)
-    elif size < end:
-        text = f"the results file {quote(file.label)} has {size:,} bytes, of {end:,} that were written"
-        raise SetError(RESULTS_UNAVAILABLE, f"{text}: it was changed; put it back as it was")
 
 
 # -- reading -------------------------------------------------------------------------
@@ -194,14 +180,15 @@ def read_past(file: ResultsFile, run: str) -> Iterator[PastRow]:
         with os.fdopen(open_regular(file.root, file.steps), "rb") as stream:
             end, size = _confirmed_end(file, run), os.fstat(stream.fileno()).st_size
             if end is not None and size < end:
-                text = f"has {size:,} bytes, of {end:,} that the earlier run wrote"
-                raise _past_refusal(file, f"{text}: put it back as it was")
+                fault = f"has {size:,} bytes, of {end:,} that the earlier run wrote: put it back as it was"
+                raise file.error(RESUME_REFUSED, fault)
             yield from _parse_lines(file, stream, end)
     except (FileNotFoundError, NotADirectoryError):
         hint = "put it back, or start the plan without config.resume"
-        raise _past_refusal(file, f"is not there any more, so nobody knows which rows completed: {hint}") from None
+        fault = f"is not there any more, so nobody knows which rows completed: {hint}"
+        raise file.error(RESUME_REFUSED, fault) from None
     except IrregularFileError as kind:
-        raise _past_refusal(file, f"is {kind} now") from None
+        raise file.error(RESUME_REFUSED, f"is {kind} now") from None
     except (OSError, sqlite3.Error) as error:
         raise _unavailable(file, "read", error) from error
 
@@ -214,8 +201,8 @@ def _confirmed_end(file: ResultsFile, run: str) -> int | None:
     except FileNotFoundError:
         return None
     except SetError:
-        text = f"has become that of another run: put the file of that run back, with its hidden file {file.journal}"
-        raise _past_refusal(file, text) from None
+        fault = f"has become that of another run: put the file of that run back, with its hidden file {file.journal}"
+        raise file.error(RESUME_REFUSED, fault) from None
 
 
 def _parse_lines(file: ResultsFile, stream: IO[bytes], end: int | None) -> Iterator[PastRow]:
@@ -224,21 +211,15 @@ def _parse_lines(file: ResultsFile, stream: IO[bytes], end: int | None) -> Itera
         number, place = number + 1, place + len(text)
         if not text.endswith(b"\n") and end is None and len(text) < MAX_LINE:
             return  # the beginning of a line that the run did not finish
-        line = parse_line(text)
-        if line is None:
-            raise _past_refusal(file, f"is not what the earlier run wrote: line {number:,}; put it back as it was")
-        yield line
-
-
-def parse_line(text: bytes) -> PastRow | None:
-    """A line of a results file; None for what is none."""
-    try:
-        line: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(line, dict) or not isinstance(line.get("id"), str) or not isinstance(line.get("status"), str):
-        return None
-    return PastRow(id=line["id"], status=line["status"], isLine=is_bad_row(line["id"], line.get("errors")))
+        try:
+            line: Any = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        texts = (line.get("id"), line.get("status")) if isinstance(line, dict) else (None,)
+        if not all(isinstance(value, str) for value in texts):
+            fault = f"is not what the earlier run wrote: line {number:,}; put it back as it was"
+            raise file.error(RESUME_REFUSED, fault)
+        yield PastRow(id=line["id"], status=line["status"], isLine=is_bad_row(line["id"], line.get("errors")))
 
 
 # -- the journal -------------------------------------------------------------------------
@@ -254,15 +235,14 @@ def _open_own(file: ResultsFile, run: str, begin: str = "BEGIN IMMEDIATE") -> It
     with open_parent(file.root, file.steps) as parent, _connect(file, parent, begin) as journal:
         owner, end = _read_owner(journal)
         if owner != run:
-            text = f"the results file {quote(file.label)} has become that of another run"
-            raise SetError(RESULTS_REFUSED, f"{text}: one file takes the results of one run")
+            raise file.error(RESULTS_REFUSED, "has become that of another run: one file takes the results of one run")
         yield journal, end
 
 
 @contextmanager
 def _connect(file: ResultsFile, parent: int, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
     """A connection in a transaction; what is not committed is undone, also by the next process after one that died."""
-    check_regular(os.stat(file.journal, dir_fd=parent, follow_symlinks=False).st_mode)
+    sources.check_regular(os.stat(file.journal, dir_fd=parent, follow_symlinks=False).st_mode)
     address = f"{Path(file.root, *file.steps[:-1], file.journal).as_uri()}?mode=rw"
     with closing(sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None)) as journal:
         journal.execute(begin)
@@ -281,29 +261,11 @@ def _explained(file: ResultsFile, what: str) -> Iterator[None]:
     try:
         yield
     except IrregularFileError as kind:
-        raise SetError(RESULTS_REFUSED, f"the results file {quote(file.label)} is {kind} now") from None
+        raise file.error(RESULTS_REFUSED, f"is {kind} now") from None
     except (OSError, ValueError, sqlite3.Error) as error:
         raise _unavailable(file, what, error) from error
 
 
 def _unavailable(file: ResultsFile, what: str, error: Exception) -> SetError:
     reason = getattr(error, "strerror", None) or str(error)
-    return SetError(RESULTS_UNAVAILABLE, f"the results file {quote(file.label)} cannot be {what}: {reason}")
-
-
-def _past_refusal(file: ResultsFile, fault: str) -> SetError:
-    return SetError(RESUME_REFUSED, f"the results file {quote(file.label)} of the earlier run {fault}")
-
-
-def _refuse_existing(file: ResultsFile, parent: int, owner: str) -> None:
-    if _exists(parent, file.name):
-        text = f"the results file {quote(file.label)} exists already{owner}, and a run appends only to its own"
-        raise SetError(RESULTS_EXIST, f"{text}: remove it, or name another one")
-
-
-def _exists(parent: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
+    return file.error(RESULTS_UNAVAILABLE, f"cannot be {what}: {reason}")

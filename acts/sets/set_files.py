@@ -16,7 +16,6 @@ No plan can change them. Nothing here knows Temporal: the activities say which e
 from __future__ import annotations
 
 import asyncio
-import errno
 import gzip
 import hashlib
 import os
@@ -26,34 +25,28 @@ import threading
 import time
 import zlib
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from acts.delegates.safe_files import IrregularFileError, open_regular, resolve_below
-from acts.delegates.sources import DelegateSources
+from acts.delegates import sources as places
+from acts.delegates.sources import DelegateSources, quote
 from acts.language import wire
-from acts.language.errors import format_choices, truncate
+from acts.language.errors import format_choices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from acts.delegates.web import Resolve
 
-    Download = Callable[[str, BinaryIO], None]
-
+Download = Callable[[str, BinaryIO], None]
 DATA: Final = "ACTS_DATA"
 RESULTS: Final = "ACTS_RESULTS"
 DATA_HOSTS: Final = "ACTS_DATA_HOSTS"
 DATA_PRIVATE_HOSTS: Final = "ACTS_DATA_PRIVATE_HOSTS"
 SUFFIXES: Final = (".jsonl", ".ndjson", ".csv", ".jsonl.gz", ".ndjson.gz", ".csv.gz")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-# Characters; no common file system has longer paths
-MAX_NAME: Final = 1000
-# Characters of a quoted value
-MAX_QUOTE: Final = 200
 # Of one copy: more than a disk for temporary files commonly has free. A few kilobytes of gzip can be gigabytes
 MAX_SPOOL_BYTES: Final = 20 * 1024**3
 # For a download: 20 GiB at 12 MB/s
@@ -61,7 +54,6 @@ DEADLINE_SECONDS: Final = 1800.0
 # A copy that nothing has read for so long is deleted when the next one is made
 _SPOOL_SECONDS: Final = 24 * 3600.0
 _CHUNK: Final = 1024 * 1024
-_ABSENT: Final = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _MAX_LISTED: Final = 1_000
 _locks: Final[dict[str, threading.Lock]] = defaultdict(threading.Lock)
 
@@ -77,21 +69,12 @@ class SetError(Exception):
         self.type, self.message = type_, message
 
 
-def quote(text: object) -> str:
-    """A value for a message: on one line, shortened, with control characters escaped."""
-    return truncate(repr(text), MAX_QUOTE)
-
-
 def check_name(name: object, what: str, refused: str) -> str:
-    """The name of a file as a plan may write it.
-
-    Raises:
-        SetError: of the type ``refused``, naming the fault.
-    """
+    """The name of a file as a plan may write it; SetError of the type ``refused`` names the fault."""
     if not isinstance(name, str) or not name.strip():
         raise SetError(refused, f"{what} is named by a text, not by {quote(name)}")
     faults = {
-        f"has more than {MAX_NAME:,} characters": len(name) > MAX_NAME,
+        f"has more than {places.MAX_NAME:,} characters": len(name) > places.MAX_NAME,
         "has a control character or a backslash: paths are written with /": not name.isprintable() or "\\" in name,
         'has the step "..", which leaves the folder': ".." in name.split("/"),
         "ends in /: it is the name of a folder": name.endswith("/"),
@@ -128,11 +111,7 @@ class OpenSet:
 
 @contextmanager
 def open_set(source: str, sources: SetSources, download: Download, *, is_fresh: bool = False) -> Iterator[OpenSet]:
-    """The set that a plan names. ``download`` writes what is at a URL; ``is_fresh`` takes no copy of before.
-
-    Raises:
-        SetError: it is not there, not allowed, or cannot be read.
-    """
+    """The set that a plan names, or SetError. ``download`` writes what is at a URL; ``is_fresh`` takes no old copy."""
     is_url = _URL.match(source) is not None
     path = source.partition("?")[0].partition("#")[0] if is_url else source
     name = check_name(path, "a set", wire.SET_REFUSED)
@@ -180,14 +159,16 @@ def _make_copy(folder: Path, path: Path, write: Callable[[BinaryIO], None]) -> N
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
-            raise SetError(
-                wire.SET_UNAVAILABLE, f"{folder} belongs to another user: the worker keeps copies of sets there"
-            )
-        _delete_old(folder)
+            text = f"{folder} belongs to another user: the worker keeps copies of sets there"
+            raise SetError(wire.SET_UNAVAILABLE, text)
+        for file in folder.iterdir():
+            with suppress(OSError):
+                if file.stat().st_mtime < time.time() - _SPOOL_SECONDS:
+                    file.unlink()
         descriptor, part = tempfile.mkstemp(dir=folder, prefix="part-")
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                write(file)
+            with os.fdopen(descriptor, "wb") as copy:
+                write(copy)
             Path(part).replace(path)
         finally:
             Path(part).unlink(missing_ok=True)
@@ -196,35 +177,26 @@ def _make_copy(folder: Path, path: Path, write: Callable[[BinaryIO], None]) -> N
         raise SetError(wire.SET_UNAVAILABLE, text) from error
 
 
-def _delete_old(folder: Path) -> None:
-    oldest = time.time() - _SPOOL_SECONDS
-    for file in folder.iterdir():
-        with suppress(OSError):
-            if file.stat().st_mtime < oldest:
-                file.unlink()
-
-
 def _open_below(folders: tuple[Path, ...], name: str) -> BinaryIO:
     """The set of this name, in the first folder that has it."""
     if not folders:
-        raise SetError(
-            wire.SET_REFUSED, f"this worker reads no sets: {DATA} names no folder to read {quote(name)} from"
-        )
-    places = [place for folder in folders if (place := resolve_below(folder, name)) is not None]
+        text = f"this worker reads no sets: {DATA} names no folder to read {quote(name)} from"
+        raise SetError(wire.SET_REFUSED, text)
+    below = [place for folder in folders if (place := places.resolve_below(folder, name)) is not None]
     where = ", ".join(map(str, folders))
-    if not places:
-        text = f"the set {quote(name)} is outside the folders of {DATA} ({where})"
-        raise SetError(wire.SET_REFUSED, f"{text}: only files inside them are read")
-    for place in places:
+    if not below:
+        text = f"the set {quote(name)} is outside the folders of {DATA} ({where}): only files inside them are read"
+        raise SetError(wire.SET_REFUSED, text)
+    for place in below:
         try:
-            return os.fdopen(open_regular(*place), "rb")
-        except IrregularFileError as kind:
+            return os.fdopen(places.open_regular(*place), "rb")
+        except places.IrregularFileError as kind:
             raise SetError(wire.SET_REFUSED, f"the set {quote(name)} is {kind}; a set is a regular file") from None
         except OSError as error:
-            if error.errno not in _ABSENT:
+            if error.errno not in places.ABSENT:
                 text = f"the set {quote(name)} of {where} cannot be read: {error.strerror}"
-                is_permanent = error.errno in (errno.EACCES, errno.EPERM, errno.ELOOP)
-                raise SetError(wire.SET_REFUSED if is_permanent else wire.SET_UNAVAILABLE, text) from error
+                type_ = wire.SET_REFUSED if error.errno in places.DENIED else wire.SET_UNAVAILABLE
+                raise SetError(type_, text) from error
     files = (p.name for folder in folders for p in sorted(folder.glob("*"))[:_MAX_LISTED])
     names = [file for file in dict.fromkeys(files) if file.lower().endswith(SUFFIXES)]
     text = f"there is no set {quote(name)} in {where} ({DATA}); there are: {format_choices(names)}"

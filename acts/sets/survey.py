@@ -1,33 +1,265 @@
-"""The survey of a set: one pass over the file that says how many rows it has, where its pages begin and which repeat.
+"""The rows of a JSON Lines or CSV file, and its survey: how many rows, where its pages begin, and which repeat.
 
 Laws of this file:
 
-* memory does not grow with the file but for the table of pages (about 30 bytes for 250 rows) and two bits per row. The
-  ids of all rows are compared by SQLite, which sorts them on disk;
+* at most one row is in memory, and a row has at most ``MAX_ROW_BYTES``: what is longer is skipped and reported;
+* a row that cannot be read is a row all the same: it has a number, a line and an error, and the next row is read from
+  the next line;
+* rows are the same wherever reading begins: blank lines belong to the row after them, and a digest to its row alone;
 * a page is recognised by a hash of its rows. So it does not matter which worker reads it, from which copy, or whether
   the file has grown since; a page that is another one now is an error, never other data;
+* memory does not grow with the file but for the table of pages (about 30 bytes for 250 rows) and two bits per row. The
+  ids of all rows are compared by SQLite, which sorts them on disk;
 * pages begin small, so that a small set is spread over several Batches, and soon have ``PAGE_ROWS`` rows.
+
+A CSV row may span lines, inside quotes. Python's ``csv`` reads it, line by line from an iterator that counts: so its
+end in bytes is exact. Where a quote is never closed, the row is the one line that it begins on.
 """
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import sqlite3
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
+from acts.delegates.sources import quote
+from acts.language.errors import truncate
+from acts.language.strict_json import json_size, read_json
+from acts.language.values import defect, type_name
 from acts.language.wire import INVALID_REQUEST, SET_CHANGED, SET_INVALID, SET_TOO_LARGE
-from acts.sets.row_reader import DIGEST_BYTES, LineReader, Row, iterate_rows, read_dialect, row_bytes, row_id
-from acts.sets.set_files import SetError, quote
-from acts.tree.set_records import SetPage, Survey, pack_bits
+from acts.sets.set_files import SetError
+from acts.tree.past_run import PastRow
+from acts.tree.set_records import Dialect, SetPage, Survey, pack_bits
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+# A row is a Message of its instance, in a payload of at most 2 MiB, beside the plan and the global data
+MAX_ROW_BYTES: Final = 1024 * 1024
+# Characters of an id: it stands in workflow ids, in labels and in every line of the results
+MAX_ID: Final = 300
+JSON_LINES: Final = "jsonl"
+CSV: Final = "csv"
+_BOM: Final = b"\xef\xbb\xbf"
+_OTHER_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
+_CHUNK: Final = 64 * 1024
+# Two pages that differ have the same digest once in 3e14 times
+DIGEST_BYTES: Final = 6
 
-    from acts.tree.past_run import PastRow
-    from acts.tree.set_records import Dialect
+# The default, 128 KiB, is less than a row may have
+csv.field_size_limit(MAX_ROW_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row. ``line`` is its first line, from 1; ``size`` (bytes) and ``lines`` include blank lines before it.
+
+    ``digest`` is that of all lines that were looked at to read it, save what is beyond the limit of a row.
+    ``data`` None: it cannot be used, and ``fault`` says why.
+    """
+
+    line: int
+    size: int
+    lines: int
+    digest: bytes
+    data: dict[str, Any] | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What a few lines hold: their bytes, their number, and the values, or the fault; neither if they are blank."""
+
+    size: int
+    lines: int
+    value: Any = None
+    fault: str = ""
+
+
+class LineReader:
+    """The lines of a stream as bytes with their ends, and a digest of those that a row took."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._returned = deque[tuple[bytes, int]]()
+        self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
+
+    def read(self) -> tuple[bytes, int] | None:
+        """The next line and its bytes in the file; of a line beyond the limit only the beginning. None at the end."""
+        if self._returned:
+            line, size = self._returned.popleft()
+        else:
+            chunk = line = self._stream.readline(MAX_ROW_BYTES + 1)
+            size = len(line)
+            while size > MAX_ROW_BYTES and chunk and not chunk.endswith(b"\n"):
+                chunk = self._stream.readline(_CHUNK)
+                size += len(chunk)
+        if not line:
+            return None
+        self._hash.update(line if len(line) == size else b"%d:%b" % (size, line))
+        return line, size
+
+    def give_back(self, lines: Sequence[tuple[bytes, int]]) -> None:
+        """These lines are read again."""
+        self._returned.extendleft(reversed(lines))
+
+    def take_digest(self) -> bytes:
+        """The digest of the lines that were read since the last one."""
+        digest = self._hash.digest()
+        self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        return digest
+
+
+def read_dialect(stream: BinaryIO, name: str) -> Dialect:
+    """How a file of this name is read, from its beginning.
+
+    Raises:
+        SetError: it is neither JSON Lines nor CSV, or its header cannot be used.
+    """
+    beginning = stream.read(len(_BOM))
+    if beginning[:2] in _OTHER_BOMS:
+        raise SetError(SET_INVALID, f"{name} is UTF-16; a set is UTF-8: save it as UTF-8")
+    bom = len(_BOM) if beginning == _BOM else 0
+    stream.seek(bom)
+    if not name.removesuffix(".gz").lower().endswith(".csv"):
+        return Dialect(format=JSON_LINES, start=bom)
+    lines = LineReader(stream)
+    first = lines.read()
+    if first is None:
+        raise SetError(SET_INVALID, f"{name} is empty: a CSV file begins with a header that names its columns")
+    delimiter = next((d for d in (",", ";", "\t") if d.encode() in first[0]), ",")
+    lines.give_back([first])
+    header = next(_csv_records(lines, delimiter))
+    columns = [column.strip() for column in header.value or ()]
+    fault = header.fault or _header_fault(columns)
+    if fault:
+        raise SetError(
+            SET_INVALID, f"the header of {name} cannot be used: {fault}; each column needs a name of its own"
+        )
+    start = bom + header.size
+    return Dialect(format=CSV, columns=tuple(columns), delimiter=delimiter, start=start, lines=header.lines)
+
+
+def _header_fault(columns: list[str]) -> str:
+    doubles = [c for c in columns if columns.count(c) > 1]
+    if not any(columns):
+        return "it names no columns"
+    if "" in columns:
+        return f"it has no name for column {columns.index('') + 1}"
+    if doubles:
+        return f"it has the column {quote(doubles[0])} twice"
+    return "it is not UTF-8" if defect(columns) is not None else ""
+
+
+def iterate_rows(lines: LineReader, dialect: Dialect, first_line: int) -> Iterator[Row]:
+    """The rows from here to the end of the stream. ``first_line`` is the number of the next line, from 1."""
+    texts = iter(lines.read, None)
+    records = _csv_rows(lines, dialect) if dialect.format == CSV else (_read_object(*item) for item in texts)
+    line, blank_bytes, blank_lines = first_line, 0, 0
+    for record in records:
+        if record.value is None and not record.fault:
+            blank_bytes, blank_lines = blank_bytes + record.size, blank_lines + record.lines
+        else:
+            fault = _size_fault(record) or record.fault
+            data = None if fault else record.value
+            size, count = record.size + blank_bytes, record.lines + blank_lines
+            yield Row(line, size, count, lines.take_digest(), data, fault)
+            blank_bytes, blank_lines = 0, 0
+        line += record.lines
+
+
+def _size_fault(record: _Record) -> str:
+    """Why a record is too large as a row, in the file or as JSON."""
+    size, form = record.size, ""
+    if size <= MAX_ROW_BYTES and not record.fault:
+        size, form = json_size(record.value), " as JSON"
+    if size <= MAX_ROW_BYTES:
+        return ""
+    limit = f"at most {MAX_ROW_BYTES:,} (1 MiB) are allowed"
+    return f"it has {size:,} bytes{form}; {limit}: keep large data outside, and a reference to it in the row"
+
+
+def _read_object(text: bytes, size: int) -> _Record:
+    """The object of a line, or what is wrong with it."""
+    if not text.strip():
+        return _Record(size, 1)
+    try:
+        value = read_json(text)
+    except (ValueError, RecursionError) as error:
+        return _Record(size, 1, None, f"it is not JSON: {truncate(str(error), 200)}")
+    if not isinstance(value, dict):
+        return _Record(size, 1, None, f"a row is a JSON object, not {type_name(value)}")
+    reason = defect(value)
+    return _Record(size, 1, value) if reason is None else _Record(size, 1, None, reason[1])
+
+
+def _csv_rows(lines: LineReader, dialect: Dialect) -> Iterator[_Record]:
+    columns = dialect.columns
+    for record in _csv_records(lines, dialect.delimiter):
+        value, fault = None, record.fault
+        if record.value and len(record.value) != len(columns):
+            fault = f"it has {len(record.value)} fields; the header has {len(columns)}"
+        elif record.value:
+            value = dict(zip(columns, record.value, strict=True))
+            fault = "it is not UTF-8" if defect(value) is not None else ""
+        yield _Record(record.size, record.lines, value, fault)
+
+
+class _QuoteTooLongError(Exception):
+    """A quote is still open after more bytes than a row may have."""
+
+
+def _csv_records(lines: LineReader, delimiter: str) -> Iterator[_Record]:
+    """The fields of each record. One that cannot be read is the line that it begins on."""
+    record_lines: list[tuple[bytes, int]] = []
+    size = 0
+
+    def read_texts() -> Iterator[str]:
+        nonlocal size
+        while (item := lines.read()) is not None:
+            record_lines.append(item)
+            size += item[1]
+            if size > MAX_ROW_BYTES:
+                raise _QuoteTooLongError
+            yield item[0].decode("utf-8", "surrogateescape")
+
+    reader = csv.reader(read_texts(), delimiter=delimiter, strict=True)
+    while True:
+        try:
+            fields = next(reader, None)
+            if fields is None:
+                return
+            record = _Record(size, len(record_lines), fields)
+        except (csv.Error, _QuoteTooLongError) as error:
+            fault = f"it is not CSV: {error}" if isinstance(error, csv.Error) else "a quote is not closed"
+            lines.give_back(record_lines[1:])
+            record = _Record(record_lines[0][1], 1, None, fault)
+            reader = csv.reader(read_texts(), delimiter=delimiter, strict=True)
+        record_lines.clear()
+        size = 0
+        yield record
+
+
+def row_id(data: dict[str, Any], field: str | None, number: int) -> tuple[str | None, str]:
+    """The id of a row and nothing, or None and why it has none. ``number`` is the row's, from 1."""
+    if field is None:
+        return str(number), ""
+    if field not in data:
+        return None, f'it has no field "{field}", which is the id; it has: {truncate(", ".join(data), 200)}'
+    value = data[field]
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        return None, f'its id, the field "{field}", is {type_name(value)}; an id is a text or a whole number'
+    if not value.strip() or len(value) > MAX_ID:
+        return None, f'its id, the field "{field}", has {len(value)} characters; an id has 1 to {MAX_ID}'
+    return value, ""
+
+
+# -- pages -------------------------------------------------------------------------
 
 # Rows of a page: its Batch, with one child per row and three Calls each, has about 2,500 events of the server's 51,200
 PAGE_ROWS: Final = 250
@@ -68,14 +300,11 @@ class RowIds:
             if row.isLine:
                 self._database.execute("INSERT OR IGNORE INTO bad VALUES (?)", (int(row.id.removeprefix("line ")),))
             else:
-                self._add(row.id, None, None, row.status)
+                self.add(row.id, None, None, row.status)
 
-    def add(self, id_: str | None, number: int, line: int) -> None:
+    def add(self, id_: str | None, number: int | None, line: int | None, status: str | None = None) -> None:
         """Add a row with this id, or with none that can be used; ``line`` is its place in the file."""
-        self._add(id_, number, line, None)
-
-    def _add(self, id_: str | None, *values: Any) -> None:
-        self._block.append((None if id_ is None else id_.encode("utf-8", "surrogatepass"), *values))
+        self._block.append((None if id_ is None else id_.encode("utf-8", "surrogatepass"), number, line, status))
         if len(self._block) >= _BLOCK:
             self._write()
 
@@ -84,10 +313,9 @@ class RowIds:
         self._block.clear()
 
     def find(self, name: str, total: int) -> dict[str, Any]:
-        """``{repeated, skipped, takenOver, leftOut}`` of a ``Survey``; all rows of ``name`` have been added.
+        """``{repeated, skipped, takenOver, leftOut}`` of a ``Survey``; SetError where ``only`` leaves no row of it.
 
-        Raises:
-            SetError: ``only`` leaves no row of the set.
+        All rows of the set ``name`` have been added.
         """
         self._write()
         repeated, skipped = bytearray(total // 8 + 1), bytearray(total // 8 + 1)
@@ -118,19 +346,16 @@ class RowIds:
 
 
 def survey(stream: BinaryIO, name: str, id_field: str | None, ids: RowIds) -> Survey:
-    """Read a file once. ``ids`` has what an earlier run says of its rows.
-
-    Raises:
-        SetError: the file cannot be used as a whole.
-    """
+    """Read a file once; SetError where it cannot be used. ``ids`` has what an earlier run says of its rows."""
     dialect = read_dialect(stream, name)
     if id_field is not None and dialect.columns and id_field not in dialect.columns:
         text = f'{name} has no column "{id_field}", which is to be the id of a row; it has: '
         raise SetError(SET_INVALID, text + ", ".join(dialect.columns)[:500])
     stream.seek(dialect.start)
     pages: list[tuple[int, int, int, str]] = []
-    page, total, bytes_of_names = list[Row](), 0, row_bytes(dialect)
-    size = 0
+    # What a row of CSV has as JSON beside its fields: the names of all columns, quotes, a colon and a comma
+    bytes_of_names = sum(json_size(column) + 4 for column in dialect.columns)
+    page, total, size = list[Row](), 0, 0
     for total, row in enumerate(iterate_rows(LineReader(stream), dialect, dialect.lines + 1), 1):
         is_full = len(page) >= rows_of_page(len(pages)) or size + row.size + bytes_of_names > PAGE_BYTES
         if page and is_full:
@@ -147,12 +372,12 @@ def survey(stream: BinaryIO, name: str, id_field: str | None, ids: RowIds) -> Su
 
 
 def _close_page(rows: list[Row], before: list[Any], name: str) -> tuple[int, int, int, str]:
-    """The entry of a page in the table; ``before`` are those of the pages before it."""
+    """The entry of a page in the table, after those ``before`` it."""
     if len(before) >= MAX_PAGES:
         text = f"{name} has more than {MAX_PAGES:,} pages of {PAGE_ROWS} rows or {PAGE_BYTES >> 10} KiB"
         raise SetError(SET_TOO_LARGE, f"{text}: split it into several files, and run the plan for each")
     size, lines = sum(row.size for row in rows), sum(row.lines for row in rows)
-    return size, len(rows), lines, page_hash(row.digest for row in rows)
+    return size, len(rows), lines, _page_hash(rows)
 
 
 def rows_of_page(number: int) -> int:
@@ -160,19 +385,18 @@ def rows_of_page(number: int) -> int:
     return min(PAGE_ROWS, _STEP_ROWS * (1 + number // _STEP_PAGES))
 
 
-def page_hash(digests: Iterable[bytes]) -> str:
-    """The hash of a page from the digests of its rows: 12 hex digits."""
-    return hashlib.blake2b(b"".join(digests), digest_size=DIGEST_BYTES).hexdigest()
+def _page_hash(rows: list[Row]) -> str:
+    """12 hex digits."""
+    return hashlib.blake2b(b"".join(row.digest for row in rows), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def read_page(stream: BinaryIO, dialect: Dialect, page: SetPage, name: str) -> list[Row]:
-    """The rows of a page, from a stream that is at its offset. ``name`` is that of the file, for people.
+    """The rows of a page, from a stream at its offset; SetError where they are not those of the survey.
 
-    Raises:
-        SetError: what is there now is not the page of the survey.
+    ``name`` is that of the file, for people.
     """
     rows = list(islice(iterate_rows(LineReader(stream), dialect, page.line), page.rows))
-    if page_hash(row.digest for row in rows) != page.hash:
+    if _page_hash(rows) != page.hash:
         last = page.line + page.lines - 1
         text = f"{name} has changed since the run began: its lines {page.line:,} to {last:,} are not what they were"
         raise SetError(SET_CHANGED, f"{text}; when nothing writes to it any more, acts retry runs the rest")

@@ -37,11 +37,10 @@ from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
 from acts.telemetry import metrics
 from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
-from acts.workflows.handlers import RunWorkflow
-from acts.workflows.in_flight import MARKER_BYTES, MAX_LOCAL_BYTES, must_go_through_queue
+from acts.workflows.handlers import RunWorkflow, describe_interactions
+from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.observe import used_shares
-from acts.workflows.payloads import HAS_STORAGE
-from acts.workflows.signals import describe_interactions
+from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

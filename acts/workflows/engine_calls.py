@@ -1,36 +1,50 @@
-"""The engine's own Activities: one table of how each is called, and the requests to models.
+"""The engine's own Activities: how each is called, what a run asks before it begins, and the requests to models.
 
 What an Activity finds out stands in history, so that every replay decides alike. What they do is not known here.
 
 The model Activity gets no prompt. It is told which run has the context and how many of its messages count, and reads
 them by the query ``promptContext``, so that no history holds a prompt. What the query answers never changes for the
 same count: messages are only appended.
+
+*Approvers* are asked only by a root that a worker with ``ACTS_APPROVERS`` began. The marker of ``workflow.patched``
+says so in the history, before anything else: a replay asks if and only if the marker is there, whatever the
+environment of the worker is now. So the histories of all other runs are as if there were none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import zlib
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from temporalio import workflow
 from temporalio.common import RawValue, RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
 
 from acts.language import wire
-from acts.language.config import Options
+from acts.language.config import Config, Options
+from acts.language.errors import InvalidRequest, Problem, truncate
+from acts.language.messages import Request, ToolMessage, read_request
+from acts.language.secrets import inline_secret_problems
+from acts.language.strict_json import read_json
+from acts.language.tools import read_tools, registered_names, undecided_names
+from acts.language.values import pointer
 from acts.machines.budget import output_cap
+from acts.machines.commands import AskOutput, AskSolution
+from acts.machines.past import keep_failed_instances, past_of_child, past_of_root, past_of_state
+from acts.machines.plan_run import PlanSetup
+from acts.machines.run_machine import RunMachine
+from acts.plan.validate import validate_parsed
 from acts.planner.request_estimate import LONGEST_ANSWER_TOKENS, answer_seconds
-from acts.tree.identity import short_id
-from acts.tree.records import ContextRef
-from acts.workflows.payloads import decode, encode
-
-if TYPE_CHECKING:
-    from acts.machines.commands import AskOutput, AskSolution
-    from acts.machines.run_machine import RunMachine
-    from acts.tree.records import GrantedRequest
-
-    Handle = workflow.ActivityHandle[Any]
+from acts.tree.child_requests import merged_tool, resolved_upfront
+from acts.tree.decisions import Approver
+from acts.tree.identity import root_identity, short_id, tree_token
+from acts.tree.past_run import PastRun
+from acts.tree.records import Capabilities, ContextRef, GrantedRequest, InstanceInput, PlanState, TreePosition
+from acts.workflows.children import cause_of, exact_date
+from acts.workflows.payloads import decode, encode, share_storage
 
 # Five times the rhythm of the Activities that beat; a worker that died is missed after this long
 HEARTBEAT_SECONDS: Final = 15.0
@@ -39,110 +53,258 @@ HEARTBEAT_SECONDS: Final = 15.0
 REQUEST_SECONDS: Final = wire.MAX_UNUSABLE_ANSWERS * answer_seconds(LONGEST_ANSWER_TOKENS) + 600.0
 
 
-def _patient(first: float, longest: float) -> RetryPolicy:
-    """Attempts without a limit: the Activity says which failures are final."""
+def _retries(attempts: int = 0, first: float = 1, longest: float | None = None) -> RetryPolicy:
+    """So many attempts (0: without a limit), in seconds from the first to the longest pause: the Activity says which
+    failures are final.
+    """
     return RetryPolicy(
-        initial_interval=timedelta(seconds=first), maximum_interval=timedelta(seconds=longest), maximum_attempts=0,
+        initial_interval=timedelta(seconds=first), maximum_attempts=attempts,
+        maximum_interval=None if longest is None else timedelta(seconds=longest),
         non_retryable_error_types=list(wire.NON_RETRYABLE_TYPES),
     )  # fmt: skip
 
 
-def _attempts(count: int) -> RetryPolicy:
-    return RetryPolicy(maximum_attempts=count, non_retryable_error_types=list(wire.NON_RETRYABLE_TYPES))
-
-
 @dataclass(frozen=True, slots=True)
 class EngineActivity:
-    """How an Activity is called: ``seconds`` for one attempt; ``beats`` says whether it sends heartbeats.
-
-    The result is ``result_type``; a ``RawValue`` is JSON that is read here.
-    """
+    """How an Activity is called: ``seconds`` for one attempt; ``beats`` says whether it sends heartbeats."""
 
     seconds: float
     retry: RetryPolicy | None = None
     is_local: bool = False
     beats: bool = False
-    result_type: type = dict
 
 
-# A model without capacity is waited for as long as ``patience`` allows: the Activity decides how often it is attempted
-_MODEL_RETRY: Final = _patient(2, 60)
 # A full disk is looked at again after 1, 2, 4 … 30 s, for as long as it takes
-_FILE_RETRY: Final = _patient(1, 30)
+_FILE_RETRY: Final = _retries(first=1, longest=30)
 ENGINE_ACTIVITIES: Final[dict[str, EngineActivity]] = {
-    wire.MODEL: EngineActivity(REQUEST_SECONDS, _MODEL_RETRY, beats=True, result_type=RawValue),
+    # A model without capacity is waited for as long as ``patience`` allows: the Activity decides how often
+    wire.MODEL: EngineActivity(REQUEST_SECONDS, _retries(first=2, longest=60), beats=True),
     # A survey reads about 50,000 rows a second, a page may have to be fetched together with the whole file, and an
     # append waits for a lock of 20 s and for a disk
-    wire.SURVEY_SET: EngineActivity(3600, _FILE_RETRY, beats=True, result_type=RawValue),
-    wire.READ_PAGE: EngineActivity(1800, _FILE_RETRY, beats=True, result_type=RawValue),
-    wire.CREATE_RESULTS: EngineActivity(60, _FILE_RETRY, beats=True, result_type=RawValue),
-    wire.APPEND_RESULTS: EngineActivity(60, _FILE_RETRY, beats=True, result_type=RawValue),
-    wire.CLOSE_PAGE: EngineActivity(1800, _FILE_RETRY, beats=True, result_type=RawValue),
+    wire.SURVEY_SET: EngineActivity(3600, _FILE_RETRY, beats=True),
+    wire.READ_PAGE: EngineActivity(1800, _FILE_RETRY, beats=True),
+    wire.CREATE_RESULTS: EngineActivity(60, _FILE_RETRY, beats=True),
+    wire.APPEND_RESULTS: EngineActivity(60, _FILE_RETRY, beats=True),
+    wire.CLOSE_PAGE: EngineActivity(1800, _FILE_RETRY, beats=True),
     # A definition of 1 MiB over a slow line
-    wire.LOAD_DELEGATE: EngineActivity(60, _attempts(5), beats=True),
+    wire.LOAD_DELEGATE: EngineActivity(60, _retries(5), beats=True),
     # A worker replays the earlier run: 50,000 events, the most that a run may have, take about a minute
-    wire.PAST_RUN: EngineActivity(300, _attempts(5), beats=True, result_type=bytes),
+    wire.PAST_RUN: EngineActivity(300, _retries(5), beats=True),
     wire.REGISTRY: EngineActivity(10, is_local=True),
-    # A small local file
-    wire.APPROVERS: EngineActivity(10, is_local=True, result_type=list),
+    wire.APPROVERS: EngineActivity(10, is_local=True),  # a small local file
     # One read of a history's first event for each attempt before this one
-    wire.FIRST_ATTEMPT: EngineActivity(30, is_local=True, result_type=str),
+    wire.FIRST_ATTEMPT: EngineActivity(30, is_local=True),
     # Above the Activities' own limits, of 2 s for each queue, all of which are asked at once
-    wire.QUEUES: EngineActivity(10, _attempts(1), is_local=True),
-    wire.SEARCH_ATTRIBUTES: EngineActivity(5, _attempts(1), is_local=True, result_type=bool),
+    wire.QUEUES: EngineActivity(10, _retries(1), is_local=True),
+    wire.SEARCH_ATTRIBUTES: EngineActivity(5, _retries(1), is_local=True),
 }
 QUEUES_LABEL: Final = "which task queues have workers"
 # The model Activity, and those of a set, in the words of a Tool's options: for the text of a failure
 OPTIONS: Final = Options(timeout=REQUEST_SECONDS, heartbeat=HEARTBEAT_SECONDS)
 
 
-def start_engine_activity(name: str, request: Any, label: str, id_: str | None = None) -> Handle:
+def start_engine_activity(
+    name: str, request: Any, label: str, id_: str | None = None
+) -> workflow.ActivityHandle[RawValue]:
     """Schedule one of the engine's Activities; ``request`` is its JSON, None for one that takes nothing.
 
     Raises:
         CallError: the request is too large to be recorded.
     """
     how = ENGINE_ACTIVITIES[name]
-    is_encoded = isinstance(request, RawValue) or how.result_type is not RawValue
-    args = [] if request is None else [request if is_encoded else encode(request)]
+    args = [] if request is None else [request if isinstance(request, RawValue) else encode(request)]
     options: dict[str, Any] = {
-        "args": args, "result_type": how.result_type, "summary": label,
-        "start_to_close_timeout": timedelta(seconds=how.seconds), "retry_policy": how.retry,
+        "args": args, "result_type": RawValue, "summary": label, "retry_policy": how.retry,
+        "start_to_close_timeout": timedelta(seconds=how.seconds),
+        "activity_id": None if id_ is None else short_id(id_),
     }  # fmt: skip
-    if id_ is not None:
-        options["activity_id"] = short_id(id_)
     if how.is_local:
         return workflow.start_local_activity(name, **options)
-    if how.beats:
-        options["heartbeat_timeout"] = timedelta(seconds=HEARTBEAT_SECONDS)
-    return workflow.start_activity(name, **options)
+    beat = timedelta(seconds=HEARTBEAT_SECONDS) if how.beats else None
+    return workflow.start_activity(name, heartbeat_timeout=beat, **options)
 
 
 async def ask(name: str, request: Any, label: str) -> Any:
-    """What one of the engine's Activities returns, outside of a machine. Raises ActivityError."""
-    answer = await start_engine_activity(name, request, label)
-    return decode(answer) if isinstance(answer, RawValue) else answer
-
-
-async def ask_or_fail(name: str, request: Any, label: str) -> Any:
     """What an Activity returns that a run cannot do without: its failure is that of the run."""
     try:
-        return await ask(name, request, label)
-    except ActivityError as error:
-        cause = error.__cause__
+        answer = await start_engine_activity(name, request, label)
+    except FailureError as error:
+        cause = cause_of(error)
         if is_cancelled_exception(error) or not isinstance(cause, ApplicationError):
             raise
         raise ApplicationError(cause.message, type=cause.type, non_retryable=True) from None
+    return zlib.decompress(answer.payload.data) if name == wire.PAST_RUN else decode(answer)
 
 
 async def ask_or_none(name: str, request: Any, label: str) -> Any:
     """What an Activity returns that a run can do without; None where it fails."""
     try:
         return await ask(name, request, label)
-    except ActivityError as error:
+    except FailureError as error:
         if is_cancelled_exception(error):
             raise
         return None
+
+
+# -- before a run begins ----------------------------------------------------------------------
+
+APPROVERS_VARIABLE: Final = "ACTS_APPROVERS"
+_APPROVERS_PATCH: Final = "acts-approvers"
+
+
+async def complete_position(position: TreePosition, start: RawValue) -> TreePosition:
+    """A run's place in its tree, with the identity and the token that a root has to make itself.
+
+    ``start`` is what the run was started with.
+    """
+    info = workflow.info()
+    more: dict[str, Any] = {}
+    if not position.identity:
+        origin = info.first_execution_run_id  # that a person, a schedule or a cron started, whatever follows from that
+        if info.cron_schedule is not None:
+            # All runs of a cron share the id of the first, so a round of it begins with its first attempt
+            origin = info.original_execution_run_id
+            if info.attempt > 1 and info.continued_run_id is not None:
+                query = {"workflowId": info.workflow_id, "runId": info.continued_run_id}
+                origin = await ask(wire.FIRST_ATTEMPT, query, "the first attempt of this cron run")
+        more["identity"] = root_identity(info.workflow_id, origin)
+    if position.is_root and not position.token:
+        more["token"] = tree_token(more.get("identity", position.identity), start.payload.data)
+    if position.is_root and not position.startedAt and not position.approvers:
+        is_asked = workflow.unsafe.is_replaying() or bool(os.environ.get(APPROVERS_VARIABLE))
+        if is_asked and workflow.patched(_APPROVERS_PATCH):
+            approvers = await ask(wire.APPROVERS, None, "who may decide")
+            more["approvers"] = tuple(map(Approver.from_json, approvers))
+    if not position.startedAt:
+        more["startedAt"] = exact_date(info.workflow_start_time)
+    return share_storage(position.model_copy(update=more))
+
+
+async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[dict[str, Any], Request, Capabilities]:
+    """A Request with what its delegates resolve upfront, read; and what the worker serves."""
+    parsed = read_request(raw)
+    if problems := inline_secret_problems(parsed):
+        raise InvalidRequest(problems)
+    capabilities = await _look_up(parsed, position)
+    messages, pins = await _load_upfront(parsed, capabilities)
+    if messages:
+        raw = {**raw, "context": [*raw["context"], *messages]}
+        parsed = read_request(raw)
+        capabilities = capabilities.model_copy(update={"pins": pins})
+    return raw, parsed, capabilities
+
+
+async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
+    """What the worker serves of what the Request leaves open; where a budget limits the cost, the price of a model.
+
+    Of several models it is the highest price.
+    """
+    names = registered_names(parsed)
+    query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*undecided_names(parsed), *names)))}
+    models = parsed.config.models
+    accounts = position.with_budget(workflow.info().workflow_id, parsed.config.budget).accounts
+    if models and any(account.limits.cost is not None for account in accounts):
+        query["model"] = models[0]
+        query |= {"otherModels": list(models[1:])} if len(models) > 1 else {}
+    if not query["activities"] and "model" not in query:
+        return Capabilities()
+    answer = await ask(wire.REGISTRY, query, "which tools and activities the worker has")
+    places = {m.tool.removeprefix("Tool."): m.index for m in parsed.context
+              if isinstance(m, ToolMessage) and isinstance(m.tool, str)}  # fmt: skip
+    problems = [
+        Problem(
+            "toolUnavailable", f'the tool "{name}" is not there: {reason}', pointer("context", places[name], "tool")
+        )
+        for name, reason in answer.get("unavailable", {}).items()  # by a server that should offer it
+        if name in places and not answer["tools"].get(name)
+    ]
+    if problems:
+        raise InvalidRequest(problems)
+    price = answer.get("price")
+    return Capabilities(
+        tools=answer["tools"], served=tuple(answer["served"]),
+        price=(price["input"], price["output"]) if price else None,
+    )  # fmt: skip
+
+
+async def load_definition(name: str, sha256: str | None = None) -> Any:
+    """A delegate's definition: ``{definition, sha256, source}``; the Request may have pinned it by its SHA-256."""
+    query = {"delegate": name} if sha256 is None else {"delegate": name, "sha256": sha256}
+    return await ask(wire.LOAD_DELEGATE, query, f"load {truncate(name, 150)}")
+
+
+async def _load_upfront(parsed: Request, capabilities: Capabilities) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The messages that put what delegates take and return into their Tools, and the pinned SHA-256 by name.
+
+    Raises:
+        InvalidRequest: a definition cannot be loaded.
+    """
+    tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
+    by_tool = resolved_upfront(parsed, tools)
+    loaded: dict[str, Any] = {}
+    problems = []
+    for name in dict.fromkeys(by_tool.values()):
+        try:
+            loaded[name] = await load_definition(name)
+        except FailureError as error:
+            if is_cancelled_exception(error):
+                raise
+            code = error.type if isinstance(error, ApplicationError) and error.type else wire.DELEGATE_UNAVAILABLE
+            tool = next(t for t, d in by_tool.items() if d == name)
+            text = f'the delegate "{name}" of tool "{tool}" cannot be loaded: {truncate(str(cause_of(error)))}'
+            problems.append(Problem(code, text, "/context", hint='or let it be loaded when it is used: "resolve"'))
+    if problems:
+        raise InvalidRequest(problems)
+    merged = [merged_tool(tools[t], loaded[by_tool[t]]["definition"]) for t in sorted(by_tool)]
+    return [{"type": "tool", "tool": tool} for tool in merged], {name: d["sha256"] for name, d in loaded.items()}
+
+
+def refuse_resume(config: Config) -> None:
+    """Raise InvalidRequest for ``config.resume`` where a model plans, or in a definition."""
+    if config.resume is not None:
+        text = "an agent cannot resume another run, and neither can a delegate: only a Plan that a person starts can"
+        hint = "resume the plan of one of the agent's ticks as a Plan, or reset the agent: docs/repair.md"
+        raise InvalidRequest([Problem("invalidSetting", text, "/config/resume", hint=hint)])
+
+
+async def read_past(workflow_id: str, run_id: str | None) -> PastRun:
+    """What an earlier run had done; ApplicationError where it is none that can be resumed."""
+    query = {"workflowId": workflow_id, **({} if run_id is None else {"runId": run_id})}
+    return PastRun.from_json(read_json(await ask(wire.PAST_RUN, query, f"what {truncate(workflow_id, 100)} had done")))
+
+
+async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
+    """What a run knows before it begins, with what an earlier run had done, if it resumes one.
+
+    ``state`` is what the run before carried over; it has read that already.
+
+    Raises:
+        InvalidRequest: ``config.resume`` does not fit the plan, or the earlier run.
+    """
+    own, resume = setup.input, setup.prepared.request.config.resume
+    if state is not None:
+        past = None if state.past is None else past_of_state(state.past, setup.prepared, setup.instances)
+        return replace(setup, past=past)
+    if isinstance(own, InstanceInput) and own.resume is not None:
+        source, runs = own.resume, list[PastRun]()
+        for workflow_id, run_id in source.runs:
+            past_run = await read_past(workflow_id, run_id)
+            calls = tuple(c for c in past_run.calls if c.instance is None or c.instance in source.instances)
+            runs.append(past_run.model_copy(update={"calls": calls}))
+        return replace(setup, past=past_of_child(source, tuple(runs), setup.prepared))
+    if own is not None or resume is None:
+        return setup
+    past_run = await read_past(resume.workflowId, resume.runId)
+    if past_run.set is not None:
+        text = f"{past_run.workflowId} is a run over a set, and this request names none"
+        hint = "name its set (_instances), as that run did"
+        raise InvalidRequest([Problem("invalidSetting", text, "/config/resume", hint=hint)])
+    if resume.only is not None:
+        raw = keep_failed_instances(setup.raw, past_run)
+        parsed, served = read_request(raw), setup.capabilities
+        prepared = validate_parsed(parsed, served.tools, served.served)
+        setup = replace(setup, raw=raw, prepared=prepared, source=own_context(len(parsed.context)))
+    return replace(setup, past=past_of_root(resume, past_run, setup.prepared))
 
 
 # -- models ------------------------------------------------------------------------------------
@@ -154,33 +316,28 @@ def own_context(message_count: int) -> ContextRef:
     return ContextRef(workflowId=info.workflow_id, runId=info.run_id, messageCount=message_count)
 
 
-def solution_request(run: RunMachine, command: AskSolution) -> RawValue:
-    """What the model Activity is asked for a tick."""
-    return encode({
-        "ask": "solution", **_settings(run, run.config.model, command.grant, command.least_cap),
-        "tick": command.tick, "streams": command.streams, "answersLeft": command.answers_left,
-        "source": _source(own_context(command.message_count)),
-    })  # fmt: skip
-
-
-def output_request(run: RunMachine, command: AskOutput) -> RawValue:
-    """What the model Activity is asked for a latent Call.
+def model_request(run: RunMachine, command: AskSolution | AskOutput) -> RawValue:
+    """What the model Activity is asked for a tick, or for a latent Call.
 
     Raises:
         CallError: the Call's parameters are too large to be recorded.
     """
-    node = command.node
-    # A template's Call does not name its instance, and must be shown no other's data
-    call = command.call if node.instance is None else {**command.call, "_instance": node.instance}
-    return encode({
-        "ask": "output", **_settings(run, run.config.latent_model, command.grant), "source": _source(command.source),
-        "tool": node.tool.name, "call": call, "paths": node.outcome_texts,
-        "scoped": command.context if "_scopes" in node.call else None,
-    })  # fmt: skip
-
-
-def _source(ref: ContextRef) -> dict[str, Any]:
-    return {"workflowId": ref.workflowId, "runId": ref.runId, "upto": ref.messageCount}
+    if isinstance(command, AskSolution):
+        source = own_context(command.message_count)
+        request: dict[str, Any] = {
+            "ask": "solution", **_settings(run, run.config.model, command.grant, command.least_cap),
+            "tick": command.tick, "streams": command.streams, "answersLeft": command.answers_left,
+        }  # fmt: skip
+    else:
+        node, source = command.node, command.source
+        # A template's Call does not name its instance, and must be shown no other's data
+        call = command.call if node.instance is None else {**command.call, "_instance": node.instance}
+        request = {
+            "ask": "output", **_settings(run, run.config.latent_model, command.grant), "tool": node.tool.name,
+            "call": call, "paths": node.outcome_texts, "scoped": command.context if "_scopes" in node.call else None,
+        }  # fmt: skip
+    context = {"workflowId": source.workflowId, "runId": source.runId, "upto": source.messageCount}
+    return encode({**request, "source": context})
 
 
 def _settings(
@@ -189,31 +346,25 @@ def _settings(
     """The settings of a request to a model, what it may spend, and whom to tell that it waits."""
     config, position = run.config, run.position
     cap = config.maxOutputTokens if least_cap is None else max(config.maxOutputTokens or 0, least_cap)
-    out: dict[str, Any] = {
-        "model": model, "priced": run.budget.limits_cost, "mayRepair": True, "token": position.token,
-        "patience": config.patience,
-    }  # fmt: skip
+    reserved: dict[str, float] = {}
     if grant is not None:
         cap = output_cap(config, run.price, grant, least_cap)
-        out["mayRepair"] = grant.mayRepair
         turns = 2 if grant.mayRepair else 1
         reserved = {k: turns * v for k, v in (("tokens", grant.tokens), ("cost", grant.cost)) if v}
-        if reserved:
-            out["reserved"] = reserved
     settings = {
         "temperature": config.temperature, "maxOutputTokens": cap, "effort": config.effort,
-        "fallbackModels": list(config.fallbackModels) or None,
+        "fallbackModels": list(config.fallbackModels) or None, "reserved": reserved or None,
         "root": position.ancestors[0] if position.ancestors else None,
     }  # fmt: skip
-    return out | {k: v for k, v in settings.items() if v is not None}
+    return {
+        "model": model, "priced": run.budget.limits_cost, "mayRepair": grant is None or grant.mayRepair,
+        "token": position.token, "patience": config.patience, **{k: v for k, v in settings.items() if v is not None},
+    }  # fmt: skip
 
 
 def usage_of(error: BaseException) -> dict[str, Any] | None:
     """What a failed request cost, where its failure says so."""
-    cause: BaseException | None = error
-    while isinstance(cause, ActivityError):
-        cause = cause.__cause__
-    if isinstance(cause, ApplicationError) and cause.details and isinstance(cause.details[0], dict):
-        usage = cause.details[0].get("usage")
-        return usage if isinstance(usage, dict) else None
-    return None
+    cause = cause_of(error)
+    detail = cause.details[0] if isinstance(cause, ApplicationError) and cause.details else None
+    usage = detail.get("usage") if isinstance(detail, dict) else None
+    return usage if isinstance(usage, dict) else None

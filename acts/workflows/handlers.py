@@ -1,53 +1,115 @@
 """The handlers of every run: signals and the update ``decide`` become events, queries ask the view.
 
-``signals.py`` says which signals there are. What one holds is read here; one that makes no sense is noted, and changes
-nothing.
+* What people send is read here; a signal that makes no sense is noted. None fails the run or its task.
+* All signals pass one dynamic handler. With a handler for each name the SDK would drop a signal with several arguments
+  or an unknown encoding without a word, and keep one of an unknown name forever.
+* The signals of people are described to the Web UI; those between the runs of a tree are not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn, TypeVar
 
 from temporalio import workflow
+from temporalio.api.sdk.v1 import WorkflowInteractionDefinition, WorkflowMetadata
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_exception
+from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from acts.language import wire
 from acts.language.errors import CallError, InvalidRequest, PlanError, Problem, truncate
 from acts.language.messages import Data, SetData, parse_message
 from acts.language.strict_json import write_json
+from acts.language.values import defect
 from acts.machines.agent_run import AgentRun
-from acts.machines.approvals import problem_of
+from acts.machines.approvals import iso, problem_of
 from acts.machines.commands import AnswerUpdate
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
-from acts.machines.run_machine import add_note
+from acts.machines.run_machine import RunMachine, add_note
+from acts.tree import signal_records
 from acts.tree.identity import is_workflow_id
-from acts.tree.signal_records import DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError, VersionedRecord
 from acts.views.results import MAX_RESULT, without_details
+from acts.views.run_views import RunView
+from acts.workflows.children import Lifeline
 from acts.workflows.driver import Driver
-from acts.workflows.lifeline import Lifeline
+from acts.workflows.engine_calls import QUEUES_LABEL, ask_or_none
 from acts.workflows.observe import RunIndex
-from acts.workflows.payloads import (
-    NOTHING,
-    decode,
-    decode_or_none,
-    decode_signal,
-    encode,
-    raw,
-)
-from acts.workflows.signals import TREE_SIGNALS, WHICH, read_aim, read_input, unknown_signal
-from acts.workflows.startup import watch_queues
+from acts.workflows.payloads import NOTHING, decode, decode_or_none, decode_signal, encode, raw
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
+AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
+WHICH: Final = '"call"? names a call, "workflowId"? and "instance"? one of several; "version"? what you have seen'
+AS_TEXT: Final = 'As lines for a terminal: {"format": "text"}.'
 
-    from acts.machines.run_machine import RunMachine
-    from acts.views.run_views import RunView
+# What people send, with what the Web UI says of it
+PEOPLES_SIGNALS: Final[Mapping[str, str]] = {
+    wire.APPROVE: f'Let it run: {{}} or {{"call": "2:refund", "by": "Ada", "note": "…"}}. {WHICH}.',
+    wire.REJECT: f'Do not let it run: {{"reason": "…", "call": "2:refund", "by": "Ada"}}. {WHICH}.',
+    wire.EDIT: f'Change: {{"plan": [calls]}} or {{"call": "2:refund", "with": {{call}}}}, then approve. {WHICH}.',
+    wire.PAUSE: f"Start no more calls; what runs goes on. {AIM}",
+    wire.RESUME: f"Go on after pause. {AIM}",
+    wire.PROVIDE: 'Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
+}
+# What the runs of a tree send each other
+TREE_SIGNALS: Final[Mapping[str, type[signal_records.TreeSignal]]] = {
+    wire.PENDING_CHANGED: signal_records.PendingChanged,
+    wire.DECISION: signal_records.ForwardedDecision,
+    wire.DECISION_ANSWER: signal_records.DecisionAnswer,
+    wire.BUDGET_REQUEST: signal_records.BudgetRequest,
+    wire.BUDGET_GRANT: signal_records.BudgetGrant,
+    wire.BUDGET_REPORT: signal_records.BudgetReport,
+    wire.PERMIT_REQUEST: signal_records.PermitRequest,
+    wire.PERMIT_GRANT: signal_records.PermitGrant,
+    wire.PERMIT_RETURN: signal_records.PermitReturn,
+    wire.RUN_ENDED: signal_records.RunEnded,
+    wire.CANCELLED_REPORT: signal_records.CancelledReport,
+    wire.SUPERSEDED: signal_records.Superseded,
+    wire.RESYNC: signal_records.Resync,
+    wire.CHILD_RESET: signal_records.ChildReset,
+    wire.STREAMED_CALLS: signal_records.StreamedCalls,
+    wire.PLAN_EXTENSION: signal_records.PlanExtension,
+    wire.MODEL_WAIT: signal_records.ModelWait,
+}
+# Queries that our own Activities make
+_ENGINES_QUERIES: Final = (wire.PROMPT_CONTEXT, wire.STREAMED_CALLS)
+# How alike a misspelt name must be to be recognised: `aprove` and `approve` are 0.92, `stop` and `provide` 0.36
+_LIKENESS: Final = 0.7
+# Characters of a name that a note shows; the server allows 1,000
+_MAX_NAME: Final = 60
+# As a timer of the server, the shortest
+_NEXT_TASK: Final = timedelta(milliseconds=1)
+# Before the run knows its Request
+STARTING: Final[dict[str, Any]] = {
+    "phase": "planning", "calls": [], "usage": {"requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0},
+}  # fmt: skip
+
+
+def describe_interactions(metadata: WorkflowMetadata, *, takes_signals: bool) -> None:
+    """Make the Web UI offer what is for people: their signals, and no query of the engine's own."""
+    definition = metadata.definition
+    del definition.signal_definitions[:]
+    for name, text in PEOPLES_SIGNALS.items() if takes_signals else ():
+        definition.signal_definitions.append(WorkflowInteractionDefinition(name=name, description=text))
+    offered = [query for query in definition.query_definitions if query.name not in _ENGINES_QUERIES]
+    del definition.query_definitions[:]
+    definition.query_definitions.extend(offered)
+
+
+def read_input(value: RawValue) -> Any:
+    """The JSON that a person sent with a signal or an update; CallError where it is none, or cannot be stored."""
+    try:
+        data = decode(value)
+    except CallError as error:
+        raise CallError(error.code, error.message.replace("the result", "the input")) from error
+    problem = defect(data)
+    if problem is not None:
+        raise CallError(wire.NOT_JSON, f"the input cannot be stored: {truncate(problem[0], 60) or 'it'}: {problem[1]}")
+    return data
 
 
 def split_target(value: Any) -> tuple[str | None, Any]:
@@ -66,11 +128,7 @@ def split_target(value: Any) -> tuple[str | None, Any]:
 
 
 def data_message(value: Any) -> Data:
-    """A message that may be provided from outside.
-
-    Raises:
-        InvalidRequest: it is no data-like Message.
-    """
+    """A message that may be provided from outside; InvalidRequest where it is no data-like Message."""
     message = parse_message(value)
     if not isinstance(message, Data) or isinstance(message, SetData):
         text = f"a {message.type} message cannot be provided: only data, input, state"
@@ -78,70 +136,46 @@ def data_message(value: Any) -> Data:
     return message
 
 
-AS_TEXT: Final = 'As lines for a terminal: {"format": "text"}.'
-# Before the run knows its Request
-# As a timer of the server, the shortest
-_NEXT_TASK: Final = timedelta(milliseconds=1)
-STARTING: Final[dict[str, Any]] = {"phase": "planning", "calls": [], "usage": {}}
-_EMPTY: Final[dict[str, Any]] = {
-    "requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0
-}  # fmt: skip
-
-
 class RunWorkflow:
-    """The one base of our workflow classes: inbox, handlers, and a guard around the run."""
+    """The one base of our workflow classes: inbox and handlers."""
 
     def __init__(self) -> None:
         self.uses_storage = False
-        self._lifeline = Lifeline()
+        self.lifeline = Lifeline()
+        self.failed_phase: str | None = None
         self._inbox: deque[Event] = deque()
         self._driver: Driver | None = None
         self._view: RunView | None = None
-        self._updates: dict[str, asyncio.Future[DecisionAnswer | None]] = {}
+        self._updates: dict[str, asyncio.Future[signal_records.DecisionAnswer | None]] = {}
         self._early_notes: list[str] = []
-        self._failed_phase: str | None = None
 
     # -- for the workflow classes -----------------------------------------------------------------
-
-    async def guarded(self, run: Awaitable[RawValue], start: RawValue) -> RawValue:
-        """The run's result; every failure of it is readable, and none retries a task forever.
-
-        ``start`` is what it was started with.
-        """
-        self._lifeline.begin()
-        try:
-            return await readable_failures(run)
-        except ApplicationError:
-            self._failed_phase = "failed"
-            await self._lifeline.report_reset(start)
-            raise
-        except (FailureError, asyncio.CancelledError) as error:
-            await self._lifeline.report_reset(start)
-            ending = self._lifeline.ending_of(error)
-            if ending is None:
-                raise
-            raise ending from None
 
     async def drive(
         self, run: RunMachine, view: RunView, carry: Callable[[], VersionedRecord], *, is_first_run: bool
     ) -> None:
         """Run a machine to its end. Raises CancelledError when cancelled."""
         self._view = view
-        self._lifeline.token = run.position.token
+        self.lifeline.token = run.position.token
         index = RunIndex(run, view)
-        self._driver = driver = Driver(run, self._inbox, carry, self._answer, self._lifeline, index)
+        self._driver = driver = Driver(run, self._inbox, carry, self._answer, self.lifeline, index)
         for text in self._early_notes:
             run.note(text)
-        await watch_queues(run, is_first_run=is_first_run)
+        queues = tuple(queue for queue in run.foreign_queues if queue != workflow.info().task_queue)
+        if queues:
+            run.queue_watch.queues = queues
+            # A run that continues as new begins at once, and checks then: people may ask what it waits for
+            if is_first_run:
+                has_workers = await ask_or_none(wire.QUEUES, {"queues": list(queues)}, QUEUES_LABEL)
+                run.queue_watch.record_check(has_workers or {}, iso(workflow.now()))
         await index.begin(is_first_run=is_first_run)
         await driver.drive()
 
     async def report_cancelled(self, report: dict[str, Any]) -> None:
         """Tell the parent what this cancelled run had done."""
-        if self._driver is None or self._lifeline.is_superseded:
-            return
-        if self._driver.run.position.ancestors:
-            await self._driver.send_and_wait(self._driver.run.report_cancelled(report))
+        driver = self._driver
+        if driver is not None and driver.run.position.ancestors and self.lifeline.superseded_by is None:
+            await driver.send_and_wait(driver.run.report_cancelled(report))
 
     @property
     def machine(self) -> RunMachine | None:
@@ -168,7 +202,7 @@ class RunWorkflow:
     @workflow.signal(dynamic=True)
     def take_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Take any signal, of a person or of a run of the tree; none fails this run."""
-        self._lifeline.signals += 1
+        self.lifeline.signals += 1
         value = args[0] if args else NOTHING
         if len(args) > 1:
             self._note(f'the signal "{truncate(name, 60)}" has {len(args)} arguments; the first counts')
@@ -182,14 +216,24 @@ class RunWorkflow:
             elif name == wire.PROVIDE:
                 self._provide(value)
             else:
-                self._note(unknown_signal(name))
+                near = get_close_matches(name.lower()[:_MAX_NAME], PEOPLES_SIGNALS, n=1, cutoff=_LIKENESS)
+                hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(PEOPLES_SIGNALS)}"
+                self._note(f'the signal "{truncate(name, _MAX_NAME)}" is unknown and was ignored; {hint}')
+        except (InvalidRequest, CallError, RecordError) as error:
+            reason = error.problems[0].message if isinstance(error, InvalidRequest) else str(error)
+            self._note(f"the signal {name} was refused: {truncate(reason, 200)}")
         except Exception as error:  # noqa: BLE001 - whatever somebody sends, the run goes on
-            self._note(f"the signal {name} was refused: {_reason(error)}")
+            workflow.logger.exception("a signal could not be read")
+            self._note(f"the signal {name} was refused: it could not be read ({type(error).__name__})")
 
     def _steer(self, signal: str, value: RawValue) -> None:
-        """Pause or resume, here and below, or one run below that the signal names."""
-        aim = read_aim(value)
-        if not self._pass_on(signal, aim.get("workflowId"), aim.get("instance"), value):
+        """Pause or resume, here and below, or one run below that the signal names; it may hold anything else."""
+        try:
+            aim = read_input(value)
+        except CallError:
+            aim = None
+        workflow_id, instance = (aim.get("workflowId"), aim.get("instance")) if isinstance(aim, dict) else (None, None)
+        if not self._pass_on(signal, workflow_id, instance):
             self._inbox.append(PauseRequested() if signal == wire.PAUSE else ResumeRequested())
 
     def _provide(self, value: RawValue) -> None:
@@ -198,20 +242,20 @@ class RunWorkflow:
         if workflow_id is None or not self._pass_on(wire.PROVIDE, workflow_id, None, encode(message)):
             self._inbox.append(Provided(data_message(message)))
 
-    def _pass_on(self, signal: str, workflow_id: Any, instance: Any, value: RawValue) -> bool:
+    def _pass_on(self, signal: str, workflow_id: Any, instance: Any, *args: RawValue) -> bool:
         """Pass a signal on to the one run below that it names; False when it is for this run."""
-        own = workflow.info().workflow_id
+        own, driver = workflow.info().workflow_id, self._driver
         if isinstance(workflow_id, str) and workflow_id != own:
             if not workflow_id.startswith(f"{own}/") or not is_workflow_id(workflow_id):
                 self._note(f"the signal {signal} was ignored: {truncate(workflow_id, 100)} is no run below this one")
-            elif self._driver is not None:
-                args = (value,) if signal == wire.PROVIDE else ()
-                self._driver.children.signal_one(workflow.get_external_workflow_handle(workflow_id), signal, *args)
+            elif driver is not None:
+                driver.children.signal_one(workflow.get_external_workflow_handle(workflow_id), signal, *args)
             return True
-        if not isinstance(instance, str) or self._driver is None:
+        if not isinstance(instance, str) or driver is None:
             return False
-        name = self._driver.run.child_of_instance(instance)
-        if not self._driver.signal_instance(name, signal, value):
+        if isinstance(driver.run, AgentRun):  # through its plan
+            driver.children.signal_all(signal, encode({"instance": instance}))
+        elif not driver.children.signal_named(wire.INSTANCE, driver.run.child_of_instance(instance), signal):
             self._note(f"the signal {signal} was ignored: no child walks the instance {truncate(instance, 100)} now")
         return True
 
@@ -243,7 +287,7 @@ class RunWorkflow:
             await workflow.sleep(_NEXT_TASK)
         if problem is not None:
             _refuse(problem)
-        return self._status()
+        return self.status()
 
     @decide.validator
     def decide_validator(self, value: RawValue = NOTHING) -> None:
@@ -254,9 +298,8 @@ class RunWorkflow:
         """
         if self._driver is None or self._has_not_begun() or self._inbox:
             return
-        run = self._driver.run
         try:
-            run.approvals.judge(read_input(value))
+            self._driver.run.approvals.judge(read_input(value))
         except (PlanError, CallError) as error:
             _refuse(problem_of(error))
 
@@ -267,13 +310,9 @@ class RunWorkflow:
 
     @workflow.query(name=wire.STATUS, description="{phase, tick?, calls: [{id, tool, state, error?}], usage, notes?}")
     def status(self, _: RawValue = NOTHING) -> RawValue:
-        """Where the run is."""
-        return self._status()
-
-    def _status(self) -> RawValue:
         if self._view is None:
-            status = {**STARTING, "usage": _EMPTY, "phase": self._failed_phase or "planning"}
-            return raw(write_json({**status, "notes": self._early_notes} if self._early_notes else status))
+            notes = {"notes": self._early_notes} if self._early_notes else {}
+            return _json({**STARTING, "phase": self.failed_phase or "planning", **notes})
         status = self._view.status()
         data = write_json(status)
         if len(data) > MAX_RESULT:
@@ -283,18 +322,14 @@ class RunWorkflow:
 
     @workflow.query(name=wire.PLAN_QUERY, description="The latest plan's calls, as they were written.")
     def plan(self, _: RawValue = NOTHING) -> RawValue:
-        """The plan."""
-        return raw(write_json([] if self._view is None else self._view.plan()))
+        return _json([] if self._view is None else self._view.plan())
 
     @workflow.query(
         name=wire.CONTEXT,
         description='The messages so far. A page: {"offset": 0, "limit": 1000}. One value: {"path": "†state.name"}.',
     )
     def context(self, page: RawValue = NOTHING) -> RawValue:
-        """The whole context, a page of it, or the value at a path."""
-        if self._view is None:
-            return raw(write_json([]))
-        return raw(write_json(self._view.context(_query_argument(page), MAX_RESULT)))
+        return _json([] if self._view is None else self._view.context(_query_argument(page), MAX_RESULT))
 
     @workflow.query(
         name=wire.PENDING,
@@ -302,9 +337,8 @@ class RunWorkflow:
         "[{workflowId, what, call?, version, since}]",
     )
     def pending(self, _: RawValue = NOTHING) -> RawValue:
-        """Decisions that are waited for."""
         waits = [] if self._driver is None else self._driver.run.approvals.pending
-        return raw(write_json([wait.to_json() for wait in waits]))
+        return _json([wait.to_json() for wait in waits])
 
     @workflow.query(
         name=wire.PENDING_PARAMETERS,
@@ -312,68 +346,72 @@ class RunWorkflow:
         "{editable, calls: [{call, instance?, with}]}, as many as fit into an answer.",
     )
     def pending_parameters(self, _: RawValue = NOTHING) -> RawValue:
-        """What a person has to know who decides."""
         empty = {"editable": True, "calls": []}
-        return raw(write_json(empty if self._view is None else self._view.pending_parameters(MAX_RESULT)))
+        return _json(empty if self._view is None else self._view.pending_parameters(MAX_RESULT))
 
     @workflow.query(name=wire.PROMPT_CONTEXT, description="For the engine: what a model is shown.")
     def prompt_context(self, page: RawValue = NOTHING) -> RawValue:
-        """A page of the context, and the Tools."""
-        if self._view is None:
-            return raw(write_json({"messages": []}))
-        return raw(write_json(self._view.prompt_context(_query_argument(page), MAX_RESULT)))
+        empty: dict[str, Any] = {"messages": []}
+        return _json(empty if self._view is None else self._view.prompt_context(_query_argument(page), MAX_RESULT))
 
     @workflow.query(name=wire.STREAMED_CALLS, description="For the engine: how many calls of the answer have come.")
     def streamed_call_count(self, _: RawValue = NOTHING) -> RawValue:
-        """Calls of the answer that is being written."""
-        run = None if self._driver is None else self._driver.run
-        received = sum(isinstance(e, RecordReceived) and isinstance(e.record, StreamedCalls) for e in self._inbox)
-        return raw(write_json(received + (run.streamed_count if isinstance(run, AgentRun) else 0)))
+        records = (e.record for e in self._inbox if isinstance(e, RecordReceived))
+        received = sum(isinstance(record, signal_records.StreamedCalls) for record in records)
+        return _json(received + (self.machine.streamed_count if isinstance(self.machine, AgentRun) else 0))
 
     @workflow.query(name=wire.GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
     def graph(self, options: RawValue = NOTHING) -> Any:
-        """The plan as a drawing."""
         return "" if self._view is None else self._view.graph(decode_or_none(options))
 
 
-async def readable_failures(run: Awaitable[RawValue]) -> RawValue:
-    """Await a run; what it raises is an ApplicationError that says what is wrong, or ends the run by design."""
-    try:
-        return await run
-    except (ApplicationError, asyncio.CancelledError, workflow.ContinueAsNewError):
-        raise
-    except (InvalidRequest, RecordError) as error:
-        problems = error if isinstance(error, InvalidRequest) else _not_a_request(error)
-        details = raw(write_json(problems.to_json()))
-        raise ApplicationError(str(problems), details, type=wire.INVALID_REQUEST, non_retryable=True) from None
-    except Exception as error:
-        if is_cancelled_exception(error):
-            raise
-        # Whatever it is: an input that we did not foresee must not retry this task for ever
-        workflow.logger.exception("the run broke")
-        text = f"{type(error).__name__}: {truncate(str(error))}"
-        raise ApplicationError(text, type=wire.ENGINE_ERROR, non_retryable=True) from error
+W = TypeVar("W", bound=RunWorkflow)
 
 
-def _reason(error: Exception) -> str:
-    """Why a signal was refused."""
+def guarded(run: Callable[[W, RawValue], Awaitable[RawValue]]) -> Callable[[W, RawValue], Awaitable[RawValue]]:
+    """Make every failure of a run readable, and none retry a task forever."""
+
+    @functools.wraps(run)
+    async def guarded_run(self: W, value: RawValue = NOTHING) -> RawValue:
+        self.lifeline.main_task = asyncio.current_task()
+        try:
+            return await run(self, value)
+        except (Exception, asyncio.CancelledError) as error:
+            failure = _readable(error)
+            if isinstance(failure, ApplicationError):
+                self.failed_phase = "failed"
+            await self.lifeline.report_reset(value)
+            self.lifeline.raise_ending(error)
+            if failure is error:
+                raise
+            raise failure from (None if isinstance(error, (InvalidRequest, RecordError)) else error)
+
+    return guarded_run
+
+
+def _readable(error: BaseException) -> BaseException:
+    """An ApplicationError that says what is wrong, or what cancels the run."""
+    if isinstance(error, ApplicationError) or is_cancelled_exception(error):
+        return error
+    if isinstance(error, RecordError):
+        hint = "start a Plan or an Agent; Delegate, Instance and Background are started by them"
+        error = InvalidRequest([Problem("invalidRequest", str(error), hint=hint)])
     if isinstance(error, InvalidRequest):
-        return truncate(error.problems[0].message, 200)
-    if isinstance(error, (CallError, RecordError)):
-        return truncate(str(error), 200)
-    workflow.logger.exception("a signal could not be read")
-    return f"it could not be read ({type(error).__name__})"
+        return ApplicationError(str(error), _json(error.to_json()), type=wire.INVALID_REQUEST, non_retryable=True)
+    # Whatever it is: an input that we did not foresee must not retry this task for ever
+    workflow.logger.exception("the run broke")
+    text = f"{type(error).__name__}: {truncate(str(error))}"
+    return ApplicationError(text, type=wire.ENGINE_ERROR, non_retryable=True)
+
+
+def _json(value: Any) -> RawValue:
+    return raw(write_json(value))
 
 
 def _query_argument(value: RawValue) -> Any:
     return decode(value) if value.payload.metadata else None
 
 
-def _refuse(problem: DecisionAnswer) -> NoReturn:
-    details = () if problem.details is None else (raw(write_json(problem.details)),)
+def _refuse(problem: signal_records.DecisionAnswer) -> NoReturn:
+    details = () if problem.details is None else (_json(problem.details),)
     raise ApplicationError(problem.message, *details, type=problem.type, non_retryable=True)
-
-
-def _not_a_request(error: RecordError) -> InvalidRequest:
-    hint = "start a Plan or an Agent; Delegate, Instance and Background are started by them"
-    return InvalidRequest([Problem("invalidRequest", str(error), hint=hint)])

@@ -17,7 +17,7 @@ values (``acts/worker/slots.py``): its workflow tasks fail, and wait for a worke
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
@@ -26,12 +26,8 @@ from temporalio.common import RawValue
 from acts.language.errors import CallError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import SharedSizes, read_json, write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, NOT_JSON, RESULT_TOO_LARGE, STORED_ABOVE_BYTES
-from acts.tree.records import InstanceInput
+from acts.tree.records import InstanceInput, TreePosition
 from acts.tree.wire_format import TYPE_KEY, RecordError, VersionedRecord
-
-if TYPE_CHECKING:
-    from acts.tree.records import TreePosition
-
 
 # The function by which the worker's interceptor says whether it has storage
 HAS_STORAGE: Final = "acts_has_storage"
@@ -69,31 +65,54 @@ def max_payload_bytes() -> int:
 
 def payload_bytes(value: RawValue) -> int:
     """Bytes of a payload's data and metadata."""
-    return len(value.payload.data) + sum(len(v) for v in value.payload.metadata.values())
+    return value.payload.ByteSize()
 
 
 def recorded_bytes(size: int) -> int:
     """What a payload of so many bytes takes in the history of the present run."""
-    if size < STORED_ABOVE_BYTES or not uses_storage():
-        return size
-    return REFERENCE_BYTES + size // _VALUE_SHARE
-
-
-def carried_bytes(value: RawValue) -> int:
-    """What a payload takes in the message of its workflow task, at most: a codec may keep a large one from storage."""
-    size = payload_bytes(value)
-    return min(size, STORED_ABOVE_BYTES) if size > STORED_ABOVE_BYTES and uses_storage() else size
+    return size if size < STORED_ABOVE_BYTES or not uses_storage() else REFERENCE_BYTES + size // _VALUE_SHARE
 
 
 def too_large_hint() -> str:
     """What to do about a value that is too large."""
-    if uses_storage():
-        return "keep larger data outside and pass a reference to it"
-    return "set ACTS_STORAGE for the worker and its clients, or keep large data outside and pass a reference to it"
+    advice = "keep large data outside and pass a reference to it"
+    return advice if uses_storage() else f"set ACTS_STORAGE for the worker and its clients, or {advice}"
 
 
 # All commands of one workflow task travel in one gRPC message of at most 4 MiB; one command alone has at most 2 MiB
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
+# Outcomes of local Activities in one workflow task. A task that begins may inherit as much from the one before it (what
+# was returned after that had been sent), so twice this much, and a slice of starts, stay below 4 MiB
+MAX_LOCAL_BYTES: Final = 1024 * 1024
+# A marker without its result: ids, names and times
+MARKER_BYTES: Final = 512
+# What a running local activity is expected to add, so that at most 1,024 run at a time
+EXPECTED_BYTES: Final = 2 * MARKER_BYTES
+
+
+class TaskRoom:
+    """What the current workflow task of one run carries, in bytes: starts, signals, outcomes of local Activities."""
+
+    def __init__(self) -> None:
+        self._task = -1
+        self.starts = self.signals = self.local_running = self.local_bytes = 0
+
+    def count_commands(self) -> int:
+        """The bytes of starts and signals so far."""
+        task = workflow.info().get_current_history_length()
+        if task != self._task:
+            self._task, self.starts, self.signals = task, 0, 0
+        return self.starts + self.signals
+
+    def begin_task(self, _: object = None) -> None:
+        """Something came that only a new task brings: what local Activities returned before it has been sent."""
+        self.local_bytes = 0
+
+    @property
+    def local(self) -> int:
+        """What the task must have room for beside commands; beyond MAX_LOCAL_BYTES an Activity is an ordinary one."""
+        return self.local_bytes + self.local_running * EXPECTED_BYTES
+
 
 _JSON: Final = {"encoding": b"json/plain"}
 _COMPRESSED: Final = b"binary/plain"
@@ -116,11 +135,7 @@ def raw(data: bytes) -> RawValue:
 
 
 def encode(value: Any) -> RawValue:
-    """A value as one JSON payload.
-
-    Raises:
-        CallError: it is too large to be recorded.
-    """
+    """A value as one JSON payload; CallError where it is too large to be recorded."""
     return raw(_within_limit(write_json(value)))
 
 
@@ -136,11 +151,7 @@ def _too_large(size: int) -> CallError:
 
 
 def decode(value: RawValue) -> Any:
-    """The JSON of a payload that an Activity, in any language, returned.
-
-    Raises:
-        CallError: it is not JSON.
-    """
+    """The JSON of a payload that an Activity, in any language, returned; CallError where it is none."""
     payload = value.payload
     if not payload.metadata and not payload.data:
         return None  # some SDKs return nothing at all for nothing
@@ -185,18 +196,17 @@ def decode_request(value: RawValue) -> Any:
 # -- records ---------------------------------------------------------------------------------
 
 
-def encode_record(record: VersionedRecord) -> RawValue:
-    """A record as JSON, its type in the metadata; what the children of a batch are started with is compressed.
+def _packed(data: bytes, encoding: bytes, record: VersionedRecord | None = None) -> RawValue:
+    type_ = {} if record is None else {TYPE_KEY: type(record).__name__.encode()}
+    return RawValue(Payload(metadata={"encoding": encoding, **type_}, data=data))
 
-    Raises:
-        CallError: it is too large to be recorded.
-    """
-    metadata, data = {TYPE_KEY: type(record).__name__.encode()}, write_json(record.to_json())
+
+def encode_record(record: VersionedRecord) -> RawValue:
+    """A record as JSON, its type in the metadata; CallError where it is too large to be recorded."""
+    data, encoding = write_json(record.to_json()), b"json/plain"
     if isinstance(record, InstanceInput):  # the history of a batch has one of them for each child
-        return RawValue(
-            Payload(metadata={"encoding": _COMPRESSED, **metadata}, data=_within_limit(zlib.compress(data)))
-        )
-    return RawValue(Payload(metadata={**_JSON, **metadata}, data=_within_limit(data)))
+        data, encoding = zlib.compress(data), _COMPRESSED
+    return _packed(_within_limit(data), encoding, record)
 
 
 def encode_state(state: VersionedRecord) -> RawValue | None:
@@ -205,10 +215,7 @@ def encode_state(state: VersionedRecord) -> RawValue | None:
     if SharedSizes().size(content) > (MAX_STORED_FROM if uses_storage() else MAX_COMPRESSED_FROM):
         return None
     data = _compress(write_json(content))
-    if data is None:
-        return None
-    metadata = {"encoding": _COMPRESSED, TYPE_KEY: type(state).__name__.encode()}
-    return RawValue(Payload(metadata=metadata, data=data))
+    return None if data is None else _packed(data, _COMPRESSED, state)
 
 
 def _compress(data: bytes) -> bytes | None:
@@ -231,31 +238,25 @@ def record_type(value: RawValue) -> str:
 
 
 def decode_record(value: RawValue, type_: type[R]) -> R:
-    """The record in a payload.
-
-    Raises:
-        RecordError: it holds another, or none.
-    """
+    """The record in a payload; RecordError where it holds another, or none."""
     if record_type(value) != type_.__name__:
         raise RecordError(f"not a {type_.__name__}: {record_type(value) or 'no record of the engine'}")
     try:
-        return type_.from_json(_content(value))
+        return type_.from_json(decode_own(value))
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
 
 
-def _content(value: RawValue) -> Any:
-    """The JSON of a record."""
-    metadata, data = value.payload.metadata, value.payload.data
-    if metadata.get("encoding") == _COMPRESSED:
-        return read_json(zlib.decompress(data))
-    return read_json(data)
+def decode_own(value: RawValue) -> Any:
+    """The JSON that a run of ours encoded, compressed or not."""
+    data = value.payload.data
+    return read_json(zlib.decompress(data) if value.payload.metadata.get("encoding") == _COMPRESSED else data)
 
 
 def find_token(start: RawValue) -> str | None:
     """The token of the tree in what a run was started with, whatever record that is; None if there is none."""
     try:
-        content = _content(start)
+        content = decode_own(start)
         position = content.get("position") or content["input"]["position"]  # of a plan that continues as new
         token = position["token"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error):
@@ -264,17 +265,10 @@ def find_token(start: RawValue) -> str | None:
 
 
 def decode_signal(value: RawValue, type_: type[R]) -> R:
-    """The record that a signal holds. Anybody may send one: nothing compressed is unpacked.
-
-    Raises:
-        RecordError: it holds another, or none.
-    """
+    """The record that a signal holds, or RecordError. Anybody may send one: nothing compressed is unpacked."""
     if value.payload.metadata.get("encoding") == _COMPRESSED:
         raise RecordError(f"not a {type_.__name__}: a signal is not compressed")
     return decode_record(value, type_)
-
-
-# -- results -----------------------------------------------------------------------------------
 
 
 def encode_or_compress(value: Any) -> RawValue:
@@ -289,19 +283,7 @@ def encode_or_compress(value: Any) -> RawValue:
     try:
         return encode(value)
     except CallError:
-        packed = _compress(write_json(value))
-        if packed is None:
+        data = _compress(write_json(value))
+        if data is None:
             raise
-        return RawValue(Payload(metadata={"encoding": _COMPRESSED}, data=packed))
-
-
-def decode_result(value: RawValue) -> Any:
-    """The JSON that ``encode_or_compress`` encoded."""
-    if value.payload.metadata.get("encoding") == _COMPRESSED:
-        return read_json(zlib.decompress(value.payload.data))
-    return decode(value)
-
-
-def decode_detail(value: Any) -> Any:
-    """The same for the detail of a failure, which the SDK has decoded already."""
-    return read_json(zlib.decompress(value)) if isinstance(value, bytes) else value
+        return _packed(data, _COMPRESSED)

@@ -1,4 +1,4 @@
-"""The workflow types: each has its name and a ``run`` of a few lines over the driver.
+"""The workflow types: each has its name and a ``run`` of a few lines over the driver; and how a run ends.
 
 * ``Plan`` walks the plan of a Request, without a planner. A Request that names a set is walked by a run of its own
   kind: it surveys the set, asks for approval, starts a Batch for each page, and ends with counts.
@@ -16,74 +16,131 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Never
 
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from acts.language import wire
-from acts.language.config import Options
+from acts.language.config import Config, Options
 from acts.language.errors import ActsError, CallError, InvalidRequest
 from acts.language.messages import INSTANCES, read_request
+from acts.language.strict_json import write_json
 from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
+from acts.machines.past import PastCalls
 from acts.machines.plan_run import PlanRun, PlanSetup
+from acts.machines.run_machine import RunMachine
 from acts.machines.set_run import BatchRun, PageResults, SetRun, SetSetup, page_request, resumed_set
+from acts.plan.calls import PlannedCall
 from acts.plan.validate import set_refusal, validate_parsed
+from acts.tree import records
 from acts.tree.child_requests import anonymous_request, delegate_request
 from acts.tree.identity import call_identity
-from acts.tree.records import (
-    AgentState,
-    BackgroundInput,
-    Capabilities,
-    DelegateInput,
-    InstanceInput,
-    PlanInput,
-    PlanState,
-    TreePosition,
-)
+from acts.tree.records import AgentState, DelegateInput, InstanceInput, PlanInput, PlanState, TreePosition
 from acts.tree.set_records import BatchInput, SetState
 from acts.tree.signal_records import Superseded
 from acts.tree.wire_format import RecordError
+from acts.views.results import MAX_BATCH_RESULT, MAX_RESULT, cut_result, failure_text
 from acts.views.run_views import AgentView, DelegateView, PlanView, SetView
 from acts.views.text import code_span
-from acts.workflows import endings
-from acts.workflows.children import start_child
-from acts.workflows.engine_calls import ask_or_fail, own_context
-from acts.workflows.handlers import RunWorkflow, data_message
-from acts.workflows.in_flight import MissedActivity, activity_options, miss_of, retry_policy
-from acts.workflows.lifeline import Lifeline
-from acts.workflows.payloads import (
-    NOTHING,
-    decide_storage,
-    decode_or_none,
-    decode_record,
-    decode_request,
-    decode_signal,
-    encode,
-    encode_record,
-    max_payload_bytes,
-    record_type,
-    share_storage,
-)
-from acts.workflows.startup import add_past, complete_position, load_or_fail, prepare_request, read_past, refuse_resume
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from acts.language.config import Config
-    from acts.machines.past import PastCalls
-    from acts.plan.calls import PlannedCall
-    from acts.tree.records import PermitLease
-
+from acts.workflows import engine_calls, payloads
+from acts.workflows.children import Lifeline, start_child
+from acts.workflows.engine_calls import complete_position, own_context, prepare_request
+from acts.workflows.handlers import RunWorkflow, data_message, guarded
+from acts.workflows.in_flight import activity_options, miss_of, run_missed
+from acts.workflows.payloads import NOTHING, decode_record, encode, encode_or_compress, encode_record, raw, record_type
 
 # Errors of the SDK's own decoding of arguments fail the run. Not Exception: that would let a
 # nondeterminism error, which a corrected worker heals, kill runs.
 FATAL: Final = (ActsError, TypeError, ValueError, KeyError, RuntimeError)
+# With external storage; the rest of the largest value is for the list of what was cut
+MAX_STORED_RESULT: Final = wire.MAX_STORED_BYTES - 512 * 1024
+# Failures inside a delegate that its parent is given
+MAX_ERRORS: Final = 20
+
+
+# -- how a run ends ----------------------------------------------------------------------------
+
+
+def _end(payload: RawValue, failure: CallError | None) -> RawValue:
+    """The result of a run; ApplicationError with it as the first detail where the run has failed."""
+    if failure is None:
+        return payload
+    raise ApplicationError(failure.message, payload, type=failure.code, non_retryable=True)
+
+
+def _result_limits() -> tuple[int, int]:
+    """The bytes that a result may have to be recorded, and those of a batch."""
+    return (MAX_STORED_RESULT, MAX_STORED_RESULT) if payloads.uses_storage() else (MAX_RESULT, MAX_BATCH_RESULT)
+
+
+def _accounting(run: RunMachine) -> dict[str, Any]:
+    """What the work of this run adds to the run above: requests that the root has not heard of, permits."""
+    permits = run.permits.take_all()
+    return records.Accounting(settled=run.budget.take_unreported(), permits=permits).to_json()
+
+
+def _failure_of_root(run: PlanRun | SetRun, text: Callable[[], str], code: str = wire.PLAN_FAILED) -> CallError | None:
+    if run.approvals.expired is not None and not run.is_approved:
+        return CallError(wire.APPROVAL_TIMEOUT, run.approvals.expired)
+    return CallError(code, text()) if run.finished == "failed" else None
+
+
+def _report(out: dict[str, Any], failure: CallError | None, encode_: Callable[[Any], RawValue]) -> RawValue:
+    """What the run above is given; too large, it fails as ``resultTooLarge``, and costs what it cost.
+
+    Raises:
+        ApplicationError: the run has failed; ``out`` is its detail.
+    """
+    try:
+        payload = encode_(out)
+    except CallError as error:
+        rest = {k: out[k] for k in ("usage", "decisions", "accounting") if k in out}
+        text = f"the results are too large for the run above: {error.message}"
+        return _end(raw(write_json({**rest, "status": "failed"})), CallError(error.code, text))
+    return _end(payload, failure)
+
+
+def _agent_report(run: AgentRun, view: AgentView, definition: dict[str, str]) -> RawValue:
+    """The result of a Delegate with a planner: its output, and what the parent must know besides."""
+    result = view.result()
+    out: dict[str, Any] = {k: result[k] for k in ("status", "output", "ticks", "usage", "decisions") if k in result}
+    out |= {"definition": definition, "accounting": _accounting(run)}
+    if run.failure is None:
+        return _report(out, None, encode)
+    out["errors"] = result["errors"][-MAX_ERRORS:]
+    return _report(out, CallError(run.failure.code, run.failure.message), encode)
+
+
+def _delegate_report(run: DelegateMachine, definition: dict[str, str]) -> RawValue:
+    """The result of a Delegate without a planner."""
+    out: dict[str, Any] = {**run.result, "usage": run.usage.to_json(), "accounting": _accounting(run)}
+    if definition:
+        out["definition"] = definition
+    if run.approvals.records:
+        out["decisions"] = run.approvals.records
+    if "errors" in out:
+        out["errors"] = out["errors"][-MAX_ERRORS:]
+    failure = run.failure and CallError(run.failure.code or wire.BUDGET_SPENT, run.failure.message)
+    return _report(out, failure, encode)
+
+
+def _page_report(out: dict[str, Any]) -> RawValue:
+    """One that is too large keeps the statuses of its instances: their own runs have the rest."""
+    try:
+        return encode_or_compress(out)
+    except CallError:
+        statuses = {id_: {"status": item["status"]} for id_, item in out.get("instances", {}).items()}
+        omitted = f"the state, calls and errors of {len(statuses)} instances: set config.results, or ask their own runs"
+        return encode_or_compress({**out, "instances": statuses, "omitted": omitted})
+
+
+# -- plans ----------------------------------------------------------------------------------------
 
 
 @workflow.defn(name=wire.PLAN, failure_exception_types=FATAL)
@@ -91,36 +148,48 @@ class PlanWorkflow(RunWorkflow):
     """Walks one plan."""
 
     @workflow.run
-    async def run(self, request: RawValue = NOTHING) -> RawValue:
-        """``request`` is the Request, what a run above sends, or the state of the run before."""
-        return await self.guarded(self._run(request), request)
-
-    async def _run(self, value: RawValue) -> RawValue:
+    @guarded
+    async def run(self, value: RawValue = NOTHING) -> RawValue:
+        """``value`` is the Request, what a run above sends, or the state of the run before."""
         if starts_set(value):
             return await walk_set(self, value)
         run, view = await walk_plan(self, value, PlanInput)
-        finish = endings.plan_result if run.setup.input is None else endings.part_result
-        return finish(run, view)
+        if run.setup.input is not None:
+            return _report({**view.part_result(), "accounting": _accounting(run)}, None, encode_or_compress)
+        limits = _result_limits()
+        result = cut_result(view.result(limits[1]), view.first_message, *limits)
+        return _end(raw(write_json(result)), _failure_of_root(run, lambda: failure_text(run.walk)))
+
+
+@workflow.defn(name=wire.INSTANCE, failure_exception_types=FATAL)
+class InstanceWorkflow(RunWorkflow):
+    """One isolated data context of a batch."""
+
+    @workflow.run
+    @guarded
+    async def run(self, value: RawValue = NOTHING) -> RawValue:
+        """``value`` is what the run above sends, or the state of the run before."""
+        run, view = await walk_plan(self, value, InstanceInput)
+        out = {"usage": run.usage.to_json(), **view.instance_result(), "accounting": _accounting(run)}
+        failure = CallError(wire.PLAN_FAILED, failure_text(run.walk)) if run.finished == "failed" else None
+        return _report(out, failure, encode_or_compress)
 
 
 async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanInput]) -> tuple[PlanRun, PlanView]:
     """Walk what a run was started with, or go on from its state; returns the run and its view."""
     state = decode_record(value, PlanState) if record_type(value) == PlanState.__name__ else None
     setup = await plan_setup(value, state, input_type)
-    info = workflow.info()
-    run = PlanRun(info.workflow_id, setup, partial(identify, setup.position.identity, setup.past))
+    run = PlanRun(workflow.info().workflow_id, setup, partial(_identify, setup.position.identity, setup.past))
     if state is not None:
         run.restore(state)
     view = PlanView(run)
-
-    def carry() -> PlanState:
-        return PlanState(**run.common_snapshot(), **run.snapshot_fields())
-
     try:
-        await owner.drive(run, view, carry, is_first_run=state is None)
+        await owner.drive(
+            run, view, lambda: PlanState(**run.common_snapshot(), **run.snapshot_fields()), is_first_run=state is None
+        )
     except asyncio.CancelledError:
-        if setup.input is not None:
-            await owner.report_cancelled(endings.cancelled_report(run, view))
+        if setup.input is not None:  # what it had done, in the form of its result
+            await owner.report_cancelled(view.instance_result() if setup.instances else view.part_result())
         raise
     return run, view
 
@@ -132,68 +201,52 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
         InvalidRequest: with every problem of the Request. RecordError: it was started with something else.
     """
     own: PlanInput | None = None
-    capabilities: Capabilities | None = None
+    capabilities: records.Capabilities | None = None
     position: TreePosition | None = None
     if state is not None:
-        type_ = InstanceInput if state.input is not None and "instances" in state.input else PlanInput
-        own = None if state.input is None else type_.from_json(state.input)
-        raw, capabilities, position = state.request, state.capabilities, state.position
+        if state.input is not None:
+            own = (InstanceInput if "instances" in state.input else PlanInput).from_json(state.input)
+        request, capabilities, position = state.request, state.capabilities, state.position
     elif record_type(value) == input_type.__name__ or input_type is not PlanInput:
         own = decode_record(value, input_type)
-        raw, capabilities = own.request, own.capabilities
+        request, capabilities, position = own.request, own.capabilities, own.position
     else:
-        decide_storage()
-        raw = decode_request(value)
-    if position is None:
-        position = await complete_position(own.position if own is not None else TreePosition(), value)
-    position = share_storage(position)
+        payloads.decide_storage()
+        request = payloads.decode_request(value)
+    position = await complete_position(position or TreePosition(), value)
     if capabilities is None:
-        raw, parsed, capabilities = await prepare_request(raw, position)
+        request, parsed, capabilities = await prepare_request(request, position)
     else:
-        parsed = read_request(raw)
+        parsed = read_request(request)
     places = own.places if isinstance(own, InstanceInput) else None
     is_growing = state.walk.isGrowing if state is not None else own is not None and own.isGrowing
     if refusal := set_refusal(parsed, "a plan inside another run"):
         raise InvalidRequest(refusal)
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places, is_complete=not is_growing)
-    source = own.context if own is not None else None
     lease = state.lease if state is not None else own.lease if own is not None else None
-    if state is None or state.position is None:
+    if state is None:
         position = _limit(position, parsed.config, lease)
-    source = source or own_context(len(parsed.context))
-    setup = PlanSetup(raw, prepared, capabilities, position, source, own, lease, max_payload_bytes())
-    return await add_past(setup, state)
+    source = own_context(len(parsed.context)) if own is None or own.context is None else own.context
+    size = payloads.max_payload_bytes()
+    setup = PlanSetup(request, prepared, capabilities, position, source, own, lease, size)
+    return await engine_calls.add_past(setup, state)
 
 
-def _limit(position: TreePosition, config: Config, lease: PermitLease | None) -> TreePosition:
+def _limit(position: TreePosition, config: Config, lease: records.PermitLease | None) -> TreePosition:
     """A run's place in its tree, with the budget and the limit of Calls that its own Request sets."""
     return position.with_budget(workflow.info().workflow_id, config.budget).with_limit(config.maxParallel, lease)
 
 
-def _cannot_carry() -> Any:
+def _cannot_carry() -> Never:
     raise AssertionError("this run does not continue as new")
 
 
-def identify(identity: str, past: PastCalls | None, node: PlannedCall) -> str:
-    """The ``_id`` of a Call of the run that has this identity: the one that it had in the run that this one resumes,
-    or its own.
-    """
-    own = None if past is None else past.identify(node)
-    return own or call_identity(identity, node.instance, node.id)
+def _identify(identity: str, past: PastCalls | None, node: PlannedCall) -> str:
+    """The ``_id`` of a Call: the one that it had in the run that this one resumes, or its own."""
+    return (past and past.identify(node)) or call_identity(identity, node.instance, node.id)
 
 
-@workflow.defn(name=wire.INSTANCE, failure_exception_types=FATAL)
-class InstanceWorkflow(RunWorkflow):
-    """One isolated data context of a batch."""
-
-    @workflow.run
-    async def run(self, value: RawValue = NOTHING) -> RawValue:
-        """``value`` is what the run above sends, or the state of the run before."""
-        return await self.guarded(self._run(value), value)
-
-    async def _run(self, value: RawValue) -> RawValue:
-        run, view = await walk_plan(self, value, InstanceInput)
-        return endings.instance_result(run, view)
+# -- agents and delegates ---------------------------------------------------------------------------
 
 
 @workflow.defn(name=wire.AGENT, failure_exception_types=FATAL)
@@ -201,22 +254,21 @@ class AgentWorkflow(RunWorkflow):
     """Plans and walks, tick after tick."""
 
     @workflow.run
-    async def run(self, request: RawValue = NOTHING) -> RawValue:
-        """``request`` is the Request, or the state of the run before."""
-        return await self.guarded(self._run(request), request)
-
-    async def _run(self, value: RawValue) -> RawValue:
+    @guarded
+    async def run(self, value: RawValue = NOTHING) -> RawValue:
+        """``value`` is the Request, or the state of the run before."""
         if record_type(value) == AgentState.__name__:
             run, view = await go_on(self, value)
         else:
-            decide_storage()
-            raw = decode_request(value)
-            run, view = await plan_and_walk(self, raw, await complete_position(TreePosition(), value))
-        return endings.agent_result(run, view)
+            payloads.decide_storage()
+            request = payloads.decode_request(value)
+            run, view = await plan_and_walk(self, request, await complete_position(TreePosition(), value))
+        result = raw(write_json(cut_result(view.result(), view.first_message, *_result_limits())))
+        return _end(result, run.failure and CallError(run.failure.code, run.failure.message))
 
 
 async def plan_and_walk(
-    owner: RunWorkflow, raw: dict[str, Any], position: TreePosition, start: DelegateInput | None = None,
+    owner: RunWorkflow, request: dict[str, Any], position: TreePosition, start: DelegateInput | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> tuple[AgentRun, AgentView]:  # fmt: skip
     """Run an agent from its first tick; returns the run and its view.
@@ -224,19 +276,19 @@ async def plan_and_walk(
     ``start`` is what a delegate was started with; ``more`` are fields that ``AgentState`` carries besides.
     """
     info = workflow.info()
-    raw, parsed, capabilities = await prepare_request(raw, position)
-    refuse_resume(parsed.config)
+    request, parsed, capabilities = await prepare_request(request, position)
+    engine_calls.refuse_resume(parsed.config)
     lease = None if start is None else start.lease
-    setup = AgentSetup(raw, parsed, capabilities, _limit(position, parsed.config, lease), info.run_id, lease)
+    setup = AgentSetup(request, parsed, capabilities, _limit(position, parsed.config, lease), info.run_id, lease)
     return await _drive(owner, AgentRun(info.workflow_id, setup), more or {}, is_first_run=True)
 
 
 async def go_on(owner: RunWorkflow, value: RawValue) -> tuple[AgentRun, AgentView]:
     """Run an agent on from where the run before left off: ``value`` is its ``AgentState``."""
     info, state = workflow.info(), decode_record(value, AgentState)
-    parsed = read_request(state.request)
     position = await complete_position(state.position, value)
-    setup = AgentSetup(state.request, parsed, state.capabilities, position, info.run_id, lease=state.lease)
+    parsed = read_request(state.request)
+    setup = AgentSetup(state.request, parsed, state.capabilities, position, info.run_id, state.lease)
     run = AgentRun(info.workflow_id, setup)
     run.restore(state, map(data_message, state.provided))
     more = {"definition": state.definition, "delegate": state.delegate}
@@ -247,11 +299,10 @@ async def _drive(
     owner: RunWorkflow, run: AgentRun, more: Mapping[str, Any], *, is_first_run: bool
 ) -> tuple[AgentRun, AgentView]:
     view = AgentView(run)
-
-    def carry() -> AgentState:
-        return AgentState(**{**run.common_snapshot(), **run.snapshot_fields(), **more})
-
-    await owner.drive(run, view, carry, is_first_run=is_first_run)
+    await owner.drive(
+        run, view, lambda: AgentState(**{**run.common_snapshot(), **run.snapshot_fields(), **more}),
+        is_first_run=is_first_run,
+    )  # fmt: skip
     return run, view
 
 
@@ -260,44 +311,43 @@ class DelegateWorkflow(RunWorkflow):
     """What is behind a Call with ``_delegate``."""
 
     @workflow.run
+    @guarded
     async def run(self, value: RawValue = NOTHING) -> RawValue:
         """``value`` is what the run above sends, or the state of the run before."""
-        return await self.guarded(self._run(value), value)
-
-    async def _run(self, value: RawValue) -> RawValue:
         if record_type(value) == AgentState.__name__:
             definition = decode_record(value, AgentState).definition
-            run, view = await go_on(self, value)
-            return endings.agent_delegate_result(run, view, definition)
+            return _agent_report(*await go_on(self, value), definition)
         own = decode_record(value, DelegateInput)
         own = own.model_copy(update={"position": await complete_position(own.position, value)})
         if own.delegate == wire.ANONYMOUS:
             return await self._make_one_call(own)
         workflow.set_current_details("**loading** the definition")
-        loaded = await load_or_fail(own.delegate, own.sha256)
+        loaded = await engine_calls.load_definition(own.delegate, own.sha256)
         origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
-        raw = delegate_request(own, loaded["definition"])
-        parsed = read_request(raw)
-        refuse_resume(parsed.config)
+        request = delegate_request(own, loaded["definition"])
+        parsed = read_request(request)
+        engine_calls.refuse_resume(parsed.config)
         if parsed.plan is not None and parsed.plan.run:
             position = _limit(own.position, parsed.config, own.lease)
-            machine = WalkedDelegate(workflow.info().workflow_id, own, position, parsed, raw)
+            machine = WalkedDelegate(workflow.info().workflow_id, own, position, parsed, request)
             return await self._drive_machine(machine, DelegateView(machine), origin)
-        run, view = await plan_and_walk(self, raw, own.position, own, {"definition": origin})
-        return endings.agent_delegate_result(run, view, origin)
+        return _agent_report(*await plan_and_walk(self, request, own.position, own, {"definition": origin}), origin)
 
     async def _make_one_call(self, own: DelegateInput) -> RawValue:
         parsed = read_request(anonymous_request(own))
         served = [own.call.tool] if own.call is not None and own.call.served else []
         prepared = validate_parsed(parsed, {}, served)
         position = _limit(own.position, parsed.config, own.lease)
-        source, capabilities = own_context(len(parsed.context)), Capabilities(price=own.price)
+        source, capabilities = own_context(len(parsed.context)), records.Capabilities(price=own.price)
         machine = AnonymousDelegate(workflow.info().workflow_id, own, position, prepared, capabilities, source)
         return await self._drive_machine(machine, DelegateView(machine), {})
 
     async def _drive_machine(self, machine: DelegateMachine, view: DelegateView, origin: dict[str, str]) -> RawValue:
         await self.drive(machine, view, _cannot_carry, is_first_run=True)
-        return endings.delegate_result(machine, origin)
+        return _delegate_report(machine, origin)
+
+
+# -- sets ------------------------------------------------------------------------------------------
 
 
 @workflow.defn(name=wire.BATCH, failure_exception_types=FATAL)
@@ -305,35 +355,37 @@ class BatchWorkflow(RunWorkflow):
     """The instances of one page."""
 
     @workflow.run
+    @guarded
     async def run(self, value: RawValue = NOTHING) -> RawValue:
         """``value`` is what the run over the set sends."""
-        return await self.guarded(self._run(value), value)
-
-    async def _run(self, value: RawValue) -> RawValue:
         own = decode_record(value, BatchInput)
         own = own.model_copy(update={"position": await complete_position(own.position, value)})
         workflow.set_current_details(f"**reading** {own.reading.page.rows} rows")
         label = f"read rows {own.reading.page.row:,} …"
-        read = await ask_or_fail(wire.READ_PAGE, own.reading.to_json(), label)
-        rows, page = read["rows"], PageResults(own, read["rows"], read["bad"])
-        setup = _batch_setup(own, rows, page) if rows else None
+        read = await engine_calls.ask(wire.READ_PAGE, own.reading.to_json(), label)
+        page = PageResults(own, read["rows"], read["bad"])
+        setup = _batch_setup(own, read["rows"], page) if read["rows"] else None
         if setup is None:
             return await _write_lines(own, page)
-        run = BatchRun(workflow.info().workflow_id, setup, partial(identify, own.position.identity, None), page)
+        run = BatchRun(workflow.info().workflow_id, setup, partial(_identify, own.position.identity, None), page)
         try:
             await self.drive(run, PlanView(run), _cannot_carry, is_first_run=True)
         except asyncio.CancelledError:
             await self.report_cancelled({**page.report(), "usage": run.usage.to_json()})
             raise
-        return endings.batch_result(run)
+        rest = {"usage": run.usage.to_json(), "accounting": _accounting(run)}
+        if run.failure is not None:
+            return _end(raw(write_json(rest)), CallError(run.failure.code, run.failure.message))
+        decisions = {"decisions": run.approvals.records} if run.approvals.records else {}
+        return _page_report({"status": run.finished, **page.report(), **rest, **decisions})
 
 
 def _batch_setup(own: BatchInput, rows: Sequence[Any], page: PageResults) -> PlanSetup | None:
     """What the run knows before it begins; None where the plan fits none of its rows, which have failed then."""
-    raw = page_request(own, rows)
-    capabilities = own.capabilities or Capabilities()
+    request = page_request(own, rows)
+    capabilities = own.capabilities or records.Capabilities()
     try:
-        parsed = read_request(raw)
+        parsed = read_request(request)
         prepared = validate_parsed(parsed, capabilities.tools, capabilities.served)
     except InvalidRequest as error:
         problem = next((p for p in error.problems if p.fatal), error.problems[0])
@@ -342,17 +394,17 @@ def _batch_setup(own: BatchInput, rows: Sequence[Any], page: PageResults) -> Pla
             page.add(id_, {"status": "failed", "errors": [item]})
         return None
     source = own_context(len(parsed.context))
-    return PlanSetup(raw, prepared, capabilities, own.position, source, own, own.lease)
+    return PlanSetup(request, prepared, capabilities, own.position, source, own, own.lease)
 
 
 async def _write_lines(own: BatchInput, page: PageResults) -> RawValue:
     """The result of a page of which no row runs: their lines are written."""
-    command = page.append()
-    while command is not None:
-        await ask_or_fail(command.activity, command.argument, command.label)
+    while (command := page.append()) is not None:
+        await engine_calls.ask(command.activity, command.argument, command.label)
         page.record_append(None)
-        command = page.append()
-    return endings.idle_batch_result(page, own.lease)
+    permits = None if own.lease is None else own.lease.permits
+    accounting = records.Accounting(permits=permits).to_json()
+    return _page_report({"status": "failed", **page.report(), "accounting": accounting})
 
 
 def starts_set(value: RawValue) -> bool:
@@ -362,26 +414,25 @@ def starts_set(value: RawValue) -> bool:
         return True
     if kind or INSTANCES.encode() not in value.payload.data or len(value.payload.data) > wire.MAX_PAYLOAD_BYTES:
         return False
-    request = decode_or_none(value)
+    request = payloads.decode_or_none(value)
     context = request.get("context") if isinstance(request, dict) else None
     return isinstance(context, list) and any(isinstance(m, dict) and INSTANCES in m for m in context)
 
 
 async def walk_set(owner: RunWorkflow, value: RawValue) -> RawValue:
     """Walk the plan for each row, or go on from the state of the run before; returns the result."""
+    info = workflow.info()
     state = decode_record(value, SetState) if record_type(value) == SetState.__name__ else None
-    run = SetRun(
-        workflow.info().workflow_id, await _set_setup(value, state), is_cron=workflow.info().cron_schedule is not None
-    )
+    run = SetRun(info.workflow_id, await _set_setup(value, state), is_cron=info.cron_schedule is not None)
     if state is not None:
         run.restore(state)
     view = SetView(run)
-
-    def carry() -> SetState:
-        return SetState(**run.common_snapshot(), **run.snapshot_fields())
-
-    await owner.drive(run, view, carry, is_first_run=state is None)
-    return endings.set_result(run, view)
+    await owner.drive(
+        run, view, lambda: SetState(**run.common_snapshot(), **run.snapshot_fields()), is_first_run=state is None
+    )
+    stopped = run.progress.stopped
+    failure = _failure_of_root(run, lambda: view.failure_text, wire.PLAN_FAILED if stopped is None else stopped["code"])
+    return _end(raw(write_json(view.result())), failure)
 
 
 async def _set_setup(value: RawValue, state: SetState | None) -> SetSetup:
@@ -391,26 +442,27 @@ async def _set_setup(value: RawValue, state: SetState | None) -> SetSetup:
         InvalidRequest: with every problem of the Request. ApplicationError: the run that it names cannot be resumed.
     """
     if state is not None:
-        raw, capabilities, position = state.request, state.capabilities, share_storage(state.position)
-        parsed = read_request(raw)
+        request, capabilities, lease = state.request, state.capabilities, state.lease
+        position, parsed = payloads.share_storage(state.position), read_request(request)
     else:
-        decide_storage()
-        position = await complete_position(TreePosition(), value)
-        raw, parsed, capabilities = await prepare_request(decode_request(value), position)
+        payloads.decide_storage()
+        position, lease = await complete_position(TreePosition(), value), None
+        request, parsed, capabilities = await prepare_request(payloads.decode_request(value), position)
+        position = _limit(position, parsed.config, None)
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served)
     if parsed.set is None:
         raise AssertionError("a set without its message")
-    lease = None if state is None else state.lease
-    if state is None:
-        position = _limit(position, parsed.config, None)
-    setup = SetSetup(raw, prepared, parsed.set, capabilities, position, lease)
+    setup = SetSetup(request, prepared, parsed.set, capabilities, position, lease)
     if state is not None:
         return replace(setup, resumed=state.resumed)
     resume = parsed.config.resume
     if resume is None:
         return setup
-    past = await read_past(resume.workflowId, resume.runId)
+    past = await engine_calls.read_past(resume.workflowId, resume.runId)
     return replace(setup, resumed=resumed_set(resume, past, parsed.set), provided=past.provided)
+
+
+# -- calls in the background -------------------------------------------------------------------------
 
 
 @workflow.defn(name=wire.BACKGROUND)
@@ -420,57 +472,33 @@ class BackgroundWorkflow:
     def __init__(self) -> None:
         self.uses_storage = False
         self._lifeline = Lifeline()
-        self._show = partial(_show, "")
 
     @workflow.run
     async def run(self, value: RawValue = NOTHING) -> None:
         """``value`` is a ``BackgroundInput``."""
-        self._lifeline.begin()
+        self._lifeline.main_task = asyncio.current_task()
         try:
-            own = decode_record(value, BackgroundInput)
+            own = decode_record(value, records.BackgroundInput)
         except RecordError as error:
             raise ApplicationError(str(error), type=wire.INVALID_REQUEST, non_retryable=True) from None
         self._lifeline.token = own.token
         self.uses_storage = own.storesValues
         name = own.delegate.delegate if own.delegate is not None else str(own.activity)
-        self._show = partial(_show, f"fire-and-forget: {code_span(name)}")
-        self._show(None)
+        show = partial(_show, f"fire-and-forget: {code_span(name)}")
+        show(None)
         try:
-            await self._perform(own)
+            if own.delegate is None:
+                await _run_activity(own, show)
+            else:
+                policy, arg = workflow.ParentClosePolicy.REQUEST_CANCEL, encode_record(own.delegate)
+                await (
+                    await start_child(
+                        wire.DELEGATE, "delegate", arg, own.label, self._lifeline, parent_close_policy=policy
+                    )
+                )
         except (FailureError, asyncio.CancelledError) as error:
-            ending = self._lifeline.ending_of(error)
-            if ending is None:
-                raise
-            raise ending from None
-
-    async def _perform(self, own: BackgroundInput) -> None:
-        if own.delegate is not None:
-            policy = workflow.ParentClosePolicy.REQUEST_CANCEL
-            arg = encode_record(own.delegate)
-            await (
-                await start_child(wire.DELEGATE, "delegate", arg, own.label, self._lifeline, parent_close_policy=policy)
-            )
-            return
-        options = Options.model_validate(own.options)
-        retries = retry_policy(options)
-        args = [encode(own.call), encode(own.tool), encode(list(own.context))]
-
-        def start(attempts: int) -> workflow.ActivityHandle[Any]:
-            return workflow.start_activity(
-                str(own.activity), args=args, result_type=RawValue, summary=own.label,
-                **activity_options(options, replace(retries, maximum_attempts=attempts)),
-            )  # fmt: skip
-
-        try:
-            await start(retries.maximum_attempts)
-        except ActivityError as error:
-            miss = miss_of(error, options)
-            if miss is None:
-                raise
-            try:
-                await MissedActivity(start, options, self._show).run(miss)
-            except CallError as failure:
-                raise ApplicationError(failure.message, type=failure.code, non_retryable=True) from None
+            self._lifeline.raise_ending(error)
+            raise
 
     @workflow.signal(dynamic=True)
     def take_signal(self, name: str, args: Sequence[RawValue]) -> None:
@@ -478,13 +506,34 @@ class BackgroundWorkflow:
         if name != wire.SUPERSEDED:
             return
         try:
-            record = decode_signal(args[0] if args else NOTHING, Superseded)
+            record = payloads.decode_signal(args[0] if args else NOTHING, Superseded)
         except RecordError:
             return
         parent = workflow.info().parent
         is_of_tree = record.token and record.token == self._lifeline.token
         if is_of_tree and record.is_about(parent.workflow_id if parent else None, self._lifeline.started_at):
             self._lifeline.supersede(record.runId)
+
+
+async def _run_activity(own: records.BackgroundInput, show: Callable[[str | None], None]) -> None:
+    options = Options.model_validate(own.options)
+    args = [encode(own.call), encode(own.tool), encode(list(own.context))]
+
+    def start(attempts: int) -> workflow.ActivityHandle[Any]:
+        return workflow.start_activity(
+            str(own.activity), args=args, result_type=RawValue, summary=own.label, **activity_options(options, attempts)
+        )
+
+    try:
+        await start(options.retry.maxAttempts)
+    except ActivityError as error:
+        miss = miss_of(error, options)
+        if miss is None:
+            raise
+        try:
+            await run_missed(start, options, show, miss)
+        except CallError as failure:
+            raise ApplicationError(failure.message, type=failure.code, non_retryable=True) from None
 
 
 def _show(title: str, note: str | None) -> None:

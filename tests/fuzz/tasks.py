@@ -31,8 +31,8 @@ from acts.simulation.simulate import simulate_prepared
 from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.views.results import cut_result
 from acts.views.run_views import AgentView, PlanView
-from acts.workflows.driver import MAX_SLICE_BYTES
 from acts.workflows.handlers import data_message
+from acts.workflows.in_flight import MAX_SLICE_BYTES
 from acts.workflows.payloads import encode, encode_or_compress, payload_bytes
 from tests.fuzz import floods, hostile_json, hostile_requests, hostile_schemas
 from tests.fuzz.floods import NOW

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
-from acts.workflows.lifeline import Lifeline, seed_of
+from acts.workflows.children import Lifeline, seed_of
 
 FIRST, SECOND = "8d2c58e1-5f0f-4f6b-9b71-5d3f4f1f8a01", "0b6f1c2e-77aa-4c51-8a3e-0f9f6f2d9c02"
 BEGIN = {

@@ -7,9 +7,8 @@ from temporalio.exceptions import ApplicationError
 
 from acts.language.wire import LOCAL_DEFERRED
 from acts.worker.interceptors import ResultRooms
-from acts.workflows.driver import MAX_SLICE_BYTES
-from acts.workflows.in_flight import EXPECTED_BYTES, MARKER_BYTES, MAX_LOCAL_BYTES, LocalLane
-from acts.workflows.payloads import MAX_TASK_BYTES
+from acts.workflows.in_flight import MAX_SLICE_BYTES
+from acts.workflows.payloads import EXPECTED_BYTES, MARKER_BYTES, MAX_LOCAL_BYTES, MAX_TASK_BYTES
 
 GRPC_BYTES = 4 * 1024 * 1024
 
@@ -18,21 +17,6 @@ def test_no_message_of_a_task_can_outgrow_what_the_server_takes() -> None:
     deferred = MAX_LOCAL_BYTES // EXPECTED_BYTES * MARKER_BYTES
     assert 2 * MAX_LOCAL_BYTES + deferred + MAX_SLICE_BYTES < GRPC_BYTES
     assert MAX_LOCAL_BYTES + deferred + MAX_TASK_BYTES < GRPC_BYTES
-
-
-def test_a_lane_is_full_with_what_runs_and_what_was_recorded_until_a_task_begins() -> None:
-    lane = LocalLane()
-    count = 0
-    while lane.has_room():
-        lane.start()
-        count += 1
-    assert count == MAX_LOCAL_BYTES // EXPECTED_BYTES
-    for _ in range(count):
-        lane.end(EXPECTED_BYTES)
-    assert not lane.has_room()
-    lane.begin_task()
-    assert lane.bytes == 0
-    assert lane.has_room()
 
 
 def test_a_task_takes_so_many_bytes_and_the_next_one_as_many_again() -> None:

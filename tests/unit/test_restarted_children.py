@@ -9,22 +9,23 @@ import pytest
 
 from acts.language.wire import CANCELLED
 from acts.machines.events import ChildEnded
-from acts.workflows.in_flight import TasksInFlight
+from acts.workflows.in_flight import Start, TasksInFlight
+from acts.workflows.payloads import TaskRoom
 
 ROWS = {"it goes on": (False, None, True), "cancelled": (True, None, False), "over": (False, "failed", False)}
 
 
 @pytest.mark.parametrize("case", ROWS)
-def test_a_child_is_started_again_only_for_a_run_that_goes_on(case: str) -> None:
+def test_a_child_is_started_again_only_for_a_run_that_goes_on(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     is_cancelling, finished, is_sent = ROWS[case]
     run: Any = SimpleNamespace(is_cancelling=is_cancelling, finished=finished)
     events: list[Any] = []
     sent: list[str] = []
     none: Any = None
-    tasks = TasksInFlight(run, none, events.append, none)
+    tasks = TasksInFlight(run, none, none, TaskRoom(), events.append, none)
+    monkeypatch.setattr(tasks, "_launch", lambda start: sent.append(start.key))
     first: Any = object()  # its task
-    tasks.in_flight["1:a"] = first
-    tasks._sends["1:a"] = lambda: sent.append("1:a")
+    tasks.in_flight["1:a"] = Start("1:a", "Delegate", 0, none, none, none), first
     tasks.restart_child("1:a")
     tasks.restart_child("1:a")  # once
     assert sent == (["1:a"] if is_sent else [])

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.sets import survey as survey_module
-from acts.sets.row_reader import MAX_ROW_BYTES, Row, row_id
 from acts.sets.set_files import SetError, SetSources, open_set
-from acts.sets.survey import RowIds, Survey, read_page, survey
+from acts.sets.survey import MAX_ROW_BYTES, Row, RowIds, Survey, read_page, row_id, survey
 from acts.tree.set_records import SetPage, numbers_between, unpack_bits
 
 Json = Any

@@ -38,8 +38,8 @@ from acts.tree.signal_records import (
     TreeSignal,
 )
 from acts.tree.wire_format import TYPE_KEY
+from acts.workflows.handlers import PEOPLES_SIGNALS, TREE_SIGNALS
 from acts.workflows.payloads import encode_record
-from acts.workflows.signals import PEOPLES_SIGNALS, TREE_SIGNALS
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, of_type, phase, tool
