@@ -70,8 +70,6 @@ class AgentContext:
         self.mode = request.mode
         self._own_count = len(request.context)
 
-    # -- messages ----------------------------------------------------------------------------------
-
     def append(self, raws: Iterable[Json]) -> None:
         """Messages join the context, and the log."""
         start = len(self.request.context)
@@ -142,8 +140,6 @@ class AgentContext:
         """The view of the state kind: ``{}`` when there is none."""
         view = self.log.read_kind("state", instance=instance)
         return {} if view is ABSENT else view
-
-    # -- plans -------------------------------------------------------------------------------------
 
     def validate(self, calls: list[Json], *, is_complete: bool = True) -> ValidatedPlan:
         """The plan of these Calls; one that is not complete is the beginning of a plan.

@@ -31,8 +31,7 @@ from acts.machines.agent_context import (
     started_part,
 )
 from acts.machines.budget import RequestSize, context_bytes, request_size
-from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_machine import RunMachine
+from acts.machines.run_machine import RunMachine, foreign_queues
 from acts.planner import turns
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.solution import check_output, output_problems, shape_problems
@@ -109,8 +108,6 @@ class AgentRun(RunMachine):
         self._is_asking = self._is_walking = self._is_partly_run = False
         self._is_tick_due = False
 
-    # -- what can be seen -----------------------------------------------------------------------
-
     @property
     def request(self) -> Request:
         """The Request, with everything that joined its context since."""
@@ -163,8 +160,6 @@ class AgentRun(RunMachine):
     def proposed_calls(self) -> list[Json]:
         """The Calls that are proposed."""
         return [] if self._proposal is None else self._proposal.request.calls
-
-    # -- ticks ----------------------------------------------------------------------------------
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event."""
@@ -244,8 +239,6 @@ class AgentRun(RunMachine):
     def _fail(self, message: str, code: str) -> list[Any]:
         self.failure = CallError(code, message)
         return self.finish("failed")
-
-    # -- answers ----------------------------------------------------------------------------------
 
     def _answered(self, event: events.ModelEnded, now: str) -> list[Any]:
         """Take a Solution, or an answer that is none: too many of these in a row end the run."""
@@ -353,8 +346,6 @@ class AgentRun(RunMachine):
             changed=changed,
         ))  # fmt: skip
         self._answer = None
-
-    # -- the plan of a tick -------------------------------------------------------------------------
 
     def _start_plan(self, now: str) -> list[Any]:
         """Start what was proposed: all of it, or with ``step: call`` the first Call that is to be run."""
@@ -487,8 +478,6 @@ class AgentRun(RunMachine):
         self._add_turn(outcomes, problems, planned=self.request.calls)
         return self._next_tick() if is_withheld or not wants_output or problems else self.finish("completed")
 
-    # -- decisions about the plan of a tick ---------------------------------------------------------
-
     def _propose(self, now: str) -> list[Any]:
         """A person approves the plan of this tick before any of it runs."""
         self._phase = "awaiting"
@@ -535,8 +524,6 @@ class AgentRun(RunMachine):
         self.approvals.raise_version(self.version, lambda: self.proposed_calls)
         return []
 
-    # -- people -------------------------------------------------------------------------------------
-
     def _join_provided(self) -> None:
         """What was provided joins the context; what that refuses becomes a note."""
         messages, self._provided = self._provided, []
@@ -553,8 +540,6 @@ class AgentRun(RunMachine):
         if self._is_plan_held and self._plan is not None:
             return self._request_calls(self._plan)
         return self._next_tick() if self._is_tick_due else []
-
-    # -- carrying over ---------------------------------------------------------------------------
 
     def snapshot_fields(self) -> dict[str, Any]:
         """The fields of ``AgentState`` that an agent fills: between two ticks, or while a plan is proposed."""

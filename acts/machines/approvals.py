@@ -313,8 +313,6 @@ class Approvals:
         self._forwards: dict[str, tuple[ForwardedDecision, PendingApproval]] = {}
         self._forward_count = 0
 
-    # -- what waits ------------------------------------------------------------------------
-
     def open(
         self, what: str, version: int, settings: Approve, now: str, *, call: str | None = None,
         instance: str | None = None, about: Mapping[str, Any] | None = None, subject: Subject | None = None,
@@ -390,8 +388,6 @@ class Approvals:
         """What waits here and, at the root, in all runs below it."""
         below = (wait for wait in self.waits.open.by_key.values() if wait.workflow_id != self.own)
         return [*self.waits.own, *below]
-
-    # -- decisions ---------------------------------------------------------------------------
 
     def judge(self, raw: Any) -> None:
         """Raise what would refuse an update now; nothing changes.
@@ -477,8 +473,6 @@ class Approvals:
         except (PlanError, CallError) as error:
             return [_refusal_note(f"decision {word}", str(error))]
 
-    # -- decisions that come early ---------------------------------------------------------------
-
     def _keep(self, item: ForwardedDecision) -> bool:
         """Keep a decision for its wait; False when there is no room for another one."""
         if len(self._early) == MAX_EARLY:
@@ -512,8 +506,6 @@ class Approvals:
             except (PlanError, CallError) as error:
                 out += self._answer(item, problem_of(error))
         return out
-
-    # -- between the runs of a tree --------------------------------------------------------------
 
     def _forward(self, wait: PendingApproval, item: ForwardedDecision) -> SendRecord:
         """The message that brings a decision from the root to the run that waits."""
@@ -579,8 +571,6 @@ class Approvals:
         lost = [i for i, (_, wait) in self._forwards.items() if workflow_id in self.waits.path(wait.workflow_id)]
         return [effect for id_ in lost for effect in self._answer(self._forwards.pop(id_)[0], problem)]
 
-    # -- answers ------------------------------------------------------------------------------------
-
     def _answer(self, item: ForwardedDecision, problem: DecisionAnswer | None) -> list[Any]:
         """Answer the update, or the run, that a decision came from; ``problem`` None: it was carried out."""
         if item.replyTo != self.own:
@@ -601,8 +591,6 @@ class Approvals:
         """The run ends before the runs that judge these decisions have answered."""
         return [effect for id_ in list(self._open_updates) for effect in self._answer_update(id_, _refusal(text))]
 
-    # -- reports to the root ------------------------------------------------------------------------
-
     def flush(self) -> list[Any]:
         """At the end of a task: one report of what has changed since the last; the next when this one has arrived."""
         self.waits.end_task()
@@ -615,8 +603,6 @@ class Approvals:
         """A report did not arrive: the root is gone, or took too many signals."""
         note = Note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
         return [note, StartTimer(RESEND_TIMER, self.reports.take_back(), RESEND_TIMER)]
-
-    # -- carrying over --------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """What the next run must know; the waits are opened again by the run."""

@@ -366,8 +366,6 @@ class BudgetMachine:
         self._calls_changed = 0
         self.is_reporting = False  # until the last report has arrived, or cannot
 
-    # -- what the run asks for -----------------------------------------------------------
-
     def request(self, keys: Sequence[str], size: RequestSize) -> list[Any]:
         """Ask for one request per key."""
         if not self.limits_requests:
@@ -413,8 +411,6 @@ class BudgetMachine:
         """The root may not know what this run has asked for: it was reset. What it grants twice goes back."""
         return [] if self.ledger is not None else [self._send(request) for request, _ in self._open_requests.values()]
 
-    # -- answers ----------------------------------------------------------------------------
-
     def on_grant(self, grant: BudgetGrant) -> list[Any]:
         """The root answers; what nobody needs any more goes back."""
         _, keys = self._open_requests.get(grant.id, (None, []))
@@ -437,8 +433,6 @@ class BudgetMachine:
         """The request of this number did not reach the root: nothing more may be spent."""
         text = f"the run that keeps the budget, {self.position.ancestors[0]}, has ended: nothing more may be spent"
         return self.on_grant(BudgetGrant(id=number, refused=text))
-
-    # -- what requests cost ---------------------------------------------------------------------
 
     def settle(self, key: str, usage: Mapping[str, Any] | None) -> list[Any]:
         """The request of a purpose has ended; ``usage`` None: it was not made."""
@@ -468,8 +462,6 @@ class BudgetMachine:
         self._settled, self._calls_changed, self.is_reporting = [], 0, True
         return [SendRecord(self.position.ancestors[0], BUDGET_REPORT, report, key="report")]
 
-    # -- at the root ------------------------------------------------------------------------------
-
     def serve(self, record: BudgetRequest | BudgetReport) -> list[Any]:
         """A run below asks, or says what its requests cost."""
         if self.ledger is None:
@@ -491,8 +483,6 @@ class BudgetMachine:
             else:
                 out.append(SendRecord(workflow_id, BUDGET_GRANT, grant, key=f"grant/{workflow_id}"))
         return out
-
-    # -- carrying over ------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """``{ledger, settled}``: what the next run must know, at a quiet moment."""

@@ -89,8 +89,6 @@ class Permits:
         self._loans: dict[str, _Loan] = {}
         self._lost_runs: set[str] = set()
 
-    # -- what the run may start --------------------------------------------------------------------
-
     @property
     def free(self) -> int:
         """The permits that nothing uses; no more than the limit are of use."""
@@ -143,8 +141,6 @@ class Permits:
         self._holders[key] = self._holders.get(key, 0) + permits
         self._in_use += permits
 
-    # -- commands ------------------------------------------------------------------------------------
-
     def admit(self, command: Any) -> Any | None:
         """The command, a child's with its lease; None while it waits."""
         if isinstance(command, commands.StartChild) and command.type == PLAN:
@@ -187,8 +183,6 @@ class Permits:
         update = {"position": position, "lease": self.lease(key)}
         return replace(command, input=command.input.model_copy(update=update))
 
-    # -- what comes back -----------------------------------------------------------------------------
-
     def record_end(self, event: events.Event) -> None:
         """What has ended gives its permit back; children do so by ``child_ended``."""
         if isinstance(event, _ENDS):  # a postponed one asks again
@@ -229,8 +223,6 @@ class Permits:
         self.total += accounting.permits or 0
         return []
 
-    # -- messages ------------------------------------------------------------------------------------
-
     def on_request(self, record: PermitRequest) -> None:
         """A run below asks for permits; its latest request counts."""
         if path := self._path(record):
@@ -264,8 +256,6 @@ class Permits:
         # Without a keeper the tree is about to end; nobody is to wait for that
         self._may_ask = False
         self.total = max(1, self.total)
-
-    # -- the books of a keeper -----------------------------------------------------------------------
 
     def _path(self, record: PermitRequest | PermitReturn) -> tuple[str, ...]:
         """The way from below the keeper to a run; empty for a run that is not below it, or is lost."""
@@ -311,8 +301,6 @@ class Permits:
             if permits
         ]
 
-    # -- after a reset -------------------------------------------------------------------------------
-
     def ask_again(self) -> None:
         """The keeper may not know what this run has asked for."""
         self._requested, self._may_ask = 0, True
@@ -329,8 +317,6 @@ class Permits:
         for key in children:
             self._in_use -= self._holders.get(key, 0)
             self._holders[key] = 0
-
-    # -- once per task -------------------------------------------------------------------------------
 
     def flush(self, waiting: int) -> list[Any]:
         """Serve who asks, ask for what is missing, return what is idle. ``waiting`` Calls could start here."""
@@ -362,8 +348,6 @@ class Permits:
             workflowId=self.own, ancestors=self._ancestors, permits=permits, goneRun=gone_run, startsAgain=starts_again
         )
         return commands.SendRecord(self.keeper or "", PERMIT_RETURN, record)
-
-    # -- the end, and the next run -------------------------------------------------------------------
 
     def take_all(self) -> int | None:
         """What the run brings back to its parent; None where it had no lease."""

@@ -18,11 +18,11 @@ from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
 from acts.language.messages import Data, parse_message, parse_request
 from acts.language.tools import hint_words
+from acts.language.values import Json, get
 from acts.machines import commands, events
 from acts.machines.budget import context_bytes, latent_request_size
-from acts.machines.instances import decision_seen_from_above, reported_instances, statuses
-from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_machine import RunMachine
+from acts.machines.call_state import SETTLED, call_item, error_item, status_from_states
+from acts.machines.run_machine import RunMachine, foreign_queues
 from acts.machines.walk import Walk, match_calls
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_parsed
@@ -35,7 +35,7 @@ from acts.tree.records import BackgroundInput, InstanceInput
 from acts.tree.signal_records import PlanExtension
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from acts.machines.past import PastCalls
     from acts.tree.records import Capabilities, ContextRef, PermitLease, PlanInput, PlanState, TreePosition
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
 # What a child's id may have behind it where the first choice was in use
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
+# The keys of a child's report on one instance
+REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
 # Bytes of the parameters that the root is shown of a Call that waits below it; more are left out
 MAX_REPORTED_BYTES: Final = 600
 
@@ -596,3 +598,103 @@ def asks_for_plan(prepared: ValidatedPlan) -> bool:
     request = prepared.request
     required = request.config.approve.plan
     return required is True or (required is None and request.plan is not None and request.plan.mode == "lazy")
+
+
+# -- the instances of a batch -------------------------------------------------------------------------
+
+
+def child_progress(walk: Walk) -> dict[str, dict[str, Any]]:
+    """``{id: {status, calls}}`` of each instance that a batch child walks; its Calls once the child has ended."""
+    out = {}
+    for node, call in zip(walk.nodes, walk.calls, strict=True):
+        for id_ in node.members:
+            report = (call.value or {}).get(id_, {})
+            out[id_] = {"status": report.get("status", call.state), "calls": report.get("calls", [])}
+    return out
+
+
+def statuses(walk: Walk) -> dict[str, str]:
+    """The status of each instance: ``pending``, ``running``, or the one it ended with."""
+    states = {id_: [item["status"]] for id_, item in child_progress(walk).items()}
+    for node, call in zip(walk.nodes, walk.calls, strict=True):
+        if node.instance is not None:
+            states.setdefault(node.instance, []).append(call.state)
+    out = {}
+    for id_, own in states.items():
+        unsettled = [state for state in own if state not in SETTLED]
+        is_of_one_state = len(own) == 1 or set(own) == {"pending"}
+        out[id_] = status_from_states(own) if not unsettled else unsettled[0] if is_of_one_state else "running"
+    return out
+
+
+def instance_summaries(walk: Walk) -> dict[str, dict[str, Any]]:
+    """``{id: {status, calls, errors}}`` of each instance whose Calls this walk has."""
+    return {id_: _summary(walk, ranks) for id_, ranks in _ranks_by_instance(walk).items()}
+
+
+def _summary(walk: Walk, ranks: Sequence[int]) -> dict[str, Any]:
+    items = {
+        "calls": [call_item(walk.calls[rank]) for rank in ranks],
+        "errors": [error for rank in ranks if (error := error_item(walk.calls[rank])) is not None],
+    }
+    own = {key: [{k: v for k, v in item.items() if k != "instance"} for item in items[key]] for key in items}
+    return {"status": status_from_states(walk.calls[rank].state for rank in ranks), **own}
+
+
+def _ranks_by_instance(walk: Walk) -> dict[str, list[int]]:
+    """The ranks of each instance's Calls, in the order in which the plan lists them."""
+    out: dict[str, list[int]] = {}
+    for rank in sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index):
+        instance = walk.nodes[rank].instance
+        if instance is not None:
+            out.setdefault(instance, []).append(rank)
+    return out
+
+
+def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
+    """What a child reports: ``{id: {status, state, calls, errors, writes, resumed?}}``.
+
+    ``writes`` are in plan order: ``[place in calls, path, date, edited, value?]``, with the value where ``state`` does
+    not show it any more. The run above makes messages of them, from the plan. It does not know a plan that was
+    ``edited`` in the child; then each has the method and the Call as planned, else null. ``resumed`` has the ids of the
+    Calls that were taken over from an earlier run.
+    """
+    out, taken = {}, {} if walk.past is None else walk.past.taken_calls(walk.calls)
+    for id_, ranks in _ranks_by_instance(walk).items():
+        state = walk.context.state(id_)
+        writes = list(_writes(walk, ranks, state, edited=edited))
+        resumed = {"resumed": taken[id_]} if id_ in taken else {}
+        out[id_] = {**_summary(walk, ranks), "state": state, "writes": writes, **resumed}
+    return out
+
+
+def _writes(walk: Walk, ranks: Sequence[int], state: Json, *, edited: bool) -> Iterable[list[Json]]:
+    for at in sorted(range(len(ranks)), key=ranks.__getitem__):
+        node = walk.nodes[ranks[at]]
+        for path, value, date in walk.calls[ranks[at]].written:
+            in_state = path.kind == "state" and get(state, path.names) == value
+            as_edited = {"method": node.method, "planned": node.planned} if edited else None
+            yield [at, str(path), date, as_edited, *([] if in_state else [value])]
+
+
+def decision_seen_from_above(node: PlannedCall, record: dict[str, Any]) -> dict[str, Any]:
+    """A decision that was made in a child: of which instance of this run, or below which Call."""
+    if node.members:
+        return {"instance": node.members[0], **record}
+    # The instances of a delegate are none of ours, and it does not know for whom it works
+    inner = {} if record.get("instance") is None else {"inner": record.get("inner", record["instance"])}
+    own = {} if node.instance is None else {"instance": node.instance}
+    return {**{k: v for k, v in record.items() if k != "instance"}, **inner, "below": node.id, **own}
+
+
+def reported_instances(node: PlannedCall, report: Any, error: CallError | None) -> dict[str, Any]:
+    """What each instance of a unit came to, by id; ``error`` where the child said nothing."""
+    if isinstance(report, dict) and isinstance(report.get("instances"), dict):
+        return dict(report["instances"])
+    if isinstance(report, dict) and "status" in report:
+        return {node.members[0]: {k: report[k] for k in REPORT_KEYS if k in report}}
+    cause = error or CallError(wire.ENGINE_ERROR, "the child that walked it said nothing of it")
+    item = {"call": None, "code": cause.code, "message": cause.message}
+    status = "cancelled" if cause.code == wire.CANCELLED else "failed"
+    nothing = {"status": status, "state": {}, "calls": [], "errors": [item], "writes": []}
+    return dict.fromkeys(node.members, nothing)

@@ -26,10 +26,8 @@ from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import json_size
 from acts.machines import commands, events
-from acts.machines.instances import reported_instances
-from acts.machines.plan_run import PlanRun, asks_for_plan
-from acts.machines.queue_watch import foreign_queues
-from acts.machines.run_machine import RunMachine
+from acts.machines.plan_run import PlanRun, asks_for_plan, reported_instances
+from acts.machines.run_machine import RunMachine, foreign_queues
 from acts.plan.calls import UNIT
 from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
 from acts.tree.set_records import (
@@ -229,8 +227,6 @@ class SetRun(RunMachine):
         self._started, self._most = 0, BATCHES_OF_CRON if is_cron else per_run
         self.notes += [p.text() for p in setup.prepared.warnings if p.code == "limitLowered"]
 
-    # -- the run ------------------------------------------------------------------------------
-
     @property
     def in_flight(self) -> int:
         """The Batches, the pages that are being closed, and the activity before them."""
@@ -282,8 +278,6 @@ class SetRun(RunMachine):
                 return self._cancel()
         return []
 
-    # -- activities -----------------------------------------------------------------------------
-
     def _survey(self) -> list[Any]:
         """Survey the set; Batches follow."""
         message, resumed = self.setup.message, self.setup.resumed
@@ -309,8 +303,6 @@ class SetRun(RunMachine):
             return self._fill()
         self._activity, argument = _RESULTS, {"file": file, "run": self.position.identity}
         return [commands.StartSetActivity(_RESULTS, wire.CREATE_RESULTS, argument, f"create {truncate(file, 150)}")]
-
-    # -- Batches --------------------------------------------------------------------------------
 
     @property
     def _most_batches(self) -> int:
@@ -395,8 +387,6 @@ class SetRun(RunMachine):
         if "completed" in report:
             self.progress.add(report)
 
-    # -- lost Batches ---------------------------------------------------------------------------
-
     def _close(self, event: events.ChildEnded, missing: int) -> list[Any]:
         """Count the ``missing`` rows of a lost Batch; where there is a results file, each has a line before that."""
         name, report, line = event.key, event.report or {}, self._line_of_lost(event)
@@ -433,8 +423,6 @@ class SetRun(RunMachine):
         hint = f"when {own} has ended, this runs such rows again, with the _ids that they had: acts retry {own}{option}"
         return {"status": status, "code": code, "message": f"{text}; {hint}"}
 
-    # -- what comes from outside -----------------------------------------------------------------
-
     def _cancel(self) -> list[Any]:
         self.is_cancelling = True
         if self.progress.survey is not None:
@@ -466,8 +454,6 @@ class SetRun(RunMachine):
             return self._survey()
         return self.finish("rejected" if effect.decision.decision == wire.REJECT else "failed")
 
-    # -- for a run that resumes this one ---------------------------------------------------------
-
     def read_facts(self, run_id: str) -> PastRun:
         """What such a run has to know. ``run_id`` is that of this run."""
         resumed, progress, identity = self.setup.resumed, self.progress, self.position.identity
@@ -492,8 +478,6 @@ class SetRun(RunMachine):
             left_out = {"leftOut": survey.leftOut} if "only" in out else {}
             out["instances"] = {"takenOver": survey.takenOver, **left_out}
         return {"resumedFrom": out}
-
-    # -- carrying over ---------------------------------------------------------------------------
 
     def snapshot_fields(self) -> dict[str, Any]:
         """The fields of ``SetState`` that a set fills."""

@@ -41,7 +41,7 @@ from acts.machines.events import (
     TimerFired,
 )
 from acts.machines.plan_run import PlanRun, PlanSetup
-from acts.machines.queue_watch import QUEUE_TIMER
+from acts.machines.run_machine import QUEUE_TIMER
 from acts.plan.validate import ValidatedPlan
 from acts.tree.child_requests import expand_template
 from acts.tree.identity import call_identity

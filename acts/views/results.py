@@ -18,7 +18,7 @@ from acts.language.strict_json import SharedSizes, json_size
 from acts.language.values import pointer
 from acts.language.wire import CONTEXT, STATUS
 from acts.machines.call_state import call_items, error_items
-from acts.machines.instances import instance_summaries
+from acts.machines.plan_run import instance_summaries
 from acts.plan.context_log import appended_message
 
 if TYPE_CHECKING:

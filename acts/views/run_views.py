@@ -22,7 +22,7 @@ from acts.language.strict_json import SharedSizes, json_size
 from acts.language.values import ABSENT
 from acts.machines.call_state import SETTLED, call_item, call_items
 from acts.machines.delegate_run import AnonymousDelegate
-from acts.machines.instances import child_progress, instance_report, statuses
+from acts.machines.plan_run import child_progress, instance_report, statuses
 from acts.plan.calls import UNIT
 from acts.simulation.outcomes import count_steps
 from acts.simulation.simulate import simulate_prepared

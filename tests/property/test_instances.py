@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from acts.language.errors import InvalidRequest
 from acts.language.messages import read_request
 from acts.language.usage import Usage
-from acts.machines.instances import instance_report
+from acts.machines.plan_run import instance_report
 from acts.machines.walk import Walk
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from acts.language.errors import CallError
-from acts.machines.instances import instance_report
+from acts.machines.plan_run import instance_report
 from acts.machines.walk import Walk
 from acts.machines.walk_context import WalkContext
 from acts.plan.validate import ValidatedPlan, validate_request

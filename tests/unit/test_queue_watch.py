@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acts.machines.commands import CheckQueues
-from acts.machines.queue_watch import QueueWatch
+from acts.machines.run_machine import QueueWatch
 
 BUSY, IDLE = True, False
 CHECK = [CheckQueues(("near", "far"))]

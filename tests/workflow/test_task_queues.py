@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acts.machines import queue_watch
+from acts.machines import run_machine
 from tests.support import assert_eventually
 from tests.workflow.foreign import Foreign, call, ended, of_type, states, status, tool
 from tests.workflow.tools import echo
@@ -18,7 +18,7 @@ Json = Any
 async def test_a_queue_without_a_worker_is_shown_at_once_and_heals_when_one_comes(
     foreign: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_watch, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(run_machine, "FIRST_SECONDS", 0.05)
     hold = asyncio.Event()
 
     async def held(call: Json, tool: Json, context: Json) -> int:
