@@ -5,39 +5,54 @@
 * entry points of the group ``acts.activities``: the same, for installed packages.
 * ``ACTS_TOOLS``: folders, separated like ``PATH``. Each ``*.json`` is one schema with ``_tool``, or a map of name to
   schema.
-* ``ACTS_MCP``: a file that names MCP servers; what they offer may change while the worker runs.
+* ``ACTS_MCP``: a file that names MCP servers; what they offer may change while the worker runs. The Activity of a
+  server is ``mcp.<server>``, with the three arguments of any Activity; its Tool, as the run recorded it, says which of
+  the server's tools is meant (``x-mcp``).
+
+A worker's *version* is a digest of its Tools and of the names of its Activities; its identity begins with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
+import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
 
-from acts.activities.call_mcp_tool import call_activity
-from acts.activities.mcp.mcp_config import VARIABLE, McpConfigError, read_config
-from acts.activities.mcp.server_tools import activity_of
+from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
+from acts.activities.mcp.server_tools import VARIABLE, McpConfigError, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.model_facts import highest_price
+from acts.language import wire
+from acts.language.errors import format_choices
 from acts.language.strict_json import json_size, read_json
-from acts.language.tools import tool_name
-from acts.language.wire import LIST_TOOLS, REGISTRY
+from acts.language.tools import SERVER_TOOL, tool_name
+
+if TYPE_CHECKING:
+    from temporalio.worker import ExecuteActivityInput
 
 # A link of the checkout leads here, where a project has no module of that name
 _ENGINE: Final = Path(__file__).resolve().parents[1]
-ENTRY_POINTS: Final = "acts.activities"
 # Names of Tools that a run gets to list in its error when a Tool it asks for is missing
 MAX_NAMES: Final = 1_000
 # Bytes of all schemas in one list, half of what a payload may hold; beyond, they are left out, and null in the list
 MAX_LISTED_BYTES: Final = 1024 * 1024
+# Of the time of an attempt, what is left to report that an MCP server did not answer
+REPORT_SECONDS: Final = 0.5
+# The key of the Call's _id by MCP's rules for names in _meta, and under its own name: for idempotency
+ID_KEYS: Final = ("acts/id", "_id")
+MAX_PROGRESS_TEXT: Final = 200
 
 
 class RegistryError(Exception):
@@ -56,16 +71,25 @@ class Registry:
     servers: McpServers = field(default_factory=lambda: McpServers(()))
 
     @property
-    def server_activities(self) -> list[Callable[..., Any]]:
-        """The Activities that call the tools of the MCP servers."""
-        return [call_activity(name, self.servers) for name in self.servers.configs]
-
-    @property
     def names(self) -> list[str]:
         """The names under which the activities are served."""
-        return [activity_name(f) for f in (*self.activities, *self.server_activities)]
+        return [*map(activity_name, self.activities), *map(activity_of, self.servers.configs)]
 
-    def lookup(self) -> Callable[..., Any]:
+    @property
+    def version(self) -> str:
+        """Eight hex digits that differ where Tools, or the names of Activities, differ."""
+        content = json.dumps([self.tools, sorted(self.names)], sort_keys=True, default=str)
+        return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+    def own_activities(self, identity: str) -> list[Callable[..., Any]]:
+        """``acts.registry``, ``acts.tools``, and one Activity for each MCP server."""
+        return [
+            self._lookup(),
+            self._tool_list(identity),
+            *(call_activity(n, self.servers) for n in self.servers.configs),
+        ]
+
+    def _lookup(self) -> Callable[..., Any]:
         """The activity ``acts.registry``; its result is recorded in history.
 
         {"tools"?: [names], "activities"?: [names], "model"?: "provider:name", "otherModels"?: [names]}
@@ -78,7 +102,7 @@ class Registry:
         """
         tools, served = self.tools, frozenset(self.names)
 
-        @activity.defn(name=REGISTRY)
+        @activity.defn(name=wire.REGISTRY)
         async def look_up(request: dict[str, Any]) -> dict[str, Any]:
             names = request.get("tools", [])
             remote, unavailable = await self.servers.find_tools(n for n in names if n not in tools)
@@ -96,20 +120,20 @@ class Registry:
 
         return look_up
 
-    def tool_list(self, version: str, identity: str) -> Callable[..., Any]:
+    def _tool_list(self, identity: str) -> Callable[..., Any]:
         """The activity ``acts.tools``, everything that one worker serves, for people who ask before they write a plan.
 
         {} → {version, worker, tools: {name: schema | null}, activities: [names]}
         """
 
-        @activity.defn(name=LIST_TOOLS)
+        @activity.defn(name=wire.LIST_TOOLS)
         async def list_tools(_request: dict[str, Any]) -> dict[str, Any]:
             tools: dict[str, Any] = {}
             room = MAX_LISTED_BYTES
             for name, schema in sorted({**self.servers.tools, **self.tools}.items()):
                 room -= json_size(schema)
                 tools[name] = schema if room >= 0 else None
-            return {"version": version, "worker": identity, "tools": tools, "activities": sorted(self.names)}
+            return {"version": self.version, "worker": identity, "tools": tools, "activities": sorted(self.names)}
 
         return list_tools
 
@@ -118,6 +142,76 @@ def activity_name(function: Callable[..., Any]) -> str:
     """The Temporal name of an activity function."""
     definition = getattr(function, "__temporal_activity_definition", None)
     return str(definition.name) if definition is not None and definition.name else function.__name__
+
+
+@activity.defn(dynamic=True)
+async def missing_activity(_args: Sequence[RawValue]) -> None:
+    """The activity of every name that a worker does not have: ``refuse_missing`` refuses it before it begins."""
+
+
+def refuse_missing(identity: str, names: Sequence[str]) -> Callable[..., Awaitable[Any]]:
+    """The step that refuses the Activities that this worker does not have, so that the run tries another one."""
+
+    async def refuse(call: ExecuteActivityInput, proceed: Callable[[ExecuteActivityInput], Awaitable[Any]]) -> Any:
+        if call.fn is not missing_activity:
+            return await proceed(call)
+        info = activity.info()
+        text = f'{identity} has no activity "{info.activity_type}"; it has {format_choices(names)}'
+        raise ApplicationError(text, {"miss": {"attempt": info.attempt}}, type=wire.NOT_SERVED, non_retryable=True)
+
+    return refuse
+
+
+# -- the tools of MCP servers ----------------------------------------------------------
+
+
+def call_activity(server: str, servers: McpServers) -> Callable[..., Any]:
+    """The Activity of one server. Progress of the tool is the detail of its heartbeats."""
+
+    @activity.defn(name=activity_of(server))
+    async def call_tool(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> RawValue:  # noqa: ARG001 - scopes stay here
+        source = tool.get(SERVER_TOOL)
+        if not isinstance(source, dict) or source.get("server") != server or not isinstance(source.get("tool"), str):
+            hint = f'name it in its schema: "{SERVER_TOOL}": {{"server": "{server}", "tool": "<name>"}}'
+            text = f'the Tool does not say which tool of MCP server "{server}" it is; {hint}'
+            raise ApplicationError(text, type=wire.MCP_REFUSED, non_retryable=True)
+        latest: dict[str, Any] = {}
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            latest.update(progress=progress, total=total, message=(message or "")[:MAX_PROGRESS_TEXT])
+
+        meta = dict.fromkeys(ID_KEYS, call["_id"]) if "_id" in call else {}
+        arguments = {key: value for key, value in call.items() if not key.startswith("_")}
+        limit = activity.info().start_to_close_timeout
+        seconds = limit.total_seconds() if limit is not None else 300.0
+        async with heartbeat(lambda: latest):
+            answer = await servers.call(
+                server, source["tool"], arguments, digest=source.get("digest"), meta=meta,
+                seconds=max(seconds - REPORT_SECONDS, seconds / 2), progress=note,
+            )  # fmt: skip
+        return await asyncio.to_thread(_encode_answer, answer, source["tool"])
+
+    return call_tool
+
+
+def _encode_answer(answer: dict[str, Any], tool: str) -> RawValue:
+    value, failure = read_answer(answer)
+    try:
+        result = encode_result(value)
+    except ResultTooLarge as error:
+        text = f"has {error.size:,} bytes; at most {wire.MAX_PAYLOAD_BYTES:,} can be recorded: ask it for less at once"
+        raise ApplicationError(
+            f'the answer of "{tool}" {text}', type=wire.RESULT_TOO_LARGE, non_retryable=True
+        ) from None
+    except (ValueError, TypeError) as error:
+        text = f'the answer of "{tool}" is not JSON: {error}'
+        raise ApplicationError(text, type=wire.NOT_JSON, non_retryable=True) from None
+    if failure:
+        raise ApplicationError(failure, value, type=wire.MCP_TOOL_ERROR, non_retryable=True)
+    return result
+
+
+# -- loading ---------------------------------------------------------------------------
 
 
 def from_environment() -> Registry:
@@ -141,7 +235,7 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None 
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # users start the worker in the folder of their modules
     sources = [(name, _import_module(name)) for name in modules]
-    sources += [(f"entry point {e.name}", e.load()) for e in entry_points(group=ENTRY_POINTS)]
+    sources += [(f"entry point {e.name}", e.load()) for e in entry_points(group="acts.activities")]
     try:
         servers = McpServers(() if mcp is None else read_config(mcp))
     except McpConfigError as error:
@@ -149,17 +243,24 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None 
     tools: dict[str, dict[str, Any]] = {}
     functions: dict[str, Callable[..., Any]] = {}
     for source, module in sources:
-        for function in _activities_of(module):
+        # An entry point may also be an activity itself
+        for function in (module, *(getattr(module, name) for name in dir(module))):
+            if not callable(function) or not hasattr(function, "__temporal_activity_definition"):
+                continue
             if functions.setdefault(activity_name(function), function) is not function:
                 text = f'two activities are called "{activity_name(function)}": one of them is in {source}'
                 raise RegistryError(text)
-        _add_tools(tools, getattr(module, "TOOLS", {}), source)
+        more = getattr(module, "TOOLS", {})
+        if not isinstance(more, dict):
+            raise RegistryError(f"TOOLS of {source} is a map of name to schema, not {type(more).__name__}")
+        if conflicts := [name for name in more if name in tools and tools[name] != more[name]]:
+            raise RegistryError(f'two tools are called "{conflicts[0]}": one of them is in {source}')
+        tools.update(more)
     for folder in tool_folders:
         tools.update(_read_folder(folder))
     if conflict := functions.keys() & map(activity_of, servers.configs):
-        raise RegistryError(
-            f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
-        )
+        text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
+        raise RegistryError(text)
     return Registry(tools, tuple(functions.values()), servers)
 
 
@@ -175,21 +276,6 @@ def _import_module(name: str) -> Any:
             f'ACTS_ACTIVITIES names "{name}", which leads to the engine itself, {file}: it has no tools'
         )
     return module
-
-
-def _activities_of(module: Any) -> Iterable[Callable[..., Any]]:
-    """The activities in a module; an entry point may also be an activity itself."""
-    members = [module, *(getattr(module, name) for name in dir(module))]
-    return [m for m in members if callable(m) and hasattr(m, "__temporal_activity_definition")]
-
-
-def _add_tools(tools: dict[str, dict[str, Any]], more: Any, source: str) -> None:
-    if not isinstance(more, dict):
-        raise RegistryError(f"TOOLS of {source} is a map of name to schema, not {type(more).__name__}")
-    conflict = next((n for n in more if n in tools and tools[n] != more[n]), None)
-    if conflict is not None:
-        raise RegistryError(f'two tools are called "{conflict}": one of them is in {source}')
-    tools.update(more)
 
 
 def _read_folder(folder: Path) -> dict[str, dict[str, Any]]:

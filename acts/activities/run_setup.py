@@ -1,34 +1,40 @@
-"""What a run asks a worker about its surroundings when it starts: approvers, search attributes, its first attempt.
+"""What a run asks a worker about its surroundings: approvers, search attributes, its first attempt, who serves a queue.
 
 * The approvers are those of the file that ``ACTS_APPROVERS`` names (its form: ``acts/tree/decisions.py``). A root asks
   once, and its history keeps the answer: those who are added or removed later decide about later runs.
 * To write a search attribute that the namespace lacks would fail the run's workflow task again and again.
 * All attempts of a cron run have the same ``_id``s, those of its other runs have others. A workflow sees only the
   attempt before it, so the chain is read from the server, one event of each attempt.
+* The server lists who polled a queue within the last five minutes. A worker whose slots are all busy for longer does
+  not poll and is not listed; a worker that was killed still is.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio import activity
-from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType, WorkerVersioningMode
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from acts.language.strict_json import read_json
-from acts.language.wire import APPROVERS, FIRST_ATTEMPT, SEARCH_ATTRIBUTES
+from acts.language.wire import APPROVERS, FIRST_ATTEMPT, QUEUES, SEARCH_ATTRIBUTES
 from acts.tree.decisions import Approver, ApproversError, read_approvers
 from acts.tree.search_attributes import TYPES
 
 VARIABLE: Final = "ACTS_APPROVERS"
-# The run waits for the answer before its first Call
+# The run, or its workflow task, waits for the answer: a slow server must not hold it up
 _RPC_TIMEOUT: Final = timedelta(seconds=2)
 # Attributes that are missing may be registered while the worker runs
 _RECHECK_SECONDS: Final = 60.0
@@ -110,3 +116,34 @@ async def first_attempt(query: dict[str, str]) -> str:
         if started.attempt <= 1 or not started.continued_execution_run_id:
             return str(started.original_execution_run_id)
         run_id = started.continued_execution_run_id
+
+
+async def read_pollers(client: Client, queue: str) -> Sequence[PollerInfo]:
+    """Who polls a task queue for activities.
+
+    Raises:
+        RPCError: the server does not say.
+    """
+    kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+    )
+    return (await client.workflow_service.describe_task_queue(request, timeout=_RPC_TIMEOUT)).pollers
+
+
+def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
+    """The name and the build id of a worker's deployment version; two empty strings for an unversioned one."""
+    options = poller.deployment_options
+    is_versioned = options.worker_versioning_mode == WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
+    return (options.deployment_name, options.build_id) if is_versioned else ("", "")
+
+
+@activity.defn(name=QUEUES)
+async def check_queues(request: dict[str, Any]) -> dict[str, bool]:
+    """``{"queues": [names]}`` → ``{name: has workers}``; a queue that the server says nothing of is left out."""
+    queues: list[str] = request["queues"]
+    reads = (read_pollers(activity.client(), queue) for queue in queues)
+    answers = await asyncio.gather(*reads, return_exceptions=True)
+    if fault := next((a for a in answers if isinstance(a, BaseException) and not isinstance(a, RPCError)), None):
+        raise fault
+    return {queue: bool(a) for queue, a in zip(queues, answers, strict=True) if not isinstance(a, BaseException)}

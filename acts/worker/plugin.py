@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,13 +24,12 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from acts.activities import worker_versions as versions
 from acts.activities.ask_model import ask_model
 from acts.activities.load_delegate import Loader
 from acts.activities.models.clients import close_clients
 from acts.activities.read_past_run import PastRuns
-from acts.activities.registry import Registry, activity_name
-from acts.activities.run_setup import check_search_attributes, first_attempt, look_up_approvers
+from acts.activities.registry import Registry, activity_name, missing_activity, refuse_missing
+from acts.activities.run_setup import check_queues, check_search_attributes, first_attempt, look_up_approvers
 from acts.activities.secret_interceptor import SecretInterceptor
 from acts.activities.set_work import SetActivities
 from acts.machines.plan_run import PlanRun
@@ -92,17 +93,17 @@ class Plugin(SimplePlugin):
         users: Sequence[Callable[..., Any]] = config.get("activities") or ()
         self._registry = registry = self._registry or Registry(self._tools, tuple(users))
         client = config["client"]
-        version = versions.registry_version(registry)
-        identity = versions.worker_identity(version)
-        own = own_activities(client, self._settings, registry, registry.tool_list(version, identity))
+        # The name of this worker on the server and in the Web UI
+        identity = f"acts/{registry.version} {os.getpid()}@{socket.gethostname()}"
+        own = own_activities(client, self._settings, registry.own_activities(identity))
         names = [activity_name(function) for function in own]
         definitions = [getattr(user, "__temporal_activity_definition", None) for user in users]
         serves_all_names = any(definition is not None and not definition.name for definition in definitions)
-        others = [] if serves_all_names else [versions.missing_activity]
+        others = [] if serves_all_names else [missing_activity]
         config["activities"] = [*dict.fromkeys((*users, *registry.activities)), *own, *others]
         config["identity"] = config.get("identity") or identity
         secrets = SecretInterceptor(registry, self._settings.secrets, self._announce)
-        steps: list[Step] = [versions.refuse_missing(identity, registry.names), secrets]
+        steps: list[Step] = [refuse_missing(identity, registry.names), secrets]
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
@@ -158,7 +159,7 @@ def _choose_runner(present: WorkflowRunner | None) -> WorkflowRunner:
 
 
 def own_activities(
-    client: Client, settings: Settings, registry: Registry, tool_list: Callable[..., Any]
+    client: Client, settings: Settings, of_registry: Iterable[Callable[..., Any]]
 ) -> list[Callable[..., Any]]:
     """The engine's own Activities. They do not block, so they run in the worker's own loop."""
 
@@ -171,9 +172,8 @@ def own_activities(
     past_runs = PastRuns(read_past)
     sets = SetActivities(settings.set_sources, downloader(settings.set_sources.hosts), past_runs.rows)
     return [
-        registry.lookup(), tool_list, ask_model, versions.check_queues,
-        look_up_approvers, check_search_attributes, first_attempt, Loader(settings.delegate_sources).activity(),
-        past_runs.activity(), *registry.server_activities, *sets.all(),
+        *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt,
+        Loader(settings.delegate_sources).activity(), past_runs.activity(), *sets.all(),
     ]  # fmt: skip
 
 

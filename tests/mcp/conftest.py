@@ -16,7 +16,7 @@ import pytest
 from temporalio.client import Client
 
 from acts.activities import registry
-from acts.activities.mcp.mcp_config import McpServerConfig
+from acts.activities.mcp.server_tools import McpServerConfig
 from acts.activities.mcp.servers import McpServers
 from acts.cli.dev.temporal_server import DevServer
 from acts.worker import serve as worker

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
 from acts.activities.mcp import connection
-from acts.activities.mcp.mcp_config import McpCallError, McpServerConfig
+from acts.activities.mcp.server_tools import McpServerConfig
 from acts.activities.mcp.servers import McpServers
 from tests.mcp.conftest import Hostile, entry
 from tests.support import assert_eventually
 
 
-async def failure(hostile: Hostile, tool: str, **more: Any) -> McpCallError:
-    with pytest.raises(McpCallError) as caught:
+async def failure(hostile: Hostile, tool: str, **more: Any) -> ApplicationError:
+    with pytest.raises(ApplicationError) as caught:
         await hostile.call(tool, **more)
     return caught.value
 
@@ -43,7 +44,7 @@ async def test_500_tools_are_offered_and_bad_ones_are_not(lasting: Hostile) -> N
 
 async def test_a_call_without_an_answer_ends_in_time(lasting: Hostile) -> None:
     error = await failure(lasting, "hang", seconds=0.5)
-    assert (error.code, error.is_final) == ("timeout", False)
+    assert (error.type, error.non_retryable) == ("timeout", False)
     assert await lasting.text("add", a=1, b=1) == "2"
     assert lasting.lives() == 1
 
@@ -68,8 +69,8 @@ async def test_a_crash_fails_the_calls_in_flight_and_the_server_comes_back(hosti
     waiting = asyncio.create_task(failure(hostile, "hang"))
     await assert_eventually(lambda: _is_true(bool(hostile.calls())))
     errors = await asyncio.gather(failure(hostile, "crash"), waiting)
-    assert [error.code for error in errors] == ["McpInterrupted"] * 2
-    assert not any(error.is_final for error in errors)
+    assert [error.type for error in errors] == ["McpInterrupted"] * 2
+    assert not any(error.non_retryable for error in errors)
     assert await hostile.text("add", a=1, b=1) == "2"
     assert hostile.lives() == 2
     assert [call["tool"] for call in hostile.calls()] == ["hang", "crash", "add"]
@@ -80,7 +81,7 @@ async def test_a_server_that_answers_nothing_more_is_started_again(
 ) -> None:
     monkeypatch.setattr(connection, "LIST_SECONDS", 0.5)
     await hostile.text("add", a=1, b=1)
-    assert (await failure(hostile, "stall", seconds=0.5)).code == "timeout"
+    assert (await failure(hostile, "stall", seconds=0.5)).type == "timeout"
     assert await hostile.text("add", a=1, b=1) == "2"
     assert hostile.lives() == 2
 
@@ -92,17 +93,17 @@ async def test_a_tool_that_has_changed_is_not_called(hostile: Hostile) -> None:
 
     async def noted(*_: Any) -> None: ...
 
-    async def call() -> McpCallError | None:
+    async def call() -> ApplicationError | None:
         try:
             arguments = {"a": 1, "b": 2}
             await hostile.servers.call("h", "add", arguments, digest=digest, meta={}, seconds=30, progress=noted)
-        except McpCallError as error:
+        except ApplicationError as error:
             return error
         return None  # the list is up to a second old
 
     error = await assert_eventually(call)
     assert error is not None
-    assert (error.code, error.is_final) == ("McpToolChanged", True)
+    assert (error.type, error.non_retryable) == ("McpToolChanged", True)
     assert '"add"' in error.message
 
 
@@ -125,7 +126,7 @@ async def test_a_server_that_does_not_start_says_why(command: list[str], reason:
 
         async def told() -> bool:
             error = await failure(Hostile(Path(), servers), "add", seconds=0.2)
-            assert error.code == "McpUnavailable"
+            assert error.type == "McpUnavailable"
             return reason in error.message
 
         await assert_eventually(told)

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
-from acts.activities.mcp.mcp_config import McpCallError, McpServerConfig
+from acts.activities.mcp.server_tools import McpServerConfig
 from acts.activities.mcp.servers import McpServers
 from tests.mcp.conftest import SERVER, Hostile
 from tests.support import assert_eventually, free_port
@@ -43,16 +44,16 @@ async def test_calls_go_over_http_and_outlive_a_server_that_is_started_again(tmp
             assert await hostile.text("add", a=1, b=2) == "3"
             assert (tmp_path / "authorization").read_text() == "Bearer t0"
             assert hostile.calls()[-1]["meta"]["_id"] == "k"
-            with pytest.raises(McpCallError) as caught:
+            with pytest.raises(ApplicationError) as caught:
                 await hostile.call("hang", seconds=0.5)
-            assert caught.value.code == "timeout"
+            assert caught.value.type == "timeout"
             assert await hostile.text("add", a=2, b=2) == "4"
             lost = asyncio.create_task(hostile.call("hang"))
             await assert_eventually(lambda: _was_called(hostile, 4))
             process.kill()
-            with pytest.raises(McpCallError) as caught:
+            with pytest.raises(ApplicationError) as caught:
                 await lost
-            assert not caught.value.is_final
+            assert not caught.value.non_retryable
         with http_server(tmp_path, form, port):
             assert await hostile.text("add", a=3, b=3) == "6"
     finally:

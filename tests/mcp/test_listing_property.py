@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts.activities.mcp.mcp_config import McpServerConfig
-from acts.activities.mcp.server_tools import read_listing
+from acts.activities.mcp.server_tools import McpServerConfig, read_listing
 from acts.language.messages import read_request
 from acts.language.strict_json import write_json
 from acts.language.tools import read_tools

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acts.activities.mcp.mcp_config import McpConfigError, McpServerConfig, read_config
+from acts.activities.mcp.server_tools import McpConfigError, McpServerConfig, read_config
 from acts.activities.registry import RegistryError, load
 
 ENVIRONMENT = {"TOKEN": "t0", "EMPTY": ""}
@@ -48,7 +48,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"mcpServers": {"s": []}}, "its value is an object"),
     ({"mcpServers": {"s": {}}}, 'either a "command" or a "url"'),
     ({"mcpServers": {"s": {"url": "ftp://x"}}}, "url"),
-    ({"mcpServers": {"s": {"type": "sse", "url": "http://x"}}}, "'sse' is not supported"),
+    ({"mcpServers": {"s": {"type": "sse", "url": "http://x"}}}, "streamable-http"),
     ({"mcpServers": {"a.b": {"command": "x"}}}, "letters, digits"),
     ({"mcpServers": {"s": {"command": "${NONE}"}}}, "${NONE}, which is not set"),
     ({"mcpServers": {"s": {"command": "x", "acts": {"aprove": "all"}}}}, "acts.aprove"),

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from acts.activities.mcp.mcp_config import McpServerConfig
 from acts.activities.mcp.server_tools import (
     MAX_DESCRIPTION,
     MAX_NOTE,
     MAX_SCHEMA_BYTES,
+    McpServerConfig,
     ToolListing,
     read_listing,
     read_server_tool,

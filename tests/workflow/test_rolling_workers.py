@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 
 from acts.activities.registry import Registry
-from acts.activities.worker_versions import read_pollers, registry_version
+from acts.activities.run_setup import read_pollers
 from acts.cli.dev.temporal_server import DevServer
 from acts.worker import serve as worker
 from acts.worker import settings as worker_settings
@@ -89,7 +89,7 @@ class Workers:
                 with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots
                     built = worker.build(client, settings, registry, self._executor)
                 await stack.enter_async_context(built)
-            versions = {f"acts/{registry_version(registry)}" for registry in registries}
+            versions = {f"acts/{registry.version}" for registry in registries}
             await assert_eventually(
                 lambda: self._are_listed(versions), within=timedelta(seconds=180), why="the server lists the workers"
             )
@@ -133,7 +133,7 @@ async def test_a_call_whose_activity_no_worker_has_waits_visibly_for_one_that_do
     async with workers.serving(OLD):
         handle = await user.start(request)
         note = await note_of(handle, "new.triple")
-        assert f"acts/{registry_version(OLD)}" in note
+        assert f"acts/{OLD.version}" in note
         assert "it has old.double" in note
         await state_of(handle, "1:new.triple", "ready")
         async with workers.serving(NEW):
@@ -150,7 +150,7 @@ async def test_a_call_whose_activity_nobody_has_fails_after_a_while_and_its_run_
         handle = await user.start(request)
         (error,) = (await result_of_failed(handle))["errors"]
     assert error["code"] == "NotServed"
-    assert f"acts/{registry_version(OLD)}" in error["message"]
+    assert f"acts/{OLD.version}" in error["message"]
     assert "it has old.double" in error["message"]
     assert "reset the run" in error["message"]
     async with workers.serving(NEW):

@@ -28,9 +28,9 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 from pydantic import TypeAdapter, ValidationError
+from temporalio.exceptions import ApplicationError
 
-from acts.activities.mcp.mcp_config import McpCallError, McpServerConfig
-from acts.activities.mcp.server_tools import MAX_TOOLS, ToolListing, read_listing
+from acts.activities.mcp.server_tools import MAX_TOOLS, McpServerConfig, ToolListing, read_listing
 from acts.language.config import settings_text
 from acts.language.errors import format_choices, truncate
 from acts.language.tools import SERVER_TOOL
@@ -74,11 +74,6 @@ class McpConnection:
         self._listed_at = 0.0
         self._list_lock = asyncio.Lock()
 
-    @property
-    def is_up(self) -> bool:
-        """True while Calls can be sent."""
-        return self._client is not None
-
     async def run(self) -> None:
         """Start the server, and again whenever it ends."""
         delay = FIRST_BACKOFF_SECONDS
@@ -87,9 +82,9 @@ class McpConnection:
             try:
                 await self._serve()
             except TimeoutError:
-                self.failure = f"it did not start within {self.config.acts.startTimeout:g} s{self._last_words()}"
+                self.failure = self._describe(f"it did not start within {self.config.acts.startTimeout:g} s")
             except Exception as error:  # noqa: BLE001 - whatever a server does, the next start may succeed
-                self.failure = f"{_describe(error)}{self._last_words()}"
+                self.failure = self._describe(error)
             finally:
                 self._break(self._client)
             if time.monotonic() - began > STEADY_SECONDS:
@@ -124,21 +119,17 @@ class McpConnection:
         """True once Calls can be sent; False when that takes longer."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not self.is_up:
+                while not self._up.is_set():
                     await self._up.wait()
-        return self.is_up
+        return self._up.is_set()
 
     # -- transports --------------------------------------------------------------
 
     @asynccontextmanager
     async def _process_streams(self) -> AsyncGenerator[tuple[Any, Any], None]:
-        config = self.config
+        own = self.config
         parameters = StdioServerParameters(
-            command=str(config.command),
-            args=list(config.args),
-            env=config.env,
-            cwd=config.cwd,
-            encoding_error_handler="replace",
+            command=str(own.command), args=[*own.args], env=own.env, cwd=own.cwd, encoding_error_handler="replace"
         )
         with self._stderr_pipe() as errlog:
             async with stdio_client(parameters, errlog) as streams:
@@ -167,13 +158,14 @@ class McpConnection:
             loop.remove_reader(read)
             os.close(read)
 
-    def _last_words(self) -> str:
-        """The last line that the process wrote to stderr, without the secrets of its configuration."""
+    def _describe(self, error: BaseException | str) -> str:
+        """An error in words, with the last line that the process wrote to stderr, less its configuration's secrets."""
         text = self._stderr.decode(errors="replace").strip().rpartition("\n")[2]
         for value in self.config.env.values():
             text = text.replace(value, "…") if value else text
         line = "".join(c if c.isprintable() else " " for c in text.strip())[:STDERR_CHARACTERS]
-        return f"; it wrote: {line}" if line else ""
+        reason = error if isinstance(error, str) else _describe(error)
+        return f"{reason}; it wrote: {line}" if line else reason
 
     @asynccontextmanager
     async def _http_streams(self) -> AsyncGenerator[tuple[Any, Any], None]:
@@ -209,11 +201,7 @@ class McpConnection:
             logger.warning('MCP tool "%s" is not offered: %s', name, truncate(self.listing.refused[name], 300))
 
     async def _client_with_tools(self, seconds: float) -> Client:
-        """The client, once the server is up and its list of tools is fresh. Nothing of a Call has been sent before.
-
-        Raises:
-            McpCallError: that takes longer.
-        """
+        """The client, once the server is up and its list of tools is fresh; raises where that takes longer."""
         deadline = time.monotonic() + seconds
         while await self.wait_up(deadline - time.monotonic()) and (client := self._client) is not None:
             try:
@@ -221,26 +209,22 @@ class McpConnection:
                     if time.monotonic() - self._listed_at > FRESH_SECONDS:
                         await self._list(client)
             except (TimeoutError, MCPError, ValidationError, RuntimeError) as error:
-                self._break(client, f"it does not list its tools: {_describe(error)}{self._last_words()}")
+                self._break(client, self._describe(f"it does not list its tools: {_describe(error)}"))
             else:
                 return client
-        raise McpCallError(MCP_UNAVAILABLE, f'MCP server "{self.config.name}" is not up: {self.failure}')
+        raise ApplicationError(f'MCP server "{self.config.name}" is not up: {self.failure}', type=MCP_UNAVAILABLE)
 
     def _check_tool(self, tool: str, digest: str | None) -> None:
-        """Check that the tool is there, and still the one of the digest.
-
-        Raises:
-            McpCallError: it is not.
-        """
+        """Raise unless the tool is there, and still the one of the digest."""
         name, subject = f"{self.config.name}.{tool}", f'the tool "{tool}" of MCP server "{self.config.name}"'
         current = self.listing.tools.get(name)
         if current is None:
             reason = self.listing.refused.get(name)
             problem = f"cannot be used: {reason}" if reason else f"is not in {format_choices(self.listing.tools)}"
-            raise McpCallError(MCP_TOOL_CHANGED, f"{subject} {problem}", is_final=True)
+            raise ApplicationError(f"{subject} {problem}", type=MCP_TOOL_CHANGED, non_retryable=True)
         if digest is not None and current[SERVER_TOOL]["digest"] != digest:
-            text = f"{subject} has another schema or other hints than when this run was started"
-            raise McpCallError(MCP_TOOL_CHANGED, f"{text}: start a new run, which reads them anew", is_final=True)
+            text = f"{subject} has another schema or other hints than when this run was started: start a new run"
+            raise ApplicationError(f"{text}, which reads them anew", type=MCP_TOOL_CHANGED, non_retryable=True)
 
     # -- calls -------------------------------------------------------------------
 
@@ -251,7 +235,7 @@ class McpConnection:
         """The answer to one Call, as ``tools/call`` has it in JSON.
 
         Raises:
-            McpCallError: the Call has no answer; the message says why.
+            ApplicationError: the Call has no answer; not retryable where it would have none again.
         """
         deadline = time.monotonic() + seconds
         client = await self._client_with_tools(min(PATIENCE_SECONDS, seconds))
@@ -265,16 +249,15 @@ class McpConnection:
             )  # fmt: skip
         except ValidationError as error:
             text = f'{server} gave "{tool}" an answer that is none: {_describe(error)}'
-            raise McpCallError(MCP_REFUSED, text, is_final=True) from None
+            raise ApplicationError(text, type=MCP_REFUSED, non_retryable=True) from None
         except MCPError as error:
             self._listed_at = 0.0  # the next Call finds out whether the server still answers
-            if error.code == REQUEST_TIMEOUT:
-                raise McpCallError(TIMEOUT, f'{server} did not answer "{tool}" within {seconds:g} s') from None
-            if error.code == CONNECTION_CLOSED:
-                text = f'{server} ended while "{tool}" ran: whether it had its effect is unknown'
-                raise McpCallError(MCP_INTERRUPTED, text) from None
-            text = f'{server} refuses "{tool}": {truncate(error.error.message, 1_000)} ({error.code})'
-            raise McpCallError(MCP_REFUSED, text, is_final=error.code in _LASTING) from None
+            reason = truncate(error.error.message, 1_000)
+            code, text = {
+                REQUEST_TIMEOUT: (TIMEOUT, f'did not answer "{tool}" within {seconds:g} s'),
+                CONNECTION_CLOSED: (MCP_INTERRUPTED, f'ended while "{tool}" ran: whether it had its effect is unknown'),
+            }.get(error.code, (MCP_REFUSED, f'refuses "{tool}": {reason} ({error.code})'))
+            raise ApplicationError(f"{server} {text}", type=code, non_retryable=error.code in _LASTING) from None
         return result.model_dump(by_alias=True, exclude_unset=True)
 
 

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.activities.mcp.mcp_config import McpCallError, McpServerConfig
+from temporalio.exceptions import ApplicationError
+
 from acts.language.wire import MCP_UNAVAILABLE
 
 if TYPE_CHECKING:
     from acts.activities.mcp.connection import McpConnection
+    from acts.activities.mcp.server_tools import McpServerConfig
 
 # A run that asks for a Tool of a server that is just starting waits so long; its look-up may take 10 s in all
 LOOKUP_SECONDS: Final = 8.0
@@ -36,13 +38,14 @@ class McpServers:
 
     def start(self) -> None:
         """Start all servers, if there are any; returns at once."""
-        if self.configs:
-            self._starting = asyncio.create_task(self._start_all())
 
-    async def _start_all(self) -> None:
-        module = await asyncio.to_thread(importlib.import_module, "acts.activities.mcp.connection")
-        self._connections = {name: module.McpConnection(config) for name, config in self.configs.items()}
-        self._tasks = [asyncio.create_task(c.run(), name=f"mcp {n}") for n, c in self._connections.items()]
+        async def start_all() -> None:
+            module = await asyncio.to_thread(importlib.import_module, "acts.activities.mcp.connection")
+            self._connections = {name: module.McpConnection(config) for name, config in self.configs.items()}
+            self._tasks = [asyncio.create_task(c.run(), name=f"mcp {n}") for n, c in self._connections.items()]
+
+        if self.configs:
+            self._starting = asyncio.create_task(start_all())
 
     async def stop(self) -> None:
         """End all servers."""
@@ -57,7 +60,7 @@ class McpServers:
 
     async def _connection(self, server: str) -> McpConnection:
         if self._starting is None:
-            raise McpCallError(MCP_UNAVAILABLE, "this worker does not run its MCP servers now")
+            raise ApplicationError("this worker does not run its MCP servers now", type=MCP_UNAVAILABLE)
         await asyncio.shield(self._starting)
         return self._connections[server]
 
@@ -71,11 +74,12 @@ class McpServers:
         """The Tools of these names, and why others of a configured server are missing."""
         wanted = {name: server for name in names if (server := name.partition(".")[0]) in self.configs and "." in name}
         connections = {server: await self._connection(server) for server in set(wanted.values())}
-        await asyncio.gather(*(connection.wait_up(LOOKUP_SECONDS) for connection in connections.values()))
+        waits = await asyncio.gather(*(connection.wait_up(LOOKUP_SECONDS) for connection in connections.values()))
+        is_up = dict(zip(connections, waits, strict=True))
         tools, missing = self.tools, dict[str, str]()
         for name, server in wanted.items():
             connection = connections[server]
-            if not connection.is_up:
+            if not is_up[server]:
                 problem = f"is not up: {connection.failure}"
             elif reason := connection.listing.refused.get(name):
                 problem = f"has it, but it cannot be used: {reason}"

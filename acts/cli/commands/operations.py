@@ -34,8 +34,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from acts.activities.models import endpoints
 from acts.activities.registry import from_environment as registry_from_environment
-from acts.activities.run_setup import registered_types, value_type
-from acts.activities.worker_versions import poller_deployment, registry_version
+from acts.activities.run_setup import poller_deployment, registered_types, value_type
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, console, count_text, option, print_err, print_json, print_message
 from acts.cli.runs import server
@@ -286,7 +285,7 @@ def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) 
     if len(digests) > 1 and len(set(map(poller_deployment, pollers))) == 1:
         hint = "as in a rolling deploy; if it lasts, a worker was not updated (docs/deploy.md, rolling deploys)"
         findings = [warn(f"{text}: they differ", hint)]
-    own = registry_version(registry)
+    own = registry.version
     if own not in digests and (registry.tools or registry.activities):
         hint = "set ACTS_ACTIVITIES, ACTS_TOOLS and ACTS_MCP as the workers have them"
         findings.append(warn(f"the tools of this shell ({own}) are those of no worker", hint))
