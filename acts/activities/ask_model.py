@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,33 +25,17 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.activities import patience
 from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
-from acts.activities.model_context import (
-    ContextReader,
-    PromptContext,
-    build_planner_request,
-    query_run,
-    room_of,
-)
+from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
 from acts.activities.models import select
 from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from acts.activities.models.model_facts import price_per_token
-from acts.activities.request_log import RequestLog
+from acts.activities.patience import BREAKS, FAIL_OVER, OUTAGES, RequestLog, format_seconds
 from acts.activities.run_reports import CallStream, report_end, report_wait
+from acts.language import wire
 from acts.language.errors import TooComplex, truncate
 from acts.language.schemas import Checker
 from acts.language.values import Json, pointer
-from acts.language.wire import (
-    INTERRUPTED,
-    INVALID_ANSWER,
-    MAX_PAYLOAD_BYTES,
-    MAX_UNUSABLE_ANSWERS,
-    MODEL,
-    RESULT_TOO_LARGE,
-    STREAMED_CALLS,
-    TOO_COMPLEX,
-)
 from acts.planner.answer_schema import compose_latent_schema
 from acts.planner.conversation import PromptTurn
 from acts.planner.prompt import Prompt, render_latent_prompt, render_repair_turn
@@ -62,19 +45,21 @@ from acts.tree.records import ModelQuestion
 
 _TRUNCATED: Final = "modelTruncated"
 # The model itself may correct an answer with one of these faults
-_REPAIRABLE: Final = ("modelNotJson", INVALID_ANSWER)
-_UNUSABLE: Final = (*_REPAIRABLE, _TRUNCATED, TOO_COMPLEX)
+_REPAIRABLE: Final = ("modelNotJson", wire.INVALID_ANSWER)
+_UNUSABLE: Final = (*_REPAIRABLE, _TRUNCATED, wire.TOO_COMPLEX)
 # An agent continues with the next tick, which shows the planner the fault
-_REPORTED_TO_PLANNER: Final = ("modelNotJson", _TRUNCATED, RESULT_TOO_LARGE)
+_REPORTED_TO_PLANNER: Final = ("modelNotJson", _TRUNCATED, wire.RESULT_TOO_LARGE)
 # Attempts that ended without a word: the worker died, or the run did not answer. More would fail, too
 _MAX_LOST_ATTEMPTS: Final = 6
 # Defects of an answer that an error lists
 _MAX_DEFECTS: Final = 5
 
 _contexts: Final = ContextReader()
+# By model: the end of the pause that its provider asked for, and the error that said so
+_pauses: Final[dict[str, tuple[float, ModelError]]] = {}
 
 
-@activity.defn(name=MODEL)
+@activity.defn(name=wire.MODEL)
 async def ask_model(request: dict[str, Any]) -> RawValue:
     """One question to a model; see the top of the file."""
     question = ModelQuestion.model_validate(request)
@@ -83,14 +68,14 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
     lost = info.attempt - 1 - log.planned
     if lost >= _MAX_LOST_ATTEMPTS:
         text = f"the request was interrupted {lost} times: its workers stopped, or its run did not answer"
-        raise ApplicationError(text, {"usage": log.usage.to_json()}, type=INTERRUPTED, non_retryable=True)
+        raise ApplicationError(text, {"usage": log.usage.to_json()}, type=wire.INTERRUPTED, non_retryable=True)
     stream = None
     if question.streams:
         key = source.workflowId, source.runId
-        if info.attempt > 1 and await query_run(activity.client(), *key, STREAMED_CALLS):
+        if info.attempt > 1 and await query_run(activity.client(), *key, wire.STREAMED_CALLS):
             # Its Calls have started: another answer would be about what they do
             text = "the answer broke off while calls of it had started: the worker that read it has stopped"
-            return _encode({"unusable": {"code": INTERRUPTED, "message": text, "answers": 0}}, log)
+            return _encode({"unusable": {"code": wire.INTERRUPTED, "message": text, "answers": 0}}, log)
         stream = CallStream(*key, question.tick, info.attempt, question.token)
     context = await _contexts.read(activity.client(), source, question.tick - 1)
     asker = _Asker(question, context, log, stream)
@@ -111,50 +96,59 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
 
 @dataclass(frozen=True)
 class ModelTask:
-    """What is asked: the request, the defects of an answer to it, and the answer's part of the activity's result."""
+    """What is asked: the request, the check of an answer, which raises, and the answer's part of the result."""
 
     request: ModelRequest
-    find_defects: Callable[[Json], list[str]]
+    check: Callable[[ModelResponse], None]
     read_answer: Callable[[Json], dict[str, Any]]
 
 
 def build_task(question: ModelQuestion, context: PromptContext, room: float) -> ModelTask:
     """The task of a question; ``room`` are the bytes that the conversation may take."""
-    if not question.is_planning:
-        return _latent_task(question, context, room)
-    prompt, schema = build_planner_request(context, question.tick, room)
-    model_request = build_model_request(question, prompt, schema, "solution", f"tick {question.tick}")
-    # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
-    return ModelTask(model_request, lambda _: [], lambda value: {"solution": value})
-
-
-def _latent_task(question: ModelQuestion, context: PromptContext, room: float) -> ModelTask:
+    if question.is_planning:
+        prompt, schema = build_planner_request(context, question.tick, room)
+        model_request = build_model_request(question, prompt, schema, "solution", f"tick {question.tick}")
+        # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
+        return ModelTask(model_request, lambda _: None, lambda value: {"solution": value})
     tool, paths = context.tools[question.tool], question.paths
     schema, has_path = compose_latent_schema(tool, paths)
     prompt = render_latent_prompt(context.messages, tool, question.call, paths, question.scoped, room=room)
 
-    def find_defects(value: Json) -> list[str]:
-        return [f"{pointer(*at) or 'it'}: {why}" for at, why in Checker(schema).defects(value)]
+    def check(response: ModelResponse) -> None:
+        try:
+            defects = [f"{pointer(*at) or 'it'}: {why}" for at, why in Checker(schema).defects(response.value)]
+        except TooComplex as error:
+            raise ModelError(wire.TOO_COMPLEX, f"the answer: {error}", retryable=False, text=response.text) from error
+        if defects:
+            text = f"the answer does not fit what was asked for: {'; '.join(defects[:_MAX_DEFECTS])}"
+            raise ModelError(wire.INVALID_ANSWER, text, retryable=False, text=response.text)
 
     def read_answer(value: Json) -> dict[str, Any]:
-        if has_path:
-            return {"output": value["output"], "path": question.paths.index(value["path"])}
-        return {"output": value, "path": 0}
+        output, path = (value["output"], paths.index(value["path"])) if has_path else (value, 0)
+        return {"output": output, "path": path}
 
     model_request = build_model_request(question, prompt, schema, "output", tool.name)
-    return ModelTask(model_request, find_defects, read_answer)
+    return ModelTask(model_request, check, read_answer)
 
 
 def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
     """The request to a model; ``question`` has the settings: model, source, temperature, cap, effort."""
-    last_system = len(prompt.system) - 1
+    last_system, stable = len(prompt.system) - 1, prompt.stable_parts
+
+    def blocks_of(turn: PromptTurn) -> tuple[PromptBlock, ...]:
+        if stable is None:
+            return (PromptBlock(turn.text, is_cached=turn.role == "user"),)
+        # A latent Call's turn is two blocks: the part that other Calls share, and its own
+        texts = [part.text for part in turn.parts]
+        return PromptBlock("\n".join(texts[:stable]), is_cached=True), PromptBlock("\n".join(texts[stable:]))
+
     return ModelRequest(
         model=question.model,
         system=tuple(
             PromptBlock(part.text, is_cached=i == last_system, is_rules=part.kind == "rules")
             for i, part in enumerate(prompt.system)
         ),
-        turns=tuple(ModelTurn(turn.role, _blocks(turn, prompt.stable_parts)) for turn in prompt.turns),
+        turns=tuple(ModelTurn(turn.role, blocks_of(turn)) for turn in prompt.turns),
         schema=schema,
         label=label,
         temperature=question.temperature,
@@ -163,16 +157,6 @@ def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, l
         cache_key=question.source.workflowId,
         topic=topic,
     )
-
-
-def _blocks(turn: PromptTurn, stable_parts: int | None) -> tuple[PromptBlock, ...]:
-    """A turn as one block; for a latent Call as two: the part that other Calls share, and its own."""
-    if stable_parts is None:
-        return (PromptBlock(turn.text, is_cached=turn.role == "user"),)
-    texts = [part.text for part in turn.parts]
-    return (
-        PromptBlock("\n".join(texts[:stable_parts]), is_cached=True), PromptBlock("\n".join(texts[stable_parts:]))
-    )  # fmt: skip
 
 
 # -- asking ----------------------------------------------------------------------
@@ -187,8 +171,7 @@ class _Asker:
         self._question, self._context, self._log, self._stream = question, context, log, stream
 
     @property
-    def _has_started(self) -> bool:
-        """True when Calls of the answer may have started: no other answer may take its place."""
+    def _has_started(self) -> bool:  # then no other answer may take its place
         return self._stream is not None and self._stream.has_reported
 
     async def ask_models(self) -> dict[str, Any]:
@@ -203,47 +186,24 @@ class _Asker:
             own = self._question.model_copy(update={"model": model})
             try:
                 task = build_task(own, self._context, await asyncio.to_thread(room_of, model))
-                await _require_price(own)
                 response = await self._ask_until_usable(own, task)
             except ModelError as error:
                 if self._has_started:
                     raise
-                reason = self._plan_retry(error)
+                reason = log.plan_retry(error, self._question.patience)
                 if reason is None:
-                    await self._announce_wait(model, error)
+                    seconds, why = error.retryAfter or 0.0, {**OUTAGES, **BREAKS}.get(error.code, error.code)
+                    log.planned += 1
+                    log.waiting = f"for {model}: {why}, next try in {format_seconds(seconds)}"
+                    log.is_reported |= await report_wait(self._question, model, why, seconds)
                     raise
-                if log.place + 1 >= len(models) or error.code not in patience.FAIL_OVER:
+                if log.place + 1 >= len(models) or error.code not in FAIL_OVER:
                     message = "; before it ".join([reason, *log.failures])
                     raise replace(error, message=message, retryable=False, retryAfter=None) from error
                 log.fail_over(model, reason)
             else:
                 log.end_outage()
                 return task.read_answer(response.value)
-
-    def _plan_retry(self, error: ModelError) -> str | None:
-        """Set the pause before the next attempt, or return why there is no next attempt."""
-        log, limit = self._log, self._question.patience
-        if not error.retryable:
-            return error.message
-        if error.code not in patience.OUTAGES:
-            log.broken += 1
-            error.retryAfter = patience.break_pause(log.broken)
-            is_last = log.broken >= patience.MAX_BREAKS
-            return f"{error.message} ({log.broken} times in a row)" if is_last else None
-        log.outage_since = log.outage_since or time.time()
-        elapsed, wish = time.time() - log.outage_since, error.retryAfter
-        error.retryAfter = patience.next_pause(elapsed, wish, limit, random.random())  # noqa: S311 - jitter
-        if error.retryAfter is not None:
-            return None
-        spent = patience.format_seconds(elapsed + (wish or 0.0))
-        return f"{error.message} (it would be waited for {spent}, and patience is {patience.format_seconds(limit)})"
-
-    async def _announce_wait(self, model: str, error: ModelError) -> None:
-        """Tell people about the wait: the heartbeat's details, and the run."""
-        seconds, reason = error.retryAfter or 0.0, {**patience.OUTAGES, **patience.BREAKS}.get(error.code, error.code)
-        self._log.planned += 1
-        self._log.waiting = f"for {model}: {reason}, next try in {patience.format_seconds(seconds)}"
-        self._log.is_reported |= await report_wait(self._question, model, reason, seconds)
 
     async def _ask_until_usable(self, question: ModelQuestion, task: ModelTask) -> ModelResponse:
         """The answer of one model: after further requests if one cannot be used and nothing of it has started.
@@ -252,6 +212,9 @@ class _Asker:
             ModelError: no answer can be used.
         """
         log, request = self._log, task.request
+        if question.priced and await asyncio.to_thread(price_per_token, question.model) is None:
+            text = f"no price list knows the model {question.model}, so budget.cost cannot be kept: remove it"
+            raise ModelError("noPrice", text, retryable=False)
         if log.cap is not None:
             request = replace(request, maxOutputTokens=log.cap)
         on_call = self._stream.add if self._stream is not None else None
@@ -259,7 +222,7 @@ class _Asker:
             response: ModelResponse | None = None
             try:
                 response = await _send(question.model, request, on_call)
-                _require_fit(response, task)
+                task.check(response)
             except ModelError as error:
                 log.add(response or error)
                 log.answers += error.code in _UNUSABLE
@@ -284,7 +247,7 @@ class _Asker:
         fits = (reserved.tokens is None or 2 * used <= reserved.tokens) and (
             reserved.cost is None or 2 * (log.usage.cost or 0.0) <= reserved.cost
         )
-        answers_left = MAX_UNUSABLE_ANSWERS if question.answersLeft is None else question.answersLeft
+        answers_left = wire.MAX_UNUSABLE_ANSWERS if question.answersLeft is None else question.answersLeft
         if not (fits and question.mayRepair and log.answers < answers_left) or self._has_started:
             return None
         if error.code == _TRUNCATED:
@@ -326,33 +289,20 @@ class _Asker:
 
 async def _send(model: str, request: ModelRequest, on_call: Callable[[int, Any], None] | None) -> ModelResponse:
     """One request, within the time that its cap allows, and not before the provider wants it."""
-    patience.require_open(model)
+    until, pause = _pauses.get(model, (0.0, None))
+    if pause is not None and (left := until - time.monotonic()) > 0:
+        raise replace(pause, retryAfter=left, tokens=None, cost=None, text="", details={})
     seconds = answer_seconds(request.maxOutputTokens)
     try:
         async with asyncio.timeout(seconds):
             return await select.ask(model, request, on_call)
     except TimeoutError:
-        text = f"{model}: the answer was not complete after {patience.format_seconds(seconds)}"
+        text = f"{model}: the answer was not complete after {format_seconds(seconds)}"
         raise ModelError("modelTimeout", text, retryable=True) from None
     except ModelError as error:
-        patience.note_pause(model, error)
+        if error.code in OUTAGES and error.retryable and error.retryAfter:
+            _pauses[model] = time.monotonic() + error.retryAfter, error
         raise
-
-
-def _require_fit(response: ModelResponse, task: ModelTask) -> None:
-    try:
-        defects = task.find_defects(response.value)
-    except TooComplex as error:
-        raise ModelError(TOO_COMPLEX, f"the answer: {error}", retryable=False, text=response.text) from error
-    if defects:
-        text = f"the answer does not fit what was asked for: {'; '.join(defects[:_MAX_DEFECTS])}"
-        raise ModelError(INVALID_ANSWER, text, retryable=False, text=response.text)
-
-
-async def _require_price(question: ModelQuestion) -> None:
-    if question.priced and await asyncio.to_thread(price_per_token, question.model) is None:
-        text = f"no price list knows the model {question.model}, so budget.cost cannot be kept: remove it"
-        raise ModelError("noPrice", text, retryable=False)
 
 
 def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
@@ -365,7 +315,7 @@ def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
     try:
         return encode_result({**result, "usage": log.usage.to_json(), **notes})
     except ResultTooLarge as error:
-        text = f"the answer has {error.size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded"
-        raise ModelError(RESULT_TOO_LARGE, f"{text}: ask for less at a time", retryable=False) from error
+        text = f"the answer has {error.size:,} bytes; at most {wire.MAX_PAYLOAD_BYTES:,} can be recorded"
+        raise ModelError(wire.RESULT_TOO_LARGE, f"{text}: ask for less at a time", retryable=False) from error
     except ValueError as error:
         raise ModelError("modelNotJson", f"the answer cannot be recorded: {error}", retryable=False) from error

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from acts.activities import patience
+from acts.activities import ask_model
 from acts.activities.models.clients import close_clients
 from tests.models.rawserver import RawServer, raw_server
 
@@ -18,7 +18,7 @@ async def clients(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "OPENAI_", "ACTS_OPENAI", "ACTS_MODELS", "ACTS_KEEP")):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(patience, "_pauses", {})
+    monkeypatch.setattr(ask_model, "_pauses", {})
     yield
     await close_clients()
 

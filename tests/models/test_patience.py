@@ -6,8 +6,7 @@ import pytest
 
 from acts.activities.models.interface import ModelError, ModelResponse, TokenCounts
 from acts.activities.models.model_facts import adapt_settings
-from acts.activities.patience import LONGEST_SECONDS, next_pause
-from acts.activities.request_log import RequestLog
+from acts.activities.patience import LONGEST_SECONDS, RequestLog, next_pause
 from acts.planner.request_estimate import higher_cap
 from tests.models.support import model_request
 
