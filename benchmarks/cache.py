@@ -17,7 +17,7 @@ from typing import Any, Final
 from acts.activities.ask_model import build_task
 from acts.activities.model_context import PromptContext
 from acts.activities.models import select
-from acts.activities.models.clients import close_clients
+from acts.activities.models.adapters import close_clients
 from acts.language.messages import parse_message
 from acts.language.tools import read_tool
 from acts.tree.records import ModelQuestion, Turn

@@ -28,8 +28,8 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
 from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
 from acts.activities.models import select
+from acts.activities.models.endpoints import price_per_token
 from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
-from acts.activities.models.model_facts import price_per_token
 from acts.activities.patience import BREAKS, FAIL_OVER, OUTAGES, RequestLog, format_seconds
 from acts.activities.run_reports import CallStream, report_end, report_wait
 from acts.language import wire

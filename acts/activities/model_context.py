@@ -16,10 +16,9 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from acts.activities.models.endpoints import context_window, find_model
 from acts.activities.models.interface import ModelError
-from acts.activities.models.model_facts import context_window
 from acts.activities.models.schema import choose_form
-from acts.activities.models.select import find_model
 from acts.language.messages import Message, output_schema, parse_message
 from acts.language.tools import Tool, read_tool
 from acts.language.values import Json

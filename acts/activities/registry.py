@@ -33,7 +33,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
 from acts.activities.mcp.server_tools import VARIABLE, McpConfigError, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
-from acts.activities.models.model_facts import highest_price
+from acts.activities.models.endpoints import highest_price
 from acts.language import wire
 from acts.language.errors import format_choices
 from acts.language.strict_json import json_size, read_json

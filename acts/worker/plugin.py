@@ -26,7 +26,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from acts.activities.ask_model import ask_model
 from acts.activities.load_delegate import Loader
-from acts.activities.models.clients import close_clients
+from acts.activities.models.adapters import close_clients
 from acts.activities.read_past_run import PastRuns
 from acts.activities.registry import Registry, activity_name, missing_activity, refuse_missing
 from acts.activities.run_setup import check_queues, check_search_attributes, first_attempt, look_up_approvers

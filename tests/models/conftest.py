@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from acts.activities import ask_model
-from acts.activities.models.clients import close_clients
+from acts.activities.models.adapters import close_clients
 from tests.models.rawserver import RawServer, raw_server
 
 

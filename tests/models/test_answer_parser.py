@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts.activities.models.stream import CallReader, find_json
+from acts.activities.models.adapters import CallReader, find_json
 
 values = st.recursive(
     st.none()

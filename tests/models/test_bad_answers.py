@@ -9,7 +9,6 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from acts.activities import ask_model as module
-from acts.activities.models import stream
 from tests.models import rawserver
 from tests.models.rawserver import RawServer, Reply
 from tests.models.sent_requests import defects_of_request
@@ -106,7 +105,7 @@ async def test_a_call_of_a_provider_s_tool_is_no_answer(raw: RawServer) -> None:
 async def test_an_answer_of_many_megabytes_is_not_read_to_its_end(
     raw: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "MAX_ANSWER_CHARACTERS", 10_000)
+    monkeypatch.setattr(adapters, "MAX_ANSWER_CHARACTERS", 10_000)
     raw.reply_with(APIS["chat"].reply(json.dumps({"calls": [], "output": "x" * 20_000})))
     result = await asked(APIS["chat"])
     assert result["unusable"]["code"] == "PayloadTooLarge"

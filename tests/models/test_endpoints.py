@@ -29,7 +29,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
         return path
 
     yield write
-    endpoints._read_once.cache_clear()
+    endpoints.read_endpoints.cache_clear()
 
 
 # -- the file ----------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_a_worker_says_at_its_start_which_key_is_missing(
         check_environment()
     monkeypatch.setenv("MY_KEY", "k")
     check_environment()
-    endpoints._read_once.cache_clear()
+    endpoints.read_endpoints.cache_clear()
     write(mine={"provider": "openai", "keyFile": str(tmp_path / "none")})
     with pytest.raises(EndpointsError, match=r"keyFile .*none cannot be read: No such file"):
         check_environment()

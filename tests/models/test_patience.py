@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from acts.activities.models.endpoints import adapt_settings
 from acts.activities.models.interface import ModelError, ModelResponse, TokenCounts
-from acts.activities.models.model_facts import adapt_settings
 from acts.activities.patience import LONGEST_SECONDS, RequestLog, next_pause
 from acts.planner.request_estimate import higher_cap
 from tests.models.support import model_request

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from acts.activities.models import select
+from acts.activities.models.adapters import CODES
 from acts.activities.models.interface import ModelError
-from acts.activities.models.provider_errors import CODES
 from tests.models.support import model_request
 
 

@@ -14,18 +14,21 @@ from typing import Any, Final
 
 import anthropic as sdk
 
-from acts.activities.models.clients import get_client
-from acts.activities.models.endpoints import Endpoint
-from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
-from acts.activities.models.stream import (
+from acts.activities.models.adapters import (
+    CLIENT_OPTIONS,
+    NO_KEY,
     ResponseStream,
     begin_stream,
     build_block,
     build_messages,
     count_tokens,
     dig,
+    get_client,
+    is_home,
     translate_failures,
 )
+from acts.activities.models.endpoints import Endpoint
+from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 # The API takes four marks: one at the end of the system text, and these
@@ -37,7 +40,7 @@ async def ask(
     request: ModelRequest, on_call: CallReceiver | None = None, endpoint: Endpoint | None = None
 ) -> ModelResponse:
     """One request to ``anthropic:…``, or to an endpoint that speaks its API."""
-    client = get_client("anthropic", endpoint, request.model)
+    client = get_client("anthropic", endpoint, request.model, _build_client, _build_cloud_client)
     stream = await begin_stream("anthropic", request, on_call, endpoint, DEFAULT_MAX_OUTPUT_TOKENS)
     if request.temperature is not None:
         left_out = f"temperature {request.temperature:g} was left out: Anthropic's API has none"
@@ -48,6 +51,24 @@ async def ask(
             async for event in events:
                 _handle_event(stream, event)
     return stream.response()
+
+
+def _build_client(base: str, key: str | None, token: str | None = None) -> Any:
+    key = key or (None if token else NO_KEY)
+    # The SDK sends the key as a bearer token; servers that imitate the API look for the older header
+    headers = {"x-api-key": key} if key and not is_home("anthropic", base) else {}
+    credentials: dict[str, Any] = {"api_key": key} if key else {"auth_token": token}
+    return sdk.AsyncAnthropic(**credentials, base_url=base, default_headers=headers, **CLIENT_OPTIONS)
+
+
+def _build_cloud_client(endpoint: Endpoint, key: str | None) -> Any:
+    options: dict[str, Any] = {"base_url": endpoint.url, **CLIENT_OPTIONS}
+    if endpoint.cloud == "bedrock":
+        return sdk.AsyncAnthropicBedrock(aws_region=endpoint.region, api_key=key, **options)
+    if endpoint.cloud == "azure":
+        return sdk.AsyncAnthropicFoundry(api_key=key, **{**options, "base_url": endpoint.url or ""})
+    place: dict[str, Any] = {"region": endpoint.region, "project_id": endpoint.project}
+    return sdk.AsyncAnthropicVertex(**place, access_token=key, **options)
 
 
 def _build_body(stream: ResponseStream) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class ModelRequest:
     ``schema`` is the JSON Schema (2020-12) of the answer: an adapter sends it in the form that its provider takes.
     ``label`` names the schema (letters, digits, ``_``, ``-``). ``cache_key`` is the same for all requests of a run,
     for providers that route by such a key. ``topic`` is the subject: ``tick 3``, or the name of a latent Call's Tool.
-    ``maxOutputTokens`` counts thinking too. ``effort`` is one of ``model_facts.EFFORTS``.
+    ``maxOutputTokens`` counts thinking too. ``effort`` is one of ``endpoints.EFFORTS``.
     """
 
     model: str

@@ -22,19 +22,21 @@ from typing import Any, Final
 
 import openai as sdk
 
-from acts.activities.models.clients import get_client, is_home
-from acts.activities.models.endpoints import Endpoint
-from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
-from acts.activities.models.model_facts import has_breakpoints, is_openai_model
-from acts.activities.models.provider_errors import ProviderFault
-from acts.activities.models.stream import (
+from acts.activities.models.adapters import (
+    CLIENT_OPTIONS,
+    NO_KEY,
+    ProviderFault,
     ResponseStream,
     begin_stream,
     build_messages,
     count_tokens,
     dig,
+    get_client,
+    is_home,
     translate_failures,
 )
+from acts.activities.models.endpoints import OPENAI_MODEL, Endpoint, has_breakpoints
+from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 # Characters; both are the API's limits
@@ -51,7 +53,7 @@ async def ask(
     request: ModelRequest, on_call: CallReceiver | None = None, endpoint: Endpoint | None = None
 ) -> ModelResponse:
     """One request to ``openai:…``, or to an endpoint that speaks its APIs."""
-    client = get_client("openai", endpoint, request.model)
+    client = get_client("openai", endpoint, request.model, _build_client, _build_cloud_client)
     is_at_home = is_home("openai", str(client.base_url))
     chosen = os.environ.get("ACTS_OPENAI_API") if endpoint is None else endpoint.api
     is_chat = (chosen or ("responses" if is_at_home else "chat")) == "chat"
@@ -72,6 +74,25 @@ async def ask(
             async for event in events:
                 handle(stream, event)
     return stream.response()
+
+
+def _build_client(base: str, key: str | None, organization: str | None = None, project: str | None = None) -> Any:
+    place: dict[str, Any] = {"organization": organization, "project": project, "base_url": base}
+    return sdk.AsyncOpenAI(api_key=key or NO_KEY, **place, **CLIENT_OPTIONS)
+
+
+def _build_cloud_client(endpoint: Endpoint, key: str | None) -> Any:
+    from openai.providers import bedrock, vertex
+
+    url, region = endpoint.url, endpoint.region
+    if endpoint.cloud == "azure":
+        place: dict[str, Any] = {"azure_endpoint": url or "", "api_version": endpoint.apiVersion}
+        return sdk.AsyncAzureOpenAI(api_key=key, **place, **CLIENT_OPTIONS)
+    if endpoint.cloud == "bedrock":
+        return sdk.AsyncOpenAI(provider=bedrock(region=region, base_url=url, api_key=key), **CLIENT_OPTIONS)
+    token = None if key is None else lambda: key
+    provider = vertex(project=endpoint.project, location=region, base_url=url, token_provider=token)
+    return sdk.AsyncOpenAI(provider=provider, **CLIENT_OPTIONS)
 
 
 # -- requests --------------------------------------------------------------------
@@ -101,7 +122,7 @@ def _responses_body(stream: ResponseStream, marks: int) -> dict[str, Any]:
 def _chat_body(stream: ResponseStream, marks: int, *, is_own: bool) -> dict[str, Any]:
     request, sent = stream.request, stream.sent
     is_plain = sent.form == "words"
-    is_schema_seen = is_own or is_openai_model(request.model)
+    is_schema_seen = is_own or OPENAI_MODEL.match(request.model) is not None
     texts = [block.text for block in request.system if block.text.strip()]
     if is_plain or not is_schema_seen:
         texts.append(sent.in_words)

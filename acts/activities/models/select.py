@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import re
 import time
 from collections import Counter
 from collections.abc import Awaitable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from acts.activities.models.endpoints import Endpoint, EndpointsError, from_environment
+from acts.activities.models.endpoints import find_model
 from acts.activities.models.interface import (
     CallReceiver,
     ModelError,
@@ -27,53 +26,13 @@ from acts.activities.models.interface import (
     ModelResponse,
     TokenCounts,
 )
-from acts.language.errors import truncate
 from acts.telemetry import metrics, tracing
-
-# Each has the module of its name here
-PROVIDERS: Final = ("anthropic", "openai", "scripted")
-_NAME: Final = re.compile(r"([^:/]*)([:/])(.+)", re.DOTALL)
 
 # gen_ai.provider.name, where it is not the name of the API
 _CLOUDS: Final = {"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "vertex": "gcp.vertex_ai"}
 _in_flight: Final[Counter[str]] = Counter()
 # Fractions of a US dollar that are counted: the SDK's counters take integers
 MICRO: Final = 1_000_000
-
-
-@dataclass(frozen=True)
-class ModelAddress:
-    """A model: the provider whose API it has, its name there, and the endpoint (None: the provider's own settings)."""
-
-    provider: str
-    name: str
-    endpoint: Endpoint | None = None
-
-    @property
-    def price_lists(self) -> tuple[str, ...]:
-        """The price lists that may have it, the best first."""
-        return (self.provider,) if self.endpoint is None else self.endpoint.price_lists
-
-
-def find_model(model: str) -> ModelAddress:
-    """The address of ``provider:name`` or ``endpoint/name``.
-
-    Raises:
-        ModelError: ``modelUnknown``.
-    """
-    match = _NAME.fullmatch(model)
-    first, mark, name = match.groups() if match else ("", "", "")
-    if mark == ":" and first in PROVIDERS:
-        return ModelAddress(first, name)
-    try:
-        endpoints = from_environment()
-    except EndpointsError as error:
-        raise ModelError("modelUnknown", str(error), retryable=False) from None
-    if mark == "/" and first in endpoints:
-        return ModelAddress(endpoints[first].provider, name, endpoints[first])
-    choices = ", ".join([*(f"{p}:…" for p in PROVIDERS), *(f"{name}/…" for name in endpoints)])
-    text = f"unknown model {truncate(model, 200)!r}; allowed: {choices}, as ACTS_MODELS of the worker names endpoints"
-    raise ModelError("modelUnknown", text, retryable=False)
 
 
 async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
