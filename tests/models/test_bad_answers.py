@@ -9,6 +9,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from acts.activities import ask_model as module
+from acts.activities.models import adapters
 from tests.models import rawserver
 from tests.models.rawserver import RawServer, Reply
 from tests.models.sent_requests import defects_of_request
