@@ -23,7 +23,7 @@ from acts.plan.calls import approval_needed
 from acts.plan.context_log import Log
 from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, validate_plan
 from acts.planner import turns
-from acts.planner.solution import DEPTH_RESERVE, call_at
+from acts.planner.turns import DEPTH_RESERVE, call_at
 from acts.tree.child_requests import part_request
 from acts.tree.decisions import DECISION_KEYS
 from acts.tree.signal_records import PlanExtension, StreamedCalls

@@ -34,7 +34,7 @@ from acts.machines.budget import RequestSize, context_bytes, request_size
 from acts.machines.run_machine import RunMachine, foreign_queues
 from acts.planner import turns
 from acts.planner.request_estimate import estimate_prompt_bytes
-from acts.planner.solution import check_output, output_problems, shape_problems
+from acts.planner.turns import check_output, output_problems, shape_problems
 from acts.tree.identity import part_identity
 from acts.tree.records import AgentProgress, ContextRef, PlanInput, SettledRequest, Turn, UnusableAnswers
 from acts.tree.signal_records import PlanExtension, StreamedCalls, TreeSignal

@@ -64,7 +64,11 @@ def compose_solution_schema(
     array = {"type": "array", "items": items} if calls else {"type": "array", "maxItems": 0, "items": items}
     value = definitions.hoist_defs(with_null(output), "output") if output is not None else {}
     nullable = {"anyOf": [allow_references(value), {"type": "null"}]} if isinstance(value, dict) and value else {}
-    shared = {INSTANCE: _instance_schema(instances), **_SHARED}
+    is_short = len(instances) <= MAX_INSTANCE_CHOICES and sum(map(len, instances)) <= MAX_INSTANCE_CHARACTERS
+    # Of very many instances only that it is one, and the check of the plan decides
+    about = {"description": f"the id of one of the {len(instances):,} instances"}
+    choice = {"enum": list(instances)} if is_short else about
+    shared = {INSTANCE: {"type": "string", **choice}, **_SHARED}
     used = {part.get("$ref") for part in subschemas({"$defs": definitions.by_name, "anyOf": [nullable]})}
     return {
         "type": "object",
@@ -110,19 +114,6 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Json]:
     return properties if isinstance(properties, dict) else {}
 
 
-def required_of(schema: Mapping[str, Any]) -> list[Json]:
-    """The names that a schema lists as ``required``."""
-    names = schema.get("required")
-    return names if isinstance(names, list) else []
-
-
-def _instance_schema(instances: Sequence[str]) -> dict[str, Json]:
-    """One of the instances; of very many only that it is one, and the check of the plan decides."""
-    if len(instances) <= MAX_INSTANCE_CHOICES and sum(map(len, instances)) <= MAX_INSTANCE_CHARACTERS:
-        return {"type": "string", "enum": list(instances)}
-    return {"type": "string", "description": f"the id of one of the {len(instances):,} instances"}
-
-
 class _Definitions:
     """The ``$defs`` of a composed schema, by name."""
 
@@ -135,7 +126,8 @@ class _Definitions:
         own = without_secrets(tool.schema)
         full = with_null({**own, "properties": {**tool.meta, **properties_of(own)}})
         schema: dict[str, Any] = self.hoist_defs(full, name)
-        properties, required = properties_of(schema), required_of(schema)
+        properties = properties_of(schema)
+        required = schema["required"] if isinstance(schema.get("required"), list) else []
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
         call.update({k: allow_references(v) for k, v in properties.items() if k not in META})
         for key in author_choices(tool, mode):
@@ -189,13 +181,8 @@ def is_author_choice(tool: Tool, key: str, mode: str) -> bool:
     """True for a meta-property that the author of a Call may set."""
     if key in ("_tool", "_instance", *TOOL_ONLY) or key in tool.consts:
         return False
-    if key == "_output":
-        return (
-            mode == "eager"
-            and tool.call_kind(tool.consts.get("_delegate")) == "latent"
-            and "_delegate" not in tool.meta
-        )
-    return True
+    is_latent = tool.call_kind(tool.consts.get("_delegate")) == "latent" and "_delegate" not in tool.meta
+    return key != "_output" or (mode == "eager" and is_latent)
 
 
 def _rename_refs(schema: Json, names: Mapping[str, str]) -> Json:
@@ -233,20 +220,11 @@ def allow_references(schema: Json, *, at_root: bool = True) -> Json:
         elif key in ("prefixItems", "anyOf", "oneOf", "allOf") and isinstance(part, list):
             out[key] = [allow_references(inner, at_root=key == "prefixItems") for inner in part]
     out.pop("uniqueItems", None)  # two equal references may lead to different values
-    if not at_root or _admits_any_string(out):
-        return out
-    return {"anyOf": [out, {"$ref": _LOCAL + (TEXT if _is_text(out) else REFERENCE)}]}
-
-
-def _is_text(schema: Mapping[str, Any]) -> bool:
-    """True where only texts fit, and not a few of them: a text with references in it may come out as one that fits."""
-    type_ = schema.get("type")
+    type_, keywords = out.get("type"), set(out)
     types = set(type_) if isinstance(type_, list) else {type_}
-    return "string" in types and types <= {"string", "null"} and not {"enum", "const"} & set(schema)
-
-
-def _admits_any_string(schema: dict[str, Any]) -> bool:
-    type_ = schema.get("type")
-    types = type_ if isinstance(type_, list) else [type_]
-    has_limits = bool(set(schema) - {"type", "title", "description", "default", "examples"})
-    return not has_limits and ("type" not in schema or "string" in types)
+    has_limits = bool(keywords - {"type", "title", "description", "default", "examples"})
+    if not at_root or (not has_limits and types & {None, "string"}):
+        return out
+    # Where only texts fit, and not a few of them, a text with references in it may come out as one that fits
+    is_text = "string" in types and types <= {"string", "null"} and not {"enum", "const"} & keywords
+    return {"anyOf": [out, {"$ref": _LOCAL + (TEXT if is_text else REFERENCE)}]}

@@ -82,7 +82,8 @@ def find_limit(sizes: Iterable[int], room: float, *, whole: bool = False) -> flo
 def in_part(value: Json, path: Path | None, limit: float = LARGE_VALUE_BYTES) -> Json:
     """The value itself up to ``limit`` bytes of JSON; of a larger one its shape, its beginning and its reference.
 
-    ``path`` is where a Call can read all of it; None: nowhere. An object of few keys keeps them, each with a share.
+    ``path`` is where a Call can read all of it; None: nowhere. An object of few keys keeps them, each with a share;
+    else it is ``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``.
     """
     size = json_size(value)
     if size <= limit:
@@ -92,15 +93,6 @@ def in_part(value: Json, path: Path | None, limit: float = LARGE_VALUE_BYTES) ->
         parts = {k: in_part(v, _below(path, k), share) for k, v in value.items()}
         if json_size(parts) <= limit:
             return parts
-    return _excerpt(value, path, size, limit)
-
-
-def _below(path: Path | None, name: str) -> Path | None:
-    return None if path is None else Path(path.kind, (*path.names, name))
-
-
-def _excerpt(value: Json, path: Path | None, size: int, limit: float) -> Json:
-    """``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``."""
     if limit < _LEAST_PART_BYTES and isinstance(value, (dict, list)):  # so small a part says nothing
         return {IN_PART: f"{len(value):,} {'keys' if isinstance(value, dict) else 'items'}, {size:,} bytes"}
     room = min(max(int(limit) // _BEGINNING, _LEAST_BEGINNING_BYTES), _MOST_BEGINNING_BYTES)
@@ -117,6 +109,10 @@ def _excerpt(value: Json, path: Path | None, size: int, limit: float) -> Json:
         own = {truncate(key, _MAX_KEY): item for key, item in _first_parts(value.items(), path, room)}
         return {IN_PART: f"an object of {len(value):,} keys, {size:,} bytes", "begins": own, **more}
     return {IN_PART: f"a number of {size:,} digits", **more}
+
+
+def _below(path: Path | None, name: str) -> Path | None:
+    return None if path is None else Path(path.kind, (*path.names, name))
 
 
 def _first_parts(parts: Iterable[tuple[Any, Json]], path: Path | None, room: int) -> list[tuple[Any, Json]]:
@@ -143,21 +139,27 @@ def _describe_items(value: list[Json]) -> dict[str, str]:
 # -- types ---------------------------------------------------------------------------------------------------------
 
 
-def describe_type(schema: Json, definitions: Mapping[str, Json] | None = None) -> str:
+def describe_type(schema: Json, definitions: Mapping[str, Json]) -> str:
     """A JSON Schema in few words; ``definitions`` are those that its ``#/$defs/…`` references name.
 
     A schema that says too much for one line loses its deepest levels.
     """
-    texts = (_describe(schema, definitions or {}, depth) for depth in range(_DEEPEST, 0, -1))
+    texts = (_describe(schema, definitions, depth) for depth in range(_DEEPEST, 0, -1))
     short = next((text for text in texts if len(text) <= MAX_TYPE), None)
-    return truncate(_describe(schema, definitions or {}, 0), MAX_TYPE) if short is None else short
+    return truncate(_describe(schema, definitions, 0), MAX_TYPE) if short is None else short
 
 
 def _describe(schema: Json, definitions: Mapping[str, Json], depth: int) -> str:
     """The type of a schema, ``depth`` levels of objects deep."""
     if not isinstance(schema, dict):
         return "any" if schema is not False else "nothing"
-    schema = _resolve(schema, definitions)
+    for _ in range(_DEEPEST):  # a circle of references ends as any value
+        if not isinstance(schema.get("$ref"), str):
+            break
+        target = definitions.get(schema["$ref"].removeprefix("#/$defs/"))
+        schema = target if isinstance(target, dict) else {}
+    else:
+        return "any"
     if "const" in schema:
         return _constant(schema["const"])
     if isinstance(schema.get("enum"), list):
@@ -172,30 +174,15 @@ def _describe(schema: Json, definitions: Mapping[str, Json], depth: int) -> str:
     return f"{text} | null" if schema.get("nullable") is True and "null" not in names else text
 
 
-def _resolve(schema: dict[str, Any], definitions: Mapping[str, Json]) -> dict[str, Any]:
-    """The schema that a reference names; a circle of references ends as any value."""
-    for _ in range(_DEEPEST):
-        name = schema.get("$ref")
-        if not isinstance(name, str):
-            return schema
-        target = definitions.get(name.removeprefix("#/$defs/"))
-        schema = target if isinstance(target, dict) else {}
-    return {}
-
-
 def _describe_as(schema: dict[str, Any], name: Json, definitions: Mapping[str, Json], depth: int) -> str:
     """The schema as one of its types."""
     if name == "array" or (name is None and "items" in schema):
         item = _describe(schema.get("items", True), definitions, depth)
         return f"({item})[]" if " | " in item else f"{item}[]"
-    if name == "object" or (name is None and "properties" in schema):
-        return _describe_object(schema, definitions, depth)
-    if isinstance(schema.get("format"), str) and name == "string":
+    if name == "string" and isinstance(schema.get("format"), str):
         return f"string ({truncate(schema['format'], _MAX_NOTE)})"
-    return name if isinstance(name, str) else "any"
-
-
-def _describe_object(schema: dict[str, Any], definitions: Mapping[str, Json], depth: int) -> str:
+    if name != "object" and not (name is None and "properties" in schema):
+        return name if isinstance(name, str) else "any"
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, dict) or not properties:
         rest = schema.get("additionalProperties")

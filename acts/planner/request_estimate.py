@@ -16,7 +16,6 @@ from acts.planner.rules import LATENT_RULES_BYTES, PLANNER_RULES_BYTES
 # The adapters of Anthropic and OpenAI send it. An OpenAI-like server of one's own is sent no cap, because this one may
 # exceed the window of a small model; estimates use it there too, and for ``scripted:`` models.
 DEFAULT_MAX_OUTPUT_TOKENS: Final = 32_000
-
 # A cut answer is asked for again with so many times the cap: three attempts cover a factor of 16
 _CAP_GROWTH: Final = 4
 # The longest answer that a model is asked for where nobody knows its limit: the most that any model gives
@@ -26,18 +25,10 @@ _START_SECONDS: Final = 240.0
 _SLOW_TOKENS_PER_SECOND: Final = 40.0
 # The time limit of short answers: providers' own limits are at ten minutes and more
 _LEAST_ANSWER_SECONDS: Final = 900.0
-
-# UTF-8 bytes of a prompt per token. An estimate: Anthropic publishes no tokenizer, and OpenAI's are downloaded on first
-# use. Anthropic's models since Opus 4.7 make about 30% more tokens of the same text than the others.
-_ANTHROPIC: Final = "anthropic:"
-_ANTHROPIC_BYTES_PER_TOKEN: Final = 2.7
-_BYTES_PER_TOKEN: Final = 3.5
-
 # The context window of a model that no list knows, in tokens: what most models offered as local servers have at least
 DEFAULT_WINDOW_TOKENS: Final = 128_000
 # Of a window, the part that a conversation may fill: the rest is for the Tools, the schema, thinking and the answer
 _CONVERSATION_SHARE: Final = 0.6
-
 # Headings and the line of a last answer; the tags of a message take no more than the names in its JSON
 _FRAME_BYTES: Final = 120
 
@@ -51,9 +42,12 @@ class Reservation:
 
 
 def bytes_per_token(model: str) -> float:
-    """UTF-8 bytes of a prompt per token of a model, an estimate; Anthropic's models have their name at any endpoint."""
-    is_anthropic = model.startswith(_ANTHROPIC) or "claude" in model
-    return _ANTHROPIC_BYTES_PER_TOKEN if is_anthropic else _BYTES_PER_TOKEN
+    """UTF-8 bytes of a prompt per token of a model. Anthropic's have their name at any endpoint.
+
+    An estimate: Anthropic publishes no tokenizer, and OpenAI's are downloaded on first use. Anthropic's models since
+    Opus 4.7 make about 30% more tokens of the same text than the others.
+    """
+    return 2.7 if model.startswith("anthropic:") or "claude" in model else 3.5
 
 
 def answer_seconds(max_output_tokens: int | None) -> float:
@@ -81,10 +75,7 @@ def conversation_room(model: str, window_tokens: int | None) -> float:
 def estimate_request(
     model: str, prompt_bytes: int, max_output_tokens: int | None, price: tuple[float, float] | None
 ) -> Reservation:
-    """What one request to ``provider:name`` may use; ``price`` is in US dollars per token of input and of output.
-
-    ``max_output_tokens`` is ``config.maxOutputTokens``.
-    """
+    """What one request to ``provider:name`` may use; ``price`` is in US dollars per token of input and of output."""
     output_tokens = DEFAULT_MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
     input_tokens = math.ceil(prompt_bytes / bytes_per_token(model))
     cost = None if price is None else input_tokens * price[0] + output_tokens * price[1]

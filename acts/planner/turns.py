@@ -1,8 +1,12 @@
-"""The turns of a planner: each answer as it was written, and what came of it.
+"""The turns of a planner: the checks of an answer, the answer as it was written, and what came of it.
 
-Laws of this file: it words what a ``Turn`` (``tree/records.py``) says. An agent makes one per tick, carries them into
-its next run, and the activity that asks the model reads them by query. Values that Calls wrote are not kept there:
-they are messages of the context, and ``conversation.py`` finds them.
+A Solution is ``{calls, output}``. What the provider sent was parsed and brought into the form of the schema by the
+activity; here its shape is checked, and its output with references resolved. Its Calls are checked as a plan
+(``acts/plan/validate.py``).
+
+The turns word what a ``Turn`` (``tree/records.py``) says. An agent makes one per tick, carries them into its next run,
+and the activity that asks the model reads them by query. Values that Calls wrote are not kept there: they are messages
+of the context, and ``conversation.py`` finds them.
 
 An outcome is ``{call, outcome, _instance?, path?, error?, reason?}``: ``call`` is the Call's id in the answer,
 ``outcome`` one word, ``path`` where something was written. Equal outcomes of several Calls are one, with ``calls``;
@@ -11,15 +15,25 @@ those of one Call in many instances are one, with ``instances``, a number.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.errors import Problem, truncate
-from acts.language.values import Json
+from acts.language.errors import ExpressionError, Problem, TooComplex, truncate
+from acts.language.references import MARK, ReferenceUse, find_embedded, parse_marked, resolve_references
+from acts.language.schemas import Checker
+from acts.language.values import MAX_DEPTH, Json, Place, defect, pointer, type_name
+from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.planner.notation import in_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+
+    from acts.language.references import Path
+
+# Levels of nesting that a plan's Request adds around a Call or a provided Message
+DEPTH_RESERVE: Final = 4
+_EMPTY: Final = "emptySolution"
 
 COMPLETED: Final = "completed"
 FAILED: Final = "failed"
@@ -29,7 +43,6 @@ STARTED: Final = "started"
 NOT_RUN: Final = "not run"
 # States of Calls in a result whose outcome has another name
 _OUTCOME: Final = {"detached": STARTED}
-
 MORE_PROBLEMS: Final = "moreProblems"
 # Of a tick's problems, and of the failures of instances, a model is shown these; more of them say nothing new
 MAX_PROBLEMS_SHOWN: Final = 20
@@ -41,6 +54,81 @@ _MAX_MESSAGE: Final = 2_000
 _MAX_DETAILS_BYTES: Final = 1_024
 # Characters of an answer that is no JSON: its beginning shows what went wrong
 MAX_TEXT: Final = 2_000
+
+
+# -- a Solution ------------------------------------------------------------------
+
+
+def shape_problems(solution: Json) -> Iterator[Problem]:
+    """Each reason why an answer is not a Solution."""
+    if not isinstance(solution, dict):
+        yield Problem("invalidSolution", f"a Solution is an object {{calls, output}}, not {type_name(solution)}")
+        return
+    unfit = defect(solution, MAX_DEPTH - DEPTH_RESERVE)
+    if unfit:
+        yield Problem("invalidSolution", unfit[1], unfit[0])
+        return
+    for key in solution:
+        if key not in ("calls", "output"):
+            yield Problem("invalidSolution", f'unknown key "{key}": a Solution has calls and output', pointer(key))
+    calls = solution.get("calls")
+    if calls is not None and not isinstance(calls, list):
+        yield Problem("invalidSolution", f"calls is a list of Calls, not {type_name(calls)}", "/calls")
+
+
+def output_problems(value: Json) -> Iterator[Problem]:
+    """The malformed expressions and templates in an output."""
+    for at, text in _marked_texts(value):
+        try:
+            parse_marked(text)
+        except ExpressionError as error:
+            yield Problem("invalidExpression", f"{error} in {text!r}", pointer("output", *at))
+
+
+def _marked_texts(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
+    """Each string of an output with a ``†``, and its place; an object with ``_tool`` is literal data."""
+    if isinstance(value, str) and MARK in value:
+        yield at, value
+    is_open = isinstance(value, dict) and "_tool" not in value
+    for key, child in value.items() if is_open else enumerate(value) if isinstance(value, list) else ():
+        yield from _marked_texts(child, *at, key)
+
+
+def check_output(
+    wanted: Json, schema: Json, read: Callable[[Path], Json], kinds: Container[str]
+) -> tuple[Json, list[Problem]]:
+    """The output that a model wants to give with its references resolved, or why it does not hold.
+
+    ``read`` is the context now, ``kinds`` are those in it.
+    """
+    if wanted is None:
+        return None, [Problem(_EMPTY, "the answer has neither calls nor an output: give one of them")]
+    uses = [ReferenceUse.of(at, text, parse_marked(text)) for at, text in _marked_texts(wanted)]
+    embedded = [problem for use in uses if (problem := find_embedded(use, kinds)) is not None]
+    if embedded:
+        return None, [replace(problem, pointer="/output" + problem.pointer) for problem in embedded]
+    try:
+        output, absent = resolve_references(wanted, uses, read)
+        if absent:
+            listed = ", ".join(dict.fromkeys(text for use in absent for text in use.absent_texts(read)))
+            return None, [Problem(UNRESOLVED, f"the output refers to {listed}, and nothing is there", "/output")]
+        if output is None:
+            return None, [Problem(_EMPTY, "the output refers to null: that is no output", "/output")]
+        defects = [] if schema is None else Checker(schema).defects(output)
+    except TooComplex as error:
+        return None, [Problem(TOO_COMPLEX, f"the output: {error}", "/output")]
+    problems = [Problem(SCHEMA_MISMATCH, f"the output: {why}", pointer("output", *at)) for at, why in defects]
+    return None if problems else output, problems
+
+
+def call_at(location: str, calls: Sequence[Json]) -> Json:
+    """The Call that a JSON pointer like ``/calls/2/x`` leads into, or None."""
+    tokens = location.split("/")
+    is_inside = len(tokens) > 2 and tokens[1] == "calls" and tokens[2].isdigit()  # noqa: PLR2004 - "", "calls", index
+    return calls[int(tokens[2])] if is_inside and int(tokens[2]) < len(calls) else None
+
+
+# -- what came of it -------------------------------------------------------------
 
 
 def problem_items(problems: Sequence[Problem]) -> tuple[dict[str, Any], ...]:
@@ -89,19 +177,16 @@ def _outcome(item: Mapping[str, Any], skip_reason: Callable[[Mapping[str, Any]],
     if state == REJECTED:
         out["reason"] = truncate(str((error or {}).get("message", "")), _MAX_MESSAGE)
     elif error is not None:
-        out |= {"outcome": FAILED, "error": _short_error(error)}
+        short = {"code": error.get("code"), "message": truncate(str(error.get("message")), _MAX_MESSAGE)}
+        if error.get("details") is not None:
+            short["details"] = in_part(error["details"], None, _MAX_DETAILS_BYTES)
+        out |= {"outcome": FAILED, "error": short}
     elif state == SKIPPED:
         reason = item.get("reason") or skip_reason(item)
         out |= {} if reason is None else {"reason": reason}
     if item.get("outputPath"):
         out["path"] = item["outputPath"]
     return out
-
-
-def _short_error(error: Mapping[str, Any]) -> dict[str, Any]:
-    out = {"code": error.get("code"), "message": truncate(str(error.get("message")), _MAX_MESSAGE)}
-    details = error.get("details")
-    return out if details is None else {**out, "details": in_part(details, None, _MAX_DETAILS_BYTES)}
 
 
 def join_equal(outcomes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
