@@ -37,8 +37,7 @@ from acts.language.errors import TooComplex, truncate
 from acts.language.schemas import Checker
 from acts.language.values import Json, pointer
 from acts.planner.answer_schema import compose_latent_schema
-from acts.planner.conversation import PromptTurn
-from acts.planner.prompt import Prompt, render_latent_prompt, render_repair_turn
+from acts.planner.prompt import Prompt, PromptTurn, render_latent_prompt, render_repair_turn
 from acts.planner.request_estimate import answer_seconds, higher_cap
 from acts.planner.turns import MAX_TEXT
 from acts.tree.records import ModelQuestion

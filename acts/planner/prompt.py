@@ -2,33 +2,49 @@ r"""The prompt of one request, in parts: what goes into the provider's system ch
 
 * The system channel holds what a run never changes: the engine's rules (``rules.py``), the Tools, and what the
   developer says. The schema of the answer is sent beside it and says which parameters a Tool takes; it is not repeated.
-* A planner's turns are the conversation of its run (``conversation.py``), which only grows.
 * A latent Call is one user turn: the words, the data that it may see, then the Tool and the Call.
+* A planner's turns are the conversation of its run. The messages of a context and the turns of an agent are one story:
+  a turn says how many messages there were when it was requested, so the messages from there to the next turn are what
+  came of it. The first user turn holds the messages before the first turn; then each answer is an assistant turn, and
+  the user turn after it holds the outcomes of its calls with what they wrote, other data that came meanwhile, and the
+  problems. Provenance (which Call wrote a message, and when) is not shown; the outcome of the Call says it.
+
+Both lists only grow, and what is shown of a message or a turn depends on nothing after it: each conversation begins
+with all of the one before, byte by byte, and a provider's prompt cache hits. The user's words, data and outcomes stand
+between tags of their own, and none of them can hold a tag of ours (``notation.py``).
+
+A conversation that outgrows its room is made shorter by rule, without a model, alike on every worker. What goes first:
+the answers and outcomes of old ticks, and values that later ones replaced. What stays: everything that the developer
+and the user said, the last ticks as they were, the values as they are now (large ones in part), and one line for each
+Call that may have had an effect, so that none is repeated. It is cut back to half of the room; so between two cuts a
+conversation begins with all of the one before, and what was cut once stays cut.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter, deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from acts.language.messages import Data, Instruction
-from acts.language.references import Path
+from acts.language.messages import Data, ErrorMessage, Instruction, PlanMessage
+from acts.language.references import Path, parse, paths
 from acts.language.secrets import without_secrets
 from acts.language.strict_json import json_size
 from acts.language.tools import META
-from acts.language.values import Json
+from acts.language.values import ABSENT, Json, get
+from acts.plan.context_log import START, Log
 from acts.planner.answer_schema import author_choices, is_author_choice, properties_of
-from acts.planner.conversation import PromptPart, PromptTurn, build_conversation, current_values, text_parts, value_part
-from acts.planner.notation import data_json, describe_type, find_limit, in_part
+from acts.planner.notation import LARGE_VALUE_BYTES, data_json, describe_type, escape_text, find_limit, in_part
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
+from acts.planner.turns import COMPLETED, FAILED, STARTED
+from acts.tree.records import Turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from acts.language.messages import Message
     from acts.language.tools import Tool
-    from acts.tree.records import Turn
 
 # Of the room, the part that the present values may take for a latent Call without scopes: it may need any of them
 _AMBIENT_SHARE: Final = 0.5
@@ -42,6 +58,48 @@ _FIXED: Final = {
     "_outputPath": "stored at {}", "_outputMethod": "by {}", "_errorPath": "a failure at {}", "_scopes": "sees {}",
     "_when": "made when {}", "_each": "made for each of {}",
 }  # fmt: skip
+# Data of instances that is shown, in bytes of JSON (about 10,000 tokens). One plan serves all of them, so their data is
+# an example; what is beyond is counted
+MAX_INSTANCE_DATA_BYTES: Final = 32 * 1024
+# How a value was added, in the past tense
+_VERBS: Final = {"set": "wrote", "merge": "merged", "assign": "assigned", "push": "pushed", "concat": "concatenated"}
+# These add to a list or a text: what they wrote has no reference of its own
+_GROWING: Final = ("push", "concat")
+# The last ticks stay as they were, whatever their size
+KEPT_TURNS: Final = 2
+# Parts of the room after a cut: for the last ticks, for the current values, and for the lines of Calls
+_TAIL_SHARE: Final = 0.25
+_DATA_SHARE: Final = 0.25
+_EFFECTS_SHARE: Final = 0.125
+# A value that would take more than this part of the room is large, however small the model's window
+_VALUE_SHARE: Final = 0.125
+# Bytes of a Call in a line: its parameters say which effect it had
+_MAX_CALL_BYTES: Final = 400
+
+
+class PromptPart(NamedTuple):
+    """A piece of a prompt. ``kind`` says what it is, for estimates: rules, tools, text, data, outcomes …"""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTurn:
+    """One turn of a conversation. ``role`` is ``user`` or ``assistant``."""
+
+    role: str
+    parts: tuple[PromptPart, ...]
+
+    @property
+    def text(self) -> str:
+        """The turn as text."""
+        return "\n".join(part.text for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Its size in UTF-8."""
+        return len(self.text.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +161,15 @@ def render_latent_prompt(
     where it fits the window of the model, else in part; other data has a part of ``room`` bytes (None: no limit).
     """
     room = math.inf if room is None else room
-    stable = [part for m in messages if isinstance(m, Instruction) for part in text_parts(m)]
+    stable = [part for m in messages if isinstance(m, Instruction) for part in _text_parts(m)]
     if scoped is None:
         data = [m for m in messages if isinstance(m, Data)]
-        stable += current_values(data, room * _AMBIENT_SHARE, call.get("_instance"))
+        stable += _current_values(data, room * _AMBIENT_SHARE, call.get("_instance"))
     parameters = {k: v for k, v in call.items() if k not in META and k != "_id"}
     named = [(str(m.get("kind", m["type"])), m.get(str(m["type"]))) for m in scoped or () if isinstance(m, dict)]
     sizes = map(json_size, [*parameters.values(), *(value for _, value in named)])
     limit = find_limit(sizes, room * _NAMED_SHARE, whole=True)
-    own = [value_part(Path(kind), in_part(value, None, limit)) for kind, value in named]
+    own = [_value_part(Path(kind), in_part(value, None, limit)) for kind, value in named]
     shown = {name: in_part(value, None, limit) for name, value in parameters.items()}
     lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **shown})}\n</call>"]
     if isinstance(call.get("_reasoningForCall"), str):
@@ -168,3 +226,298 @@ def _describe_tool(tool: Tool) -> str:
     schema = {"type": "object", "properties": parameters, "required": list(parameters)}
     types = describe_type(schema, _definitions(tool))
     return f"{head}\nIts parameters: {types}"
+
+
+# -- a planner's turns -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """An answer and what came of it. ``end`` is the number of messages when the next answer was requested."""
+
+    turn: Turn
+    answer: PromptTurn
+    outcome: PromptTurn
+    end: int
+
+
+@dataclass(slots=True)
+class _DisplayRoom:
+    """How much of the data is shown: of a value up to ``value_bytes``, of instances what is left of a sum."""
+
+    value_bytes: int
+    instance_bytes: int = MAX_INSTANCE_DATA_BYTES
+
+
+def build_conversation(
+    messages: Sequence[Message], turns: Sequence[Turn], room: float | None = None
+) -> tuple[PromptTurn, ...]:
+    """The turns that a planner is shown, the user's first and last; ``room`` is in bytes, None: without a limit."""
+    limit = LARGE_VALUE_BYTES if room is None else min(LARGE_VALUE_BYTES, int(room * _VALUE_SHARE))
+    display = _DisplayRoom(limit)
+    begin = messages[: turns[0].at] if turns else messages
+    first = PromptTurn("user", tuple(_message_parts(begin, display)))
+    exchanges: list[_Exchange] = []
+    for index, turn in enumerate(turns):
+        end = turns[index + 1].at if index + 1 < len(turns) else len(messages)
+        after = messages[turn.at : end]
+        answer = PromptTurn("assistant", (PromptPart("answers", _answer_text(turn, after)),))
+        outcome = PromptTurn("user", tuple(_outcome_parts(turn, after, display)))
+        exchanges.append(_Exchange(turn, answer, outcome, end))
+    start = 0
+    if room is not None:
+        start, is_short = _find_cut(first.bytes, exchanges, room, messages, begin)
+        first = _short_turn(messages, begin, exchanges[:start], room) if is_short else first
+    return (first, *(turn for e in exchanges[start:] for turn in (e.answer, e.outcome)))
+
+
+def _answered_calls(turn: Turn, after: Iterable[Message]) -> list[Json]:
+    """The Calls that outcomes of a turn are about: as answered, or as a person changed them."""
+    if turn.hasPlan:
+        plan = next((m for m in after if isinstance(m, PlanMessage)), None)
+        return list(plan.calls) if plan is not None else []
+    calls = turn.changed or (turn.answer.get("calls") if isinstance(turn.answer, dict) else None)
+    return list(calls) if isinstance(calls, (list, tuple)) else []
+
+
+def _answer_text(turn: Turn, after: Iterable[Message]) -> str:
+    """An answer as the planner wrote it."""
+    if turn.text is not None:
+        return turn.text or "(nothing)"
+    return data_json({"calls": _answered_calls(turn, after), **turn.answer} if turn.hasPlan else turn.answer)
+
+
+# -- messages ------------------------------------------------------------------
+
+
+def _message_parts(messages: Iterable[Message], room: _DisplayRoom) -> Iterator[PromptPart]:
+    """Messages that no outcome is about, in their order."""
+    left_out: dict[str, None] = {}
+    for message in messages:
+        if isinstance(message, Instruction):
+            yield from _text_parts(message)
+        elif isinstance(message, Data):
+            if message.instance is not None:
+                room.instance_bytes -= json_size(message.payload)
+                if room.instance_bytes < 0:
+                    left_out[message.instance] = None
+                    continue
+            yield PromptPart("data", _render_data(message, room.value_bytes))
+        elif isinstance(message, PlanMessage) and message.calls:
+            yield _proposed_plan(message)
+        elif isinstance(message, ErrorMessage):
+            yield PromptPart("data", f"<error>\n{data_json(in_part(message.data, None, room.value_bytes))}\n</error>")
+    if left_out:
+        some = ", ".join([*left_out][:3])
+        yield PromptPart("data", f"(data of {len(left_out):,} more instances is not shown: {some} …)")
+
+
+def _proposed_plan(message: PlanMessage) -> PromptPart:
+    head = "A plan that the request proposes; nothing of it has run:"
+    return PromptPart("data", f"<plan>\n{head}\n{data_json(list(message.calls))}\n</plan>")
+
+
+def _text_parts(message: Instruction) -> Iterator[PromptPart]:
+    """The words of a user, or of someone else in the user's conversation; not those of the developer."""
+    if message.type == "system":
+        return
+    role = message.raw.get("role")
+    name = f" from={data_json(role)}" if isinstance(role, str) and role != "user" else ""
+    yield PromptPart("text", f"<text{name}>\n{escape_text(message.text)}\n</text>")
+
+
+def _render_data(message: Data, limit: int) -> str:
+    """A data-like message: the value it adds, and how it is added."""
+    at = Path(message.kind) if message.path is None else message.path
+    value = message.payload if message.path is None or message.payload is ABSENT else get(message.payload, at.names)
+    name = "path" if message.path is None or message.method == "set" else message.method
+    of = "" if message.instance is None else f" instance={data_json(message.instance)}"
+    lines = [f"<data {name}={data_json(str(at))}{of}>"]
+    if isinstance(message.raw.get("description"), str):
+        lines.append(f"description: {data_json(in_part(message.raw['description'], None, limit))}")
+    if message.schema is not None:
+        lines.append(f"what is written here must fit: {data_json(in_part(message.schema, None, limit))}")
+    if value is not ABSENT:
+        lines.append(data_json(in_part(value, None if message.method in _GROWING else at, limit)))
+    return "\n".join([*lines, "</data>"])
+
+
+def _current_values(
+    data: Sequence[Data], room: float, instance: str | None = None, *, for_planner: bool = False
+) -> list[PromptPart]:
+    """The present value of each kind of data, global or of an instance; large ones in part, so that all fit the room.
+
+    ``for_planner``: with the references by which a Call gets what is shown in part, and the schemas of what is written.
+    """
+    log = Log(data)
+    view = log.view_of(instance if instance in log.own else None)
+    read = {path: view.read(path, START) for path in map(Path, view.kinds())}
+    values = {path: value for path, value in read.items() if value is not ABSENT}
+    schemas = {m.kind: m.schema for m in data if m.schema is not None} if for_planner else {}
+    limit = find_limit(map(json_size, values.values()), room)
+    return [
+        _value_part(path, in_part(value, path if for_planner else None, limit), schemas.get(path.kind), limit)
+        for path, value in values.items()
+    ]
+
+
+def _value_part(path: Path, value: Json, schema: Json = None, limit: float = LARGE_VALUE_BYTES) -> PromptPart:
+    """A value at its path, and the schema that it is kept to."""
+    lines = [f"<data path={data_json(str(path))}>"]
+    if schema is not None:
+        lines.append(f"what is written here must fit: {data_json(in_part(schema, None, max(limit, 1024)))}")
+    return PromptPart("data", "\n".join([*lines, data_json(value), "</data>"]))
+
+
+# -- outcomes ------------------------------------------------------------------
+
+
+def _outcome_parts(turn: Turn, after: Sequence[Message], room: _DisplayRoom) -> Iterator[PromptPart]:
+    """What came of an answer: changes by a person, outcomes, other data, problems."""
+    written = _WrittenValues(after, room.value_bytes)
+    calls = _answered_calls(turn, after)
+    lines = [f"A person changed the plan; these calls took its place: {data_json(calls)}"] if turn.changed else []
+    lines += [data_json(written.add_to(outcome, calls)) for outcome in turn.outcomes]
+    if lines:
+        yield PromptPart("outcomes", "\n".join(["<outcomes>", *lines, "</outcomes>"]))
+    yield from _message_parts((m for m in after if written.is_beside(m)), room)
+    if turn.problems:
+        listed = "\n".join(data_json(problem) for problem in turn.problems)
+        yield PromptPart("outcomes", f"<problems>\n{listed}\n</problems>")
+
+
+class _WrittenValues:
+    """The messages after an answer; those that its Calls wrote are found by instance, path and Call."""
+
+    def __init__(self, messages: Sequence[Message], limit: int) -> None:
+        self._limit = limit
+        self._by_place: dict[tuple[str | None, str], deque[Data]] = {}
+        self._consumed: set[int] = set()
+        for message in messages:
+            if isinstance(message, Data) and isinstance(message.raw.get("_call"), dict) and message.path is not None:
+                self._by_place.setdefault((message.instance, str(message.path)), deque()).append(message)
+
+    def is_beside(self, message: Message) -> bool:
+        """True for a message that no outcome shows. What an instance wrote beyond the examples is left out."""
+        is_counted = isinstance(message, Data) and message.instance is not None and "_call" in message.raw
+        is_hidden = is_counted or isinstance(message, (PlanMessage, ErrorMessage))
+        return message.index not in self._consumed and not is_hidden
+
+    def add_to(self, outcome: Mapping[str, Any], calls: Sequence[Json]) -> dict[str, Any]:
+        """The outcome with the values that its Call wrote in place of the path."""
+        out = {k: v for k, v in outcome.items() if k != "path"}
+        text = outcome.get("path")
+        if text is None:
+            return out
+        if "instances" in outcome:
+            values = {id_: self._take(text, id_, None) for id_ in outcome.get("examples", ())}
+            return {**out, "examples": {id_: self._values(taken) for id_, taken in values.items() if taken}}
+        messages = self._take(text, outcome.get("_instance"), _call_of_outcome(outcome.get("call"), calls))
+        if outcome["outcome"] == FAILED:
+            return {**out, "errorPath": text}
+        return {**out, **self._values(messages)} if messages else {**out, "wrote": text}
+
+    def _take(self, text: str, instance: str | None, call: Json) -> list[Data]:
+        """The messages that a Call wrote, one for each path of ``text``."""
+        out = []
+        for path in paths(parse(text)):
+            waiting = self._by_place.get((instance, str(path)))
+            if not waiting:
+                continue
+            own = next((m for m in waiting if m.raw["_call"] == call), waiting[0])
+            waiting.remove(own)
+            self._consumed.add(own.index)
+            out.append(own)
+        return out
+
+    def _values(self, messages: Iterable[Data]) -> dict[str, dict[str, Json]]:
+        """``{"wrote": {path: value}}`` of what one Call wrote, or with the verb of its method."""
+        out: dict[str, dict[str, Json]] = {}
+        for message in messages:
+            at = Path(message.kind) if message.path is None else message.path
+            whole = None if message.method in _GROWING else at
+            value = in_part(get(message.payload, at.names), whole, self._limit)
+            out.setdefault(_VERBS[message.method], {})[str(at)] = value
+        return out
+
+
+def _call_of_outcome(id_: Any, calls: Sequence[Json]) -> Json:
+    """The Call of an answer that an outcome is about, by its id; None where there is none."""
+    number = str(id_).partition(":")[0]
+    index = int(number) - 1 if number.isdecimal() else -1
+    return calls[index] if 0 <= index < len(calls) else None
+
+
+# -- a conversation that outgrows its room -------------------------------------------
+
+
+def _find_cut(
+    first_bytes: int, exchanges: Sequence[_Exchange], room: float, messages: Sequence[Message], begin: Sequence[Message]
+) -> tuple[int, bool]:
+    """The index of the first exchange that is shown, and whether the turn before it is in short."""
+    start, is_short = 0, first_bytes > room
+    total = _short_turn(messages, begin, [], room).bytes if is_short else first_bytes
+    sizes = [e.answer.bytes + e.outcome.bytes for e in exchanges]
+    for index, size in enumerate(sizes):
+        total += size
+        last_start = index + 1 - KEPT_TURNS
+        if total <= room or last_start <= start:
+            continue
+        tail_bytes = sum(sizes[start : index + 1])
+        while start < last_start and tail_bytes > room * _TAIL_SHARE:
+            tail_bytes -= sizes[start]
+            start += 1
+        total, is_short = _short_turn(messages, begin, exchanges[:start], room).bytes + tail_bytes, True
+    return start, is_short
+
+
+def _short_turn(
+    messages: Sequence[Message], begin: Sequence[Message], left_out: Sequence[_Exchange], room: float
+) -> PromptTurn:
+    """The first turn in short: all words, the current values, and what the calls of the answers left out did."""
+    until = messages[: left_out[-1].end] if left_out else begin
+    words = [part for m in until if isinstance(m, Instruction) for part in _text_parts(m)]
+    plans = [_proposed_plan(m) for m in begin if isinstance(m, PlanMessage) and m.calls][:1]
+    data = [m for m in until if isinstance(m, Data)]
+    values = _current_values([m for m in data if m.instance is None], room * _DATA_SHARE, for_planner=True)
+    names = list(dict.fromkeys(m.instance for m in data if m.instance is not None))
+    if names:
+        text = f"(there are {len(names):,} instances: {', '.join(names[:3])} …; their data is not shown)"
+        values.append(PromptPart("data", text))
+    effects = [_effects_part(messages, left_out, room * _EFFECTS_SHARE)] if left_out else []
+    return PromptTurn("user", (*words, *plans, *values, *effects))
+
+
+def _effects_part(messages: Sequence[Message], left_out: Sequence[_Exchange], room: float) -> PromptPart:
+    """What the calls of these answers did, without what they wrote."""
+    effects = [e for number, own in enumerate(left_out, 1) for e in _read_effects(messages, number, own)]
+    lines = [data_json(effect) for effect in effects]
+    counted, size = 0, sum(len(line.encode()) + 1 for line in lines)
+    while size > room and counted < len(lines):
+        size -= len(lines[counted].encode()) + 1
+        counted += 1
+    counts = Counter(
+        f"{did.get('_tool') if isinstance(did := effect['did'], dict) else str(did).rpartition(':')[2]} "
+        f"{effect['outcome']}"
+        for effect in effects[:counted]
+    )
+    listed = ", ".join(f"{text} {count:,} times" for text, count in counts.items())
+    notes = [f"(the first {counted:,} of them in short: {listed})"] if counted else []
+    head = (
+        f"Your answers 1 to {len(left_out)} are left out here, to save room; the data above is what they came to. "
+        "Of their calls these ran:"
+    )
+    return PromptPart("outcomes", "\n".join(["<earlier>", head, *notes, *lines[counted:], "</earlier>"]))
+
+
+def _read_effects(messages: Sequence[Message], number: int, exchange: _Exchange) -> Iterator[dict[str, Json]]:
+    """``{answer, did: Call, outcome, …}`` for each Call of an answer that may have had an effect."""
+    calls = _answered_calls(exchange.turn, messages[exchange.turn.at : exchange.end])
+    for outcome in exchange.turn.outcomes:
+        if outcome.get("outcome") not in (COMPLETED, FAILED, STARTED):
+            continue
+        for id_ in outcome.get("calls") or [outcome.get("call")]:
+            fields = {k: v for k, v in outcome.items() if k in ("outcome", "_instance", "instances")}
+            code = {"code": outcome["error"]["code"]} if "error" in outcome else {}
+            did = in_part(_call_of_outcome(id_, calls) or id_, None, _MAX_CALL_BYTES)
+            yield {"answer": number, "did": did, **fields, **code}

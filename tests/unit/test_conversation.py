@@ -11,8 +11,8 @@ import pytest
 from acts.language.messages import Message
 from acts.language.strict_json import json_size
 from acts.machines.events import ChildStarted, RecordReceived
-from acts.planner.conversation import KEPT_TURNS, PromptTurn, build_conversation
 from acts.planner.notation import IN_PART
+from acts.planner.prompt import KEPT_TURNS, PromptTurn, build_conversation
 from acts.tree.records import Turn
 from acts.tree.signal_records import StreamedCalls
 from tests.agent_driver import Agent
