@@ -1,10 +1,9 @@
 """Adds the engine to a worker: ``Worker(client, …, plugins=[acts.Plugin()])``, as the SDK's own plugins do.
 
 The worker keeps its workflows and its Activities, which become Tools that a plan may name. It gets the engine's
-workflows, its Activities, its interceptors, a runner that runs the engine's workflows without the sandbox, and a
-failure converter that no foreign failure breaks. ``acts worker`` is this plugin and the hardening around it
-(``serve.py``): watchdog, watches over tasks and memory, slots, health. What a worker without it does not promise:
-``docs/plugin.md``.
+workflows, Activities and interceptors, a runner that runs the engine's workflows without the sandbox, and a failure
+converter that no foreign failure breaks. ``acts worker`` adds hardening (``serve.py``); ``docs/plugin.md`` says what a
+worker without it does not promise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The worker process: serves one task queue with the engine and its hardening, and stops gracefully.
+"""The worker process (``acts worker``): serves one task queue with the engine and its hardening, and stops gracefully.
 
-Run it as ``acts worker`` or ``python -m acts.worker``. What it reads from the environment is in ``settings.py``; what
-it adds to a plain worker of the SDK with the plugin: slots and turns of workflow tasks, watches over tasks, Tools and
-memory, a watchdog, health, and a stop that loses no workflow task.
+What it adds to a plain worker of the SDK with the plugin: slots and turns of workflow tasks, watches over tasks, Tools
+and memory, a watchdog, health, and a stop that loses no workflow task. Settings are in ``settings.py``.
 """
 
 from __future__ import annotations
@@ -57,10 +56,9 @@ MIN_STOP_SECONDS: Final = 1.0
 TASK_THREADS: Final = 100
 # Local Activities at once: the SDK's own default
 LOCAL_ACTIVITIES: Final = 100
-# Polls for workflow tasks at once. With the SDK's five, a hundred tasks that are accepted at once come one by one: each
-# poll takes a way to the server and back. One of them is for runs outside the cache, as by default: the server spreads
-# these polls over the parts of a task queue together with those for Activities, and it lists only what polls the first
-# part. Of a worker that joined with four of them, it knew nothing for fifty seconds
+# Polls for workflow tasks at once. With the SDK's five, a hundred tasks that are accepted at once come one by one. One
+# poll is for runs outside the cache, as by default: the server spreads them over the parts of a task queue, and lists
+# only what polls the first part. Of a worker that joined with four, it knew nothing for fifty seconds
 TASK_POLLS: Final = 20
 # Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
 # one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
@@ -76,6 +74,7 @@ class Watches:
         self.board = TaskBoard()
         self.tasks, self.memory = WorkflowWatch(self.board), MemoryWatch(memory_bytes)
         self.tools, self.logs = ToolLoops(), logs or LogGuard()
+        self.looks = [self.tasks.look, self.tools.look, self.memory.look, self.sample]
 
     def sample(self) -> None:
         """Record what the watches have seen so far."""
@@ -96,7 +95,7 @@ class Watches:
         """A block in which this process watches its threads, and another one watches this process."""
         with Watchdog(watchdog_seconds, purpose, self.board) as watchdog:
             self.tasks.count_earlier(read_record(watchdog.record))
-            with keep_looking([self.tasks.look, self.tools.look, self.memory.look, self.sample]), self.logs.watch():
+            with keep_looking(self.looks), self.logs.watch():
                 yield
 
 
@@ -111,15 +110,13 @@ LOOK_SECONDS: Final = 0.003
 class DrainingWorker(Worker):
     """A worker that uses up its sticky polls before it stops: the SDK drops the workflow tasks that they bring later.
 
-    The SDK's core (1.35) keeps one poller for the task queue and one for the sticky queue, whose tasks are of the runs
-    in this worker's cache. When it stops, it ends its work on workflow tasks as soon as either poller has no poll left,
-    or no run has work in hand; what the server gives the other polls at that moment is dropped. Such a task waits for
-    its timeout, 10 s by default. A stop under load drops one on average, with any setting of the server.
+    The SDK's core (1.35) has one poller for the task queue and one for the sticky queue, whose tasks are of the runs in
+    this worker's cache. When it stops, it drops what the server gives to polls that are still out, and such a task
+    waits for its timeout, 10 s by default: a stop under load drops one on average, with any setting of the server.
 
-    So first, no new polls begin (``TaskSlots.close``). Tasks of a busy worker use up the sticky polls that are out; for
-    the rest, this worker asks an idle run in its cache a query that no run knows. Each takes one poll, and leaves no
-    trace in the history. Then the worker stops as ever. A poll of the task queue itself cannot be used up this way,
-    since another worker may take what is put there.
+    So first, no new polls begin. Tasks of a busy worker use up the sticky polls that are out; for the rest, this worker
+    asks an idle run in its cache a query that no run knows. Each takes one poll, and leaves no trace in the history. A
+    poll of the task queue itself cannot be used up this way: another worker may take what is put there.
 
     ``slots`` counts the polls of this worker, ``memory`` knows the runs in its cache.
     """
@@ -131,24 +128,24 @@ class DrainingWorker(Worker):
     async def shutdown(self) -> None:
         """Use up the sticky polls, then stop."""
         self._slots.close()
-        if self.is_running:
-            await self._drain()
-        await super().shutdown()
-
-    async def _drain(self) -> None:
         queries: list[asyncio.Task[Any]] = []
-        start, next_round, limit = time.monotonic(), 0.0, timedelta(seconds=DRAIN_SECONDS)
-        while self._slots.sticky_polls and self._memory.runs and time.monotonic() - start < DRAIN_SECONDS:
-            if time.monotonic() - start >= next_round:
+        next_round = start = time.monotonic()
+        while (
+            self.is_running and self._slots.sticky_polls and self._memory.runs
+            and (now := time.monotonic()) - start < DRAIN_SECONDS
+        ):  # fmt: skip
+            if now >= next_round:
                 next_round += ROUND_SECONDS
                 for idle in self._memory.find_idle()[:1]:
                     handle = self.client.get_workflow_handle(idle.workflow_id, run_id=idle.run_id)
-                    asked = [handle.query(QUERY, rpc_timeout=limit) for _ in range(self._slots.sticky_polls)]
-                    queries += map(asyncio.create_task, asked)
+                    for _ in range(self._slots.sticky_polls):
+                        query = handle.query(QUERY, rpc_timeout=timedelta(seconds=DRAIN_SECONDS))
+                        queries.append(asyncio.create_task(query))
             await asyncio.sleep(LOOK_SECONDS)
-        for query in queries:
-            query.cancel()
+        for asked in queries:
+            asked.cancel()
         await asyncio.gather(*queries, return_exceptions=True)
+        await super().shutdown()
 
 
 async def connect(runtime: Runtime | None = None) -> Client:
@@ -173,6 +170,8 @@ def build(
         run_tools=lambda own: ToolRunner(own, watches.tools),
     )  # fmt: skip
     slots = TaskSlots()
+    threads = TaskThreads(slots, TASK_THREADS)
+    watches.looks.append(threads.turns.advance)
     has_storage = client.data_converter.external_storage is not None
     worker = DrainingWorker(
         client,
@@ -183,7 +182,7 @@ def build(
         deployment_config=settings.deployment_config,
         activity_executor=executor,
         workflow_runner=WatchedRunner(watches.tasks, watches.memory, slots, has_storage=has_storage),
-        workflow_task_executor=TaskThreads(slots, TASK_THREADS),
+        workflow_task_executor=threads,
         tuner=WorkerTuner.create_composite(
             workflow_supplier=slots,
             activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
@@ -230,34 +229,30 @@ async def serve(settings: Settings, registry: Registry, stop: threading.Event) -
 def report_start(client: Client, settings: Settings, registry: Registry) -> None:
     """Say that the worker is ready: in the log, or in a file for ``acts dev``, with the files that it watches."""
     report = os.environ.get(START_REPORT)
-    if not report:
-        announce(start_line(client, settings, registry), settings.log)
+    if report:
+        files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+        content = {
+            "taskQueue": settings.task_queue, "activities": registry.names, "tools": sorted(registry.tools),
+            "modules": {name: file for name, file in files.items() if file},
+        }  # fmt: skip
+        Path(report).write_text(json.dumps(content), "utf-8")
         return
-    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-    content = {
-        "taskQueue": settings.task_queue, "activities": registry.names, "tools": sorted(registry.tools),
-        "modules": {name: file for name, file in files.items() if file},
-    }  # fmt: skip
-    Path(report).write_text(json.dumps(content), "utf-8")
-
-
-def start_line(client: Client, settings: Settings, registry: Registry) -> str:
-    """One line that names the queue, the server and the Activities of this worker."""
-    names = format_choices(registry.names)
-    servers = f"; MCP servers: {format_choices(registry.servers.configs)}" if registry.servers.configs else ""
-    pinned = f"; version {settings.build_id} of deployment {settings.deployment!r}" if settings.deployment else ""
-    return (
+    line = (
         f"acts worker: task queue {settings.task_queue!r}, namespace {client.namespace!r} at "
-        f"{client.service_client.config.target_host}; activities: {names}; tools: {len(registry.tools)}"
-        f"{servers}{pinned}"
+        f"{client.service_client.config.target_host}; activities: {format_choices(registry.names)}; "
+        f"tools: {len(registry.tools)}"
     )
+    if registry.servers.configs:
+        line += f"; MCP servers: {format_choices(registry.servers.configs)}"
+    if settings.deployment:
+        line += f"; version {settings.build_id} of deployment {settings.deployment!r}"
+    announce(line, settings.log)
 
 
 def freeze_imports() -> None:
     """Take what the imports left (some 70,000 objects) out of every garbage collection to come, and collect less often.
 
-    By default the collector looks for cycles after 700 new objects; a plan of 20,000 Calls is a million, and a third
-    of the time to read it went into that.
+    With the default, after 700 new objects, a third of the time to read a plan of 20,000 Calls went into that.
     """
     gc.collect()
     gc.freeze()

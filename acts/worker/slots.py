@@ -1,18 +1,15 @@
 """The workflow tasks of this process: how many it accepts, which of them computes next, and each under the watch.
 
-One interpreter computes one thing at a time, and the server gives up a task after its timeout (10 s by default). The
-SDK's own limit counts cheap and expensive tasks alike, and takes tasks in the order of their arrival: fifty replays
-side by side would all be given up, and each step of a small plan would wait for as many tasks as a large batch beside
-it has in flight.
+One interpreter computes one thing at a time, and the server gives up a task after its timeout (10 s by default). With
+the SDK's own limit, which takes all tasks in the order of their arrival, fifty replays side by side would all be given
+up, and each step of a small plan would wait for as many tasks as a large batch beside it has in flight.
 
-* **Slots** (``TaskSlots``). Many *sticky* tasks (of a run in the cache) are accepted as long as each is done soon.
-  Any other task may replay a long history: one at a time at first, one more after each that was quick. A task that
-  only waits for local Activities is not counted.
-* **Turns** (``Turns``). Of the trees of runs (a root and all below it), the one that has computed least lately goes
-  first. The server's database writes in the order of arrival, so a busy tree has only a few answers at a time on their
-  way there, and one while a quiet tree is at work. Without that, ten calls beside a batch took 11 times their time.
-
-The promise: ten calls beside a large batch take at most three times their time alone (``docs/performance.md``).
+* **Slots**: many *sticky* tasks (of a run in the cache) are accepted as long as each is done soon. Any other may replay
+  a long history: one at a time at first, one more after each that was quick.
+* **Turns**: of the trees of runs (a root and all below it), the one that has computed least lately goes first. The
+  server's database writes in the order of arrival, so a busy tree has only a few answers at a time on their way there,
+  and one while a quiet tree is at work. So ten calls beside a large batch take at most three times their time alone
+  (``docs/performance.md``), not 11 times.
 """
 
 from __future__ import annotations
@@ -103,7 +100,6 @@ class TaskSlots(CustomSlotSupplier):
         return Permit(is_sticky=kind)
 
     def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
-        """A task begins."""
         if isinstance(ctx.permit, Permit):
             ctx.permit.start = time.monotonic()
             self._sticky_polls.discard(ctx.permit)
@@ -215,33 +211,26 @@ class Turn:
 class Decaying:
     """A sum of which all that was added counts half after ``HALF_LIFE_SECONDS``."""
 
-    __slots__ = ("_then", "_value")
-
-    def __init__(self) -> None:
-        self._value = self._then = 0.0
+    _value = _then = 0.0
 
     def add(self, value: float, now: float) -> None:
-        """Add to it."""
         self._value, self._then = self.read(now) + value, now
 
     def read(self, now: float) -> float:
-        """The sum now."""
         return float(self._value * 0.5 ** ((now - self._then) / HALF_LIFE_SECONDS))
 
 
 class Turns:
     """Which task is next. Threads share it; ``run`` is called with each task whose turn has come.
 
-    ``count_tasks`` returns how many tasks the worker has: here, or with their answers on the way. ``on_wait`` is called
-    when tasks wait: call ``wake`` after ``LONG_SECONDS``, since nothing else may happen.
+    ``count_tasks`` returns how many tasks the worker has: here, or with their answers on the way. Call ``advance`` some
+    times per second: time alone may give a task its turn.
     """
 
     def __init__(
-        self, run: Callable[[Turn], None], count_tasks: Callable[[], int], on_wait: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        self._run, self._count_tasks, self._on_wait, self._clock = run, count_tasks, on_wait, clock
-        self._is_waking = False
+        self, run: Callable[[Turn], None], count_tasks: Callable[[], int], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._run, self._count_tasks, self._clock = run, count_tasks, clock
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[Turn]] = {}
         self._running: set[Turn] = set()
@@ -291,21 +280,10 @@ class Turns:
             self._alone_since = None
         self.advance()
 
-    def wake(self) -> None:
-        """Some tasks have waited for a while."""
-        with self._lock:
-            self._is_waking = False
-        self.advance()
-
     def advance(self) -> None:
         """Run the next tasks, as many as may run now."""
         while (turn := self._take()) is not None:
             self._run(turn)
-        with self._lock:
-            must_wake = bool(self._waiting) and not self._is_waking
-            self._is_waking |= must_wake
-        if must_wake:
-            self._on_wait()
 
     def _take(self) -> Turn | None:
         with self._lock:
@@ -357,7 +335,6 @@ class WatchedRunner(UnsandboxedWorkflowRunner):
         self.watch, self.memory, self.slots, self.has_storage = watch, memory, slots, has_storage
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """An instance under the watch."""
         instance: Any = WatchedInstance(self, super().create_instance(det), det.info.workflow_id)
         return instance  # type: ignore[no-any-return]
 
@@ -443,8 +420,8 @@ class TaskThreads(ThreadPoolExecutor):
     def __init__(self, slots: TaskSlots, max_workers: int) -> None:
         super().__init__(max_workers, thread_name_prefix="workflow")
         self._slots = slots
-        self._turns = Turns(self._start, lambda: slots.tasks, self._wake_later)
-        slots.on_answer = self._turns.release
+        self.turns = Turns(self._start, lambda: slots.tasks)
+        slots.on_answer = self.turns.release
 
     def submit(self, activate: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
         """Run an activation in a thread when its turn comes; the future may be settled by the watch."""
@@ -456,7 +433,7 @@ class TaskThreads(ThreadPoolExecutor):
         info = instance.inner.get_info()
         tree = info.workflow_id if info.root is None else info.root.workflow_id
         # A task that waits for local Activities is no task to the slots
-        self._turns.add(
+        self.turns.add(
             Turn(
                 tree, partial(_settle, outcome, instance, activate, act),
                 may_wait=is_work and not is_uncached, is_counted=is_work and not instance.local_running,
@@ -467,17 +444,12 @@ class TaskThreads(ThreadPoolExecutor):
     def _start(self, turn: Turn) -> None:
         super().submit(self._run, turn)
 
-    def _wake_later(self) -> None:
-        timer = threading.Timer(LONG_SECONDS, self._turns.wake)
-        timer.daemon = True
-        timer.start()
-
     def _run(self, turn: Turn) -> None:
         before = time.thread_time()
         try:
             turn.task()
         finally:
-            self._turns.end(turn, time.thread_time() - before)
+            self.turns.end(turn, time.thread_time() - before)
             if turn.may_wait:
                 self._slots.adjust_sticky(time.monotonic() - turn.arrival)
 

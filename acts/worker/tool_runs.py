@@ -80,7 +80,7 @@ class ToolLoop:
 
 
 class ToolLoops:
-    """The loops of this process; ``look`` is called about twice per second."""
+    """The loops of this process; ``look`` is called some times per second."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from acts.worker.watchdog import TaskBoard
 
 logger = logging.getLogger(__name__)
-# A blocked loop is found within a second and a half
-LOOK_SECONDS: Final = 0.5
+# A blocked loop is found within a second and a half, and a task that waits has its turn in time
+LOOK_SECONDS: Final = 0.25
 
 
 @contextmanager
 def keep_looking(looks: Sequence[Callable[[], None]]) -> Iterator[None]:
-    """A block in which a thread calls each of ``looks`` twice per second."""
+    """A block in which a thread calls each of ``looks`` four times per second."""
     stop = threading.Event()
 
     def run() -> None:
@@ -182,7 +182,7 @@ class RunningTask:
 
 
 class WorkflowWatch:
-    """The tasks that run now, and the runs that were stuck. ``look`` is called about twice per second."""
+    """The tasks that run now, and the runs that were stuck. ``look`` is called some times per second."""
 
     def __init__(self, board: TaskBoard) -> None:
         self._board = board
@@ -387,7 +387,7 @@ class MemoryWatch:
         return sorted((run for run in list(self.runs.values()) if not run.is_busy), key=lambda run: run.last_use)
 
     def look(self, now: float | None = None) -> None:
-        """Collect garbage, and evict some workflows where the process takes too much; called about twice per second."""
+        """Collect garbage, and evict some workflows where the process takes too much; called some times per second."""
         now = time.monotonic() if now is None else now
         if self._ended >= COLLECTED_RUNS and self._measure() >= self._size_collected + COLLECTED_BYTES:
             _release_memory()

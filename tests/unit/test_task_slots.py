@@ -109,7 +109,7 @@ class Bench:
         self.now = 0.0
         self.tasks = 0
         self.running: list[Turn] = []
-        self.turns = Turns(self.running.append, lambda: self.tasks, lambda: None, lambda: self.now)
+        self.turns = Turns(self.running.append, lambda: self.tasks, lambda: self.now)
 
     def add(self, *trees: str, **options: bool) -> None:
         for tree in trees:
