@@ -98,8 +98,9 @@ class Program(typer.Typer):
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
-        if (traces := sys.modules.get("acts.telemetry.tracing")) is not None:
-            traces.flush()
+        traces = sys.modules.get("acts.telemetry.tracing")
+        if traces is not None and (tracing := traces.tracing()) is not None:
+            tracing.stop()
         os._exit(code if isinstance(code, int) else int(bool(code)))
 
 

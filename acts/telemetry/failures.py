@@ -3,15 +3,14 @@
 Laws of this file: it knows exceptions and the protobuf of a failure, and no codec. What is left out is named in what
 remains.
 
-* Protobuf decoders stop at a hundred nested messages: a failure with 93 causes could be recorded and not read again, so
-  its run stood still for good. One of 4 MiB never reaches the server, and the Call waits until its timeout.
-* Of an attempt that is tried again, the server keeps a failure of at most 4 KiB. The frames of the SDK and of the
-  interceptors alone come close to it. A stack trace therefore begins at the Activity itself, without its middle; the
-  worker's log has all of it.
-* What a workflow of ours fails with (a plan that failed, an invalid Request) says what happened in its message: places
-  in the engine's code add nothing, so it has neither stack trace nor cause. An ``EngineError``, a fault of ours, has.
-* The SDK decodes a failure's details before workflow code runs. Details that cannot be decoded (another encoding,
-  broken JSON) would fail the workflow task or the run; they are dropped, and the failure keeps its type and message.
+* A failure with 93 causes (protobuf reads a hundred nested messages) could be recorded and not read again, so its run
+  stood still for good. One of 4 MiB never reaches the server, and the Call waits until its timeout.
+* Of an attempt that is tried again, the server keeps 4 KiB, which the frames of the SDK and of the interceptors nearly
+  fill. A stack trace begins at the Activity itself, without its middle; the worker's log has all of it.
+* What a workflow of ours fails with says what happened in its message, and has neither stack trace nor cause: places in
+  the engine's code add nothing. An ``EngineError``, a fault of ours, has.
+* The SDK decodes a failure's details before workflow code runs. Those that cannot be decoded would fail the workflow
+  task or the run; they are dropped, and the failure keeps its type and message.
 """
 
 from __future__ import annotations
@@ -35,18 +34,14 @@ MAX_LEVELS: Final = 8
 # Characters of a message: what the error of a Call keeps
 MAX_MESSAGE: Final = 10_000
 MAX_TYPE: Final = 1_000
-# Details of a failure, as payloads: the error of a Call keeps 64 KiB, and larger ones would only fill the history. The
-# rest is the framing
+# Details of a failure, as payloads: the error of a Call keeps 64 KiB; the rest is the framing
 MAX_DETAILS_BYTES: Final = 65 * 1024
-# Members of an exception group that its text names
-_MAX_MEMBERS: Final = 3
 # Whose code runs an Activity: the SDK's, and ours
 _RUNNERS: Final = tuple(
     f"{folder}/" for folder in (Path(temporalio.worker.__file__).parent, Path(__file__).parents[1] / "worker")
 )
 # Frames at the beginning and at the end of a stack trace; six take about 1 KiB, and a failure may have two causes
-_FIRST_FRAMES: Final = 2
-_LAST_FRAMES: Final = 4
+_FIRST_FRAMES, _LAST_FRAMES = 2, 4
 # Characters of a frame: place and source line; a line of generated code may have thousands
 _MAX_FRAME: Final = 400
 
@@ -108,8 +103,8 @@ def text_of(error: BaseException) -> str:
     except Exception as fault:  # noqa: BLE001 - what a Tool raises may be of any class
         text = f"its text cannot be read: __str__ raises {type(fault).__name__}"
     if isinstance(error, BaseExceptionGroup):
-        members = [f"{type(one).__name__}: {text_of(one)}" for one in error.exceptions[:_MAX_MEMBERS]]
-        text += ": " + "; ".join(members) + ("; …" if len(error.exceptions) > _MAX_MEMBERS else "")
+        members = [f"{type(one).__name__}: {text_of(one)}" for one in error.exceptions[:3]]
+        text += ": " + "; ".join(members) + ("; …" if error.exceptions[3:] else "")
     return _readable(text) or type(error).__name__
 
 
@@ -145,7 +140,6 @@ def detach(error: BaseException) -> FailureError:
 
 
 def levels_of(failure: Failure) -> list[Failure]:
-    """The failure and its causes."""
     levels = [failure]
     while levels[-1].HasField("cause"):
         levels.append(levels[-1].cause)

@@ -35,10 +35,7 @@ current_call: Final[ContextVar[dict[str, Any] | None]] = ContextVar("acts_call",
 
 
 def identify(info: Info, args: Sequence[Any] = ()) -> dict[str, Any]:
-    """The ids of the Call of an Activity that are known, by the names that they have in a log line.
-
-    ``call`` is its key in the plan, ``run`` the workflow id.
-    """
+    """The known ids of the Call of an Activity, by their names in a log line: ``call`` is its key in the plan."""
     is_model = info.activity_type == MODEL
     first = args[0] if args and isinstance(args[0], dict) else {}
     call = first.get("call") if is_model else first
@@ -66,8 +63,8 @@ _line_masks: Final[list[Callable[[str], str]]] = []
 class LogGuard:
     """The masks of a process, applied to each record that any logger makes, and to each line as it is written.
 
-    ``hides_failures``: of failures that the SDK logs, only types and places are left: where payloads are encrypted,
-    their texts may hold any value, and are in the history for all who have the keys.
+    ``hides_failures``: of failures that the SDK logs, only types and places are left. Where payloads are encrypted,
+    their texts may hold any value.
     """
 
     def __init__(self, *, hides_failures: bool = False) -> None:
@@ -79,13 +76,10 @@ class LogGuard:
     def announce(self, secrets: Iterable[str]) -> None:
         """From now on these are masked; call it before the Call that has them begins."""
         new = [secret for secret in secrets if secret not in self._secrets]
-        if not new:
-            return
-        with self._lock:
-            self._secrets |= dict.fromkeys(new)
-            for oldest in list(self._secrets)[:-MAX_SECRETS]:
-                del self._secrets[oldest]
-            self._masks = SecretMasks(self._secrets)
+        if new:
+            with self._lock:
+                self._secrets = dict.fromkeys([*self._secrets, *new][-MAX_SECRETS:])
+                self._masks = SecretMasks(self._secrets)
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -144,8 +138,7 @@ CAPPED: Final = (
 # … but for what Tools and workflows themselves write with the SDK's loggers. At DEBUG the SDK writes the details of
 # heartbeats there
 OWN_OF_SDK: Final = ("temporalio.activity", "temporalio.workflow")
-# The SDK's core, in Rust
-CORE: Final = "temporalio.core"
+CORE: Final = "temporalio.core"  # in Rust
 # Characters of a message and of a field of the core: some of them quote what they could not send
 MAX_MESSAGE: Final = 8_000
 MAX_FIELD: Final = 300
@@ -210,7 +203,6 @@ class Lines(logging.Formatter):
         self._is_json = is_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as a line."""
         from temporalio.exceptions import ApplicationError
 
         error = record.exc_info[1] if record.exc_info else None

@@ -1,11 +1,8 @@
-"""What a worker counts beside the SDK's own metrics, and the runtime that serves it: one table, one way to record.
+"""What a worker counts beside the SDK's own metrics, and the runtime that serves it.
 
-Laws of this file:
-- every metric stands in ``METRICS`` with its unit; docs/observability.md lists the same rows;
-- labels are few and bounded: a name beyond the bound counts as ``other``, and no label has an id of a run;
-- recording costs a microsecond, and one comparison while metrics are off;
-- it knows no event loop and no run: workflow code may record, where it is not replayed;
-- one runtime per process, made before the first client; without ``ACTS_METRICS`` it counts nothing.
+Laws of this file: docs/observability.md lists the rows of its table. A name beyond the bound of a label counts as
+``other``, and no label has an id of a run. Recording costs a microsecond, and one comparison while metrics are off;
+workflow code may record, where it is not replayed. There is one runtime per process, made before the first client.
 """
 
 from __future__ import annotations
@@ -50,15 +47,10 @@ class Metric:
     buckets: tuple[float, ...] = ()
 
 
-# From a local look-up to a Tool that runs for hours
-_CALL_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
-# A model's answer, and its longest
-_MODEL_SECONDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 600.0)
-# A pause between two attempts: a minute by ourselves, an hour if the provider asks for it
-_PAUSE_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 3_600.0)
+# From a local look-up to a Tool that runs for hours; a model's answer, and the longest pause that a provider asks for
+_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
 # A person: a minute, a lunch, a night, a weekend, a holiday
-_PERSON_SECONDS: Final = (10.0, 60.0, 300.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 1_209_600.0)
-_RUN_SECONDS: Final = (1.0, 10.0, 60.0, 600.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0)
+_LONG_SECONDS: Final = (1.0, 10.0, 60.0, 300.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 1_209_600.0)
 _SHARES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 METRICS: Final[dict[str, Metric]] = {}
@@ -72,45 +64,33 @@ def _metric(kind: str, name: str, labels: str, text: str, buckets: tuple[float, 
 _counter, _gauge, _histogram = (partial(_metric, kind) for kind in ("counter", "gauge", "histogram"))
 
 RUNS = _counter("acts_runs_total", "type phase", "roots of trees that ended, by how")
-RUN_SECONDS = _histogram("acts_run_seconds", "type", "from the start of a root to its end", _RUN_SECONDS)
+RUN_SECONDS = _histogram("acts_run_seconds", "type", "from the start of a root to its end", _LONG_SECONDS)
 CALLS = _counter("acts_calls_total", "tool outcome", "Calls that were started and have ended")
 CALL_SECONDS = _histogram(
-    "acts_call_seconds", "tool", "from a Call's start to its outcome, with queue and retries", _CALL_SECONDS
+    "acts_call_seconds", "tool", "a Call's start to its outcome, with queue and retries", _SECONDS
 )
-QUEUE_SECONDS = _histogram(
-    "acts_call_queue_seconds", "tool", "how long an attempt waited in its task queue for this worker", _CALL_SECONDS
-)
+QUEUE_SECONDS = _histogram("acts_call_queue_seconds", "tool", "how long an attempt waited in its task queue", _SECONDS)
 APPROVALS_OPENED = _counter("acts_approvals_opened_total", "what", "decisions that a run began to wait for")
 APPROVALS_CLOSED = _counter("acts_approvals_closed_total", "what", "decisions that are no longer waited for")
-APPROVAL_SECONDS = _histogram("acts_approval_wait_seconds", "what", "how long they were waited for", _PERSON_SECONDS)
+APPROVAL_SECONDS = _histogram("acts_approval_wait_seconds", "what", "how long they were waited for", _LONG_SECONDS)
 RUNS_WAITING = _gauge("acts_runs_waiting", "", "roots that wait for a decision now, as the server lists them")
 OLDEST_WAIT = _gauge("acts_oldest_wait_seconds", "", "age of the oldest pending decision among them")
 BUDGET_LOW = _counter("acts_budget_low_total", "limit", "trees that have used nine tenths of a budget")
 BUDGET_LEFT = _histogram("acts_budget_left_ratio", "limit", "part of a budget that a tree left unused", _SHARES)
-MODEL_REQUESTS = _counter(
-    "acts_model_requests_total", "model outcome", "requests to models; `ok` or the code of the failure"
-)
-MODEL_SECONDS = _histogram(
-    "acts_model_request_seconds", "model", "from a request to the end of its answer", _MODEL_SECONDS
-)
+MODEL_REQUESTS = _counter("acts_model_requests_total", "model outcome", "requests; `ok` or the code of the failure")
+MODEL_SECONDS = _histogram("acts_model_request_seconds", "model", "from a request to the end of its answer", _SECONDS)
 MODEL_TOKENS = _counter("acts_model_tokens_total", "model kind", "tokens: input, output; of these cached, reasoning")
-MODEL_COST = _counter(
-    "acts_model_cost_microdollars_total", "model", "list price of the requests, in millionths of a US dollar"
-)
+MODEL_COST = _counter("acts_model_cost_microdollars_total", "model", "list price, in millionths of a US dollar")
 MODEL_WAITS = _counter("acts_model_waits_total", "model reason", "pauses before another attempt")
-MODEL_WAIT_SECONDS = _histogram("acts_model_wait_seconds", "model", "length of these pauses", _PAUSE_SECONDS)
+MODEL_WAIT_SECONDS = _histogram("acts_model_wait_seconds", "model", "length of these pauses", _SECONDS)
 MODEL_IN_FLIGHT = _gauge("acts_model_requests_in_flight", "model", "requests that this worker has in flight")
 STUCK_TASKS = _counter("acts_worker_stuck_tasks_total", "", "workflow tasks that were stopped because they did not end")
 SLOW_TASKS = _counter("acts_worker_slow_tasks_total", "", "workflow tasks that took more than half of their timeout")
 LOST_THREADS = _gauge("acts_worker_lost_threads", "", "threads that stuck workflow tasks have taken for good")
-BLOCKED_LOOPS = _counter(
-    "acts_worker_blocked_tool_loops_total", "", "times that an `async def` Tool blocked its event loop"
-)
+BLOCKED_LOOPS = _counter("acts_worker_blocked_tool_loops_total", "", "times that an `async def` Tool blocked its loop")
 MEMORY = _gauge("acts_worker_memory_bytes", "", "resident memory of the process")
 CACHED_RUNS = _gauge("acts_worker_cached_runs", "", "runs in the cache")
-EVICTIONS = _counter(
-    "acts_worker_memory_evictions_total", "", "runs that were evicted to save memory; each costs a replay"
-)
+EVICTIONS = _counter("acts_worker_memory_evictions_total", "", "runs evicted to save memory; each costs a replay")
 INTERPRETER_SECONDS = _counter("acts_worker_cpu_seconds_total", "", "CPU time of the process")
 
 
@@ -124,13 +104,12 @@ class Names:
 
     def bound(self, name: str) -> str:
         """The name, or ``other``."""
-        if name in self._names:
-            return name
-        with self._lock:
-            if len(self._names) < self._max:
+        if name not in self._names:
+            with self._lock:
+                if len(self._names) >= self._max:
+                    return OTHER
                 self._names.add(name)
-                return name
-        return OTHER
+        return name
 
 
 class Meters:
@@ -144,10 +123,8 @@ class Meters:
         }  # fmt: skip
         self._instruments = {name: create[m.kind](name, m.text) for name, m in METRICS.items()}
         self._bound: dict[tuple[str, ...], Any] = {}
-        self._names = {
-            "tool": Names(tools, MAX_FOREIGN_TOOLS), "model": Names((), MAX_MODELS), "outcome": Names((), MAX_CODES),
-            "reason": Names((), MAX_CODES),
-        }  # fmt: skip
+        self._names = {"tool": Names(tools, MAX_FOREIGN_TOOLS), "model": Names((), MAX_MODELS)}
+        self._names |= {"outcome": Names((), MAX_CODES), "reason": Names((), MAX_CODES)}
         self._totals: dict[str, int] = {}
         # From the first scrape on: a rate does not see an event that makes its series
         for metric in METRICS.values():
@@ -171,9 +148,8 @@ class Meters:
 
     def raise_to(self, metric: Metric, total: float) -> None:
         """Add to a counter what ``total``, which only grows, has grown since the last time."""
-        grown = int(total) - self._totals.get(metric.name, 0)
+        self.add(metric, int(total) - self._totals.get(metric.name, 0))
         self._totals[metric.name] = int(total)
-        self.add(metric, grown)
 
     def _at(self, metric: Metric, labels: dict[str, str]) -> Any:
         labels = {label: self._names[label].bound(v) if label in self._names else v for label, v in labels.items()}

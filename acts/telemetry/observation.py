@@ -1,15 +1,11 @@
 """Observes a worker: the Activities that it runs, the runs that wait for people, logs, traces, metrics, health.
 
-Laws of this file: it starts and stops the others and decides nothing; without settings it costs nothing. Nothing of a
-Call's parameters or result is kept; the engine's own look-ups get no span.
+Laws of this file: without settings it costs nothing. Nothing of a Call's parameters or result is kept; the engine's own
+look-ups get no span.
 
-Health is two HTTP answers about this process, from a server in threads of its own, so that it answers while the event
-loop does not. It says nothing of runs, and answers nobody for longer than ``ANSWER_SECONDS``.
-
-* ``/live`` (start it again?) is 200 while the worker's event loop comes back within ``LOOP_SECONDS``, and threads for
-  workflow tasks are left. A server that is away makes no worker dead: starting it again would not help.
-* ``/ready`` (may it count as a worker?) is 200 while the worker is connected, the server has seen it poll, and no stop
-  was requested.
+Health is two HTTP answers from a server in threads of its own, so that it answers while the event loop does not:
+``/live`` (start it again?) is 200 while that loop comes back and threads for workflow tasks are left; a server that is
+away makes no worker dead. ``/ready`` is 200 while the server has seen the worker poll, and no stop was requested.
 """
 
 from __future__ import annotations
@@ -22,9 +18,9 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -53,7 +49,7 @@ LIVE: Final = "/live"
 READY: Final = "/ready"
 # The loop comes back in milliseconds; Tools run beside it. Above the pause of a large garbage collection
 LOOP_SECONDS: Final = 5.0
-# For the one question to the server
+# Of the server
 ANSWER_SECONDS: Final = 5.0
 
 
@@ -101,11 +97,7 @@ class Health:
 
 @contextmanager
 def serve_health(address: str, health: Health) -> Iterator[int]:
-    """A block in which ``health`` is served at host:port; yields the port.
-
-    Raises:
-        TelemetryError: nothing can listen there.
-    """
+    """A block in which ``health`` is served at host:port; yields the port. Raises TelemetryError."""
     host, _, port = address.rpartition(":")
 
     class Handler(_Handler):
@@ -170,11 +162,7 @@ class Observation:
 
     @classmethod
     def start(cls, metrics_address: str, health_address: str, tools: Iterable[str], health: Health) -> Observation:
-        """Begin to observe; ``tools`` are the names by which Calls are counted.
-
-        Raises:
-            TelemetryError: the endpoint of the metrics cannot be opened.
-        """
+        """Begin to observe; ``tools`` are the names by which Calls are counted. Raises TelemetryError."""
         tracing = None
         try:
             tracing = start_tracing("acts-worker")
@@ -244,10 +232,8 @@ async def _proceed(call: ExecuteActivityInput, proceed: Proceed, tool: str | Non
 
 async def _count_waiting_runs(client: Client) -> None:
     while True:
-        try:
+        with suppress(RPCError):  # the next round sees
             await record_waiting_runs(client)
-        except RPCError as error:
-            logger.debug("the runs that wait cannot be listed: %s", error.message)
         await asyncio.sleep(ROUND_SECONDS)
 
 
@@ -270,17 +256,14 @@ async def _ask(client: Client, id_: str, run_id: str) -> float:
     try:
         waits: Any = await handle.query(PENDING, rpc_timeout=timedelta(seconds=_QUERY_SECONDS))
         dates = [datetime.fromisoformat(wait["since"]) for wait in waits]
-    except Exception as error:  # noqa: BLE001 - a run that does not answer, or ended: the next round sees
-        logger.debug("run %s does not say since when it waits: %s", id_, type(error).__name__)
+    except Exception:  # noqa: BLE001 - a run that does not answer, or ended: the next round sees
         return 0.0
-    return max((time.time() - date.astimezone(UTC).timestamp() for date in dates), default=0.0)
+    return max((time.time() - date.timestamp() for date in dates), default=0.0)
 
 
 async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
-    """True when the server has seen a poll of this queue by the worker of this identity, in the last two minutes.
-
-    One kind of poll is enough: a worker whose slots for Activities are all in use polls for workflow tasks only.
-    """
+    """True when the server has seen a poll of this queue by the worker of this identity, in the last two minutes."""
+    # One kind is enough: a worker whose slots for Activities are all in use polls for workflow tasks only
     for kind in (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY):
         request = DescribeTaskQueueRequest(
             namespace=client.namespace, task_queue=TaskQueue(name=task_queue), task_queue_type=kind

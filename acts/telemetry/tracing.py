@@ -1,14 +1,12 @@
 """OpenTelemetry traces: the provider of this process, its spans, and which span a run or a Call belongs to.
 
-Switched on by OpenTelemetry's own variables: ``OTEL_EXPORTER_OTLP_ENDPOINT`` (or ``…_TRACES_ENDPOINT``), and off by
-``OTEL_SDK_DISABLED`` and ``OTEL_TRACES_EXPORTER=none``. The library comes with the extra ``otel``, imported only then.
+Switched on by OpenTelemetry's own variables. The library comes with the extra ``otel``, imported only then.
 
 The span of a run has an id that follows from the run's own, so that every worker that works on the run, and each
 replay, names it alike, long before its end, when it is written. A run that was started with the header of the
-SDK's tracing interceptors (the same in every language) belongs to that trace; any other begins a trace whose id
-follows from the root's first run. The SDK's own plugin would draw ids from the workflow's randomness, so that workers
-with and without traces disagree about a run; it writes the text of each exception into a span, where payloads are
-encrypted too, and a span for each query and signal of a command that watches.
+SDK's tracing interceptors (the same in every language) belongs to that trace; any other begins one whose id follows
+from the root's first run. The SDK's own plugin would draw ids from the workflow's randomness, so that workers with and
+without traces disagree about a run, and writes the text of each exception into a span, encrypted payloads or not.
 
 Laws of this file: no content (parameters, results, prompts, answers); an error is a type, and a message only where
 somebody wrote it for people (an ``ApplicationError``).
@@ -17,11 +15,11 @@ somebody wrote it for people (an ``ApplicationError``).
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,13 +32,12 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from acts.language.errors import install_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
     from opentelemetry.trace import Span, SpanContext
 
 
-# == headers ================================================================================
 # The header of the SDKs' own interceptors; its value is a W3C carrier
 HEADER: Final = "_tracer-data"
 TRACE_PARENT: Final = "traceparent"
@@ -60,7 +57,6 @@ def read_header(headers: Mapping[str, Payload]) -> dict[str, str]:
 
 
 def add_header(headers: Mapping[str, Payload], carrier: Mapping[str, str]) -> dict[str, Payload]:
-    """The headers with a carrier."""
     return {**headers, HEADER: PayloadConverter.default.to_payloads([dict(carrier)])[0]}
 
 
@@ -68,7 +64,6 @@ def _digits(text: str, count: int) -> int:
     return int(hashlib.sha256(text.encode()).hexdigest()[:count], 16) or 1
 
 
-# == spans ==================================================================================
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 SCOPE: Final = "acts"
 # Spans that have not been sent when the process stops
@@ -80,11 +75,12 @@ class TelemetryError(Exception):
     """A setting of logs, metrics, health or traces asks for what is not there."""
 
 
+@dataclass(frozen=True)
 class Tracing:
     """The traces of one process: ``processor`` takes the spans that ``provider`` makes."""
 
-    def __init__(self, provider: TracerProvider, processor: SpanProcessor) -> None:
-        self.provider, self.processor = provider, processor
+    provider: TracerProvider
+    processor: SpanProcessor
 
     @contextmanager
     def span(
@@ -132,9 +128,9 @@ def read_status(error: BaseException | None) -> tuple[str, str] | None:
 
 
 class RunSpans:
-    """The place of one run in its trace, in workflow code; read when first needed: it is made before the run.
+    """The place of one run in its trace, in workflow code: what it was started with, its parent's span and its own.
 
-    The span is written once, when the run ends. Nothing is written in a replay: the caller asks.
+    It is made before the run, so all is read when first needed. The span is written once, when the run ends.
     """
 
     def __init__(self, tracing: Tracing) -> None:
@@ -142,19 +138,16 @@ class RunSpans:
 
     @cached_property
     def carrier(self) -> dict[str, str]:
-        """What the run was started with."""
         return read_header(workflow.info().headers)
 
     @cached_property
     def parent(self) -> SpanContext | None:
-        """The span that started the run."""
         match = _TRACE_PARENT_FORM.fullmatch(self.carrier.get(TRACE_PARENT, ""))
         parent = match and _context(*(int(digits, 16) for digits in match.groups()))
         return parent if parent and parent.is_valid else None
 
     @cached_property
     def own(self) -> SpanContext:
-        """The span of the run."""
         info = workflow.info()
         span_id = _digits(f"span {info.run_id}", 16)
         if self.parent is not None:
@@ -199,9 +192,6 @@ def _context(trace_id: int, span_id: int, flags: int) -> SpanContext:
     return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
 
 
-# == the process ============================================================================
-
-
 def is_requested() -> bool:
     """True where the environment asks for traces."""
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
@@ -210,10 +200,9 @@ def is_requested() -> bool:
 
 
 def start_tracing(service: str) -> Tracing | None:
-    """Begin to trace, if the environment asks for it; ``service`` is the default of ``OTEL_SERVICE_NAME``.
+    """Begin to trace, if the environment asks for it. Raises TelemetryError where the extra is not installed.
 
-    Raises:
-        TelemetryError: the extra is not installed.
+    ``service`` is the default of ``OTEL_SERVICE_NAME``.
     """
     if not is_requested():
         return None
@@ -232,7 +221,6 @@ def start_tracing(service: str) -> Tracing | None:
 
 
 def create_tracing(service: str, processor: SpanProcessor) -> Tracing:
-    """Traces that go to this processor."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -253,22 +241,7 @@ def use(tracing: Tracing | None) -> None:
 
 
 def tracing() -> Tracing | None:
-    """The traces of this process; None while they are off."""
     return _current
-
-
-def flush() -> None:
-    """Send what is left of this process, if it traces; for a program that exits at once."""
-    if _current is not None:
-        _current.stop()
-
-
-def client_interceptors() -> Sequence[Interceptor]:
-    """What a client of this environment is made with: nothing, unless traces are switched on. Raises TelemetryError."""
-    # Each failed attempt to reach the collector would be a line among those of the command
-    logging.getLogger("opentelemetry").setLevel(logging.ERROR)
-    tracing = start_tracing("acts-cli")
-    return () if tracing is None else (ClientSpans(tracing),)
 
 
 class ClientSpans(Interceptor):
@@ -278,7 +251,6 @@ class ClientSpans(Interceptor):
         self._tracing = tracing
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002 - the SDK's name
-        """Observe the client."""
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         tracing = self._tracing

@@ -128,12 +128,14 @@ class DrainingWorker(Worker):
     async def shutdown(self) -> None:
         """Use up the sticky polls, then stop."""
         self._slots.close()
+        if self.is_running:
+            await self._drain()
+        await super().shutdown()
+
+    async def _drain(self) -> None:
         queries: list[asyncio.Task[Any]] = []
         next_round = start = time.monotonic()
-        while (
-            self.is_running and self._slots.sticky_polls and self._memory.runs
-            and (now := time.monotonic()) - start < DRAIN_SECONDS
-        ):  # fmt: skip
+        while self._slots.sticky_polls and self._memory.runs and (now := time.monotonic()) - start < DRAIN_SECONDS:
             if now >= next_round:
                 next_round += ROUND_SECONDS
                 for idle in self._memory.find_idle()[:1]:
@@ -145,7 +147,6 @@ class DrainingWorker(Worker):
         for asked in queries:
             asked.cancel()
         await asyncio.gather(*queries, return_exceptions=True)
-        await super().shutdown()
 
 
 async def connect(runtime: Runtime | None = None) -> Client:

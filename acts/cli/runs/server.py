@@ -7,6 +7,7 @@ The address comes from Temporal's environment or profile, else from the dev serv
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,13 +99,16 @@ def _interceptors() -> Sequence[Interceptor]:
     """What writes spans, where the environment asks for traces."""
     if not any(name.startswith("OTEL_EXPORTER_OTLP") for name in os.environ):
         return ()
-    from acts.telemetry.tracing import TelemetryError, client_interceptors
+    from acts.telemetry.tracing import ClientSpans, TelemetryError, start_tracing
 
+    # Each failed attempt to reach the collector would be a line among those of the command
+    logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     try:
-        return client_interceptors()
+        tracing = start_tracing("acts-cli")
     except TelemetryError as error:
         print_err(f"traces are off: {clean(str(error))}")
         return ()
+    return () if tracing is None else (ClientSpans(tracing),)
 
 
 @cache
