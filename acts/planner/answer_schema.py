@@ -109,14 +109,11 @@ def _without(schema: Json, *keywords: str) -> Json:
 
 
 def properties_of(schema: Mapping[str, Any]) -> dict[str, Json]:
-    """The ``properties`` of a schema."""
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
 class _Definitions:
-    """The ``$defs`` of a composed schema, by name."""
-
     def __init__(self) -> None:
         self.by_name: dict[str, Json] = {}
 
@@ -172,13 +169,11 @@ class _Definitions:
 
 
 def author_choices(tool: Tool, mode: str) -> list[str]:
-    """The meta-properties that the author of a Call may set."""
     declared = [key for key in tool.meta if tool.meta[key] is not False and is_author_choice(tool, key, mode)]
     return [*declared, *(key for key in _CONTROL if key not in tool.meta and key not in tool.consts)]
 
 
 def is_author_choice(tool: Tool, key: str, mode: str) -> bool:
-    """True for a meta-property that the author of a Call may set."""
     if key in ("_tool", "_instance", *TOOL_ONLY) or key in tool.consts:
         return False
     is_latent = tool.call_kind(tool.consts.get("_delegate")) == "latent" and "_delegate" not in tool.meta

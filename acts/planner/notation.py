@@ -150,7 +150,6 @@ def describe_type(schema: Json, definitions: Mapping[str, Json]) -> str:
 
 
 def _describe(schema: Json, definitions: Mapping[str, Json], depth: int) -> str:
-    """The type of a schema, ``depth`` levels of objects deep."""
     if not isinstance(schema, dict):
         return "any" if schema is not False else "nothing"
     for _ in range(_DEEPEST):  # a circle of references ends as any value
@@ -175,7 +174,6 @@ def _describe(schema: Json, definitions: Mapping[str, Json], depth: int) -> str:
 
 
 def _describe_as(schema: dict[str, Any], name: Json, definitions: Mapping[str, Json], depth: int) -> str:
-    """The schema as one of its types."""
     if name == "array" or (name is None and "items" in schema):
         item = _describe(schema.get("items", True), definitions, depth)
         return f"({item})[]" if " | " in item else f"{item}[]"

@@ -93,12 +93,10 @@ class PromptTurn:
 
     @property
     def text(self) -> str:
-        """The turn as text."""
         return "\n".join(part.text for part in self.parts)
 
     @property
     def bytes(self) -> int:
-        """Its size in UTF-8."""
         return len(self.text.encode())
 
 
@@ -115,7 +113,6 @@ class Prompt:
 
     @property
     def text(self) -> str:
-        """All of it, for searches and sizes."""
         return "\n".join([*(part.text for part in self.system), *(turn.text for turn in self.turns)])
 
 
@@ -211,7 +208,6 @@ def _tool_line(tool: Tool, mode: str) -> str:
 
 
 def _definitions(tool: Tool) -> dict[str, Json]:
-    """The definitions that the schema of a Tool's result may refer to."""
     own, inner = tool.schema.get("$defs"), tool.output.get("$defs") if isinstance(tool.output, dict) else None
     return {**(own if isinstance(own, dict) else {}), **(inner if isinstance(inner, dict) else {})}
 
@@ -281,7 +277,6 @@ def _answered_calls(turn: Turn, after: Iterable[Message]) -> list[Json]:
 
 
 def _answer_text(turn: Turn, after: Iterable[Message]) -> str:
-    """An answer as the planner wrote it."""
     if turn.text is not None:
         return turn.text or "(nothing)"
     return data_json({"calls": _answered_calls(turn, after), **turn.answer} if turn.hasPlan else turn.answer)
@@ -418,7 +413,6 @@ class _WrittenValues:
         return {**out, **self._values(messages)} if messages else {**out, "wrote": text}
 
     def _take(self, text: str, instance: str | None, call: Json) -> list[Data]:
-        """The messages that a Call wrote, one for each path of ``text``."""
         out = []
         for path in paths(parse(text)):
             waiting = self._by_place.get((instance, str(path)))

@@ -51,7 +51,6 @@ def bytes_per_token(model: str) -> float:
 
 
 def answer_seconds(max_output_tokens: int | None) -> float:
-    """The time that an answer of so many tokens may take, thinking included."""
     cap = DEFAULT_MAX_OUTPUT_TOKENS if max_output_tokens is None else max_output_tokens
     return max(_LEAST_ANSWER_SECONDS, _START_SECONDS + cap / _SLOW_TOKENS_PER_SECOND)
 
@@ -68,7 +67,6 @@ def higher_cap(cap: int | None, longest: int | None) -> int | None:
 
 
 def conversation_room(model: str, window_tokens: int | None) -> float:
-    """The bytes that a conversation with this model may take before old turns are left out."""
     return (window_tokens or DEFAULT_WINDOW_TOKENS) * _CONVERSATION_SHARE * bytes_per_token(model)
 
 

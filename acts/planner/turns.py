@@ -60,7 +60,6 @@ MAX_TEXT: Final = 2_000
 
 
 def shape_problems(solution: Json) -> Iterator[Problem]:
-    """Each reason why an answer is not a Solution."""
     if not isinstance(solution, dict):
         yield Problem("invalidSolution", f"a Solution is an object {{calls, output}}, not {type_name(solution)}")
         return
@@ -77,7 +76,6 @@ def shape_problems(solution: Json) -> Iterator[Problem]:
 
 
 def output_problems(value: Json) -> Iterator[Problem]:
-    """The malformed expressions and templates in an output."""
     for at, text in _marked_texts(value):
         try:
             parse_marked(text)
@@ -143,7 +141,6 @@ def problem_items(problems: Sequence[Problem]) -> tuple[dict[str, Any], ...]:
 
 
 def answer_ids(calls: Sequence[Json]) -> list[str]:
-    """The ids of the Calls of an answer, which need not be valid."""
     return [f"{i}:{call.get('_tool') if isinstance(call, dict) else '?'}" for i, call in enumerate(calls, 1)]
 
 

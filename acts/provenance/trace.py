@@ -115,8 +115,6 @@ class Author:
 
 
 class Authors:
-    """Finds the author of each data-like Message of a run."""
-
     def __init__(self, record: RunRecord) -> None:
         messages = read_request({"context": list(record.messages)}).context
         self.by_index: dict[int, Data] = {m.index: m for m in messages if isinstance(m, Data)}
@@ -158,7 +156,6 @@ class Authors:
             self._writes[message.index] = (plan, key[2], start)
 
     def find(self, index: int) -> Author:
-        """The author of a data-like Message."""
         if index not in self._authors:
             self._authors[index] = self._find(self.by_index[index])
         return self._authors[index]
@@ -184,7 +181,6 @@ class Authors:
         return Author(word, outside=True, start=message.index)
 
     def _find_call(self, message: Data, call: dict[str, Json], tool: Tool | None) -> Author:
-        """The author of a Message that a Call of this run wrote."""
         value = message.payload if message.path is None else get(message.payload, message.path.names)
         fixed = tool.consts if tool is not None else {}
         behind = UNKNOWN if tool is None else _BEHIND[tool.call_kind(call.get("_delegate") or fixed.get("_delegate"))]
@@ -232,7 +228,6 @@ def _has_written(item: Mapping[str, Any], tool: str, path: str) -> bool:
 
 
 def _key_text(call: Json) -> str:
-    """Equal Calls as equal texts."""
     return json.dumps(call, sort_keys=True, ensure_ascii=False)
 
 
@@ -281,7 +276,6 @@ class ReferenceTrace:
     values: list[ValueTrace] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """``{at, expression, values}``."""
         return {"at": self.at, "expression": self.text, "values": [v.to_json() for v in self.values]}
 
 
@@ -413,7 +407,6 @@ def part_of(node: Written | None, name: str) -> Written | None:
 
 
 def build_value(node: Written) -> Json:
-    """The value itself."""
     if isinstance(node, dict):
         return {name: build_value(part) for name, part in node.items()}
     if len(node) == 1:
@@ -459,7 +452,6 @@ class ProvenanceIndex:
 
     @property
     def instances(self) -> list[str]:
-        """The ids of the instances."""
         return list(self._own)
 
     def _view(self, instance: str | None) -> View:
@@ -483,7 +475,6 @@ class ProvenanceIndex:
         return root
 
     def value(self, path: Path, instance: str | None = None, upto: int | None = None) -> Json:
-        """The whole value at a path, or ABSENT."""
         return self._view(instance).read(path, self.end if upto is None else upto)
 
     def near(self, path: Path, instance: str | None = None) -> list[Path]:

@@ -57,7 +57,6 @@ _DROPPED: Final = "†state.output"
 
 
 def needs_children(prepared: ValidatedPlan) -> bool:
-    """True when the instances of a plan run in child workflows."""
     if not prepared.request.instances():
         return False
     shared = WriterIndex()
@@ -97,7 +96,6 @@ def _listed(nodes: Iterable[PlannedCall]) -> list[PlannedCall]:
 
 
 def group_instances(prepared: ValidatedPlan) -> list[tuple[str, ...]]:
-    """The instances of each child, in the order of the Request."""
     calls = _calls_by_instance(prepared)
     ids = [i for i in prepared.request.instances() if calls.get(i)]
     step = prepared.request.config.instancesPerChild
@@ -105,7 +103,6 @@ def group_instances(prepared: ValidatedPlan) -> list[tuple[str, ...]]:
 
 
 def _calls_by_instance(prepared: ValidatedPlan) -> dict[str, list[Json]]:
-    """The planned Calls of each instance."""
     if is_template(prepared.request, prepared.nodes):
         return dict.fromkeys(prepared.request.instances(), prepared.request.calls)
     out: dict[str, list[Json]] = {}
@@ -133,7 +130,6 @@ def keep_instance(planned: Mapping[str, Any], changed: Json, instance: str | Non
 
 
 def count_calls(prepared: ValidatedPlan) -> int:
-    """The number of Calls of a plan, over all of its instances."""
     return prepared.request.count_calls([n.call for n in prepared.nodes])
 
 
@@ -196,7 +192,6 @@ class PartRequests:
         return {"config": self._config, "context": context}
 
     def _common_messages(self, nodes: Sequence[PlannedCall]) -> list[Json]:
-        """The Tools and the global data."""
         data = [m for m in self._prepared.request.data() if m.instance is None]
         messages = [_without_author(m) for m in data]
         if self._is_editable:
@@ -214,8 +209,6 @@ class PartRequests:
 
 
 class Batch:
-    """The Requests of the children of one plan."""
-
     def __init__(self, prepared: ValidatedPlan, config: Mapping[str, Json]) -> None:
         approve, listed = prepared.request.config.approve, _listed(prepared.nodes)
         local = [n for n in listed if n.instance is not None]
@@ -428,7 +421,6 @@ def anonymous_request(delegate_input: DelegateInput) -> dict[str, Any]:
 
 
 def input_schema(definition: Mapping[str, Any]) -> Json:
-    """The schema of a definition's last input message, or None."""
     messages = [m for m in definition.get("context", []) if isinstance(m, dict) and m.get("type") == "input"]
     return messages[-1].get("schema") if messages else None
 

@@ -77,7 +77,6 @@ class PendingApproval(BaseModel):
 
     @property
     def about(self) -> dict[str, Any]:
-        """The further keys."""
         return self.model_extra or {}
 
     @property
@@ -95,13 +94,11 @@ class PendingApproval(BaseModel):
         return self.model_copy(update={"instance": instance, "inner": self.inner or self.instance})
 
     def __str__(self) -> str:
-        """The subject and the run, for messages."""
         name = "the plan" if self.call is None else f"{'the scopes of ' if self.what == 'scopes' else ''}{self.call}"
         return f"{name} of {self.workflow_id}" + (f" [{self.instance}]" if self.instance else "")
 
 
 def _calls_of_message(value: Json) -> Json:
-    """The Calls of a plan message, as in the query's answer or in a file."""
     return value["plan"] if isinstance(value, dict) and isinstance(value.get("plan"), list) else value
 
 
@@ -145,14 +142,12 @@ class Decision(BaseModel):
 
     @property
     def closes(self) -> bool:
-        """True where nothing waits after it."""
         return self.decision in (APPROVE, REJECT)
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True, exclude_none=True)
 
     def record(self, wait: PendingApproval, date: str) -> dict[str, Any]:
-        """The decision as recorded: ``{what, call?, decision, version, by?, reason?, date}``."""
         out = {
             "what": wait.what, "call": wait.call, "instance": wait.instance, "decision": self.decision,
             "version": wait.version, "by": self.by, "reason": self.reason, "date": date,
@@ -182,8 +177,7 @@ def match_decision(
 ) -> PendingApproval:
     """The one pending approval that a decision applies to; an error lists some of ``listed``, else of ``waits``.
 
-    Raises:
-        DecisionRefused: none matches, or several do, or the version differs.
+    Raises DecisionRefused when none matches, or several do, or the version differs.
     """
     waits = waits if listed is not None else list(waits)
     matches = list(islice((w for w in waits if is_for(w, decision)), MAX_MATCHES))
@@ -200,7 +194,6 @@ def match_decision(
 
 
 def check_version(wait: PendingApproval, decision: Decision) -> None:
-    """Raise DecisionRefused for a decision about another version than the pending one."""
     if decision.version is not None and decision.version != wait.version:
         raise DecisionRefused(f"version {decision.version} is not what waits: {wait} is at version {wait.version}")
 
@@ -224,7 +217,7 @@ def is_for(wait: PendingApproval, decision: Decision) -> bool:
 
 
 class ApproversError(ValueError):
-    """The approvers cannot be used: names the approver and what is wrong."""
+    """Approvers that cannot be used: names the approver and what is wrong."""
 
 
 def _read_public_key(text: str) -> str:
@@ -282,7 +275,6 @@ def read_approvers(content: Json) -> tuple[Approver, ...]:
 
 
 def call_subject(call: Mapping[str, Json]) -> dict[str, Json]:
-    """What an approver of a Call sees of it: all but its ``_id``."""
     return {key: value for key, value in call.items() if key != "_id"}
 
 
@@ -310,8 +302,7 @@ def make_statement(wait: PendingApproval, decision: Decision, time: str) -> byte
 def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decision: Decision) -> dict[str, Any]:
     """Who signed, for the record of a decision: ``{key, time, signature, challenge, subject}``.
 
-    Raises:
-        DecisionRefused: nobody who may decide has signed this decision about this wait.
+    Raises DecisionRefused when nobody who may decide has signed this decision about this wait.
     """
     names = f"approvers: {format_choices(approver.name for approver in approvers)}"
     if decision.signature is None:

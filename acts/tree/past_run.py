@@ -71,16 +71,12 @@ class PastHistory(Record):
 
 
 class PastRow(Record):
-    """What a row came to."""
-
     id: str
     status: str
     isLine: bool = False  # it could not be used: its id is ``line`` and its line in the set
 
 
 class PastSet(Record):
-    """What an earlier run over a set had done."""
-
     identity: str  # what the ``_id``s of its rows derive from
     id: str | None = None  # the field with the ids of its rows
     results: tuple[PastResults | PastHistory, ...] = ()  # of the runs that it resumed, the oldest first, then its own
@@ -88,8 +84,6 @@ class PastSet(Record):
 
 
 class PastRun(VersionedRecord):
-    """What an earlier run had done."""
-
     workflowId: str
     runId: str
     plan: tuple[str, ...] = ()  # the ids of its Calls
@@ -122,7 +116,6 @@ class PastState(_PastTerms):
 
 
 def planned_digest(node: PlannedCall) -> str:
-    """The digest of a Call as it is planned, whatever its place in the list."""
     return digest({k: v for k, v in node.planned.items() if k not in _COMMENTS}, _CHARACTERS)
 
 

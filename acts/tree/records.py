@@ -50,7 +50,6 @@ class TreePosition(Record):
 
     @property
     def parent(self) -> str | None:
-        """The workflow id of the run that started this one; None at the root of a tree."""
         return self.ancestors[-1] if self.ancestors else None
 
     @property
@@ -59,7 +58,6 @@ class TreePosition(Record):
         return not self.ancestors
 
     def with_budget(self, workflow_id: str, budget: Budget) -> TreePosition:
-        """Add the run's own limits to those that hold here already."""
         changes: dict[str, Any] = {}
         if budget.depth is not None:
             own = self.depth + budget.depth
@@ -112,8 +110,6 @@ class Capabilities(Record):
 
 
 class ContextRef(Record):
-    """The run whose context a model is shown, and how many of its messages."""
-
     workflowId: str
     runId: str
     messageCount: int
@@ -260,7 +256,6 @@ class ModelQuestion(_QuestionPart):
 
     @property
     def is_planning(self) -> bool:
-        """True where a Solution is asked for."""
         return self.ask == "solution"
 
 
@@ -296,8 +291,6 @@ class CallRecord(Record):
 
 
 class WalkState(Record):
-    """A walk that continues in the next run of its workflow."""
-
     calls: dict[int, CallRecord] = {}  # by rank, those to which something happened
     provided: tuple[Any, ...] = ()  # messages that came from outside
     isPaused: bool = False
@@ -305,8 +298,6 @@ class WalkState(Record):
 
 
 class PlanState(VersionedRecord):
-    """A plan that continues as new."""
-
     request: dict[str, Any]
     capabilities: Capabilities
     walk: WalkState
@@ -328,7 +319,6 @@ class UnusableAnswers(Record):
     cap: int | None = None  # tokens of the request after a cut answer: no later one is lower
 
     def added(self, unusable: Mapping[str, Any]) -> UnusableAnswers:
-        """Add one more, as the model activity returns it."""
         cap = unusable.get("cap")
         count = self.count + unusable.get("answers", 1)
         return UnusableAnswers(count=count, cap=cap if isinstance(cap, int) else self.cap)
@@ -347,8 +337,6 @@ class Turn(Record):
 
 
 class AgentProgress(Record):
-    """What an agent has done."""
-
     context: tuple[Any, ...] = ()  # messages that joined the Request's
     tick: int = 0
     planTick: int = 0

@@ -43,8 +43,6 @@ class Dialect(Record):
 
 
 class Survey(Record):
-    """What a set holds."""
-
     total: int
     dialect: Dialect
     pages: tuple[tuple[int, int, int, str], ...]  # (bytes, rows, lines, hash)
@@ -68,8 +66,6 @@ class SetPage(Record):
 
 
 class PageReading(Record):
-    """How a page is read."""
-
     source: str
     id: str | None  # the field with the ids of the rows
     dialect: Dialect
@@ -124,11 +120,8 @@ class SetState(VersionedRecord):
 
 
 def line_of(id_: str, report: Mapping[str, Any]) -> dict[str, Any]:
-    """The line of an instance."""
-    return {
-        "id": id_, "status": report.get("status", "failed"), "state": report.get("state", {}),
-        "errors": list(report.get("errors") or ()),
-    }  # fmt: skip
+    known = {"status": report.get("status", "failed"), "state": report.get("state", {})}
+    return {"id": id_, **known, "errors": list(report.get("errors") or ())}
 
 
 def failed_line(id_: str, code: str, message: str, status: str = "failed") -> dict[str, Any]:
@@ -143,13 +136,8 @@ def bad_row_line(source: str, bad: Sequence[Any]) -> dict[str, Any]:
 
 
 def is_bad_row(id_: str, errors: Any) -> bool:
-    """True for the line of a row that could not be used: its id is ``line`` and its line in the set.
-
-    A row may have an id like ``line 3``, too.
-    """
-    if not isinstance(errors, list) or not errors or _BAD_ROW_ID.fullmatch(id_) is None:
-        return False
-    error = errors[0]
+    """True for the line of a row that could not be used; a row that could may have an id like ``line 3``, too."""
+    error = errors[0] if isinstance(errors, list) and errors and _BAD_ROW_ID.fullmatch(id_) else None
     return isinstance(error, dict) and error.get("call") is None and error.get("code") in (BAD_ROW, DUPLICATE_ID)
 
 
@@ -162,7 +150,6 @@ class RowCounts:
     failures: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Count a line."""
         if line["status"] == "completed":
             self.completed += 1
             return
@@ -175,7 +162,6 @@ class RowCounts:
             self.failures.append({"id": line["id"], "status": line["status"], "errors": errors})
 
     def to_json(self) -> dict[str, Any]:
-        """``{completed, failed, failures}``."""
         return asdict(self)
 
 
@@ -188,12 +174,10 @@ def pack_bits(bits: bytes) -> str:
 
 
 def unpack_bits(text: str) -> bytes:
-    """The bitmap that ``pack_bits`` packed."""
     return zlib.decompress(base64.b85decode(text)) if text else b""
 
 
 def numbers_between(bits: bytes, first: int, last: int) -> tuple[int, ...]:
-    """The numbers of a bitmap from ``first`` to ``last``."""
     return tuple(n for n in range(first, last + 1) if n >> 3 < len(bits) and bits[n >> 3] >> (n & 7) & 1)
 
 

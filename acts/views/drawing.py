@@ -82,7 +82,6 @@ def count_states(prepared: ValidatedPlan, report: Report) -> dict[str, StateCoun
 
 
 def worst_state(counts: StateCounts) -> str:
-    """The state that needs attention most."""
     return next((s for s in _WORST_FIRST if s in counts), next(iter(counts), "pending"))
 
 
@@ -115,7 +114,6 @@ class Read(NamedTuple):
 
 
 def find_reads(prepared: ValidatedPlan) -> tuple[list[Read], bool]:
-    """The first reads, readers in plan order, and whether there are more."""
     reads = list(dict.fromkeys(islice(_reads(prepared), MAX_READS + 1)))
     return reads[:MAX_READS], len(reads) > MAX_READS
 

@@ -89,7 +89,6 @@ def appended_messages(walk: Walk) -> list[dict[str, Any]]:
 
 
 def failure_text(walk: Walk) -> str:
-    """The message of a failed workflow: one line per failure."""
     failures, lines = error_items(walk.calls), []
     for error in failures[:MAX_FAILURES]:
         call = f"{error['call']} [{error['instance']}]" if "instance" in error else error["call"]
@@ -213,5 +212,4 @@ def _without_details(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_details(errors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Errors without their details, the first of very many."""
     return [_without_details(error) for error in errors[:MAX_ERRORS]]

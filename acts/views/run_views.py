@@ -83,15 +83,12 @@ class Context:
 
 
 class RunView:
-    """What the queries of a run answer."""
-
     def __init__(self, run: RunMachine) -> None:
         self._run = run
         self._proposal: tuple[int, str] | None = None
 
     @property
     def _prepared(self) -> ValidatedPlan | None:
-        """The whole plan."""
         return None
 
     def _own_status(self) -> dict[str, Any]:
@@ -112,11 +109,9 @@ class RunView:
         return None
 
     def _drawn_states(self) -> dict[str, Any]:
-        """The states of the Calls, as a drawing shows them."""
         return {}
 
     def _tools(self) -> Iterable[str]:
-        """The names of the Tools that the run uses."""
         return () if self._prepared is None else (node.tool.name for node in self._prepared.nodes)
 
     def _turns(self, page: dict[str, Any]) -> list[dict[str, Any]]:
@@ -172,7 +167,6 @@ class RunView:
         }  # fmt: skip
 
     def plan(self) -> list[Any]:
-        """The latest plan's Calls as they were written."""
         context = self._context()
         return [] if context is None else context.request.calls
 
@@ -236,8 +230,6 @@ def _value_at(context: Context | None, path: str, instance: Any) -> dict[str, An
 
 
 class PlanView(RunView):
-    """The view of a run that walks a plan."""
-
     _run: PlanRun
 
     @property
@@ -316,7 +308,6 @@ class PlanView(RunView):
         return len(self._run.walk.prepared.request.context)
 
     def result(self, batch_limit: int | None = None) -> dict[str, Any]:
-        """The result of a Plan; ``batch_limit`` as in ``build_result``."""
         run = self._run
         out = results.build_result(run.walk, run.usage, run.finished, batch_limit)
         return {**self._with_decisions(out), **self._resumed()}
@@ -345,8 +336,6 @@ class PlanView(RunView):
 
 
 class AgentView(RunView):
-    """The view of an agent."""
-
     _run: AgentRun
 
     @property
@@ -377,11 +366,9 @@ class AgentView(RunView):
         return self._run.context.tools
 
     def plan(self) -> list[Any]:
-        """The plan that waits, or the latest one."""
         return self._run.proposed_calls or super().plan()
 
     def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        """What the planner is shown: the context so far, the Tools, and the turns."""
         out = super().prompt_context(page, limit)
         return {**out, "model": self._run.config.model, "at": self._run.turn_at} if "tools" in out else out
 
@@ -391,11 +378,9 @@ class AgentView(RunView):
 
     @property
     def first_message(self) -> int:
-        """The position of the first appended message in the whole context."""
         return len(self._run.request.context) - len(self._run.context.appended())
 
     def result(self) -> dict[str, Any]:
-        """The result of an Agent."""
         run = self._run
         out = self._with_decisions(results.build_agent_result(run, run.finished or "cancelled"))
         if run.failure is not None:
@@ -474,7 +459,6 @@ class SetView(RunView):
     # -- the end --------------------------------------------------------------------------------
 
     def result(self) -> dict[str, Any]:
-        """The result of a Plan over a set."""
         run = self._run
         errors = run.progress.errors()
         out: dict[str, Any] = {
@@ -487,7 +471,6 @@ class SetView(RunView):
 
     @property
     def failure_text(self) -> str:
-        """What the message of a failed workflow says."""
         progress = self._run.progress
         if progress.stopped is not None:
             return str(progress.errors()[0]["message"])
@@ -536,7 +519,6 @@ Parameters = dict[tuple[str | None, str | None], dict[str, Any]]
 
 
 def _join_sections(*sections: str) -> str:
-    """The sections that have any text, with empty lines between them."""
     return "\n\n".join(section for section in sections if section)
 
 
@@ -564,7 +546,6 @@ def _calls_table(items: Sequence[Mapping[str, Any]], count: int, results: Sequen
 
 
 def call_name(item: Mapping[str, Any]) -> str:
-    """A Call of a report, as Markdown."""
     counts = element_counts_text(item.get("elements"))
     unit = f"{UNIT} " if item["tool"] == UNIT else ""
     return unit + _name(item, "id") + (f" ({counts})" if counts else "")
@@ -637,7 +618,6 @@ def _decision_line(record: Mapping[str, Any]) -> str:
 
 
 def _utc(date: str) -> str:
-    """An ISO date in UTC, for people."""
     try:
         return f"{datetime.fromisoformat(date):%Y-%m-%d %H:%M:%S} UTC"
     except ValueError:

@@ -49,7 +49,6 @@ def set_counts(report: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def named_instances(report: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The instances of a report by name; none for a set."""
     instances = (report or {}).get("instances")
     return instances if isinstance(instances, dict) and set_counts(report) is None else {}
 
@@ -79,7 +78,6 @@ def describe_call(call: Mapping[str, Any]) -> str:
 
 
 def usage_text(usage: Mapping[str, Any]) -> str:
-    """The requests, tokens and US dollars that a run spent on models."""
     requests, cost = usage.get("requests", 0), usage.get("cost")
     cached = f" ({usage['cachedTokens']:,} cached)" if usage.get("cachedTokens") else ""
     price = ", price unknown" if cost is None else f", {cost:.4f} USD" if cost else ""
@@ -178,7 +176,6 @@ def fence(value: Any) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:
-    """A table; ``rows`` are results of ``row``."""
     return "\n".join([row(*heads), "|" + "-|" * len(heads), *rows]) if rows else ""
 
 
