@@ -30,10 +30,8 @@ _LEAST_BEGINNING_BYTES: Final = 64
 _MOST_BEGINNING_BYTES: Final = 2048
 # A part of a part with less room than this has no beginning of its own: values nest 100 deep
 _LEAST_PART_BYTES: Final = 16
-# An object of more keys than these is a table: its beginning is shown, not each of its keys
-_MAX_KEYS: Final = 64
-# Items of a list whose keys are described: enough to meet the optional ones
-_SAMPLE_ITEMS: Final = 50
+_MAX_KEYS: Final = 64  # an object of more keys than these is a table: its beginning is shown, not each of its keys
+_SAMPLE_ITEMS: Final = 50  # items of a list whose keys are described: enough to meet the optional ones
 # Characters of a key in the beginning of a large object
 _MAX_KEY: Final = 100
 IN_PART: Final = "(in part)"

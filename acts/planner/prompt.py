@@ -63,18 +63,15 @@ _FIXED: Final = {
 MAX_INSTANCE_DATA_BYTES: Final = 32 * 1024
 # How a value was added, in the past tense
 _VERBS: Final = {"set": "wrote", "merge": "merged", "assign": "assigned", "push": "pushed", "concat": "concatenated"}
-# These add to a list or a text: what they wrote has no reference of its own
-_GROWING: Final = ("push", "concat")
-# The last ticks stay as they were, whatever their size
-KEPT_TURNS: Final = 2
+_GROWING: Final = ("push", "concat")  # these add to a list or a text: what they wrote has no reference of its own
+KEPT_TURNS: Final = 2  # the last ticks stay as they were, whatever their size
 # Parts of the room after a cut: for the last ticks, for the current values, and for the lines of Calls
 _TAIL_SHARE: Final = 0.25
 _DATA_SHARE: Final = 0.25
 _EFFECTS_SHARE: Final = 0.125
 # A value that would take more than this part of the room is large, however small the model's window
 _VALUE_SHARE: Final = 0.125
-# Bytes of a Call in a line: its parameters say which effect it had
-_MAX_CALL_BYTES: Final = 400
+_MAX_CALL_BYTES: Final = 400  # bytes of a Call in a line: its parameters say which effect it had
 
 
 class PromptPart(NamedTuple):

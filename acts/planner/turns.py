@@ -52,8 +52,7 @@ _EXAMPLES: Final = 3
 # Characters of an error's message, and bytes of its details
 _MAX_MESSAGE: Final = 2_000
 _MAX_DETAILS_BYTES: Final = 1_024
-# Characters of an answer that is no JSON: its beginning shows what went wrong
-MAX_TEXT: Final = 2_000
+MAX_TEXT: Final = 2_000  # characters of an answer that is no JSON: its beginning shows what went wrong
 
 
 # -- a Solution ------------------------------------------------------------------

@@ -53,10 +53,8 @@ if TYPE_CHECKING:
 SCOPES: Final = "_scopes"
 EACH: Final = "_each"
 WHEN: Final = "_when"
-# Paths of one Message within one value that are reported: nobody reads more
-MAX_PATHS: Final = 4
-# Characters of JSON of one value; the context itself has the rest
-MAX_SHOWN: Final = 1000
+MAX_PATHS: Final = 4  # paths of one Message within one value that are reported: nobody reads more
+MAX_SHOWN: Final = 1000  # characters of JSON of one value; the context itself has the rest
 
 
 REQUEST: Final = "request"
@@ -67,8 +65,7 @@ MODEL: Final = "model"
 DELEGATE: Final = "delegate"
 ENGINE: Final = "engine"
 UNKNOWN: Final = "unknown"
-# Of a Call that is not in the plan as the model, or the Request, had it
-PERSON: Final = "person"
+PERSON: Final = "person"  # of a Call that is not in the plan as the model, or the Request, had it
 
 _BEHIND: Final = {"activity": ACTIVITY, "latent": MODEL, "delegate": DELEGATE}
 _PLANNER: Final = {PERSON: DECISION, MODEL: MODEL, REQUEST: REQUEST}

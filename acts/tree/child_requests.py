@@ -49,8 +49,7 @@ _EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int
 # Settings that a run below inherits, unless it sets them itself
 INHERITED: Final = (*MODEL_SETTINGS, "maxParallel", "resolve")
 _LOCAL: Final = "#/$defs/"
-# The output path of a Call that has none: the result is not used
-_DROPPED: Final = "†state.output"
+_DROPPED: Final = "†state.output"  # the output path of a Call that has none: the result is not used
 
 
 # -- a plan over instances ---------------------------------------------------------

@@ -39,10 +39,8 @@ from acts.tree.wire_format import Record, RecordError, canonical_json, digest, f
 WORDS: Final = (APPROVE, REJECT, EDIT)
 # The keys of a decision's record that an agent's context contains
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
-# Characters of each text of a decision: results and the Web UI show them
-MAX_TEXT_LENGTH: Final = 2_000
-# Waits that an error looks for: ten thousand decisions may be refused in one task
-MAX_MATCHES: Final = 100
+MAX_TEXT_LENGTH: Final = 2_000  # characters of each text of a decision: results and the Web UI show them
+MAX_MATCHES: Final = 100  # waits that an error looks for: ten thousand decisions may be refused in one task
 # In a pending approval that has to be signed: {"challenge", "subject"}
 SIGN: Final = "sign"
 FORMAT: Final = "decision/1"

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from acts.language.values import Json
     from acts.plan.calls import PlannedCall
 
-# Of a digest: 128 bits, two values never meet by chance
-_CHARACTERS: Final = 32
-# For people, and no part of what a Call does
-_COMMENTS: Final = ("_reasoningForCall",)
+_CHARACTERS: Final = 32  # of a digest: 128 bits, two values never meet by chance
+_COMMENTS: Final = ("_reasoningForCall",)  # for people, and no part of what a Call does
 # Of a Tool: what answers Calls
 _ANSWERING: Final = ("_tool", "_activity", "_delegate", "_outputPath", "_errorPath", "_scopes")
 

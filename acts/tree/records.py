@@ -17,8 +17,7 @@ from acts.tree.decisions import Approver
 from acts.tree.past_run import PastSource, PastState
 from acts.tree.wire_format import Record, VersionedRecord
 
-# How deep delegates may call delegates, where no budget says otherwise
-DEFAULT_DEPTH: Final = 8
+DEFAULT_DEPTH: Final = 8  # how deep delegates may call delegates, where no budget says otherwise
 
 # -- where a run stands in its tree --------------------------------------------------
 

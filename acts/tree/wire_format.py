@@ -17,8 +17,7 @@ from acts.language.errors import ActsError
 from acts.language.values import Json
 
 WIRE_VERSION: Final = 2
-# Key of a payload's metadata: the type of the record
-TYPE_KEY: Final = "acts"
+TYPE_KEY: Final = "acts"  # key of a payload's metadata: the type of the record
 
 
 class RecordError(ActsError):

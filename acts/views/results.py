@@ -116,10 +116,8 @@ def build_agent_result(run: AgentRun, status: str) -> dict[str, Any]:
 
 # -- what may be recorded ----------------------------------------------------------------------
 
-# A payload has 2 MiB; the rest is for the envelope, and for the list of what was cut
-MAX_RESULT: Final = 1536 * 1024
-# Of a batch: above this, each instance's own run has its result
-MAX_BATCH_RESULT: Final = 1024 * 1024
+MAX_RESULT: Final = 1536 * 1024  # a payload has 2 MiB; the rest is for the envelope, and for the list of what was cut
+MAX_BATCH_RESULT: Final = 1024 * 1024  # of a batch: above this, each instance's own run has its result
 # Cuts that are listed, the largest; and errors that a list keeps at all
 MAX_CUTS: Final = 100
 MAX_ERRORS: Final = 500

@@ -63,12 +63,9 @@ if TYPE_CHECKING:
     from acts.tree.decisions import PendingApproval
 
 
-# Decisions that ``status`` lists, the latest
-MAX_DECISIONS: Final = 100
-# The answer to a query travels in one message; the default page of ``context``
-PAGE: Final = 1000
-# Failures of a set that the page names, and the message of a failed workflow
-_MAX_FAILURES: Final = 20
+MAX_DECISIONS: Final = 100  # decisions that ``status`` lists, the latest
+PAGE: Final = 1000  # the answer to a query travels in one message; the default page of ``context``
+_MAX_FAILURES: Final = 20  # failures of a set that the page names, and the message of a failed workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,20 +485,14 @@ def _failure_line(failure: dict[str, Any]) -> str:
 
 # -- the page in the Web UI ------------------------------------------------------------------------------------
 
-# A person reads no more than so many Calls, and a run with more is seldom approved on a page
-MAX_CALLS: Final = 150
+MAX_CALLS: Final = 150  # a person reads no more than so many Calls, and a run with more is seldom approved on a page
 # Looks at Calls, paths and names in all combinations together, 5 to 8 µs each: half a second of a workflow task
 MAX_STEPS: Final = 60_000
-# … and a context of so many messages, mostly that of a batch, takes about as long
-MAX_MESSAGES: Final = 5_000
-# Paths of one cell; a Call may read hundreds
-MAX_PATHS: Final = 8
-# Pending approvals with their JSON, and decisions
-MAX_APPROVALS: Final = 20
-# Notes, the latest ones
-MAX_NOTES: Final = 5
-# Characters of a note, of an error, of a reason, of a problem
-MAX_TEXT: Final = 300
+MAX_MESSAGES: Final = 5_000  # … and a context of so many messages, mostly that of a batch, takes about as long
+MAX_PATHS: Final = 8  # paths of one cell; a Call may read hundreds
+MAX_APPROVALS: Final = 20  # pending approvals with their JSON, and decisions
+MAX_NOTES: Final = 5  # notes, the latest ones
+MAX_TEXT: Final = 300  # characters of a note, of an error, of a reason, of a problem
 # Characters of the parameters of a Call that waits, and of one of them
 MAX_PARAMETERS: Final = 3_000
 MAX_PARAMETER: Final = 1_000

@@ -145,8 +145,7 @@ def how_text(call: Mapping[str, Any]) -> str:
 
 # Characters of one section. A page has at most eight, and notes: 73,000 characters, 876,000 bytes
 MAX_SECTION: Final = 8_000
-# Lines of one section: nobody reads more in a browser
-MAX_ROWS: Final = 100
+MAX_ROWS: Final = 100  # lines of one section: nobody reads more in a browser
 # What a code span cannot contain: backticks, the cell separator of tables, and the placeholders of the Web UI
 _UNSAFE: Final = re.compile(r"([`|]+|\{(?=(?:namespace|workflowId|runId)\}))")
 
