@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from acts.language.config import Usage
 from acts.language.errors import CallError
 from acts.language.messages import Data, Request, parse_message, read_request
-from acts.language.usage import Usage
 from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.commands import AskSolution, Finish, StartChild
 from acts.machines.events import Begin, ChildEnded, DecisionReceived, Event, ModelEnded, Provided, StartsHeld

@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from acts.activities.models.interface import ModelError, ModelResponse
-from acts.language.usage import Usage
+from acts.language.config import Usage
 
 # A provider without capacity; the same request may succeed later. Code: the reason in a word or two
 OUTAGES: Final = {

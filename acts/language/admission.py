@@ -1,11 +1,9 @@
 """How much may come in, and how much work it may make: one table of limits, each with its reason and an advice.
 
 What is read from outside (a Request, a definition, a Solution, an edit, a provided Message) is admitted once, where it
-is read: the constants bound one thing, the rows of ``LIMITS`` all things of a kind together. Behind these doors code is
-plain. Only what no door can know is counted while a plan is walked: the sizes of the values that references yield
-(``Work``).
-
-Work is counted in steps of about a microsecond, never in time: every run and every replay stops at the same place.
+is read, and behind these doors code is plain. Only what no door can know is counted while a plan is walked: the sizes
+of the values that references yield (``Work``). Work is counted in steps of about a microsecond, never in time: every
+run and every replay stops at the same place.
 """
 
 from __future__ import annotations
@@ -77,11 +75,7 @@ class Meter:
         return self.limit.most - self.spent
 
     def spend(self, steps: int) -> None:
-        """Count steps.
-
-        Raises:
-            TooComplex: they are more than the limit in all.
-        """
+        """Count steps; raises TooComplex when they are more than the limit in all."""
         self.spent += steps
         if self.rest < 0:
             limit = self.limit

@@ -1,25 +1,17 @@
 """Settings of a Request and of a Tool, as closed, frozen models.
 
-An unknown key is a typo: it is refused, and the hint names the most similar setting. A duration
-is written ``"30s"``, ``"5m"``, ``"24h"`` or as a number of seconds; the models hold seconds.
-Nothing here knows what a setting does.
+An unknown key is a typo: it is refused, and the hint names the most similar setting. A duration is written ``"30s"``,
+``"5m"``, ``"24h"`` or as a number of seconds; the models hold seconds. Nothing here knows what a setting does.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    Strict,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Strict, ValidationError, model_validator
 
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, suggest
 from acts.language.values import Json, pointer
@@ -41,6 +33,7 @@ DEFAULT_PATIENCE_SECONDS: Final = 3600.0
 MODEL_SETTINGS: Final = (
     "model", "latentModel", "fallbackModels", "patience", "effort", "temperature", "maxOutputTokens",
 )  # fmt: skip
+_COUNTS: Final = ("requests", "inputTokens", "outputTokens", "cachedTokens", "reasoningTokens")
 # What the server allows (limit.maxIDLength)
 MAX_WORKFLOW_ID: Final = 1_000
 # Temporal's timers count milliseconds
@@ -48,11 +41,7 @@ MIN_SECONDS: Final = 0.001
 
 
 def parse_seconds(value: Json) -> float:
-    """A duration in seconds: ``"30s"``, ``"5m"``, ``"24h"``, ``"250ms"``, ``"7d"`` or a number.
-
-    Raises:
-        ValueError: when it is none of these, not positive, or beyond ten years.
-    """
+    """A duration in seconds, from ``"30s"``, ``"5m"``, ``"250ms"``, ``"7d"`` or a number; else raises ValueError."""
     amount: float | None = None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         amount = float(value)
@@ -70,10 +59,8 @@ Duration = Annotated[float, BeforeValidator(parse_seconds)]
 Strings = Annotated[tuple[str, ...], Strict(strict=False), Field(max_length=1_000)]
 
 
-class _Closed(BaseModel):
+class _Closed(BaseModel, frozen=True, extra="forbid", strict=True):
     """Settings: frozen, named as on the wire (camelCase), without unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Retry(_Closed):
@@ -220,6 +207,46 @@ class Config(_Closed):
         """Every model that the run may ask, each once."""
         names = (self.model, self.latentModel, *self.fallbackModels)
         return tuple(dict.fromkeys(name for name in names if name))
+
+
+@dataclass
+class Usage:
+    """Sums over the requests of a run, in US dollars; None as soon as the price of one request is unknown.
+
+    Input tokens include cached ones, output tokens reasoning ones. ``schemaForms`` counts the requests whose schema was
+    not sent as a strict one, by the form that was.
+    """
+
+    requests: int = 0
+    inputTokens: int = 0
+    outputTokens: int = 0
+    cachedTokens: int = 0
+    reasoningTokens: int = 0
+    cost: float | None = 0.0
+    schemaForms: dict[str, int] = field(default_factory=dict)
+
+    def add(self, more: Mapping[str, Any] | None) -> None:
+        """Add another sum in its JSON form; ignore anything else."""
+        if not isinstance(more, dict):
+            return
+        for key in _COUNTS:
+            if isinstance(count := more.get(key), int):
+                setattr(self, key, getattr(self, key) + count)
+        forms = more.get("schemaForms")
+        for form, count in forms.items() if isinstance(forms, dict) else ():
+            self.schemaForms[form] = self.schemaForms.get(form, 0) + count
+        cost = more.get("cost", 0.0)
+        self.cost = None if cost is None or self.cost is None else self.cost + float(cost)
+
+    def to_json(self) -> dict[str, Any]:
+        """``{requests, inputTokens, outputTokens, cachedTokens?, reasoningTokens?, schemaForms?, cost}``."""
+        counts = {key: getattr(self, key) for key in _COUNTS}
+        forms = {"schemaForms": dict(sorted(self.schemaForms.items()))} if self.schemaForms else {}
+        cost = None if self.cost is None else round(self.cost, 9)
+        return {
+            **{key: count for key, count in counts.items() if count or key in _COUNTS[:3]}, **forms,
+            "cost": int(cost) if cost is not None and cost == int(cost) else cost,
+        }  # fmt: skip
 
 
 def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:

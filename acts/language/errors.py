@@ -69,10 +69,7 @@ class CallError(ActsError):
 
 
 class TooComplex(ActsError):
-    """A check would take longer than a limit allows; the message names what, and the limit.
-
-    The author of a plan gets it as a Problem, a Call as its failure: both with the code ``tooComplex``.
-    """
+    """A check would take longer than a limit allows; the message names what, and the limit."""
 
 
 class EngineError(ActsError):

@@ -88,10 +88,7 @@ class Instruction(Message):
 
 @dataclass(frozen=True, slots=True)
 class Data(Message):
-    """A data-like Message. ``payload`` is ABSENT when the Message has only a schema.
-
-    ``path`` and ``method`` are those of a Call's output. Without a path it deep-merges at the root of its kind.
-    """
+    """A data-like Message; ``payload`` is ABSENT when it has only a schema. Without ``path`` it merges at the root."""
 
     kind: str = "data"
     payload: Json = ABSENT
@@ -194,11 +191,7 @@ def output_schema(schema: Json) -> Json:
 
 
 def parse_request(raw: Json) -> Request:
-    """Read the Request of a JSON value. Its plan is checked later (``validate``).
-
-    Raises:
-        InvalidRequest: with every problem of its shape.
-    """
+    """Read a Request, whose plan is checked later; raises InvalidRequest with every problem of its shape."""
     request = read_request(raw)
     if any(p.fatal for p in request.problems):
         raise InvalidRequest(request.problems)
@@ -240,11 +233,7 @@ def read_request(raw: Json) -> Request:
 
 
 def parse_message(raw: Json, index: int = 0) -> Message:
-    """Read the Message of a JSON value (of ``provide``, or a Tool's result).
-
-    Raises:
-        InvalidRequest: the value is no Message.
-    """
+    """Read a Message (of ``provide``, or a Tool's result); raises InvalidRequest when the value is none."""
     reader = _Reader(raw)
     message = reader.read(raw, index)
     if message is None or any(p.fatal for p in reader.problems):
@@ -433,10 +422,7 @@ def wrap_message(kind: str, payload: Json) -> dict[str, Any]:
 
 
 def _place(payload: Json, path: Path, depth: int, value: Json, is_list: Callable[[Path], bool]) -> Json:
-    """``payload`` with ``value`` at the names of a path from ``depth`` on; a list has null before its index.
-
-    No scope is below another one, so every container on the way was made here, and is changed in place.
-    """
+    """``payload`` with ``value`` at the names of a path from ``depth`` on; a list has null before its index."""
     if depth == len(path.names):
         return value
     name = path.names[depth]

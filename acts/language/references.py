@@ -5,15 +5,10 @@ them into a text. Every (sub)expression is absent, null, or a value. A value rep
 parsed again, so nothing that a Tool returns can become an expression.
 
     expression  = conjunction { "||" conjunction }
-    conjunction = term { "&&" term }
-    term        = path | "(" expression ")"
-    path        = "†" kind { "." name | "[" digits "]" | "[" JSON-string "]" }
-
-In a condition a term of a conjunction may be a comparison, and there are negations and JSON literals:
-
     conjunction = comparison { "&&" comparison }
-    comparison  = term [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) term ]
-    term        = path | "!" term | JSON | "(" expression ")"
+    comparison  = term [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) term ]       (two terms in a condition alone)
+    term        = path | "(" expression ")" | "!" term | JSON                   (the last two in a condition alone)
+    path        = "†" kind { "." name | "[" digits "]" | "[" JSON-string "]" }
 
 A template is text with expressions between ``†{`` and ``}``, whose paths may leave out their ``†``. A string without
 ``†`` is literal. The parser costs time linear in the length of its text; errors name the column, from 1. Where values
@@ -34,18 +29,7 @@ from typing import Any, Final, NoReturn
 from acts.language.admission import MAX_ALTERNATIVES, MAX_NAMES, MAX_PARENTHESES, MAX_PATHS, Work
 from acts.language.errors import ExpressionError, Problem, truncate
 from acts.language.strict_json import DECODER, write_json
-from acts.language.values import (
-    ABSENT,
-    UNKNOWN,
-    UNKNOWN_TEXT,
-    Json,
-    Names,
-    Place,
-    defect,
-    is_unicode,
-    pointer,
-    replace_parts,
-)
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, defect, is_unicode, pointer, replace_parts
 
 MARK: Final = "†"
 OPENING: Final = f"{MARK}{{"
@@ -75,7 +59,7 @@ class Path:
     """``†kind.name.name``. An index is a name of digits: ``.0`` and ``[0]`` are the same."""
 
     kind: str
-    names: Names = ()
+    names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         quoted = (
@@ -111,7 +95,6 @@ class Literal:
 
     @property
     def value(self) -> Json:
-        """The value."""
         return json.loads(self.text)
 
     def __str__(self) -> str:
@@ -165,11 +148,7 @@ def unescape_inside(text: str) -> str:
 
 
 def evaluate(tree: Expression, read: Read, work: Work | None = None) -> Json:
-    """What the expression yields: ABSENT, None, or a value. ``read`` gives that of a path, ``work`` counts.
-
-    Raises:
-        TooComplex: a text or a comparison takes more than is allowed.
-    """
+    """What an expression yields: ABSENT, None, or a value; ``work`` counts, and raises TooComplex."""
     if isinstance(tree, Path):
         return read(tree)
     if isinstance(tree, TextTemplate):
@@ -195,22 +174,16 @@ def _fill(template: TextTemplate, read: Read, work: Work) -> Json:
     texts: list[str] = []
     length = 0
     for value in values:
-        text = _as_text(value, work)
+        text = value or ""  # strings as they are, null as nothing, anything else as compact JSON
+        if isinstance(value, (dict, list)):
+            text = work.write_text(value)
+        elif value is not None and not isinstance(value, str):
+            text = UNKNOWN_TEXT if value is UNKNOWN or value is UNKNOWN_TEXT else json.dumps(value)
         if text is UNKNOWN_TEXT:
             return UNKNOWN_TEXT
         length = work.add_text(length, len(text))
         texts.append(text)
     return "".join(texts)
-
-
-def _as_text(value: Json, work: Work) -> Any:
-    """A value inside a text: strings as they are, null as nothing, anything else as compact JSON."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    try:
-        return work.write_text(value) if isinstance(value, (dict, list)) else json.dumps(value)
-    except TypeError:  # a part of it is UNKNOWN
-        return UNKNOWN_TEXT
 
 
 def holds(tree: Expression, read: Read, work: Work | None = None) -> Any:
@@ -223,7 +196,7 @@ def holds(tree: Expression, read: Read, work: Work | None = None) -> Any:
         value = evaluate(tree, read, work)
         return UNKNOWN if value is UNKNOWN else value is not ABSENT and value is not None and value is not False
     if tree.sign in COMPARISONS:
-        return _compare(tree, [_side(term, read, work) for term in tree.terms], work)
+        return _compare(tree, read, work)
     results = [holds(term, read, work) for term in tree.terms]
     if tree.sign == "!":
         return UNKNOWN if results[0] is UNKNOWN else not results[0]
@@ -233,13 +206,11 @@ def holds(tree: Expression, read: Read, work: Work | None = None) -> Any:
     return UNKNOWN if UNKNOWN in results else not decisive
 
 
-def _side(tree: Expression, read: Read, work: Work) -> Json:
-    """A side of a comparison: what it yields, or whether it holds where it is a condition itself."""
-    is_condition = any(isinstance(term, Operation) and term.sign not in ("||", "&&") for term in operands(tree))
-    return holds(tree, read, work) if is_condition else evaluate(tree, read, work)
-
-
-def _compare(comparison: Operation, sides: list[Json], work: Work) -> Any:
+def _compare(comparison: Operation, read: Read, work: Work) -> Any:
+    sides = []
+    for term in comparison.terms:  # what it yields, or whether it holds where it is a condition itself
+        is_condition = any(isinstance(part, Operation) and part.sign not in ("||", "&&") for part in operands(term))
+        sides.append((holds if is_condition else evaluate)(term, read, work))
     if comparison.accepts_absence:
         sides = [None if side is ABSENT else side for side in sides]
     left, right = sides
@@ -257,9 +228,6 @@ def _compare(comparison: Operation, sides: list[Json], work: Work) -> Any:
     return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
 
 
-# -- the paths of a tree -------------------------------------------------------
-
-
 def paths(tree: Expression) -> tuple[Path, ...]:
     """Return every path of the expression, left to right."""
     return (tree,) if isinstance(tree, Path) else tuple([path for term in operands(tree) for path in paths(term)])
@@ -274,11 +242,7 @@ def is_provided(tree: Expression, has: Callable[[Path], bool]) -> bool:
 
 
 def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
-    """Return the expression as alternatives of conjunctions, parentheses distributed, no path twice in one.
-
-    Raises:
-        ExpressionError: when there are more than MAX_ALTERNATIVES, or MAX_PATHS in all.
-    """
+    """Return the alternatives of an expression as conjunctions; raises ExpressionError when they are too many."""
     if isinstance(tree, Path):
         return ((tree,),)
     if len(paths(tree)) > MAX_PATHS:
@@ -307,11 +271,7 @@ def conjunction(paths_: Iterable[Path]) -> str:
 
 
 def parse(text: str, *, is_condition: bool = False) -> Expression:
-    """The tree of an expression, or of a condition.
-
-    Raises:
-        ExpressionError: with the column of the fault.
-    """
+    """The tree of an expression, or of a condition. Raises ExpressionError: with the column of the fault."""
     return (_parse_cached if len(text) <= _MAX_CACHED else _parse)(text, is_condition=is_condition)
 
 
@@ -342,11 +302,7 @@ def is_text_template(text: str) -> bool:
 
 @lru_cache(maxsize=16)  # those of a Call, which is read and then checked; each may have 2 MB
 def parse_text_template(text: str) -> TextTemplate:
-    """The parts of a template; one text alone where it has escapes (``††{``) and no expression.
-
-    Raises:
-        ExpressionError: with the column of the fault.
-    """
+    """The parts of a template, one text alone where it has no expression; raises ExpressionError."""
     parts: list[str | Expression] = []
     pending: list[str] = []
     at = 0
@@ -470,21 +426,18 @@ class _Parser:
         self.at = kind.end()
         names: list[str] = []
         while self.at < len(self.text) and self.text[self.at] in ".[":
-            names.append(self.name() if self.text[self.at] == "." else self.bracket())
+            self.at += 1
+            name = None if self.text[self.at - 1] == "[" else self.plain_name.match(self.text, self.at)
+            if name:
+                self.at = name.end()
+            elif self.text[self.at - 1] == ".":
+                self.fail('a name must follow "."; names with special characters are written ["like this"]')
+            names.append(name.group() if name else self.bracket())
             if len(names) > MAX_NAMES:
                 self.fail(f"a path has at most {MAX_NAMES} names")
         return Path(kind.group(), tuple(names))
 
-    def name(self) -> str:
-        self.at += 1
-        name = self.plain_name.match(self.text, self.at)
-        if not name:
-            self.fail('a name must follow "."; names with special characters are written ["like this"]')
-        self.at = name.end()
-        return name.group()
-
     def bracket(self) -> str:
-        self.at += 1
         digits = _DIGITS.match(self.text, self.at)
         if digits:
             self.at = digits.end() + 1
@@ -501,20 +454,13 @@ class _Parser:
         return str(name)
 
 
-# -- expressions inside JSON values --------------------------------------------
-
-
 def is_reference(value: Json) -> bool:
     """True for a string that is an expression (``†x``, neither ``††x`` nor a template)."""
     return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK and not is_text_template(value)
 
 
 def parse_marked(text: str) -> Expression:
-    """What a string with a ``†`` stands for: an expression, a template, or a literal text with its escapes replaced.
-
-    Raises:
-        ExpressionError: it is malformed.
-    """
+    """What a string with a ``†`` stands for: an expression, a template, or a literal text; raises ExpressionError."""
     if is_reference(text):
         return parse(text)
     if is_text_template(text):
@@ -568,10 +514,6 @@ class ReferenceUse:
     def expressions(self) -> tuple[Expression, ...]:
         """The expressions that are read one by one: those of a template, else the tree itself."""
         return operands(self.tree) if isinstance(self.tree, TextTemplate) else (self.tree,)
-
-    def is_absent(self, read: Read) -> bool:
-        """True when it yields nothing. Of a template no text is made to know it."""
-        return any(evaluate(tree, read) is ABSENT for tree in self.expressions)
 
     def absent_texts(self, read: Read) -> list[str]:
         """What of a use that is absent to name: of a template the expressions that are, not the text around them."""

@@ -33,23 +33,12 @@ from urllib.parse import unquote
 
 import jsonschema_rs
 
+from acts.language import values
 from acts.language.admission import Meter
 from acts.language.errors import Problem, TooComplex, brief, find_similar, format_choices, truncate
 from acts.language.references import MARK, unread_value
 from acts.language.strict_json import json_size, write_json
-from acts.language.values import (
-    ABSENT,
-    MAX_DEPTH,
-    UNKNOWN,
-    UNKNOWN_TEXT,
-    Json,
-    Place,
-    defect,
-    get,
-    pointer,
-    replace_parts,
-    type_name,
-)  # fmt: skip
+from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, get, pointer
 from acts.language.wire import TOO_COMPLEX
 
 Defect = tuple[Place, str]
@@ -148,7 +137,7 @@ def subschemas(schema: Json) -> Iterator[dict[str, Any]]:
 def map_parts(schema: dict[str, Any], change: Callable[[Json], Json]) -> dict[str, Any]:
     """Return a copy of the schema with each schema directly inside it changed; all of them keep their places."""
     parts = [part for key, argument in schema.items() for part in parts_of_keyword(key, argument)]
-    copy: dict[str, Any] = replace_parts(schema.copy(), [(at, change(part)) for at, part in parts])
+    copy: dict[str, Any] = values.replace_parts(schema.copy(), [(at, change(part)) for at, part in parts])
     return copy
 
 
@@ -242,7 +231,7 @@ class _Graph:
 
     def __init__(self, schema: Json) -> None:
         if not isinstance(schema, (dict, bool)):
-            raise SchemaError(f"a schema is an object, not {type_name(schema)}")
+            raise SchemaError(f"a schema is an object, not {values.type_name(schema)}")
         _refuse_invalid(schema)
         self.nodes: list[_Node] = []
         self.pattern_bytes = 0
@@ -317,15 +306,12 @@ class _Graph:
         return order
 
     def count_paths(self, own: Sequence[int]) -> tuple[int, ...]:
-        """Return f(d, root) for each depth d, see the top of the file; the last one counts for all deeper levels.
-
-        ``own`` are the looks of each node in ``order``.
-        """
+        """Return f(d, root) by depth, see the top of the file, for the ``own`` looks of each node in ``order``."""
         if not any(own):
             return (0,)
         counts: list[int] = []
         before: list[int] = []
-        for _ in range(min(MAX_DEPTH, max(8, _MAX_COUNTS // len(own)))):
+        for _ in range(min(values.MAX_DEPTH, max(8, _MAX_COUNTS // len(own)))):
             now = [0] * len(own)
             for node, own_looks in zip(self.order, own, strict=True):
                 below = own_looks
@@ -390,7 +376,7 @@ class JudgedSchema:
             self.reason, self.is_too_complex = str(error), isinstance(error, TooComplex)
 
     def _prepare(self, schema: Json) -> None:
-        broken = defect(schema)
+        broken = values.defect(schema)
         if broken:
             raise SchemaError(f"{broken[0] or 'the schema'}: {broken[1]}")
         self.schema = _normalize(with_null(schema))
@@ -413,11 +399,7 @@ class JudgedSchema:
             raise TooComplex(f"the schema cannot be compiled: {truncate(str(error), 200)}") from error
 
     def count_looks(self, value: Json) -> int:
-        """Return the looks at a value, at most.
-
-        Raises:
-            TooComplex: it may take over half a second to check.
-        """
+        """Return the looks at a value, at most; raises TooComplex when it may take over half a second to check."""
         looks = pattern_steps = long_numbers = depth = 0
         level = [value]
         while level:
@@ -485,11 +467,7 @@ def judge_schema(schema: Json) -> JudgedSchema:
 def find_schema_problem(
     schema: Json, at: Place, code: str, *, subject: str = "", meter: Meter | None = None
 ) -> Problem | None:
-    """Return the Problem of a schema that cannot be used; ``subject`` says whose it is.
-
-    Raises:
-        TooComplex: the meter has run out; it counts subschemas.
-    """
+    """Return the Problem of a schema of ``subject`` that cannot be used; ``meter`` counts subschemas."""
     verdict = judge_schema(schema)
     if meter is not None:
         meter.spend(verdict.parts)
@@ -502,10 +480,7 @@ def find_schema_problem(
 
 
 def _mark_unknown(value: Json, at: Place, places: dict[Place, str], *, is_planned: bool) -> Json:
-    """Return the value with texts in place of its unknown parts, and add their places.
-
-    In a planned value these are its references and templates; other texts are unescaped.
-    """
+    """Return the value with texts in place of its unknown parts (of a planned one its references); add their places."""
     if is_planned and isinstance(value, str) and MARK in value:
         value = unread_value(value)
     if value is UNKNOWN or value is UNKNOWN_TEXT:

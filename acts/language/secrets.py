@@ -1,18 +1,13 @@
 """Secrets: named in the fixed parameters of Tools, and masked in what leaves an Activity.
 
-Secrets by reference: a Tool fixes a parameter to ``{"$secret": "name"}``, and its worker has the value.
-
-    "apiKey":  {"const": {"$secret": "stripe-key"}}
-    "headers": {"const": {"Authorization": {"$secret": "crm-token"}, "Accept": "application/json"}}
-
+A Tool fixes a parameter to ``{"$secret": "name"}``, or to a value that contains this, and its worker has the value.
 Such a parameter belongs to the Tool: no Call may have it, no model is shown it, and no run knows its value. The worker
 puts it into the Call that the Activity gets. Anywhere else, ``{"$secret": …}`` is data like any other.
 
-Masks secrets in what leaves an Activity: results, failures, heartbeats, log lines.
-
-A secret is found as it is and in the forms that libraries print: quoted in JSON, a URL or by ``repr``, in base64 (also
-as a part, as in ``Authorization: Basic``), and each long line of several. What is hashed, encrypted, split or otherwise
-changed is not found, and neither is a secret of fewer than ``MIN_LENGTH`` characters, which would match everywhere.
+Results, failures, heartbeats and log lines are masked. A secret is found as it is and in the forms that libraries
+print: quoted in JSON, a URL or by ``repr``, in base64 (also as a part, as in ``Authorization: Basic``), and each long
+line of several. What is hashed, encrypted, split or otherwise changed is not found, and neither is a secret of fewer
+than ``MIN_LENGTH`` characters, which would match everywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +28,11 @@ if TYPE_CHECKING:
     from acts.language.messages import Request
 
 KEY: Final = "$secret"
-NOT_ALLOWED: Final = "secretNotAllowed"
+MASK: Final = "[secret]"
+# A shorter text is part of too many others
+MIN_LENGTH: Final = 6
+# Lines of a key in PEM have 64 characters; shorter lines of a text are words
+MIN_LINE_LENGTH: Final = 16
 
 
 def secret_parameters(schema: Json) -> dict[str, Json]:
@@ -63,55 +62,37 @@ def secret_names(value: Json) -> Iterator[str]:
 def put_secrets(value: Json, secrets: Mapping[str, str]) -> Json:
     """A fixed value with the secrets in the places of their names."""
     if isinstance(value, dict):
-        name = value.get(KEY)
-        if len(value) == 1 and isinstance(name, str):
-            return secrets[name]
+        if len(value) == 1 and isinstance(value.get(KEY), str):
+            return secrets[value[KEY]]
         return {key: put_secrets(part, secrets) for key, part in value.items()}
     if isinstance(value, list):
         return [put_secrets(part, secrets) for part in value]
     return value
 
 
-def forbid_secrets(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a Tool by which no Call may have its secret parameters, and none needs them."""
-    return without_secrets(schema, dict.fromkeys(secret_parameters(schema), False))
-
-
-def without_secrets(schema: dict[str, Any], instead: Mapping[str, Json] | None = None) -> dict[str, Any]:
-    """The schema of a Tool as a model is shown it: without its secret parameters, or with others ``instead``."""
+def without_secrets(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a Tool as a model is shown it: without its secret parameters."""
     secret = secret_parameters(schema)
     if not secret:
         return schema
-    properties = {key: part for key, part in schema["properties"].items() if key not in secret} | dict(instead or {})
-    required = schema.get("required")
-    needed = {"required": [name for name in required if name not in secret]} if isinstance(required, list) else {}
-    return {**schema, "properties": properties, **needed}
+    out = {**schema, "properties": {key: part for key, part in schema["properties"].items() if key not in secret}}
+    if isinstance(schema.get("required"), list):
+        out["required"] = [name for name in schema["required"] if name not in secret]
+    return out
 
 
 def inline_secret_problems(request: Request) -> list[Problem]:
-    """The Tools of a Request that name a secret: only those that a worker has loaded may.
-
-    Else the author of a Request would choose to which Activity, and so where, a secret is sent.
-    """
-    return [
-        Problem(
-            NOT_ALLOWED, f'a tool of this Request names the secret "{name}"; only one that a worker has loaded may',
-            pointer("context", message.index, "tool"),
-            hint="load the tool with ACTS_ACTIVITIES or ACTS_TOOLS, and use it by its name",
-        )
-        for message in request.context
-        if isinstance(message, ToolMessage) and isinstance(message.tool, dict)
-        for schema in (message.tool, *(v for v in message.tool.values() if isinstance(v, dict)))
-        for value in secret_parameters(schema).values()
-        for name in dict.fromkeys(secret_names(value))
-    ]  # fmt: skip
-
-
-MASK: Final = "[secret]"
-# A shorter text is part of too many others
-MIN_LENGTH: Final = 6
-# Lines of a key in PEM have 64 characters; shorter lines of a text are words
-MIN_LINE_LENGTH: Final = 16
+    """The Tools of a Request that name a secret: its author would choose to which Activity, so where, it is sent."""
+    problems, hint = [], "load the tool with ACTS_ACTIVITIES or ACTS_TOOLS, and use it by its name"
+    for message in request.context:
+        tool = message.tool if isinstance(message, ToolMessage) and isinstance(message.tool, dict) else {}
+        for schema in (tool, *tool.values()):
+            fixed = secret_parameters(schema).values()
+            for name in dict.fromkeys(name for value in fixed for name in secret_names(value)):
+                text = f'a tool of this Request names the secret "{name}"; only one that a worker has loaded may'
+                place = pointer("context", message.index, "tool")
+                problems.append(Problem("secretNotAllowed", text, place, hint=hint))
+    return problems
 
 
 def printed_forms(secret: str) -> set[str]:

@@ -1,10 +1,7 @@
 """The one reader and the one writer of JSON text.
 
-Laws of this file:
-- what is read is JSON as RFC 8259 has it: no NaN, no Infinity, no number beyond a double, UTF-8;
-- what is written is compact UTF-8, so that sizes can be compared with the limits of payloads;
-- one value may be in a result a thousand times: ``SharedSizes`` measures it once;
-- whether a value is fit to be stored (its depth, its strings) is for ``values.defect`` to say.
+What is read is JSON as RFC 8259 has it: no NaN, no Infinity, no number beyond a double, UTF-8. What is written is
+compact UTF-8. Whether a value is fit to be stored (its depth, its strings) is for ``values.defect`` to say.
 """
 
 from __future__ import annotations
@@ -49,12 +46,7 @@ def read_json(data: str | bytes, *, unique_keys: bool = False) -> Json:
 
 
 def write_json(value: Json) -> bytes:
-    """A value as compact UTF-8 JSON.
-
-    Raises:
-        ValueError: it contains a number or a string that JSON does not have.
-        TypeError: it contains something else that is not JSON.
-    """
+    """A value as compact UTF-8 JSON; raises ValueError or TypeError for what JSON does not have."""
     return _WRITER.encode(value).encode()
 
 

@@ -1,9 +1,8 @@
 """Tools: their parameters, their meta-properties, and what answers their Calls.
 
-A Tool is a JSON Schema. Properties without ``_`` are the parameters; the others, the
-meta-properties, say how a Call runs and where its result goes. A ``const`` applies to every Call.
-What a Tool runs (``_activity``, ``_options``, a fixed ``_delegate``) is decided here, by its
-definition; nothing in a Call can change it.
+A Tool is a JSON Schema. Properties without ``_`` are the parameters; the others, the meta-properties, say how a Call
+runs and where its result goes. A ``const`` applies to every Call. What a Tool runs (``_activity``, ``_options``, a
+fixed ``_delegate``) is decided here, by its definition; nothing in a Call can change it.
 
 ``const`` is the canonical way to fix a meta-property. A plain value in the place of a schema
 (``"_activity": "charge"``, also at the top level of the Tool) is read as one.
@@ -27,7 +26,7 @@ from acts.language.errors import ExpressionError, Problem, TooComplex, format_ch
 from acts.language.messages import METHODS, Request, ToolMessage
 from acts.language.references import parse
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, with_defs
-from acts.language.secrets import forbid_secrets
+from acts.language.secrets import secret_parameters
 from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
 
@@ -113,11 +112,13 @@ class Tool:
 
 def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a Tool without its meta-properties. A Call may not have what the Tool fixes to a secret."""
-    parameters = forbid_secrets({k: v for k, v in schema.items() if k not in META})
+    secret = secret_parameters(schema)
+    parameters = {k: v for k, v in schema.items() if k not in META}
     if isinstance(parameters.get("properties"), dict):
-        parameters["properties"] = {k: v for k, v in parameters["properties"].items() if k not in META}
+        properties = parameters["properties"] | dict.fromkeys(secret, False)
+        parameters["properties"] = {k: v for k, v in properties.items() if k not in META}
     if isinstance(parameters.get("required"), list):
-        parameters["required"] = [k for k in parameters["required"] if k not in META]
+        parameters["required"] = [k for k in parameters["required"] if k not in META and k not in secret]
     return parameters
 
 
@@ -213,11 +214,7 @@ def _declared(schema: Json) -> dict[str, Json]:
 def read_tool(
     name: str, schema: Json, at: Place = (), *, served: bool = False, meter: Meter | None = None
 ) -> tuple[Tool | None, list[Problem]]:
-    """The Tool of a schema (None when it is no schema of one), and what is wrong with it.
-
-    Raises:
-        TooComplex: ``meter`` has run out.
-    """
+    """The Tool of a schema (None when it is no schema of one), and what is wrong with it; ``meter`` counts."""
     declared = _declared(schema)
     values = {key: value for key, part in declared.items() if (value := _constant(key, part)) is not ABSENT}
     # A plain value in the place of a schema is its constant

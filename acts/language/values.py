@@ -1,14 +1,14 @@
 """JSON values: access by path, merging, and what makes a value unfit to be stored.
 
-Values are never changed in place. ``ABSENT`` is the value of a key that does not exist.
-``UNKNOWN`` is a value that a dry run cannot know; everything below it is UNKNOWN too. ``UNKNOWN_TEXT``
-is a string that it cannot know.
+Values are never changed in place. ``ABSENT`` is the value of a key that does not exist. ``UNKNOWN`` is a value that a
+dry run cannot know; everything below it is UNKNOWN too. ``UNKNOWN_TEXT`` is a string that it cannot know.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -25,27 +25,20 @@ MAX_DEPTH: Final = 100
 MAX_NUMBER: Final = 2**1024
 
 
-class _Marker:
+class _Marker(Enum):
     """A value that is not JSON; compared by identity, copies included."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    ABSENT = 1
+    UNKNOWN = 2
+    UNKNOWN_TEXT = 3
 
     def __repr__(self) -> str:
         return self.name
 
-    def __copy__(self) -> _Marker:
-        return self
 
-    def __deepcopy__(self, _: object) -> _Marker:
-        return self
-
-
-ABSENT: Final = _Marker("ABSENT")
-UNKNOWN: Final = _Marker("UNKNOWN")
-UNKNOWN_TEXT: Final = _Marker("UNKNOWN_TEXT")
+ABSENT: Final = _Marker.ABSENT
+UNKNOWN: Final = _Marker.UNKNOWN
+UNKNOWN_TEXT: Final = _Marker.UNKNOWN_TEXT
 
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")  # no list with an index of more digits fits into memory
 
@@ -87,10 +80,7 @@ def deep_merge(old: Json, new: Json) -> Json:
 
 
 def replace_parts(value: Json, replacements: Iterable[tuple[Place, Json]]) -> Json:
-    """``value`` with the parts at these places replaced, none of which lies inside another.
-
-    Containers on the way to a place are copied, once each; everything else is shared.
-    """
+    """``value`` with the parts at these places replaced, none inside another; what lies beside them is shared."""
     holder: list[Json] = [value]
     owned = {id(holder)}
     for place, part in replacements:

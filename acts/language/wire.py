@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 TASK_QUEUE: Final = "acts"
-
 ANONYMOUS: Final = "anonymous"
 
 # Workflow types
@@ -27,8 +26,7 @@ PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 DECIDE: Final = "decide"
-# Signals between the engine's own runs: up to the root of the tree, from there to one run below, and between a run that
-# was reset or cancelled and its neighbours
+# Signals between the engine's own runs
 PENDING_CHANGED: Final = "pendingChanged"
 DECISION: Final = "decision"
 DECISION_ANSWER: Final = "decisionAnswer"
@@ -43,7 +41,7 @@ CANCELLED_REPORT: Final = "cancelledReport"
 SUPERSEDED: Final = "superseded"
 RESYNC: Final = "resync"
 CHILD_RESET: Final = "childReset"
-# While a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
+# … while a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
 STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"
 MODEL_WAIT: Final = "modelWait"
@@ -69,7 +67,6 @@ APPROVERS: Final = "acts.approvers"
 MODEL: Final = "acts.model"
 PAST_RUN: Final = "acts.pastRun"
 LOAD_DELEGATE: Final = "acts.delegate"
-# The rows of a set: how many there are and where its pages begin, and the rows of one page,
 SURVEY_SET: Final = "acts.surveySet"
 READ_PAGE: Final = "acts.readPage"
 CREATE_RESULTS: Final = "acts.createResults"
@@ -80,10 +77,8 @@ CLOSE_PAGE: Final = "acts.closePage"
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
 # With external storage, values from this size on travel as references …
 STORED_ABOVE_BYTES: Final = 128 * 1024
-# … and this is the largest: as Python objects it takes up to ten times as much memory, and 1 to 2 s of a workflow
-# task to read or write, of which it has 10
+# … up to this one: as objects it takes ten times the memory, and 1 to 2 s of the 10 s of a workflow task to read
 MAX_STORED_BYTES: Final = 64 * 1024 * 1024
-
 # So many unusable answers of a model in a row end a run, and a latent Call: more would only cost
 MAX_UNUSABLE_ANSWERS: Final = 3
 
@@ -126,7 +121,6 @@ MCP_TOOL_CHANGED: Final = "McpToolChanged"
 # … retried if the Tool may be called again: the server is not up, or ended in mid-call
 MCP_UNAVAILABLE: Final = "McpUnavailable"
 MCP_INTERRUPTED: Final = "McpInterrupted"
-
 # … of an activity whose payloads need a key that its worker does not have: the class of the codec's error
 UNKNOWN_KEY: Final = "UnknownKey"
 

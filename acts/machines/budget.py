@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.config import Usage
 from acts.language.messages import Data
 from acts.language.strict_json import json_size
-from acts.language.usage import Usage
 from acts.language.wire import BUDGET_GRANT, BUDGET_REPORT, BUDGET_REQUEST
 from acts.machines.commands import BudgetRefused, Granted, SendRecord
 from acts.planner import request_estimate

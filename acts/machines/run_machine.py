@@ -13,8 +13,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.config import Usage
 from acts.language.errors import CallError, format_choices, truncate
-from acts.language.usage import Usage
 from acts.language.wire import CANCELLED_REPORT, LIMIT_EXCEEDED, PAUSE, RESUME
 from acts.machines import commands, events
 from acts.machines.approvals import Approvals

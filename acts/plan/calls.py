@@ -20,7 +20,7 @@ from acts.language import references
 from acts.language.admission import PLAN, Meter, Work, measure_json
 from acts.language.errors import CallError, ExpressionError, Problem, TooComplex, format_choices, truncate
 from acts.language.messages import DATA_TYPES, METHODS, TYPES
-from acts.language.references import MARK, OPENING, Expression, Path, Read, ReferenceUse, alternatives, parse
+from acts.language.references import MARK, OPENING, Expression, Path, Read, ReferenceUse, alternatives, evaluate, parse
 from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, get, pointer, type_name, with_article
 from acts.language.wire import ANONYMOUS, LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
@@ -197,11 +197,7 @@ class ElementReading:
     work: Work = field(default_factory=Work, compare=False)
 
     def resolve(self, index: int) -> dict[str, Any]:
-        """The Call of one element.
-
-        Raises:
-            CallError: an expression yields nothing for it, or its texts are too long.
-        """
+        """The Call of one element. Raises CallError: an expression yields nothing for it, or its texts are too long."""
         read = self._reader(index)
         try:
             call, missing = references.resolve_references(self.call, self.uses, read, self.work)
@@ -223,7 +219,9 @@ class ElementReading:
         mixed = [use for use in self.uses if any(self.values[path] is ABSENT for path in use.paths)]
         self.work.steps.spend(3 * len(self.items) * sum(len(references.paths(use.tree)) for use in mixed))
         readers = [self._reader(index) for index in range(len(self.items))] if mixed else []
-        return [use for use in mixed if any(use.is_absent(read) for read in readers)]
+        pairs = [(use, tree) for use in mixed for tree in use.expressions]
+        absent = (use for use, tree in pairs if any(evaluate(tree, read) is ABSENT for read in readers))
+        return list(dict.fromkeys(absent))
 
     def _reader(self, index: int) -> Read:
         item = self.items[index]
@@ -239,12 +237,7 @@ class ElementReading:
 def read_elements(
     node: PlannedCall, read: Read, context: list[dict[str, Any]], work: Work
 ) -> tuple[ElementReading, list[ReferenceUse]]:
-    """What the elements of a Call are made of, and the expressions that yield nothing for all of them.
-
-    Raises:
-        CallError: ``_each`` yields no list, or too long a one.
-        TooComplex: texts, or values that are repeated, are more than is allowed.
-    """
+    """What elements are made of, and the expressions that yield nothing for all; raises CallError and TooComplex."""
     uses = [use for use in node.reads if use.at[0] == "_each"]
     each, missing = references.resolve_references({"_each": node.call["_each"]}, uses, read, work)
     own = tuple(use for use in node.parameter_uses if use.is_of_element)
@@ -372,8 +365,6 @@ class _CallParser:
         place = pointer(*self.plan.at, self.index, *at)
         self.problems.append(Problem(code, message, place, self.id, hint, "warning" if warn else "error"))
 
-    # -- tool and meta-properties ----------------------------------------------
-
     def _tool(self) -> Tool | None:
         name = self.raw.get("_tool", ABSENT)
         if not isinstance(name, str):
@@ -434,8 +425,6 @@ class _CallParser:
         self.report("unknownInstance", text, "_instance", hint=hint)
         return None
 
-    # -- outcomes --------------------------------------------------------------
-
     def _outcomes(self) -> tuple[Outcomes, int, int | None]:
         """Every outcome, how many of them a result may choose, and the one that takes a failure."""
         outcomes, error = self._alternatives("_outputPath"), None
@@ -483,8 +472,6 @@ class _CallParser:
         if "[" in text or any(MARK in name for outcome in outcomes for path in outcome for name in path.names):
             rule = f"its names are plain, without brackets and without {MARK} inside a name"
             self.report("invalidExpression", f"{text} is no output path: {rule}", key)
-
-    # -- expressions -----------------------------------------------------------
 
     def _read(self, parse_text: Callable[[str], Expression], text: Json, *at: str | int) -> ReferenceUse | None:
         """The use of an expression; None when it is malformed, which is reported."""

@@ -120,10 +120,7 @@ def _combine(old: Json, operation: str, value: Json, owned: dict[int, Json]) -> 
 
 @dataclass(slots=True)
 class PathEffects:
-    """The effects of one path: each ``set`` of it, and all ``others``, those strictly below it included; both sorted.
-
-    ``children`` are the paths one name longer. ``cached`` is a fold: its rank, its value and the base that it is of.
-    """
+    """The effects of one path: each ``set`` of it, and all ``others``, those below it included; both sorted by rank."""
 
     depth: int
     sets: list[Effect] = field(default_factory=list)
@@ -276,8 +273,7 @@ class View:
     def read(self, path: Path, rank: int, *, settled: bool = False) -> Json:
         """The value at ``path`` as of ``rank``, or ABSENT.
 
-        ``settled`` promises that every overlapping write below ``rank`` has arrived: the fold is
-        then cached.
+        ``settled`` promises that every overlapping write below ``rank`` has arrived: the fold is then cached.
         """
         trail, depth = self._trail(path), len(path.names)
         if self._shared is None:
@@ -413,11 +409,7 @@ class Log:
         return any((kind, name) in written for name in message.payload)
 
     def view_of(self, instance: str | None) -> View:
-        """The view that the Calls of an instance (None: global Calls) read and write.
-
-        Raises:
-            KeyError: the instance has no view.
-        """
+        """The view that Calls of an instance (None: global Calls) read and write; raises KeyError without one."""
         if instance is None:
             return self.shared
         view = self.own[instance]
@@ -468,11 +460,7 @@ def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> t
 
 
 def refuse_defects(call: PlannedCall, value: Json, *, levels: int = 0) -> None:
-    """Refuse a result that cannot be stored; ``levels`` of nesting are put around it first.
-
-    Raises:
-        CallError: ``NotJson``.
-    """
+    """Raise CallError for a result that cannot be stored, with ``levels`` of nesting put around it."""
     # A write is stored inside a message of the context of a Request, and nested under its path
     deepest = max((len(p.names) for o in call.outcomes for p in o), default=0)
     reason = values.defect(value, MAX_DEPTH - 3 - deepest - levels)

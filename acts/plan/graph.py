@@ -140,8 +140,7 @@ class Graph:
 class OpenRead:
     """An expression that no Call listed before its own satisfies: the context must, or a later Call.
 
-    ``unwritten`` are its paths that no Call listed before may write. A template has one for each of its
-    expressions.
+    ``unwritten`` are its paths that no Call listed before may write. A template has one for each of its expressions.
     """
 
     position: int

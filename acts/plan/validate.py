@@ -172,11 +172,7 @@ def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iter
 def validate_request(
     raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = ()
 ) -> ValidatedPlan:
-    """The plan of a Request, ready to be walked; the parameters are those of ``validate``.
-
-    Raises:
-        InvalidRequest: with every problem, warnings included.
-    """
+    """The plan of a Request, ready to be walked, as in ``validate``; raises InvalidRequest with every problem."""
     return validate_parsed(read_request(raw), registry, served)
 
 

@@ -24,7 +24,7 @@ from acts.plan.context_log import appended_message
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from acts.language.usage import Usage
+    from acts.language.config import Usage
     from acts.machines.agent_run import AgentRun
     from acts.machines.walk import Walk
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from acts.language.config import Usage
 from acts.language.errors import ActsError, CallError
 from acts.language.messages import read_request
-from acts.language.usage import Usage
 from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.commands import AskSolution, Finish, StartCall, StartChild
 from acts.machines.events import Begin, ChildEnded, Event, ModelEnded

@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, assume, event, given, reject, settings
 from hypothesis import strategies as st
 
+from acts.language.config import Usage
 from acts.language.errors import InvalidRequest
 from acts.language.messages import read_request
-from acts.language.usage import Usage
 from acts.machines.plan_run import instance_report
 from acts.machines.walk import Walk
 from acts.plan.calls import UNIT

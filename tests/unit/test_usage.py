@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acts.language.usage import Usage
+from acts.language.config import Usage
 
 Json = Any
 
