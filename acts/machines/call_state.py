@@ -30,21 +30,17 @@ that are a finer view of one (``STATE_OF``).
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.errors import CallError, EngineError
 from acts.language.references import Path, conjunction
+from acts.language.values import Json
 from acts.language.wire import EACH_FAILED
-from acts.plan.calls import UNIT
+from acts.machines.commands import StartCall
+from acts.plan.calls import UNIT, ElementReading, PlannedCall
 from acts.tree.records import CallRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from acts.language.values import Json
-    from acts.machines.commands import StartCall
-    from acts.plan.calls import ElementReading, PlannedCall
 
 NOT_STARTED: Final = ("pending", "awaiting_input", "awaiting", "ready")
 # (stage, event): the next stage
@@ -118,7 +114,6 @@ class Elements:
 
     @property
     def unstarted(self) -> int:
-        """How many elements are still to be started."""
         return self.total - self.started + len(self.postponed)
 
     @property
@@ -127,7 +122,6 @@ class Elements:
         return self.postponed[0] if self.postponed else self.started
 
     def start(self) -> None:
-        """The next element starts."""
         self.running[self.next_index] = None
         self.next = None
         if self.postponed:
@@ -143,7 +137,6 @@ class Elements:
         self.next = None
 
     def settle(self, element: CallState, value: Json) -> None:
-        """An element has settled, with this result if it completed."""
         index = element.node.element or 0
         self.running.pop(index, None)
         if element.stage == "completed":
@@ -155,7 +148,6 @@ class Elements:
             self.errors[index] = element.error
 
     def release(self) -> None:
-        """All have settled: forget everything but the counts."""
         self.reading, self.results, self.errors = None, [], {}
 
     def counts(self) -> dict[str, int]:
@@ -203,7 +195,6 @@ class CallState:
 
     @property
     def state(self) -> str:
-        """The state as results and ``status`` show it."""
         return STATE_OF.get(self.stage, self.stage)
 
     @property
@@ -213,7 +204,6 @@ class CallState:
 
     @property
     def writes(self) -> Iterator[tuple[Path, Json]]:
-        """The paths of the outcome that was taken, and their values."""
         paths = () if self.outcome is None or not self.values else self.node.outcomes[self.outcome]
         return zip(paths, self.values, strict=bool(paths))
 
@@ -242,7 +232,6 @@ class CallState:
 
     @classmethod
     def from_record(cls, node: PlannedCall, rank: int, record: CallRecord) -> CallState:
-        """The state of a Call as the run before left it."""
         elements = None if record.elements is None else Elements(**dict(record.elements))
         return cls(node, rank, **{**dict(record), "elements": elements})
 

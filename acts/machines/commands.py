@@ -7,16 +7,14 @@ the driver performs in order. Nothing here decides anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, dataclass_transform
+from typing import Any, dataclass_transform
 
 from acts.language.wire import MAX_UNUSABLE_ANSWERS
-
-if TYPE_CHECKING:
-    from acts.plan.calls import PlannedCall
-    from acts.tree.decisions import Decision, PendingApproval
-    from acts.tree.records import BackgroundInput, ContextRef, DelegateInput, GrantedRequest, InstanceInput, PlanInput
-    from acts.tree.set_records import BatchInput
-    from acts.tree.signal_records import DecisionAnswer, TreeSignal
+from acts.plan.calls import PlannedCall
+from acts.tree.decisions import Decision, PendingApproval
+from acts.tree.records import BackgroundInput, ContextRef, DelegateInput, GrantedRequest, InstanceInput, PlanInput
+from acts.tree.set_records import BatchInput
+from acts.tree.signal_records import DecisionAnswer, TreeSignal
 
 
 @dataclass_transform(frozen_default=True)
@@ -30,23 +28,18 @@ class Effect:
 # -- of a walk, for its run; the driver performs starts and the end --------------------------------------------------
 
 
-class StartCall(Effect):
-    """Start a Call, or an element of one; for the driver, its Activity with three arguments: Call, Tool, context.
-
-    ``call`` has its references resolved; ``context`` are the messages that it may see.
-    """
-
+class StartCall(Effect):  # or an element of one; for the driver, its Activity with Call, Tool and context
     node: PlannedCall
-    call: dict[str, Any]
-    context: list[dict[str, Any]]
+    call: dict[str, Any]  # with its references resolved
+    context: list[dict[str, Any]]  # the messages that it may see
 
 
 class AskHuman(Effect):
-    """Ask a human to decide about a Call (``what`` is ``call``), or about its ``scopes``. It may be asked again."""
+    """Ask a human to decide about a Call. It may be asked again."""
 
     node: PlannedCall
     call: dict[str, Any]
-    what: str = "call"
+    what: str = "call"  # or ``scopes``
 
 
 class CountElements(Effect):
@@ -67,17 +60,13 @@ Command = StartCall | AskHuman | CountElements | Finish
 # -- of approvals, the budget and resets, for the run itself -------------------------------------------------------
 
 
-class Decided(Effect):
-    """A decision was taken; the run applies it at once. ``token`` is what its check returned."""
-
+class Decided(Effect):  # A decision was taken; the run applies it at once. ``token`` is what its check returned
     wait: PendingApproval
     decision: Decision
     token: Any = None
 
 
-class Note(Effect):
-    """A remark for ``status`` and the page."""
-
+class Note(Effect):  # A remark for ``status`` and the page
     text: str
 
 
@@ -89,9 +78,7 @@ class Granted(Effect):
     share: dict[str, Any] | None = None
 
 
-class BudgetRefused(Effect):
-    """The purpose ``key`` is not allowed: ``reason`` names the limit."""
-
+class BudgetRefused(Effect):  # The purpose ``key`` is not allowed: ``reason`` names the limit
     key: str
     reason: str
 
@@ -99,9 +86,7 @@ class BudgetRefused(Effect):
 # -- for the driver ------------------------------------------------------------------------------------------------
 
 
-class AskOutput(Effect):
-    """Ask the model for the output of a latent Call, within a grant (None: nothing limits it)."""
-
+class AskOutput(Effect):  # Ask the model for the output of a latent Call, within a grant (None: nothing limits it)
     node: PlannedCall
     call: dict[str, Any]
     context: list[dict[str, Any]]
@@ -110,31 +95,24 @@ class AskOutput(Effect):
 
 
 class AskSolution(Effect):
-    """Ask the model for the Solution of a tick; it is shown the first ``message_count`` messages.
-
-    With ``streams`` each Call of the answer is reported as soon as it is complete. ``answers_left`` unusable answers
-    end the run. ``least_cap`` is the least cap on the answer, in tokens, after one that was cut.
-    """
+    """Ask the model for the Solution of a tick."""
 
     tick: int
-    message_count: int
+    message_count: int  # it is shown the first ones
     grant: GrantedRequest | None
-    streams: bool = False
-    answers_left: int = MAX_UNUSABLE_ANSWERS
-    least_cap: int | None = None
+    streams: bool = False  # each Call of the answer is reported as soon as it is complete
+    answers_left: int = MAX_UNUSABLE_ANSWERS  # so many unusable answers end the run
+    least_cap: int | None = None  # on the answer, in tokens, after one that was cut
 
 
 class StartChild(Effect):
-    """Start the child ``<this run>/<name>``, a workflow of this type: what does the Call, or the unit, of ``node``.
-
-    None: it walks the plan of a tick or of a definition, or a page of a set.
-    """
+    """Start the child ``<this run>/<name>``, a workflow of this type."""
 
     type: str
     name: str
     label: str
     input: DelegateInput | InstanceInput | PlanInput | BatchInput
-    node: PlannedCall | None = None
+    node: PlannedCall | None = None  # the Call or unit that it does; None: a whole plan, or a page of a set
 
     @property
     def key(self) -> str:
@@ -142,9 +120,7 @@ class StartChild(Effect):
         return self.name if self.node is None else self.node.key
 
 
-class StartBackground(Effect):
-    """Start a fire-and-forget Call as a run of its own."""
-
+class StartBackground(Effect):  # Start a fire-and-forget Call as a run of its own
     node: PlannedCall
     input: BackgroundInput
 
@@ -159,26 +135,19 @@ class StartSetActivity(Effect):
 
 
 class SignalChildren(Effect):
-    """Pass a person's signal on to the children: all, those that walk instances, or the one of an instance.
-
-    A child that is being started gets it once it is there. ``payload`` None: the signal has none.
-    """
+    """Pass a person's signal on to the children; one that is being started gets it once it is there."""
 
     signal: str
-    payload: Any = None
-    instance: str | None = None
+    payload: Any = None  # None: the signal has none
+    instance: str | None = None  # to the child that walks it alone
     instances_only: bool = False
 
 
-class RestartChild(Effect):
-    """Start the child of this key again: it is gone, and its result does not come."""
-
+class RestartChild(Effect):  # Start the child of this key again: it is gone, and its result does not come
     key: str
 
 
-class Stop(Effect):
-    """End this run as superseded: the run ``run_id`` of its parent does its work now."""
-
+class Stop(Effect):  # End this run as superseded: the run ``run_id`` of its parent does its work now
     run_id: str
 
 
@@ -191,29 +160,21 @@ class SendRecord(Effect):
     key: str = ""
 
 
-class CheckQueues(Effect):
-    """Ask the server who polls these task queues; the answer is a ``QueuesChecked``."""
-
+class CheckQueues(Effect):  # Ask the server who polls these task queues; the answer is a ``QueuesChecked``
     queues: tuple[str, ...]
 
 
-class StartTimer(Effect):
-    """Wake the run after so many seconds, with the timer's name."""
-
+class StartTimer(Effect):  # Wake the run after so many seconds, with the timer's name
     name: str
     seconds: float
     summary: str
 
 
-class CancelTimer(Effect):
-    """Stop a timer."""
-
+class CancelTimer(Effect):  # Stop a timer
     name: str
 
 
-class AnswerUpdate(Effect):
-    """Answer the update of this id: None, or the problem that refuses it."""
-
+class AnswerUpdate(Effect):  # Answer the update of this id: None, or the problem that refuses it
     id: str
     problem: DecisionAnswer | None = None
 

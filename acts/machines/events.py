@@ -7,13 +7,12 @@ about by its key in the plan, not by its rank: an edit may have moved it meanwhi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, dataclass_transform
+from typing import Any, dataclass_transform
 
-if TYPE_CHECKING:
-    from acts.language.errors import CallError
-    from acts.language.messages import Data
-    from acts.tree.records import Accounting
-    from acts.tree.signal_records import TreeSignal
+from acts.language.errors import CallError
+from acts.language.messages import Data
+from acts.tree.records import Accounting
+from acts.tree.signal_records import TreeSignal
 
 
 @dataclass_transform(frozen_default=True)
@@ -29,55 +28,36 @@ class Begin(Event):
 
 
 class CallEnded(Event):
-    """What runs behind a Call returned ``value``, or failed with its retries spent.
-
-    ``chosen`` is the outcome that a model chose, ``usage`` what it cost.
-    """
+    """What runs behind a Call returned ``value``, or failed with its retries spent."""
 
     key: str
     value: Any = None
-    chosen: int | None = None
-    usage: dict[str, Any] | None = None
+    chosen: int | None = None  # the outcome that a model chose
+    usage: dict[str, Any] | None = None  # what it cost
     error: CallError | None = None
 
 
-class CallDetached(Event):
-    """A fire-and-forget Call was started durably."""
-
+class CallDetached(Event):  # A fire-and-forget Call was started durably
     key: str
 
 
-class StartPostponed(Event):
-    """A Call that was to start did not: the history has no room for it."""
-
+class StartPostponed(Event):  # A Call that was to start did not: the history has no room for it
     key: str
 
 
-class ChildStarted(Event):
-    """The child of a Call, or of a plan, runs under this id.
-
-    ``is_of_before_reset``: it was to start before a reset that this run knows of. It may have ended since.
-    ``run_id`` is that of its first run.
-    """
-
+class ChildStarted(Event):  # of a Call, or of a plan
     key: str
     workflow_id: str
-    is_of_before_reset: bool = False
-    run_id: str = ""
+    is_of_before_reset: bool = False  # it was to start before a reset that this run knows of: it may have ended since
+    run_id: str = ""  # of its first run
 
 
 class ChildEnded(Event):
-    """A child ended. ``report`` is what it says of itself, also when it failed; ``error`` is its failure.
-
-    ``is_unstarted``: it never ran, since what it would be started with is too large. ``accounting`` is what the tree
-    counts of its work, None where it ended without a word of that.
-    """
-
     key: str
-    report: dict[str, Any] | None
+    report: dict[str, Any] | None  # what it says of itself, also when it failed
     error: CallError | None = None
-    is_unstarted: bool = False
-    accounting: Accounting | None = None
+    is_unstarted: bool = False  # it never ran, since what it would be started with is too large
+    accounting: Accounting | None = None  # what the tree counts of its work; None: it ended without a word of that
 
 
 class SetActivityEnded(Event):
@@ -96,17 +76,13 @@ class ModelEnded(Event):
     usage: dict[str, Any] | None = None
 
 
-class DecisionReceived(Event):
-    """A person decides: by the signal ``word``, or by the update of this id."""
-
+class DecisionReceived(Event):  # A person decides: by the signal ``word``, or by the update of this id
     raw: Any
     word: str | None = None
     update: str | None = None
 
 
-class Provided(Event):
-    """A message came from outside."""
-
+class Provided(Event):  # A message came from outside
     message: Data
 
 
@@ -136,30 +112,21 @@ class CancelRequested(Event):
     """The run is cancelled: nothing more starts, and the driver cancels what is in flight."""
 
 
-class TimerFired(Event):
-    """A timer that the run started."""
-
+class TimerFired(Event):  # A timer that the run started
     name: str
 
 
-class QueuesChecked(Event):
-    """Which task queues have workers, as far as the server says."""
-
+class QueuesChecked(Event):  # Which task queues have workers, as far as the server says
     has_workers: dict[str, bool]
 
 
 class RunReset(Event):
-    """This run was reset: of what came after the point of the reset, not all has come again.
+    """This run was reset: of what came after the point of the reset, not all has come again."""
 
-    ``first_run_id`` is that of the first run of its chain, which resets and continue-as-new keep.
-    """
-
-    first_run_id: str = ""
+    first_run_id: str = ""  # of its chain, which resets and continue-as-new keep
 
 
-class RecordReceived(Event):
-    """Another run sent a record; whether it is one of this tree, its token says."""
-
+class RecordReceived(Event):  # Another run sent a record; whether it is one of this tree, its token says
     record: TreeSignal
 
 

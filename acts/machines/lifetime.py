@@ -63,12 +63,10 @@ class HistorySize:
 
     @property
     def load(self) -> float:
-        """The history as a part of the limits of a drain."""
         return max(self.events / DRAIN_EVENTS, self.bytes / DRAIN_BYTES, self.signals / DRAIN_SIGNALS)
 
     @property
     def is_near_the_limit(self) -> bool:
-        """True when the server will soon terminate the run, or refuse it signals."""
         return self.events >= LAST_EVENTS or self.bytes >= LAST_BYTES or self.signals >= LAST_SIGNALS
 
     def full_text(self) -> str:
@@ -161,16 +159,13 @@ class ExpectedResults:
 
     @property
     def total(self) -> int:
-        """The bytes that are expected of everything in flight."""
         return sum(count * self.of(source) for source, count in self._in_flight.items())
 
     @property
     def in_flight(self) -> int:
-        """How much is in flight."""
         return self._in_flight.total()
 
     def started(self, source: str) -> None:
-        """One more is in flight."""
         self._in_flight[source] += 1
 
     def ended(self, source: str, size: int | None) -> None:

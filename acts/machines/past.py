@@ -20,26 +20,18 @@ point of it, and changes nothing.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from acts.language.admission import Work
-from acts.language.config import KeepBefore
+from acts.language.config import KeepBefore, Resume
 from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex, format_choices, suggest
-from acts.language.values import ABSENT
-from acts.machines.call_state import NOT_STARTED, SETTLED
-from acts.plan.calls import UNIT, read_elements
-from acts.tree.past_run import PastCall, PastSource, PastState, planned_digest, prompt_digest, reads_digest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from acts.language.config import Resume
-    from acts.language.values import Json
-    from acts.machines.call_state import CallState
-    from acts.machines.walk_context import WalkContext
-    from acts.plan.calls import ElementReading, PlannedCall
-    from acts.plan.validate import ValidatedPlan
-    from acts.tree.past_run import PastRun
+from acts.language.values import ABSENT, Json
+from acts.machines.call_state import NOT_STARTED, SETTLED, CallState
+from acts.machines.walk_context import WalkContext
+from acts.plan.calls import UNIT, ElementReading, PlannedCall, read_elements
+from acts.plan.validate import ValidatedPlan
+from acts.tree.past_run import PastCall, PastRun, PastSource, PastState, planned_digest, prompt_digest, reads_digest
 
 
 class PastCalls:
@@ -67,7 +59,6 @@ class PastCalls:
     # -- which Call is which ----------------------------------------------------------------------
 
     def align(self, nodes: Sequence[PlannedCall]) -> None:
-        """Find each Call of a plan in the earlier run."""
         calls = {_name(call): call for run in self._state.past for call in run.calls}
         planned = {n.key: planned_digest(n) for n in nodes if n.kind != UNIT}
         same_id = {n.key: past for n in nodes if (past := calls.get((self._instance(n), n.id))) is not None}
@@ -112,7 +103,6 @@ class PastCalls:
         return past if past.reads == _digest_reads(node, call, reading, scoped_messages(), self.prompt) else None
 
     def keep_id(self, node: PlannedCall, past: PastCall) -> None:
-        """Give a Call that runs again the ``_id`` that it had, if the run keeps them."""
         self._ids[node.key] = past.id
 
     def find_report(self, node: PlannedCall) -> dict[str, Any] | None:
@@ -217,7 +207,6 @@ def read_calls(
 
 
 def _read_again(call: CallState, context: WalkContext, prompt: str) -> str:
-    """The digest of what a Call was started with; empty where that cannot be read."""
     node, read, reading = call.node, context.reader(call.rank), None
     scoped = context.scoped_messages(call.rank)
     try:
@@ -268,7 +257,6 @@ def past_of_root(resume: Resume, past: PastRun, prepared: ValidatedPlan) -> Past
 
 
 def past_of_child(source: PastSource, runs: tuple[PastRun, ...], prepared: ValidatedPlan) -> PastCalls:
-    """What a run that walks instances takes over."""
     own = source.model_dump(include={"calls", "keepsIds", "hasSamePrompt"})
     return past_of_state(PastState(source={}, past=runs, **own), prepared, source.instances)
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
@@ -22,6 +23,7 @@ from acts.language.values import Json, get
 from acts.machines import commands, events
 from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.call_state import SETTLED, call_item, error_item, status_from_states
+from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine, foreign_queues
 from acts.machines.walk import Walk, match_calls
 from acts.plan.calls import UNIT, PlannedCall
@@ -31,15 +33,17 @@ from acts.tree.child_requests import Batch, count_calls
 from acts.tree.decisions import Decision, call_subject
 from acts.tree.identity import child_id
 from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
-from acts.tree.records import BackgroundInput, InstanceInput
-from acts.tree.signal_records import PlanExtension
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from acts.machines.past import PastCalls
-    from acts.tree.records import Capabilities, ContextRef, PermitLease, PlanInput, PlanState, TreePosition
-    from acts.tree.signal_records import TreeSignal
+from acts.tree.records import (
+    BackgroundInput,
+    Capabilities,
+    ContextRef,
+    InstanceInput,
+    PermitLease,
+    PlanInput,
+    PlanState,
+    TreePosition,
+)
+from acts.tree.signal_records import PlanExtension, TreeSignal
 
 # What of its input a run needs no more when it continues as new
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
@@ -72,7 +76,6 @@ class PlanSetup:
 
     @property
     def instances(self) -> tuple[str, ...]:
-        """The instances that this run was started for."""
         return self.input.instances if isinstance(self.input, InstanceInput) else ()
 
     @property
@@ -138,12 +141,10 @@ class PlanRun(RunMachine):
 
     @property
     def in_flight(self) -> int:
-        """Activities, children and requests that the walk waits for."""
         return self.walk.running
 
     @property
     def can_continue_as_new(self) -> bool:
-        """True when nothing is in flight."""
         return not self.walk.running and not self._waiting_for_grant
 
     @property
@@ -166,12 +167,10 @@ class PlanRun(RunMachine):
     # -- events ---------------------------------------------------------------------------------
 
     def flush(self, now: str) -> list[commands.RunCommand]:
-        """As for every run; the next task has steps of its own."""
         self.walk.work.begin_task()
         return super().flush(now)
 
     def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
-        """The effects of an event: what it does to the walk, and what the walk wants done."""
         walk = self.walk
         match event:
             case events.Begin() if not self.is_approved:
@@ -204,12 +203,10 @@ class PlanRun(RunMachine):
         return out + self.perform(self.walk.failed(key, event.error, now), now)
 
     def _fail_start(self, key: str, error: CallError, now: str) -> list[Any]:
-        """A Call that was about to start fails."""
         self.permits.release(key)
         return self.perform(self.walk.failed(key, error, now), now)
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
-        """What has not settled fails; what has completed is in the result."""
         return [*self.approvals.close_all(), *self.perform(self.walk.exhaust(error, now), now)]
 
     def _child_result(self, event: events.ChildEnded, now: str) -> list[Any]:
@@ -279,11 +276,9 @@ class PlanRun(RunMachine):
 
     @property
     def waiting_starts(self) -> int:
-        """The Calls that are ready, beside what waits at the gate."""
         return super().waiting_starts + self.walk.startable
 
     def start_held_calls(self, now: str) -> list[Any]:
-        """Start ready Calls, as far as there are permits."""
         return self.perform(self.walk.advance(now), now)
 
     # -- how Calls start ----------------------------------------------------------------------------
@@ -319,7 +314,6 @@ class PlanRun(RunMachine):
         return self._start(command, effect, now)
 
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
-        """A Call has no request, or none of its elements may run."""
         command = self._waiting_for_grant.pop(effect.key, None)
         if isinstance(command, commands.CountElements):
             text = f"{effect.reason}, and each element of _each counts as a call"
@@ -398,11 +392,9 @@ class PlanRun(RunMachine):
         return [commands.StartChild(wire.DELEGATE, node.key, node.label, own, node)]
 
     def digest_instance(self, instance: str) -> str:
-        """The digest of what a child is started with for an instance."""
         return request_digest(self._find_batch().request_for((instance,), self.walk.context.provided)[0])
 
     def _find_batch(self) -> Batch:
-        """The Requests of the children of the plan as it is now."""
         whole = self.whole_plan
         if self._batch is None or self._batch[0] is not whole:
             self._batch = (whole, Batch(whole, self.raw.get("config") or {}))
@@ -467,7 +459,6 @@ class PlanRun(RunMachine):
         return prepared
 
     def _validate_edit(self, decision: Decision) -> ValidatedPlan:
-        """The plan as an edit makes it. Raises as ``check_decision``."""
         setup, plan = self.setup, self.walk.prepared.request.plan
         if plan is None:
             raise EngineError("a plan without a plan message")
@@ -488,7 +479,6 @@ class PlanRun(RunMachine):
         return validate_parsed(request, setup.capabilities.tools, setup.capabilities.served, places)
 
     def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
-        """Do what a person has decided."""
         wait, decision = effect.wait, effect.decision
         if decision.decision == wire.EDIT:
             return self._replan(effect.token, now)
@@ -550,7 +540,6 @@ class PlanRun(RunMachine):
         )  # fmt: skip
 
     def _past_instances(self, children: Mapping[str, str]) -> Iterable[PastInstance]:
-        """The instances of the run: those of its children with what these said of them."""
         units = {id_: call for call in self.walk.calls for id_ in call.node.members}
         for id_, status in statuses(self.walk).items():
             call = units.get(id_)
@@ -573,7 +562,6 @@ class PlanRun(RunMachine):
     # -- carrying over ---------------------------------------------------------------------------
 
     def snapshot_fields(self) -> dict[str, Any]:
-        """The fields of ``PlanState`` that a plan fills."""
         own = self.setup.input
         return {
             "request": self.raw, "position": self.position, "capabilities": self.setup.capabilities,
@@ -585,7 +573,6 @@ class PlanRun(RunMachine):
         }  # fmt: skip
 
     def restore(self, state: PlanState) -> None:
-        """Take over what the run before carried over."""
         self.walk.restore(state.walk)
         self.is_paused = self.walk.paused
         self.restore_common(state.approvals, state.budget)

@@ -16,17 +16,15 @@ of that workflow id since waits in vain, since the server has ended that one wit
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.wire import CHILD_RESET, RESYNC, RUN_ENDED
+from acts.machines.approvals import Approvals
+from acts.machines.budget import BudgetMachine
 from acts.machines.commands import CancelTimer, RestartChild, SendRecord, StartTimer
+from acts.machines.events import ChildStarted
+from acts.machines.permits import Permits
 from acts.tree.signal_records import ChildReset, Resync, RunEnded
-
-if TYPE_CHECKING:
-    from acts.machines.approvals import Approvals
-    from acts.machines.budget import BudgetMachine
-    from acts.machines.events import ChildStarted
-    from acts.machines.permits import Permits
 
 RESYNC_TIMER: Final = "look after the runs below again after a reset"
 # A run that is cancelled ends within a second; while its worker is away, within minutes
@@ -104,12 +102,10 @@ class ResetRecovery:
         return [*self._to_parent, *self._say_again(), *self._ask()]
 
     def on_resync(self) -> list[Any]:
-        """A run above was reset."""
         below = (SendRecord(id_, RESYNC, Resync()) for id_ in self._children.values())
         return [*self._say_again(), *self._to_parent, *below]
 
     def on_lost(self, key: str) -> list[Any]:
-        """The child of this key cannot be reached."""
         return [StartTimer(GONE + key, GRACE_SECONDS, GONE + key)] if self._is_kept(key) else []
 
     def on_timer(self, name: str) -> list[Any]:

@@ -10,11 +10,13 @@ decided by the machine that takes it. A message that this run sends is named by 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from acts.language.config import Usage
+from acts.language.config import Config, Usage
 from acts.language.errors import CallError, format_choices, truncate
+from acts.language.tools import Tool
 from acts.language.wire import CANCELLED_REPORT, LIMIT_EXCEEDED, PAUSE, RESUME
 from acts.machines import commands, events
 from acts.machines.approvals import Approvals
@@ -22,14 +24,8 @@ from acts.machines.budget import BudgetMachine
 from acts.machines.permits import PERMITS, Permits
 from acts.machines.resync import ENDED, GONE, RESYNC_TIMER, ResetRecovery
 from acts.tree import signal_records as signals
+from acts.tree.decisions import Decision
 from acts.tree.records import PermitLease, TreePosition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from acts.language.config import Config
-    from acts.language.tools import Tool
-    from acts.tree.decisions import Decision
 
 # Notes that a run keeps, and characters of each
 MAX_NOTES: Final = 20
@@ -148,13 +144,11 @@ class ModelWaits:
         self._by_run: dict[str, signals.ModelWait] = {}
 
     def record(self, wait: signals.ModelWait) -> None:
-        """A run waits, or does so no more."""
         self._by_run.pop(wait.workflowId, None)
         if wait.seconds > 0 and len(self._by_run) < _MAX_RUNS:
             self._by_run[wait.workflowId] = wait
 
     def record_end(self, event: events.Event, own: str) -> None:
-        """A request of the run has ended, or a run below it."""
         is_call = isinstance(event, events.CallEnded) and event.usage is not None
         if isinstance(event, events.ModelEnded) or is_call:
             self._by_run.pop(own, None)
@@ -254,14 +248,12 @@ class RunMachine:
         return 0 if self.is_paused else len(self.permits.waiting)
 
     def react(self, event: events.Event, now: str) -> list[Any]:
-        """The effects of an event of this kind of run."""
         raise NotImplementedError
 
     def check_decision(self, decision: Decision) -> Any:
         """Raise PlanError for a decision that cannot be carried out now; what is returned comes with ``Decided``."""
 
     def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
-        """A decision about this run was taken."""
         return []
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
@@ -271,11 +263,9 @@ class RunMachine:
         return []
 
     def on_child_started(self, event: events.ChildStarted) -> list[Any]:
-        """A child runs, and can be sent records."""
         return []
 
     def on_record(self, record: signals.TreeSignal, now: str) -> list[Any]:
-        """A record came that only this kind of run takes."""
         return []
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
@@ -283,11 +273,9 @@ class RunMachine:
         raise NotImplementedError
 
     def start_held_calls(self, now: str) -> list[Any]:
-        """Start Calls that were held back for want of permits."""
         return []
 
     def child_of_instance(self, instance: str) -> str:
-        """The name of the child that walks an instance."""
         return instance
 
     def snapshot_fields(self) -> dict[str, Any]:
@@ -297,7 +285,6 @@ class RunMachine:
     # -- events -----------------------------------------------------------------------------
 
     def handle(self, event: events.Event, now: str) -> list[commands.RunCommand]:
-        """Take one event; returns the commands that follow from it, in order."""
         if self.finished is not None and not isinstance(event, _AFTER_THE_END):
             return []
         self.permits.record_end(event)
@@ -377,7 +364,6 @@ class RunMachine:
         return self.flush(now) if self.is_cancelling else self._apply(self.approvals.flush(), now)
 
     def report_cancelled(self, report: dict[str, Any]) -> commands.SendRecord:
-        """The message that tells the parent what this cancelled run had done."""
         record = signals.CancelledReport(workflowId=self.own, report=report)
         return self._signed(commands.SendRecord(self.position.ancestors[-1], CANCELLED_REPORT, record))
 
@@ -413,7 +399,6 @@ class RunMachine:
         return [*self.approvals.close_all(), commands.Finish(status)]
 
     def note(self, text: str) -> None:
-        """A remark for ``status`` and the page."""
         add_note(self.notes, text)
 
     # -- what all runs do alike ---------------------------------------------------------------
@@ -516,11 +501,9 @@ class RunMachine:
     # -- carrying over ----------------------------------------------------------------------------
 
     def common_snapshot(self) -> dict[str, Any]:
-        """The part of a snapshot that all runs have."""
         lease = self.permits.lease_of_next_run()
         return {"approvals": self.approvals.snapshot(), "budget": self.budget.snapshot(), "lease": lease}
 
     def restore_common(self, approvals: Mapping[str, Any], budget: Mapping[str, Any]) -> None:
-        """Take it over."""
         self.approvals.restore(approvals)
         self.budget.restore(budget)

@@ -22,14 +22,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.admission import Work
 from acts.language.errors import CallError, DecisionRefused, EngineError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
-from acts.language.references import ELEMENT_KINDS, Path, holds
+from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds
+from acts.language.schemas import Checker
 from acts.language.tools import META
 from acts.language.values import UNKNOWN, Json, pointer
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED, SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
@@ -46,18 +48,11 @@ from acts.machines.commands import AskHuman, Command, CountElements, Finish, Sta
 from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
 from acts.plan.calls import UNIT, PlannedCall, approval_needed, read_elements
-from acts.plan.context_log import place_result, refuse_defects
+from acts.plan.context_log import View, Writes, place_result, refuse_defects
 from acts.plan.graph import WriterIndex, paths_read
+from acts.plan.validate import ValidatedPlan
+from acts.tree.past_run import PastCall
 from acts.tree.records import CallRecord, WalkState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from acts.language.references import ReferenceUse
-    from acts.language.schemas import Checker
-    from acts.plan.context_log import View, Writes
-    from acts.plan.validate import ValidatedPlan
-    from acts.tree.past_run import PastCall
 
 # Defects of one value that an error names; more of them say nothing new
 MAX_DEFECTS_SHOWN: Final = 5
@@ -162,7 +157,6 @@ class Walk:
         return self.advance(now)
 
     def failed(self, key: str, error: CallError, now: str) -> list[Command]:
-        """A running Call or element failed; its retries are spent."""
         call = self.by_key.get(key)
         if call is not None and self._move(call, "reported"):
             if self.cancelling and error.code == CANCELLED:
@@ -423,7 +417,6 @@ class Walk:
         return "became_ready"
 
     def _check_missing(self, call: CallState, missing: Sequence[ReferenceUse]) -> str:
-        """What becomes of a Call some references of which yield nothing."""
         context = self.context.reader(call.rank)
 
         def read(path: Path) -> Json:
@@ -540,7 +533,6 @@ class Walk:
     # -- how Calls settle --------------------------------------------------------------
 
     def _settle(self, call: CallState, event: str, now: str, value: Json = None) -> None:
-        """Move a Call or an element to a final stage, and on with what waited for it."""
         if not self._move(call, event):
             raise EngineError(f"call {call.node.key} is {call.stage}: it cannot be {event}")
         self._release(call, now, value)
@@ -563,7 +555,6 @@ class Walk:
         self._releases_waiters = False
 
     def _go_on(self, call: CallState, now: str) -> None:
-        """The waits of a Call have ended."""
         if call.stage == "pending":
             self._assess(call, now)
         elif call.stage == "applying":
@@ -589,7 +580,6 @@ class Walk:
             self._apply(call, outcome, writes, now)
 
     def _apply_child_report(self, call: CallState, report: dict[str, Any], now: str) -> None:
-        """Take what the instances of a batch child wrote."""
         call.value = report
         self.context.apply_child_report(report)
         status = status_of("completed", [item["status"] for item in report.values()])
@@ -660,7 +650,6 @@ class Walk:
             heapq.heappush(self._ready, call.rank)
 
     def _start_ready(self, now: str) -> None:
-        """Start what may start now."""
         while self._ready and not self.holds_starts:
             call = self.calls[self._ready[0]]
             is_collecting = call.stage == "collecting"
@@ -690,7 +679,6 @@ class Walk:
         return self.running < self.prepared.max_parallel if self.may_start is None else self.may_start(node)
 
     def _is_spread(self, call: CallState) -> bool:
-        """True for a Call that is started element by element."""
         return call.node.is_each and self._assume is None
 
     # -- elements ------------------------------------------------------------------------
@@ -763,12 +751,10 @@ class Walk:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many Calls are in each state."""
         return Counter(call.state for call in self.calls)
 
     @property
     def status(self) -> str:
-        """How the plan ends, or would end now."""
         states: dict[str | None, list[str]] = {None: []}
         for call in self.calls:
             for id_ in call.node.members or (call.node.instance,):

@@ -13,27 +13,21 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acts.language.admission import Work
 from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex
-from acts.language.messages import scoped_context
+from acts.language.messages import Data, scoped_context
 from acts.language.references import Expression, Path, evaluate, parse, paths
 from acts.language.values import ABSENT, Json, get
 from acts.language.wire import TOO_COMPLEX
-from acts.machines.call_state import SETTLED
-from acts.plan.context_log import END, appended_message, build_message
+from acts.machines.call_state import SETTLED, CallState
+from acts.plan.calls import PlannedCall
+from acts.plan.context_log import END, Log, appended_message, build_message
+from acts.plan.graph import Graph, WriterChain
 from acts.plan.validate import ValidatedPlan, is_template
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from acts.language.messages import Data
-    from acts.machines.call_state import CallState
-    from acts.plan.calls import PlannedCall
-    from acts.plan.context_log import Log
-    from acts.plan.graph import Graph, WriterChain
 
 
 class WalkContext:
@@ -213,7 +207,6 @@ class WriterProgress:
                     self._wait(rank, chain, count)
 
     def is_waiting(self, rank: int) -> bool:
-        """True while a writer that a Call waits for has not settled."""
         return self._open_waits[rank] > 0
 
     def await_earlier_writers(self, rank: int, chains: Iterable[WriterChain]) -> None:
