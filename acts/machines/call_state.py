@@ -1,9 +1,7 @@
 """The states of a Call in a walk, the events that move it between them, what is kept of each Call, and its report.
 
 Laws of this file: plain data and a table. A walk moves a Call only as ``TRANSITIONS`` says: a (stage, event) pair
-without a row changes nothing.
-
-Theory of operation. A Call is in one *stage* at a time::
+without a row changes nothing. A Call is in one *stage* at a time::
 
     pending ─ became_ready ─▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
        │                        ▲ └─ spread ─▶ collecting ─ collected ▶ applying  ├─ failed ───▶ failed
@@ -13,18 +11,14 @@ Theory of operation. A Call is in one *stage* at a time::
        ├─ skipped ─────────▶ skipped
        └─ start_failed, literal_used, nothing_to_start, taken_over ─▶ applying
 
+* A Call stays ``pending`` until every writer that it depends on has settled; then it is checked.
 * A Call with ``_each`` is ``collecting`` while its elements run. Each element is a ``CallState`` of its own whose
-  ``parent`` is the Call: it is started, reports and settles as a Call does. The last one to settle ends the collecting.
-  What all elements share is read once, before the first starts: what is provided later does not change it.
-* A Call stays ``pending`` until every writer that it depends on has settled. Then it is checked, and the outcome of
-  the check is an event.
-* ``applying`` means that the Call does not run (any more) and its result or failure is known. The
-  result takes effect when no earlier write can still decide whether it may. A failure that has an
-  error outcome is such a result; one without ends the Call.
+  ``parent`` is the Call. What all elements share is read once: what is provided later does not change it.
+* ``applying``: it does not run (any more), and its result or failure is known. The result takes effect when no earlier
+  write can still decide whether it may. So does a failure that has an error outcome; one without ends the Call.
 * ``cancelled`` ends what has not started. A running Call ends when it reports, cancelled or not.
 
-The table has every row, the picture the usual ones. People and results see *states*: a stage, except for those
-that are a finer view of one (``STATE_OF``).
+People and results see *states*: a stage, except for those that are a finer view of one (``STATE_OF``).
 """
 
 from __future__ import annotations
@@ -92,25 +86,19 @@ MAX_RESULTS_SHOWN: Final = 100
 
 @dataclass(slots=True)
 class Elements:
-    """The elements of one Call with ``_each``. The first ``started`` of ``total`` have been started once.
-
-    ``results`` has null for what has not settled, or has failed; ``errors`` are by index. ``running`` are indexes;
-    so are ``postponed``, a heap: they start again. ``provided`` is how many messages had been provided when the
-    list was read. ``reading`` is None until it is read again in another run, and, like results and errors, once
-    all have settled. ``next`` starts the next element.
-    """
+    """The elements of one Call with ``_each``."""
 
     total: int
-    provided: int = 0
-    reading: ElementReading | None = None
-    started: int = 0
+    provided: int = 0  # messages that had been provided when the list was read
+    reading: ElementReading | None = None  # None until it is read again in another run, and once all have settled
+    started: int = 0  # the first so many have been started once
     failed: int = 0
     cancelled: int = 0
-    results: list[Json] = field(default_factory=list)
+    results: list[Json] = field(default_factory=list)  # null for what has not settled, or has failed
     errors: dict[int, dict[str, Any]] = field(default_factory=dict)
     running: dict[int, None] = field(default_factory=dict)
-    postponed: list[int] = field(default_factory=list)
-    next: StartCall | None = None
+    postponed: list[int] = field(default_factory=list)  # a heap: they start again
+    next: StartCall | None = None  # starts the next element
 
     @property
     def unstarted(self) -> int:
@@ -167,31 +155,23 @@ class Elements:
 
 @dataclass(slots=True)
 class CallState:
-    """What a walk keeps of one Call, or of one element of a Call with ``_each``.
-
-    ``rank`` is the place of the Call in plan order; an element has that of its Call, which is its ``parent``.
-    ``resolved`` is the Call with its references resolved, from ready until it reports. ``missing`` are the
-    references that it waits for. ``outcome`` is the index of the outcome that was taken, ``values`` what is, or while
-    the Call is ``applying`` will be, written to its paths, and ``date`` when the Call reported.
-    ``edited`` marks a Call that a person put into the plan. ``value`` is the report of a batch child, by instance.
-    ``reason`` says why a Call was skipped. ``elements`` are those of a Call with ``_each``, once it is ready.
-    """
+    """What a walk keeps of one Call, or of one element of a Call with ``_each``."""
 
     node: PlannedCall
-    rank: int
+    rank: int  # in plan order; an element has that of its Call
     parent: CallState | None = field(default=None, repr=False)
     stage: str = "pending"
-    outcome: int | None = None
-    values: tuple[Json, ...] = ()
-    date: str = ""
+    outcome: int | None = None  # the index of the one that was taken
+    values: tuple[Json, ...] = ()  # what is, or while the Call is ``applying`` will be, written to its paths
+    date: str = ""  # when the Call reported
     error: dict[str, Any] | None = None
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # the references that it waits for
     approved: bool = False
-    edited: bool = False
-    resolved: dict[str, Any] | None = None
-    value: Json = None
-    reason: str | None = None
-    elements: Elements | None = None
+    edited: bool = False  # a person put the Call into the plan
+    resolved: dict[str, Any] | None = None  # the Call with its references resolved, from ready until it reports
+    value: Json = None  # the report of a batch child, by instance
+    reason: str | None = None  # why it was skipped
+    elements: Elements | None = None  # of a Call with ``_each``, once it is ready
 
     @property
     def state(self) -> str:
@@ -211,11 +191,6 @@ class CallState:
     def written(self) -> tuple[tuple[Path, Json, str], ...]:
         """What was written: path, value, date."""
         return tuple((*write, self.date) for write in self.writes) if self.stage == "completed" else ()
-
-    @property
-    def output_path(self) -> str | None:
-        """The paths that the Call wrote, as one expression, or None."""
-        return conjunction(path for path, _, _ in self.written) or None
 
     @property
     def own_elements(self) -> Elements:
@@ -277,7 +252,8 @@ def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]
         error = {**(error or {}), "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
     has_failed_edit = call.edited and call.state in _FAILURES
     more = {
-        "instance": node.instance, "outputPath": call.output_path, "error": error, "reason": call.reason,
+        "instance": node.instance, "outputPath": conjunction(path for path, _, _ in call.written) or None,
+        "error": error, "reason": call.reason,
         "elements": call.elements and call.elements.counts(), "call": node.planned if has_failed_edit else None,
         "waitsFor": list(call.missing) or None,
     }  # fmt: skip

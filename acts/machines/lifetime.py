@@ -51,15 +51,12 @@ DRAIN_TIMER: Final = "drain before continue-as-new"
 
 @dataclass(frozen=True, slots=True)
 class HistorySize:
-    """What the server counted when the current workflow task began, and whether it suggests a new run.
-
-    ``signals`` are those that the run has received.
-    """
+    """What the server counted when the current workflow task began, and whether it suggests a new run."""
 
     events: int
     bytes: int
     is_new_run_suggested: bool
-    signals: int = 0
+    signals: int = 0  # that the run has received
 
     @property
     def load(self) -> float:

@@ -57,22 +57,17 @@ MAX_REPORTED_BYTES: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class PlanSetup:
-    """What a run of a plan knows before it begins. ``input`` is None for a run that a person started.
+    """What a run of a plan knows before it begins."""
 
-    ``raw`` is its Request as JSON, ``source`` the run whose context a model is shown, ``lease`` its permits, ``past``
-    what the run had done that this one resumes. With external storage a Request that is edited may have more bytes
-    than without.
-    """
-
-    raw: dict[str, Any]
+    raw: dict[str, Any]  # its Request
     prepared: ValidatedPlan
     capabilities: Capabilities
     position: TreePosition
-    source: ContextRef
-    input: PlanInput | None = None
+    source: ContextRef  # the run whose context a model is shown
+    input: PlanInput | None = None  # None for a run that a person started
     lease: PermitLease | None = None
-    max_request_bytes: int = wire.MAX_PAYLOAD_BYTES
-    past: PastCalls | None = None
+    max_request_bytes: int = wire.MAX_PAYLOAD_BYTES  # of one that is edited; more with external storage
+    past: PastCalls | None = None  # what the run had done that this one resumes
 
     @property
     def instances(self) -> tuple[str, ...]:
@@ -242,7 +237,7 @@ class PlanRun(RunMachine):
             return []
         if record.dropped is not None:
             error = {"code": wire.NOT_RUN, "message": truncate(record.dropped, 300)}
-            return self.perform(self.walk.drop_unstarted(error, now), now)
+            return self.perform(self.walk.cancel(now, error), now)
         *context, plan = self.raw["context"]
         messages = [context[message] if isinstance(message, int) else message for message in record.context]
         raw = {**self.raw, "context": [*messages, {**plan, "plan": [*plan["plan"], *record.calls]}]}

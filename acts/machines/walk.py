@@ -35,15 +35,8 @@ from acts.language.schemas import Checker
 from acts.language.tools import META
 from acts.language.values import UNKNOWN, Json, pointer
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED, SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
-from acts.machines.call_state import (
-    NOT_STARTED,
-    SETTLED,
-    TRANSITIONS,
-    CallState,
-    Elements,
-    status_from_states,
-    status_of,
-)
+from acts.machines import call_state
+from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
 from acts.machines.commands import AskHuman, Command, CountElements, Finish, StartCall
 from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
@@ -86,7 +79,8 @@ class Walk:
         may_start: Callable[[PlannedCall], bool] | None = None, assume: Callable[[int], bool] | None = None,
         past: PastCalls | None = None,
     ) -> None:  # fmt: skip
-        self.identify, self.may_start, self._assume, self.past = identify, may_start, assume, past
+        self.identify, self._assume, self.past = identify, assume, past
+        self.may_start = may_start or (lambda _: self.running < self.prepared.max_parallel)
         self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
         self.load(prepared, (), {})
 
@@ -122,7 +116,7 @@ class Walk:
 
     def _move(self, call: CallState | None, event: str) -> bool:
         """Move a Call or an element as the table says; False when its stage has no row for the event."""
-        stage = None if call is None else TRANSITIONS.get((call.stage, event))
+        stage = None if call is None else call_state.TRANSITIONS.get((call.stage, event))
         if call is None or stage is None:
             return False
         self.running += (stage == "running") - (call.stage == "running")
@@ -241,23 +235,15 @@ class Walk:
 
     # -- an early end -----------------------------------------------------------
 
-    def cancel(self, now: str) -> list[Command]:
-        """Start nothing more. The shell cancels what runs, and reports how it ended."""
-        self.cancelling = True
-        self._cancel_unstarted(None, now)
-        for call in self.calls:
-            if call.stage == "collecting":
-                self._report_elements(call, now)
-        return self.advance(now)
+    def cancel(self, now: str, error: dict[str, Any] | None = None) -> list[Command]:
+        """Start nothing more. The shell cancels what runs, and reports how it ended.
 
-    def drop_unstarted(self, error: dict[str, Any], now: str) -> list[Command]:
-        """The plan ends with what has started: the rest is cancelled, with this error."""
-        self.growing = False
-        self._cancel_unstarted(error, now)
-        return self.advance(now)
-
-    def _cancel_unstarted(self, error: dict[str, Any] | None, now: str) -> None:
-        """Cancel what has not started. Nothing that waits for it starts by that."""
+        With an ``error`` the plan ends with what has started, and the rest is cancelled with this error.
+        """
+        if error is None:
+            self.cancelling = True
+        else:
+            self.growing = False
         unstarted = [call for call in self.calls if call.stage in NOT_STARTED]
         for call in unstarted:
             call.error = error
@@ -266,6 +252,10 @@ class Walk:
         self._ready_elements = {rank: own for rank, own in self._ready_elements.items() if rank in self._ready}
         for call in unstarted:
             self._release(call, now)
+        for call in self.calls if self.cancelling else ():
+            if call.stage == "collecting":
+                self._report_elements(call, now)
+        return self.advance(now)
 
     def exhaust(self, error: CallError, now: str) -> list[Command]:
         """End here, because nothing more can be recorded: what has begun, or could begin, fails with this error.
@@ -435,8 +425,6 @@ class Walk:
         """True when a dependency was skipped, failed, or took another outcome than the one with what is missing."""
         return self._progress.dependency_did_not_write(rank, [path for use in missing for path in use.paths])
 
-    # -- what values have to fit -----------------------------------------------------
-
     def _require_parameters(self, node: PlannedCall, call: Mapping[str, Json]) -> None:
         parameters = {k: v for k, v in call.items() if k not in META}
         subject = f'parameters of "{node.tool.name}"'
@@ -476,8 +464,6 @@ class Walk:
             text = "; ".join(f"{place}: {why}" if place else why for place, why in places)
             raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
 
-    # -- what an earlier run had done --------------------------------------------------
-
     def _take_over(self, call: CallState, run: PastCalls, resolved: dict[str, Any], now: str) -> bool:
         """Take over what a Call did in an earlier run; False when it has to run."""
         node = call.node
@@ -495,24 +481,20 @@ class Walk:
             if call.elements is not None:
                 self._take_over_elements(call, call.elements, past, run)
             return False
-        if past.state == "completed":
-            return self._take_over_result(call, past, run, now)
-        run.taken[node.key], call.elements = past.id, None
-        self._settle(call, "detached_before", now)
-        return True
-
-    def _take_over_result(self, call: CallState, past: PastCall, run: PastCalls, now: str) -> bool:
-        outcomes = call.node.outcomes
-        paths = outcomes[past.outcome] if past.outcome < len(outcomes) else ()
+        if past.state == "detached":
+            run.taken[node.key], call.elements = past.id, None
+            self._settle(call, "detached_before", now)
+            return True
+        paths = node.outcomes[past.outcome] if past.outcome < len(node.outcomes) else ()
         writes = tuple(zip(paths, past.written, strict=False))
         try:
             if past.error is None:
-                self._require_writes(call.node, writes)
+                self._require_writes(node, writes)
         except CallError:  # the Tool takes other results now: by its old ``_id`` it may find that it has run
-            run.keep_id(call.node, past)
+            run.keep_id(node, past)
             return False
         self._move(call, "taken_over")
-        run.taken[call.node.key] = past.id
+        run.taken[node.key] = past.id
         call.error, call.elements = past.error, None
         self._apply(call, past.outcome, writes, now)
         return True
@@ -560,8 +542,6 @@ class Walk:
         elif call.stage == "applying":
             self._write_when_possible(call)
 
-    # -- how an outcome takes effect -------------------------------------------------
-
     def _apply_result(self, call: CallState, value: Json, now: str, chosen: int | None = None) -> None:
         """Place and check a result, then write it; ``chosen`` is the outcome that came with it."""
         try:
@@ -582,7 +562,7 @@ class Walk:
     def _apply_child_report(self, call: CallState, report: dict[str, Any], now: str) -> None:
         call.value = report
         self.context.apply_child_report(report)
-        status = status_of("completed", [item["status"] for item in report.values()])
+        status = call_state.status_of("completed", [item["status"] for item in report.values()])
         self._settle(call, _EVENT_OF_STATUS[status], now)
 
     def _apply_failure(self, call: CallState, error: CallError, now: str) -> None:
@@ -657,7 +637,7 @@ class Walk:
             start = self._prepare_element(call, now) if is_collecting else None
             node = call.node if start is None else start.node
             starts_one = start is not None or not (is_collecting or spreads)
-            if starts_one and not self._has_room(node):
+            if starts_one and not self.may_start(node):
                 break
             self._ready_elements.pop(heapq.heappop(self._ready), None)
             if spreads:
@@ -674,14 +654,8 @@ class Walk:
                 context = self.context.scoped_messages(call.rank) if self._assume is None else []
                 self._out.append(StartCall(node, call.resolved or {}, context))
 
-    def _has_room(self, node: PlannedCall) -> bool:
-        """True when a Call or element may start beside those that run: it has its place then."""
-        return self.running < self.prepared.max_parallel if self.may_start is None else self.may_start(node)
-
     def _is_spread(self, call: CallState) -> bool:
         return call.node.is_each and self._assume is None
-
-    # -- elements ------------------------------------------------------------------------
 
     def _spread(self, call: CallState, now: str) -> None:
         """A Call starts element by element from now on, if the budget need not be asked first."""
@@ -760,8 +734,8 @@ class Walk:
             for id_ in call.node.members or (call.node.instance,):
                 report = (call.value or {}).get(id_, {})
                 states.setdefault(id_, []).append(report.get("status", call.state))
-        shared, *parts = map(status_from_states, states.values())
-        status = status_of(shared, parts)
+        shared, *parts = map(call_state.status_from_states, states.values())
+        status = call_state.status_of(shared, parts)
         is_cancelled = self.cancelling and (status == "completed" or self.counts["cancelled"])
         return "cancelled" if is_cancelled else status
 

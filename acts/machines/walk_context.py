@@ -15,6 +15,7 @@ import bisect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from acts.language.admission import Work
@@ -26,7 +27,7 @@ from acts.language.wire import TOO_COMPLEX
 from acts.machines.call_state import SETTLED, CallState
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END, Log, appended_message, build_message
-from acts.plan.graph import Graph, WriterChain
+from acts.plan.graph import ChainFold, Graph, WriterChain
 from acts.plan.validate import ValidatedPlan, is_template
 
 
@@ -163,27 +164,11 @@ class WalkContext:
 
 @dataclass(slots=True)
 class _ChainProgress:
-    """How many of a chain's first entries have settled, and which ranks wait for more of them.
+    """How many of a chain's first entries have settled, and which ranks wait for more of them."""
 
-    The first ``completed`` of them all completed; ``first_unwritten`` is the rank of the first one that completed and
-    did not write here. ``holds_below``: the chain has the writers of what is below its path.
-    """
-
-    chain: WriterChain
-    holds_below: bool
+    entries: Sequence[int]
     settled: int = 0
-    completed: int = 0
-    first_unwritten: float = math.inf
     waiters: dict[int, list[int]] | None = None  # few chains have any: ten thousand empty dicts would cost time
-
-    def is_left_unwritten(self, call: CallState) -> bool:
-        """True for a Call that completed without writing a path of the chain that it could have written."""
-        if len(call.values) == len(call.node.writes):
-            return False
-        written = {path for path, _ in call.writes}
-        at = self.chain.path
-        could = (path for path in call.node.writes if path not in written)
-        return any(path == at or (self.holds_below and at.holds(path)) for path in could)
 
 
 class WriterProgress:
@@ -194,11 +179,13 @@ class WriterProgress:
         self._open_waits = [0] * len(calls)
         self._chains: dict[int, _ChainProgress] = {}
         self._chains_of: list[list[_ChainProgress]] = [[] for _ in calls]
-        for table in (graph.writers.exact, graph.writers.below):
-            for chain in table.values():
-                progress = self._chains[id(chain)] = _ChainProgress(chain, table is graph.writers.below)
-                for rank in chain.entries:
-                    self._chains_of[rank].append(progress)
+        # By chain, the first rank that did not complete, and (at its path, or below it) the first that did not write
+        self._first_incomplete = ChainFold(math.inf, self._fold_incomplete)
+        self._first_unwritten: dict[int, ChainFold[float]] = {}
+        for chain in (*graph.writers.exact.values(), *graph.writers.below.values()):
+            progress = self._chains[id(chain)] = _ChainProgress(chain.entries)
+            for rank in chain.entries:
+                self._chains_of[rank].append(progress)
         for _ in self._advance(self._chains.values()):
             pass  # no Call waits yet
         for rank, call in enumerate(calls):
@@ -230,15 +217,8 @@ class WriterProgress:
 
     def _advance(self, chains: Iterable[_ChainProgress]) -> Iterator[int]:
         for progress in chains:
-            entries = progress.chain.entries
-            while progress.settled < len(entries):
-                call = self._calls[entries[progress.settled]]
-                if call.stage not in SETTLED:
-                    break
-                if call.stage == "completed":
-                    if progress.first_unwritten > call.rank and progress.is_left_unwritten(call):
-                        progress.first_unwritten = call.rank
-                    progress.completed += progress.completed == progress.settled
+            entries = progress.entries
+            while progress.settled < len(entries) and self._calls[entries[progress.settled]].stage in SETTLED:
                 progress.settled += 1
                 for waiter in progress.waiters.pop(progress.settled, ()) if progress.waiters else ():
                     self._open_waits[waiter] -= 1
@@ -247,8 +227,26 @@ class WriterProgress:
 
     def dependency_did_not_write(self, rank: int, paths: Iterable[Path]) -> bool:
         """True when a dependency of a Call did not complete, or took another outcome than one with these paths."""
-        if any(count > self._chains[id(chain)].completed for chain, count in self._graph.waits[rank]):
+        if any(self._first_incomplete.at(chain, count) < rank for chain, count in self._graph.waits[rank]):
             return True
-        instance = self._graph.order[rank].instance
-        chains = (chain for path in paths for chain in self._graph.writers.overlapping(path, instance))
-        return any(self._chains[id(chain)].first_unwritten < rank for chain in chains)
+        writers, instance = self._graph.writers, self._graph.order[rank].instance
+        for path in paths:
+            above = ((chain, chain.path.__eq__) for chain in writers.above(path, instance))
+            below = ((chain, chain.path.holds) for chain in writers.at_or_below(path, instance))
+            for chain, is_here in (*above, *below):
+                start = ChainFold(math.inf, partial(self._fold_unwritten, is_here))
+                fold = self._first_unwritten.setdefault(id(chain), start)
+                if fold.at(chain, bisect.bisect_left(chain.entries, rank)) < rank:
+                    return True
+        return False
+
+    def _fold_incomplete(self, first: float, rank: int) -> float:
+        return first if self._calls[rank].stage == "completed" else min(first, rank)
+
+    def _fold_unwritten(self, is_here: Callable[[Path], bool], first: float, rank: int) -> float:
+        call = self._calls[rank]
+        if call.stage != "completed" or len(call.values) == len(call.node.writes):
+            return first
+        written = {path for path, _ in call.writes}
+        leaves_it = any(is_here(path) for path in call.node.writes if path not in written)
+        return min(first, rank) if leaves_it else first

@@ -11,7 +11,7 @@ from acts.language.messages import Data, parse_message
 from acts.language.references import Path
 from acts.language.strict_json import write_json
 from acts.language.values import ABSENT
-from acts.machines.call_state import SETTLED
+from acts.machines.call_state import SETTLED, call_item
 from acts.machines.commands import AskHuman, Command, Finish, StartCall
 from acts.machines.walk import Walk
 from acts.plan.calls import PlannedCall
@@ -139,7 +139,7 @@ class Drive:
         return {
             "states": {n.id: r.state for n, r in zip(walk.nodes, walk.calls, strict=True)},
             "errors": {n.id: r.error for n, r in zip(walk.nodes, walk.calls, strict=True)},
-            "paths": {n.id: walk.calls[rank].output_path for rank, n in enumerate(walk.nodes)},
+            "paths": {n.id: call_item(walk.calls[rank]).get("outputPath") for rank, n in enumerate(walk.nodes)},
             "appended": walk.context.appended(),
             "views": views(walk.context.log, self.prepared),
         }

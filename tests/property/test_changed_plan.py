@@ -289,7 +289,7 @@ def test_a_plan_that_is_never_finished_is_what_had_started(
     for _ in steps:
         step(drive, order, approving=False)
     before = drive.observe()["states"]
-    drive.perform(drive.walk.drop_unstarted({"code": "notRun", "message": "it broke off"}, NOW))
+    drive.perform(drive.walk.cancel(NOW, {"code": "notRun", "message": "it broke off"}))
     finish_plan(drive, order)
     assert len(drive.final_statuses) == 1
     for id_, state in drive.observe()["states"].items():

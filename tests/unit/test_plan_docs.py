@@ -75,7 +75,7 @@ def test_the_error_of_a_list_is_the_one_on_the_page_and_the_report_reads_its_res
 )  # fmt: skip
 def test_a_message_chooses_the_outcome_that_it_holds_whole(holds: dict[str, int], index: int) -> None:
     drive = walk(OUTCOMES, {"check": {"type": "state", "state": holds}})
-    assert drive.walk.calls[0].output_path == str(OUTCOMES["_outputPath"]).split(" || ")[index]
+    assert call_items(drive.walk.calls)[0]["outputPath"] == str(OUTCOMES["_outputPath"]).split(" || ")[index]
     assert state_of(drive) == holds
 
 
