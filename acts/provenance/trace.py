@@ -21,27 +21,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language import wire
+from acts.language import references, wire
 from acts.language.errors import ExpressionError, begin_json
 from acts.language.messages import Data, ErrorMessage, Message, PlanMessage, read_request
-from acts.language.references import (
-    ELEMENT_KINDS,
-    INDEX,
-    ITEM,
-    MARK,
-    Expression,
-    Literal,
-    Operation,
-    Path,
-    TextTemplate,
-    evaluate,
-    operands,
-    parse,
-    parse_condition,
-    parse_marked,
-    paths,
-    scan,
-)
+from acts.language.references import MARK, Expression, Literal, Path, evaluate, parse, paths
 from acts.language.tools import META, Tool
 from acts.language.values import ABSENT, Json, Names, get, list_index
 from acts.plan.context_log import View, split_write, write_of
@@ -321,11 +304,11 @@ def find_references(call: Mapping[str, Json], tool: Tool | None) -> Iterator[Ref
     values = {key: value for key, value in call.items() if key not in META}
     found: list[tuple[str, str, str, Callable[[str], Any]]] = []
     for key, value in [*values.items(), *([] if isinstance(each, str) else [(EACH, each)])]:
-        for at, text in scan(value, key):
+        for at, text in references.scan(value, key):
             place = "".join(f"[{t}]" if isinstance(t, int) else f".{t}" for t in at).removeprefix(".")
-            found.append((key, place, text, parse_marked))
+            found.append((key, place, text, references.parse_marked))
     found += [(EACH, EACH, each, parse)] if isinstance(each, str) else []
-    found += [(WHEN, WHEN, when, parse_condition)] if isinstance(when, str) else []
+    found += [(WHEN, WHEN, when, references.parse_condition)] if isinstance(when, str) else []
     texts = [scope for scope in scopes if isinstance(scope, str)] if isinstance(scopes, list) else []
     found += [(SCOPES, SCOPES, text if text.startswith(MARK) else MARK + text, parse) for text in texts]
     for key, place, text, parser in found:
@@ -344,9 +327,9 @@ def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path
     if isinstance(tree, Path):
         yield tree
         return
-    for term in operands(tree):
+    for term in references.operands(tree):
         yield from _paths_used(term, read)
-        if isinstance(tree, Operation) and tree.sign == "||" and evaluate(term, read) not in (ABSENT, None):
+        if isinstance(tree, references.Operation) and tree.sign == "||" and evaluate(term, read) not in (ABSENT, None):
             return
 
 
@@ -559,10 +542,10 @@ class ProvenanceIndex:
 
         def locate(path: Path) -> list[Path]:
             """Where in the context a path of the Call leads: to itself, or to where its element, or all, was."""
-            if each is None or path.kind not in ELEMENT_KINDS:
+            if each is None or path.kind not in references.ELEMENT_KINDS:
                 return [path]
             names = () if element is None else (str(element), *path.names)
-            return [] if path.kind == INDEX else [Path(p.kind, (*p.names, *names)) for p in lists]
+            return [] if path.kind == references.INDEX else [Path(p.kind, (*p.names, *names)) for p in lists]
 
         tree, used = (
             reference.tree,
@@ -570,9 +553,9 @@ class ProvenanceIndex:
         )
         is_list = reference.at == EACH  # of one element, that part of the list is of interest
         located: dict[Path, bool] = {}
-        parts = operands(tree) if isinstance(tree, TextTemplate) else (tree,)
+        parts = references.operands(tree) if isinstance(tree, references.TextTemplate) else (tree,)
         for path in dict.fromkeys(path for part in parts for path in paths(part)):
-            places = locate(Path(ITEM)) if is_list and path in used else locate(path)
+            places = locate(Path(references.ITEM)) if is_list and path in used else locate(path)
             located |= {place: path in used or located.get(place, False) for place in places}
         return [
             self._trace_value(place, instance, upto) if is_used else ValueTrace(place, used=False)
