@@ -144,17 +144,11 @@ def expand_template(prepared: ValidatedPlan, instances: Sequence[str]) -> Valida
 
 
 def part_request(
-    prepared: ValidatedPlan,
-    log: Log,
-    nodes: Sequence[PlannedCall],
-    config: dict[str, Any],
-    *,
-    is_editable: bool = False,
+    prepared: ValidatedPlan, log: Log, nodes: Iterable[PlannedCall], config: dict[str, Any], *, is_editable: bool
 ) -> dict[str, Any]:
     """The Request of some Calls of a plan (all, or the first), over all of its instances."""
-    listed = _listed(nodes)
     requests = PartRequests(prepared, log, config, is_editable=is_editable)
-    return requests.build(listed, [n.planned for n in listed], prepared.request.instances())
+    return requests.build(_listed(nodes), prepared.request.instances())
 
 
 class PartRequests:
@@ -172,14 +166,14 @@ class PartRequests:
         for message in prepared.request.data():
             if message.instance is not None:
                 self._local.setdefault(message.instance, []).append(message)
-        self._nodes: Sequence[PlannedCall] = ()
-        self._common: list[Json] | None = None
+        self._nodes: Sequence[PlannedCall] | None = None
+        self._common: list[Json] = []
 
     def build(
-        self, nodes: Sequence[PlannedCall], calls: list[Json], instances: Sequence[str], provided: Iterable[Data] = ()
+        self, nodes: Sequence[PlannedCall], instances: Sequence[str], provided: Iterable[Data] = ()
     ) -> dict[str, Any]:
-        """The Request of these Calls (``nodes`` as planned, ``calls`` as they are listed) over these instances."""
-        if self._common is None or nodes is not self._nodes:  # every child of a template has the same
+        """The Request of these Calls, in the order in which they are listed, over these instances."""
+        if nodes is not self._nodes:  # every child of a template has the same
             self._nodes, self._common = nodes, self._common_messages(nodes)
         context = list(self._common)
         for id_ in instances:
@@ -187,8 +181,8 @@ class PartRequests:
             context += own or [{"type": "state", "state": {}, "_instance": id_}]
         context += [m.raw for m in provided if m.instance is None or m.instance in instances]
         mode = self._prepared.request.mode
-        context.append({"type": "plan", "plan": calls, **({"mode": mode} if mode != "eager" else {})})
-        return {"config": self._config, "context": context}
+        plan = {"type": "plan", "plan": [n.planned for n in nodes], **({"mode": mode} if mode != "eager" else {})}
+        return {"config": self._config, "context": [*context, plan]}
 
     def _common_messages(self, nodes: Sequence[PlannedCall]) -> list[Json]:
         data = [m for m in self._prepared.request.data() if m.instance is None]
@@ -207,19 +201,23 @@ class PartRequests:
         return [*tools, *schemas, *needed_messages(self._log, nodes, [m for own in self._local.values() for m in own])]
 
 
-class Batch:
+class Batch(PartRequests):
+    """The Requests of the children of one plan."""
+
     def __init__(self, prepared: ValidatedPlan, config: Mapping[str, Json]) -> None:
         approve, listed = prepared.request.config.approve, _listed(prepared.nodes)
-        local = [n for n in listed if n.instance is not None]
-        self._requests = PartRequests(
-            prepared, prepared.initial_log, _child_config(config), unfiltered_bytes=MAX_UNFILTERED_DATA,
-            is_editable=any(approval_needed(n, approve) for n in local),
-        )  # fmt: skip
+        inherited = inherited_config(config, "missing")
+        # Its parent keeps the budget, and the plan is approved already
+        own = {**inherited, "approve": {**inherited.get("approve", {}), "plan": False}}
+        is_editable = any(approval_needed(n, approve) for n in listed if n.instance is not None)
+        super().__init__(
+            prepared, prepared.initial_log, own, is_editable=is_editable, unfiltered_bytes=MAX_UNFILTERED_DATA
+        )
         self._template = listed if is_template(prepared.request, prepared.nodes) else None
-        self._template_calls = prepared.request.calls
-        self._nodes: dict[str, list[PlannedCall]] = {}
-        for node in local:
-            self._nodes.setdefault(str(node.instance), []).append(node)
+        self._calls: dict[str, list[PlannedCall]] = {}
+        for node in listed:
+            if node.instance is not None:
+                self._calls.setdefault(node.instance, []).append(node)
 
     def request_for(
         self, instances: Sequence[str], provided: Sequence[Data] = ()
@@ -229,16 +227,9 @@ class Batch:
         The indices are None for a template: every instance runs all of it.
         """
         if self._template is not None:
-            return self._requests.build(self._template, self._template_calls, instances, provided), None
-        nodes = _listed(n for i in instances for n in self._nodes.get(i, ()))
-        request = self._requests.build(nodes, [n.planned for n in nodes], instances, provided)
-        return request, tuple(n.index for n in nodes)
-
-
-def _child_config(config: Mapping[str, Json]) -> dict[str, Any]:
-    """The settings that apply in a child; its parent keeps the budget, and the plan is approved already."""
-    out = inherited_config(config, "missing")
-    return {**out, "approve": {**out.get("approve", {}), "plan": False}}
+            return self.build(self._template, instances, provided), None
+        nodes = _listed(n for i in instances for n in self._calls.get(i, ()))
+        return self.build(nodes, instances, provided), tuple(n.index for n in nodes)
 
 
 def tool_messages(tools: Iterable[Tool]) -> list[Json]:
