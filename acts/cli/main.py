@@ -99,7 +99,7 @@ class Program(typer.Typer):
             with suppress(OSError, ValueError):
                 stream.flush()
         traces = sys.modules.get("acts.telemetry.tracing")
-        if traces is not None and (tracing := traces.tracing()) is not None:
+        if traces is not None and (tracing := traces.Tracing.current) is not None:
             tracing.stop()
         os._exit(code if isinstance(code, int) else int(bool(code)))
 

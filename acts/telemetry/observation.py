@@ -18,8 +18,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -53,55 +53,13 @@ LOOP_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 5.0
 
 
-class Health:
-    """What one process says of itself. ``count_lost`` counts threads that stuck tasks have taken, of ``threads``.
-
-    ``loop`` is the worker's, once it runs; ``is_polling`` asks the server whether it sees that.
-    """
-
-    def __init__(self, count_lost: Callable[[], int] = lambda: 0, threads: int = 0) -> None:
-        self._count_lost, self._threads = count_lost, threads
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.is_polling: Callable[[], Coroutine[Any, Any, bool]] | None = None
-        self.is_stopping = False
-
-    def live_problem(self) -> str | None:
-        """Why this process should be started again, or None."""
-        lost = self._count_lost()
-        if self._threads and lost >= self._threads:
-            return f"stuck workflow tasks have taken all {lost} threads"
-        if self.loop is None:
-            return None
-        beat = threading.Event()
-        try:
-            self.loop.call_soon_threadsafe(beat.set)
-        except RuntimeError:
-            return "the event loop has ended"
-        return None if beat.wait(LOOP_SECONDS) else f"the event loop did not come back within {LOOP_SECONDS:g} s"
-
-    def ready_problem(self) -> str | None:
-        """Why this process does no work now, or None."""
-        if self.is_stopping:
-            return "a stop was requested"
-        if self.loop is None or self.is_polling is None:
-            return "the worker has not started yet"
-        try:
-            if asyncio.run_coroutine_threadsafe(self.is_polling(), self.loop).result(ANSWER_SECONDS):
-                return None
-        except FutureTimeout:
-            return f"the server does not answer within {ANSWER_SECONDS:g} s"
-        except Exception as error:  # noqa: BLE001 - whatever it is, the worker cannot work
-            return f"the server does not answer: {type(error).__name__}"
-        return "the server has seen no poll of this worker within two minutes"
-
-
 @contextmanager
-def serve_health(address: str, health: Health) -> Iterator[int]:
-    """A block in which ``health`` is served at host:port; yields the port. Raises TelemetryError."""
+def serve_health(address: str, worker: Observation) -> Iterator[int]:
+    """A block in which the health of ``worker`` is served at host:port; yields the port. Raises TelemetryError."""
     host, _, port = address.rpartition(":")
 
     class Handler(_Handler):
-        problems: ClassVar = {LIVE: health.live_problem, READY: health.ready_problem}
+        problems: ClassVar = {LIVE: worker.live_problem, READY: worker.ready_problem}
 
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -153,15 +111,23 @@ _QUERY_SECONDS: Final = 5
 
 @dataclass
 class Observation:
-    """What observes one worker. ``runtime`` None: the SDK's default. ``address`` "": health is not served."""
+    """What observes one worker. ``runtime`` None: the SDK's default. ``address`` "": health is not served.
+
+    ``count_lost`` counts threads that stuck tasks have taken, of ``threads``; ``loop`` is the worker's, once it runs;
+    ``is_polling`` asks the server whether it sees that.
+    """
 
     runtime: Runtime | None = None
     tracing: Tracing | None = None
-    health: Health = field(default_factory=Health)
     address: str = ""
+    count_lost: Callable[[], int] = lambda: 0
+    threads: int = 0
+    loop: asyncio.AbstractEventLoop | None = None
+    is_polling: Callable[[], Coroutine[Any, Any, bool]] | None = None
+    is_stopping: bool = False
 
     @classmethod
-    def start(cls, metrics_address: str, health_address: str, tools: Iterable[str], health: Health) -> Observation:
+    def start(cls, metrics_address: str, health_address: str, tools: Iterable[str]) -> Observation:
         """Begin to observe; ``tools`` are the names by which Calls are counted. Raises TelemetryError."""
         tracing = None
         try:
@@ -169,7 +135,7 @@ class Observation:
         except TelemetryError as error:
             # The variables are not ours: one that is set for all programs of a machine must not stop a worker
             logger.warning("traces are off: %s", error)
-        return cls(metrics.create_runtime(metrics_address, tools), tracing, health, health_address)
+        return cls(metrics.create_runtime(metrics_address, tools), tracing, health_address)
 
     async def observe_call(self, call: ExecuteActivityInput, proceed: Proceed) -> Any:
         """A step around Activities: the ids of a Call for its log lines, its metrics, and its span."""
@@ -183,24 +149,31 @@ class Observation:
         queue_seconds = 0.0 if info.is_local else max(0.0, wait.total_seconds())
         if tool is not None and (meters := metrics.meters()) is not None:
             meters.record(metrics.QUEUE_SECONDS, queue_seconds, tool=tool)
-        if self.tracing is None or (tool is None and info.activity_type != LOAD_DELEGATE):
-            return await _proceed(call, proceed, tool)
-        carrier = read_header(call.headers)
-        attributes = {
-            "acts.call.id": ids.get("call"), "acts.tool": tool, "acts.activity": info.activity_type,
-            "acts.run": info.workflow_id, "acts.run.id": info.workflow_run_id,
-            "acts.root": carrier.get(ROOT) or info.workflow_id,
-            "acts.instance": carrier.get(INSTANCE) or ids.get("instance"), "acts.attempt": info.attempt,
-            "acts.queue.seconds": round(queue_seconds, 3),
-        }  # fmt: skip
-        with self.tracing.span(tool or info.activity_type, attributes=attributes, carrier=carrier):
-            return await _proceed(call, proceed, tool)
+        span: AbstractContextManager[Any] = nullcontext()
+        if self.tracing is not None and (tool is not None or info.activity_type == LOAD_DELEGATE):
+            carrier = read_header(call.headers)
+            attributes = {
+                "acts.call.id": ids.get("call"), "acts.tool": tool, "acts.activity": info.activity_type,
+                "acts.run": info.workflow_id, "acts.run.id": info.workflow_run_id,
+                "acts.root": carrier.get(ROOT) or info.workflow_id,
+                "acts.instance": carrier.get(INSTANCE) or ids.get("instance"), "acts.attempt": info.attempt,
+                "acts.queue.seconds": round(queue_seconds, 3),
+            }  # fmt: skip
+            span = self.tracing.span(tool or info.activity_type, attributes=attributes, carrier=carrier)
+        with span:
+            if tool is None or not logger.isEnabledFor(logging.DEBUG):
+                return await proceed(call)
+            began = time.monotonic()
+            logger.debug("the attempt begins")
+            result = await proceed(call)
+            logger.debug("the attempt succeeded after %.3f s", time.monotonic() - began)
+            return result
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """A block in which health is served, from before there is a connection."""
-        self.health.loop = asyncio.get_running_loop()
-        with serve_health(self.address, self.health) if self.address else nullcontext():
+        self.loop = asyncio.get_running_loop()
+        with serve_health(self.address, self) if self.address else nullcontext():
             try:
                 yield
             finally:
@@ -210,24 +183,43 @@ class Observation:
     @asynccontextmanager
     async def serving(self, client: Client, task_queue: str, identity: str) -> AsyncIterator[None]:
         """A block in which the worker runs."""
-        self.health.is_polling = lambda: has_polled(client, task_queue, identity)
+        self.is_polling = lambda: has_polled(client, task_queue, identity)
         waiting = None if metrics.meters() is None else asyncio.create_task(_count_waiting_runs(client))
         try:
             yield
         finally:
-            self.health.is_stopping = True
+            self.is_stopping = True
             if waiting is not None:
                 waiting.cancel()
 
+    def live_problem(self) -> str | None:
+        """Why this process should be started again, or None."""
+        lost = self.count_lost()
+        if self.threads and lost >= self.threads:
+            return f"stuck workflow tasks have taken all {lost} threads"
+        if self.loop is None:
+            return None
+        beat = threading.Event()
+        try:
+            self.loop.call_soon_threadsafe(beat.set)
+        except RuntimeError:
+            return "the event loop has ended"
+        return None if beat.wait(LOOP_SECONDS) else f"the event loop did not come back within {LOOP_SECONDS:g} s"
 
-async def _proceed(call: ExecuteActivityInput, proceed: Proceed, tool: str | None) -> Any:
-    if tool is None or not logger.isEnabledFor(logging.DEBUG):
-        return await proceed(call)
-    began = time.monotonic()
-    logger.debug("the attempt begins")
-    result = await proceed(call)
-    logger.debug("the attempt succeeded after %.3f s", time.monotonic() - began)
-    return result
+    def ready_problem(self) -> str | None:
+        """Why this process does no work now, or None."""
+        if self.is_stopping:
+            return "a stop was requested"
+        if self.loop is None or self.is_polling is None:
+            return "the worker has not started yet"
+        try:
+            if asyncio.run_coroutine_threadsafe(self.is_polling(), self.loop).result(ANSWER_SECONDS):
+                return None
+        except FutureTimeout:
+            return f"the server does not answer within {ANSWER_SECONDS:g} s"
+        except Exception as error:  # noqa: BLE001 - whatever it is, the worker cannot work
+            return f"the server does not answer: {type(error).__name__}"
+        return "the server has seen no poll of this worker within two minutes"
 
 
 async def _count_waiting_runs(client: Client) -> None:

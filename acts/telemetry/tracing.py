@@ -21,7 +21,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
@@ -81,6 +81,7 @@ class Tracing:
 
     provider: TracerProvider
     processor: SpanProcessor
+    current: ClassVar[Tracing | None] = None  # that of this process, while traces are on
 
     @contextmanager
     def span(
@@ -216,7 +217,7 @@ def start_tracing(service: str) -> Tracing | None:
     tracing = create_tracing(service, BatchSpanProcessor(OTLPSpanExporter()))
     # For what Tools and libraries write themselves: it belongs to the spans of their Calls
     trace.set_tracer_provider(tracing.provider)
-    use(tracing)
+    Tracing.current = tracing
     return tracing
 
 
@@ -229,19 +230,6 @@ def create_tracing(service: str, processor: SpanProcessor) -> Tracing:
     provider = TracerProvider(shutdown_on_exit=False, resource=Resource.create(attributes))
     provider.add_span_processor(processor)
     return Tracing(provider, processor)
-
-
-_current: Tracing | None = None
-
-
-def use(tracing: Tracing | None) -> None:
-    """Write the spans of this process here from now on; None: nowhere."""
-    global _current  # noqa: PLW0603 - one process has one provider
-    _current = tracing
-
-
-def tracing() -> Tracing | None:
-    return _current
 
 
 class ClientSpans(Interceptor):

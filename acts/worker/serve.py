@@ -33,7 +33,7 @@ from acts.payloads.codec import is_encrypting
 from acts.payloads.converter import activity_converter
 from acts.telemetry import metrics
 from acts.telemetry.logs import LogGuard, announce, configure_logs
-from acts.telemetry.observation import Health, Observation
+from acts.telemetry.observation import Observation
 from acts.telemetry.tracing import TelemetryError
 from acts.worker.plugin import Plugin, engine_converter, use_converter
 from acts.worker.settings import LogSettings, Settings, SettingsError
@@ -211,9 +211,8 @@ def build(
 async def serve(settings: Settings, registry: Registry, stop: threading.Event) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     watches = Watches(int(settings.worker_memory) << 20, LogGuard(hides_failures=is_encrypting()))
-    health = Health(lambda: watches.tasks.lost_threads, TASK_THREADS)
-    names = {*registry.tools, *registry.names}
-    observation = Observation.start(settings.metrics, settings.health, names, health)
+    observation = Observation.start(settings.metrics, settings.health, {*registry.tools, *registry.names})
+    observation.count_lost, observation.threads = lambda: watches.tasks.lost_threads, TASK_THREADS
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
     async with observation.run():
         client = await connect(observation.runtime)

@@ -34,9 +34,9 @@ RESPONSE = ModelResponse(
 @pytest.fixture
 def spans() -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
-    tracing.use(tracing.create_tracing("acts-test", SimpleSpanProcessor(exporter)))
+    tracing.Tracing.current = tracing.create_tracing("acts-test", SimpleSpanProcessor(exporter))
     yield exporter
-    tracing.use(None)
+    tracing.Tracing.current = None
 
 
 async def answers(value: ModelResponse | ModelError) -> ModelResponse:

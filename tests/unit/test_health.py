@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acts.telemetry import observation as module
-from acts.telemetry.observation import Health, serve_health
+from acts.telemetry.observation import Observation, serve_health
 
 
 class Loop:
@@ -58,7 +58,7 @@ ANY = "127.0.0.1:0"
 
 
 def test_a_worker_lives_while_its_loop_comes_back(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    health, release = Health(), threading.Event()
+    health, release = Observation(), threading.Event()
     with serve_health(ANY, health) as port:
         assert ask(port, "/live") == (200, {"ok": True})  # it starts
         health.loop = loop.loop
@@ -73,14 +73,14 @@ def test_a_worker_lives_while_its_loop_comes_back(loop: Loop, monkeypatch: pytes
 
 def test_a_worker_without_threads_for_workflow_tasks_does_not_live() -> None:
     lost = [0]
-    with serve_health(ANY, Health(lambda: lost[0], threads=3)) as port:
+    with serve_health(ANY, Observation(count_lost=lambda: lost[0], threads=3)) as port:
         assert ask(port, "/live")[0] == 200
         lost[0] = 3
         assert ask(port, "/live") == (503, {"ok": False, "problem": "stuck workflow tasks have taken all 3 threads"})
 
 
 def test_a_worker_is_ready_from_its_first_poll_until_a_stop_is_requested(loop: Loop) -> None:
-    health = Health()
+    health = Observation()
     with serve_health(ANY, health) as port:
         assert ask(port, "/ready")[1]["problem"] == "the worker has not started yet"
         health.loop = loop.loop
@@ -94,7 +94,7 @@ def test_a_worker_is_ready_from_its_first_poll_until_a_stop_is_requested(loop: L
 
 
 def test_a_server_that_is_away_makes_no_worker_dead(loop: Loop) -> None:
-    health = Health()
+    health = Observation()
     health.loop = loop.loop
     health.is_polling = polling(OSError("secret address"))
     with serve_health(ANY, health) as port:

@@ -35,7 +35,7 @@ from acts.activities import registry
 from acts.cli.dev.temporal_server import DevServer
 from acts.telemetry import metrics, tracing
 from acts.telemetry.logs import configure_logs
-from acts.telemetry.observation import Health, Observation, record_waiting_runs
+from acts.telemetry.observation import Observation, record_waiting_runs
 from acts.telemetry.tracing import ClientSpans
 from acts.worker import serve as worker
 from acts.worker import settings as worker_settings
@@ -108,7 +108,7 @@ def json_log() -> Iterator[io.StringIO]:
 async def observed_worker(queue: str, traces: tracing.Tracing, ports: tuple[int, int]) -> AsyncIterator[Observation]:
     """The worker as ``serve`` runs it, in this process, its spans in memory."""
     loaded, watches = registry.load([SERVED], []), Watches()
-    observation = Observation.start(*(f"127.0.0.1:{port}" for port in ports), loaded.tools, Health())
+    observation = Observation.start(*(f"127.0.0.1:{port}" for port in ports), loaded.tools)
     observation.tracing = traces
     own = worker_settings.Settings(task_queue=queue)
     async with observation.run():
@@ -165,7 +165,7 @@ async def evidence(server: DevServer, tmp_path_factory: pytest.TempPathFactory) 
     ports = free_port(), free_port()
     exporter, evidence = InMemorySpanExporter(), Evidence()
     traces = tracing.create_tracing("acts-test", SimpleSpanProcessor(exporter))
-    tracing.use(traces)
+    tracing.Tracing.current = traces
     with pytest.MonkeyPatch.context() as environment, json_log() as text:
         environment.setenv("TEMPORAL_ADDRESS", server.address)
         environment.setenv("TEMPORAL_NAMESPACE", server.namespace)
@@ -194,7 +194,7 @@ async def evidence(server: DevServer, tmp_path_factory: pytest.TempPathFactory) 
         evidence.replayed = list(exporter.get_finished_spans())
         evidence.scrapes.append((await fetch(ports[0], "/metrics"))[1])
         evidence.lines = [json.loads(line) for line in text.getvalue().splitlines()]
-    tracing.use(None)
+    tracing.Tracing.current = None
     metrics.start(None)
     return evidence
 

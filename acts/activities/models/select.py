@@ -26,7 +26,8 @@ from acts.activities.models.interface import (
     ModelResponse,
     TokenCounts,
 )
-from acts.telemetry import metrics, tracing
+from acts.telemetry import metrics
+from acts.telemetry.tracing import Tracing
 
 # gen_ai.provider.name, where it is not the name of the API
 _CLOUDS: Final = {"azure": "azure.ai.openai", "bedrock": "aws.bedrock", "vertex": "gcp.vertex_ai"}
@@ -50,7 +51,7 @@ async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = 
 
 async def observe(model: str, provider: str, request: ModelRequest, answer: Awaitable[ModelResponse]) -> ModelResponse:
     """The answer to a request, observed; ``model`` is its full name, ``provider`` that of the conventions."""
-    current, began = tracing.tracing(), time.monotonic()
+    current, began = Tracing.current, time.monotonic()
     attributes = _request_attributes(provider, request)
     scope = current.span(f"chat {request.model}", kind="CLIENT", attributes=attributes) if current else nullcontext()
     result: ModelResponse | ModelError | None = None
