@@ -32,7 +32,7 @@ CHANGES: Final[dict[str, Any]] = {
     "none": dict,
     "no-eager": lambda: {"disable_eager_activity_execution": True},
     "few-reservations": lambda: {"max_eager_activity_reservations_per_workflow_task": SDK_RESERVATIONS},
-    "sandboxed": lambda: {"workflow_runner": _sandboxed()},
+    "sandboxed": lambda: {"unsandboxed_workflow_runner": _sandboxed()},
 }
 
 

@@ -1,12 +1,9 @@
 """All that stands between the SDK and what a worker runs: one chain for Activities, one for workflows.
 
-Around an Activity, from the outside: what observes it (``acts/telemetry/observation.py``); what makes room for its
-result, in the history of its run or, for a local one, in the message of its workflow task; the steps of the worker:
-versions, secrets, and where Tools run.
-
-Around a workflow: its span and the headers that carry it on, what is counted and logged when it ends, and the answer to
-the Web UI, which asks each run for its signals, its queries and its page. The page is drawn by the query that shows it:
-drawn at the end of each workflow task, it took a tenth of the time of a replay, and nearly always nobody looked.
+Around an Activity, from the outside: what observes it, what makes room for its result, and the steps of the worker:
+versions, secrets, and where Tools run. Around a workflow: its span and the headers that carry it on, what is counted
+and logged when it ends, and the answer to the Web UI, which asks each run for its signals, its queries and its page.
+The page is drawn by that query: drawn at the end of each workflow task, it took a tenth of the time of a replay.
 """
 
 from __future__ import annotations
@@ -77,14 +74,12 @@ class EngineInterceptor(sdk.Interceptor):
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        """Put the steps around an Activity."""
         return _Activities(next, self._steps)
 
     def workflow_interceptor_class(
         self,
         input: sdk.WorkflowInterceptorClassInput,  # noqa: A002 - the SDK's name
     ) -> type[sdk.WorkflowInboundInterceptor]:
-        """Observe each run, and pass on what it starts."""
         engine = self
         input.unsafe_extern_functions[HAS_STORAGE] = lambda: engine.rooms.has_storage
 
@@ -178,18 +173,15 @@ class _Run:
 
 
 class ResultRooms:
-    """Whether a run has room for what an Activity returns: in its workflow task, or in its history.
+    """Whether a run has room for what an Activity returns: in its workflow task, or in its history. Thread-safe.
 
     Each outcome of a local Activity is a marker in the message that ends the task, and the server terminates a run
-    whose message is above 4 MiB. An Activity whose outcome does not fit fails with ``LOCAL_DEFERRED``, and the run
-    starts an ordinary one with the same id, which returns the outcome. Where that is lost (another worker, or this one
-    was restarted), it runs again, as after a crash.
+    whose message is above 4 MiB. One that does not fit fails with ``LOCAL_DEFERRED``, and the run starts an ordinary
+    Activity with the same id, which returns the outcome, or runs again where that is lost.
 
-    The worker that has a large result asks how large the history is. The run cannot prevent it: by the time it learns
-    that sixty Calls have returned 1.5 MB each, the server has terminated it. Several worker processes may ask at the
-    same time and overshoot by what they have in hand; below the server's limit are 7 MB for that.
-
-    Workflows and Activities use this from many threads.
+    The worker that has a large result asks how large the history is: by the time the run learns that sixty Calls have
+    returned 1.5 MB each, the server has terminated it. Several worker processes may overshoot by what they have in
+    hand; below the server's limit are 7 MB for that.
     """
 
     def __init__(self, client: Client | None = None) -> None:

@@ -1,9 +1,8 @@
 """Adds the engine to a worker: ``Worker(client, …, plugins=[acts.Plugin()])``, as the SDK's own plugins do.
 
 The worker keeps its workflows and its Activities, which become Tools that a plan may name. It gets the engine's
-workflows, Activities and interceptors, a runner that runs the engine's workflows without the sandbox, and a failure
-converter that no foreign failure breaks. ``acts worker`` adds hardening (``serve.py``); ``docs/plugin.md`` says what a
-worker without it does not promise.
+workflows, Activities and interceptors, and a failure converter that no foreign failure breaks. ``acts worker`` adds
+hardening (``serve.py``); ``docs/plugin.md`` says what a worker without it does not promise.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHistory
 from temporalio.converter import DataConverter, DefaultFailureConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowRunner
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance
 
 from acts.activities.ask_model import ask_model
 from acts.activities.load_delegate import Loader
@@ -46,7 +44,6 @@ from acts.workflows.handlers import RunWorkflow
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from temporalio.client import ClientConfig
     from temporalio.runtime import Runtime
     from temporalio.worker import Worker, WorkerConfig, WorkflowInstanceDetails
 
@@ -73,18 +70,11 @@ class Plugin(SimplePlugin):
         announce: Callable[[Iterable[str]], None] = lambda _secrets: None,
         run_tools: Callable[[Iterable[str]], Step] | None = None, deadlock_seconds: float | None = DEADLOCK_SECONDS,
     ) -> None:  # fmt: skip
-        super().__init__("acts", workflows=WORKFLOWS, workflow_runner=_choose_runner)
+        super().__init__("acts", workflows=WORKFLOWS, data_converter=_choose_converter)
         self._settings = settings or Settings.from_environment()
         self._tools, self._registry = dict(tools or {}), registry
         self._observe, self._tracing, self._announce, self._run_tools = observe, tracing, announce, run_tools
         self._deadlock_seconds = deadlock_seconds
-
-    def configure_client(self, config: ClientConfig) -> ClientConfig:
-        config = super().configure_client(config)
-        converter = config.get("data_converter", DataConverter.default)
-        is_default = converter == DataConverter.default
-        config["data_converter"] = engine_converter() if is_default else _with_engine_failures(converter)
-        return config
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Add the engine to the settings of a worker."""
@@ -113,48 +103,18 @@ class Plugin(SimplePlugin):
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002 - the SDK's name
         """Run the MCP servers beside the worker."""
-        use_converter(worker, _with_engine_failures)
+        for part in ("_workflow_worker", "_activity_worker"):
+            replace_private(worker, part, "_data_converter", _with_engine_failures)
         # ``debug_mode`` also switches the SDK's detector off, but runs workflow tasks in the event loop: a long one
         # would stop all Activities and heartbeats of the worker. There is no public setting for the timeout alone
         replace_private(worker, "_workflow_worker", "_deadlock_timeout_seconds", lambda _: self._deadlock_seconds)
-        servers = self._registry.servers if self._registry is not None else None
-        if servers is not None:
-            servers.start()
+        assert self._registry is not None  # noqa: S101 - the worker has been configured
+        self._registry.servers.start()
         try:
             await super().run_worker(worker, next)
         finally:
-            if servers is not None:
-                await servers.stop()
+            await self._registry.servers.stop()
             await close_clients()
-
-
-class EngineRunner(WorkflowRunner):
-    """Runs the engine's workflows without the sandbox, which costs half of the CPU, and others in theirs.
-
-    What the sandbox would forbid stays out of the engine's few workflows by rule and by lint.
-    """
-
-    def __init__(self, others: WorkflowRunner) -> None:
-        self._others, self._own = others, UnsandboxedWorkflowRunner()
-
-    def prepare_workflow(self, defn: Any) -> None:
-        self._choose(defn).prepare_workflow(defn)
-
-    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return self._choose(det.defn).create_instance(det)
-
-    def set_worker_level_failure_exception_types(self, exceptions: Sequence[type[BaseException]]) -> None:
-        for runner in (self._own, self._others):
-            runner.set_worker_level_failure_exception_types(exceptions)
-
-    def _choose(self, defn: Any) -> WorkflowRunner:
-        return self._own if defn.cls in WORKFLOWS else self._others
-
-
-def _choose_runner(present: WorkflowRunner | None) -> WorkflowRunner:
-    if present is None or isinstance(present, SandboxedWorkflowRunner):
-        return EngineRunner(present or SandboxedWorkflowRunner())
-    return present
 
 
 def own_activities(
@@ -181,22 +141,20 @@ def engine_converter() -> DataConverter:
     return worker_converter(EngineFailureConverter)
 
 
+def _choose_converter(present: DataConverter | None) -> DataConverter:
+    if present is None or present == DataConverter.default:
+        return engine_converter()
+    return _with_engine_failures(present)
+
+
 def _with_engine_failures(converter: DataConverter) -> DataConverter:
     if converter.failure_converter_class is not DefaultFailureConverter:
         return converter
     return dataclasses.replace(converter, failure_converter_class=EngineFailureConverter)
 
 
-def use_converter(
-    worker: Any, replace: Callable[[DataConverter], DataConverter], parts: Sequence[str] = ("workflow", "activity")
-) -> None:
-    """Replace the converter of a worker, or of one part of it: the SDK takes the client's for all of it."""
-    for part in parts:
-        replace_private(worker, f"_{part}_worker", "_data_converter", replace)
-
-
 def replace_private(worker: Any, part: str, name: str, replace: Callable[[Any], Any]) -> None:
-    """Replace what the SDK has no setting for."""
+    """Replace what the SDK has no setting for in one part of a worker: it takes the client's converter for all."""
     inner = getattr(worker, part, None)
     if inner is None or not hasattr(inner, name):
         raise RuntimeError(f"this version of temporalio has no Worker.{part}.{name}; 1.35 has it")
@@ -222,7 +180,6 @@ def build_replayer(runtime: Runtime | None = None) -> Replayer:
         workflows=WORKFLOWS,
         data_converter=engine_converter(),
         interceptors=[EngineInterceptor()],
-        workflow_runner=UnsandboxedWorkflowRunner(),
         debug_mode=True,
         runtime=runtime,
     )
@@ -245,7 +202,7 @@ async def replay(history: WorkflowHistory, converter: DataConverter, read: Calla
     """
     capture = _Capture()
     replayer = Replayer(
-        workflows=WORKFLOWS, workflow_runner=capture, data_converter=converter, debug_mode=True,
+        workflows=WORKFLOWS, unsandboxed_workflow_runner=capture, data_converter=converter, debug_mode=True,
     )  # fmt: skip
     result = await replayer.replay_workflow(complete_last_task(history), raise_on_replay_failure=False)
     if result.replay_failure is not None:

@@ -35,7 +35,7 @@ from acts.telemetry import metrics
 from acts.telemetry.logs import LogGuard, announce, configure_logs
 from acts.telemetry.observation import Observation
 from acts.telemetry.tracing import TelemetryError
-from acts.worker.plugin import Plugin, engine_converter, use_converter
+from acts.worker.plugin import Plugin, engine_converter, replace_private
 from acts.worker.settings import LogSettings, Settings, SettingsError
 from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner, leave_out_visits
 from acts.worker.tool_runs import ToolLoops, ToolRunner, new_event_loop
@@ -174,6 +174,7 @@ def build(
     threads = TaskThreads(slots, TASK_THREADS)
     watches.looks.append(threads.turns.advance)
     has_storage = client.data_converter.external_storage is not None
+    runner = WatchedRunner(watches.tasks, watches.memory, slots, has_storage=has_storage)
     worker = DrainingWorker(
         client,
         slots=slots,
@@ -182,7 +183,8 @@ def build(
         plugins=[plugin],
         deployment_config=settings.deployment_config,
         activity_executor=executor,
-        workflow_runner=WatchedRunner(watches.tasks, watches.memory, slots, has_storage=has_storage),
+        workflow_runner=runner,
+        unsandboxed_workflow_runner=runner,
         workflow_task_executor=threads,
         tuner=WorkerTuner.create_composite(
             workflow_supplier=slots,
@@ -203,7 +205,7 @@ def build(
     )
     leave_out_visits()
     # Activities and workflow tasks can wait for a storage for different times
-    use_converter(worker, activity_converter, ["activity"])
+    replace_private(worker, "_activity_worker", "_data_converter", activity_converter)
     watches.memory.evict = worker._bridge_worker.request_workflow_eviction  # noqa: SLF001 - no public way
     return worker
 

@@ -143,7 +143,7 @@ def _page_report(out: dict[str, Any]) -> RawValue:
 # -- plans ----------------------------------------------------------------------------------------
 
 
-@workflow.defn(name=wire.PLAN, failure_exception_types=FATAL)
+@workflow.defn(name=wire.PLAN, failure_exception_types=FATAL, sandboxed=False)
 class PlanWorkflow(RunWorkflow):
     """Walks one plan."""
 
@@ -161,7 +161,7 @@ class PlanWorkflow(RunWorkflow):
         return _end(raw(write_json(result)), _failure_of_root(run, lambda: failure_text(run.walk)))
 
 
-@workflow.defn(name=wire.INSTANCE, failure_exception_types=FATAL)
+@workflow.defn(name=wire.INSTANCE, failure_exception_types=FATAL, sandboxed=False)
 class InstanceWorkflow(RunWorkflow):
     """One isolated data context of a batch."""
 
@@ -249,7 +249,7 @@ def _identify(identity: str, past: PastCalls | None, node: PlannedCall) -> str:
 # -- agents and delegates ---------------------------------------------------------------------------
 
 
-@workflow.defn(name=wire.AGENT, failure_exception_types=FATAL)
+@workflow.defn(name=wire.AGENT, failure_exception_types=FATAL, sandboxed=False)
 class AgentWorkflow(RunWorkflow):
     """Plans and walks, tick after tick."""
 
@@ -306,7 +306,7 @@ async def _drive(
     return run, view
 
 
-@workflow.defn(name=wire.DELEGATE, failure_exception_types=FATAL)
+@workflow.defn(name=wire.DELEGATE, failure_exception_types=FATAL, sandboxed=False)
 class DelegateWorkflow(RunWorkflow):
     """What is behind a Call with ``_delegate``."""
 
@@ -350,7 +350,7 @@ class DelegateWorkflow(RunWorkflow):
 # -- sets ------------------------------------------------------------------------------------------
 
 
-@workflow.defn(name=wire.BATCH, failure_exception_types=FATAL)
+@workflow.defn(name=wire.BATCH, failure_exception_types=FATAL, sandboxed=False)
 class BatchWorkflow(RunWorkflow):
     """The instances of one page."""
 
@@ -465,7 +465,7 @@ async def _set_setup(value: RawValue, state: SetState | None) -> SetSetup:
 # -- calls in the background -------------------------------------------------------------------------
 
 
-@workflow.defn(name=wire.BACKGROUND)
+@workflow.defn(name=wire.BACKGROUND, sandboxed=False)
 class BackgroundWorkflow:
     """Runs what is behind a Call without ``_outputPath``; outlives the plan that started it."""
 
