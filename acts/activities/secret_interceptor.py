@@ -1,6 +1,6 @@
 """Puts secrets into the Call that an Activity gets, and keeps them out of what the Activity gives back.
 
-A Tool of this worker may fix a parameter to ``{"$secret": "name"}`` (``acts/language/secrets.py``). Such a
+A Tool of this worker may fix a parameter to ``{"$secret": "name"}`` (``acts/language/tools.py``). Such a
 parameter is filled in here, after history and before the code of the Tool. Results, failures (with their causes) and
 heartbeats pass on the way back, and what they hold of the secrets of this Call is masked.
 
@@ -33,9 +33,16 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ExecuteActivityInput
 
-from acts.language.secrets import SecretMasks, put_secrets, secret_names, secret_parameters
 from acts.language.strict_json import write_json
-from acts.language.tools import META, parameter_schema, read_tool
+from acts.language.tools import (
+    META,
+    SecretMasks,
+    parameter_schema,
+    put_secrets,
+    read_tool,
+    secret_names,
+    secret_parameters,
+)
 from acts.language.wire import NOT_SERVED
 
 if TYPE_CHECKING:

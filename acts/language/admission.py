@@ -61,8 +61,6 @@ LIMITS: Final = {
 
 
 class Meter:
-    """Counts against one row of ``LIMITS``."""
-
     __slots__ = ("limit", "spent")
 
     def __init__(self, name: str) -> None:
@@ -140,7 +138,6 @@ class Work:
         return is_equal(one, other)
 
     def is_known(self, value: Json) -> bool:
-        """Return True when no part of the value is unknown."""
         return not self._measure(value)[1]
 
     def _measure(self, value: Json) -> tuple[int, bool]:

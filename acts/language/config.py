@@ -142,7 +142,6 @@ class KeepBefore(_Closed):
 
 
 def _read_keep(value: Json) -> Json:
-    """One error for what is neither form."""
     if value == "completed" or isinstance(value, KeepBefore):
         return value
     if isinstance(value, dict) and set(value) == {"before"} and isinstance(value["before"], str) and value["before"]:
@@ -199,7 +198,6 @@ class Config(_Closed):
 
     @property
     def latent_model(self) -> str | None:
-        """The model that answers latent Calls."""
         return self.latentModel or self.model
 
     @property

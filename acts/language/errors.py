@@ -101,7 +101,6 @@ class Problem:
         return out | {key: value for key, value in more.items() if value is not None}
 
     def text(self) -> str:
-        """One line: place, message, hint."""
         where = " ".join(x for x in (f"call {self.call}" if self.call else "", self.pointer) if x)
         line = f"{where}: {self.message}" if where else self.message
         return f"{line} ({self.hint})" if self.hint else line
@@ -143,7 +142,6 @@ def find_similar(wrong: str, names: Iterable[str]) -> str | None:
 
 
 def suggest(wrong: str, names: Iterable[str]) -> str | None:
-    """``did you mean "…"?`` with the most similar of the names, or None."""
     similar = find_similar(wrong, names)
     return None if similar is None else f'did you mean "{similar}"?'
 

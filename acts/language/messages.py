@@ -22,38 +22,16 @@ from acts.language.errors import ExpressionError, InvalidRequest, Problem, find_
 from acts.language.references import Path, parse
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, defect, list_index, pointer, type_name
 
-
-@dataclass(frozen=True, slots=True)
-class OutputMethod:
-    """How a result is added to what a path holds; ``extends`` are the types that it adds to, none: it replaces any.
-
-    A method that ``grows`` lengthens a list or string, so an index into it depends on all of it. One that
-    ``adds_element`` takes its value as one element of a list; any other needs a value of the type it extends.
-    """
-
-    extends: tuple[str, ...] = ()
-    grows: bool = False
-    adds_element: bool = False
-
-    def fits(self, old: str, new: str) -> bool:
-        """True when a value of the type ``new`` can be added to one of the type ``old``."""
-        return old in self.extends and (self.adds_element or old == new)
-
-
-# What a method does to a value is in ``plan/context_log.py``; whose part it leaves whose in ``provenance/trace.py``
-OUTPUT_METHODS: Final = {
-    "set": OutputMethod(),
-    "merge": OutputMethod(extends=("object", "list")),
-    "assign": OutputMethod(extends=("object",)),
-    "push": OutputMethod(extends=("list",), grows=True, adds_element=True),
-    "concat": OutputMethod(extends=("list", "string"), grows=True),
-}
+# By output method, the types of value that it adds to; "set" replaces any. What a method does to a value
+# is in ``plan/context_log.py``; whose part it leaves whose in ``provenance/trace.py``
+OUTPUT_METHODS: Final[dict[str, tuple[str, ...]]] = {
+    "set": (), "merge": ("object", "list"), "assign": ("object",), "push": ("list",), "concat": ("list", "string"),
+}  # fmt: skip
 METHODS: Final = tuple(OUTPUT_METHODS)
-GROWING_METHODS: Final = tuple(name for name, method in OUTPUT_METHODS.items() if method.grows)
+# They lengthen a list or string, so an index into it depends on all of it
+GROWING_METHODS: Final = ("push", "concat")
 # For people and models
 METHODS_TEXT: Final = f"{METHODS[0]} (default), {', '.join(METHODS[1:-1])} or {METHODS[-1]}"
-
-
 DATA_TYPES: Final = ("data", "input", "state")
 TYPES: Final = ("system", "text", *DATA_TYPES, "tool", "plan", "error")
 # The key of a Message that names a set, the keys of its value, and the name that stands for the instances of a set
@@ -149,30 +127,24 @@ class Request:
 
     @property
     def plan(self) -> PlanMessage | None:
-        """The latest plan message."""
         return next((m for m in reversed(self.context) if isinstance(m, PlanMessage)), None)
 
     @property
     def calls(self) -> list[Json]:
-        """The Calls of the plan as they were written."""
         return [] if self.plan is None else list(self.plan.calls)
 
     @property
     def mode(self) -> str:
-        """The mode of the plan."""
         return "eager" if self.plan is None else self.plan.mode
 
     def data(self) -> tuple[Data, ...]:
-        """The data-like messages, oldest first."""
         return tuple(m for m in self.context if isinstance(m, Data))
 
     @property
     def set(self) -> SetData | None:
-        """The Message that names a set of instances."""
         return next((m for m in self.context if isinstance(m, SetData)), None)
 
     def instances(self) -> tuple[str, ...]:
-        """The ids of the instances, in the order in which they appear."""
         return tuple(dict.fromkeys(m.instance for m in self.data() if m.instance is not None))
 
     def count_calls(self, plan: Sequence[Json]) -> int:
@@ -355,7 +327,6 @@ class _Reader:
         return Data(index, type_, raw, kind, payload, schema, raw.get("_instance"), path, method)
 
     def _read_set(self, raw: dict[str, Any], index: int, kind: str) -> Message | None:
-        """Read a Message whose instances are the rows of a file."""
         value = raw[INSTANCES]
         for key in value:
             if key not in SET_KEYS:
@@ -375,7 +346,6 @@ class _Reader:
         )
 
     def check_set(self, messages: Sequence[Message]) -> None:
-        """Report a second set, and instances beside a set."""
         sets = [m for m in messages if isinstance(m, SetData)]
         for message in messages if sets else ():
             self._place = ("context", message.index)

@@ -72,7 +72,6 @@ class Path:
         return self.kind == other.kind and other.names[: len(self.names)] == self.names
 
     def overlaps(self, other: Path) -> bool:
-        """True when one of the two is a prefix of the other."""
         return self.holds(other) or other.holds(self)
 
     def prefixes(self, *, itself: bool = False) -> Iterator[Path]:
@@ -133,7 +132,6 @@ Expression = Path | Literal | Operation | TextTemplate
 
 
 def operands(tree: Expression) -> tuple[Expression, ...]:
-    """The expressions of which an expression is made, left to right."""
     if isinstance(tree, TextTemplate):
         return tuple(part for part in tree.parts if not isinstance(part, str))
     return tree.terms if isinstance(tree, Operation) else ()
@@ -229,7 +227,6 @@ def _compare(comparison: Operation, read: Read, work: Work) -> Any:
 
 
 def paths(tree: Expression) -> tuple[Path, ...]:
-    """Return every path of the expression, left to right."""
     return (tree,) if isinstance(tree, Path) else tuple([path for term in operands(tree) for path in paths(term)])
 
 
@@ -291,12 +288,10 @@ _parse_cached: Final = lru_cache(maxsize=_CACHED_TEXTS)(_parse)
 
 
 def clear_caches() -> None:
-    """Forget every parsed text."""
     _parse_cached.cache_clear()
 
 
 def is_text_template(text: str) -> bool:
-    """True for a string that contains ``†{``."""
     return OPENING in text
 
 
@@ -354,7 +349,6 @@ class _Parser:
             self.at += 1
 
     def accept(self, token: str) -> bool:
-        """True when ``token`` comes next, after spaces; it is consumed."""
         self.skip_space()
         is_next = self.text.startswith(token, self.at)
         self.at += len(token) if is_next else 0

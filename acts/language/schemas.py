@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 from urllib.parse import unquote
@@ -110,7 +110,6 @@ _ANYTHING: Final = "\x00\u2020any"
 _ANY_TEXT: Final = "\x00\u2020text"
 _SHOWN: Final = "\x00"
 
-# -- schemas as JSON -----------------------------------------------------------------
 # Schemas come from outside: every function takes any JSON for one.
 
 
@@ -141,11 +140,18 @@ def map_parts(schema: dict[str, Any], change: Callable[[Json], Json]) -> dict[st
     return copy
 
 
-def with_null(schema: Json) -> Json:
-    """Return the schema with ``nullable: true`` written as JSON Schema. Values (``const``, ``enum`` …) stay."""
+def with_null(schema: Json, *, for_checks: bool = False) -> Json:
+    """Return the schema with ``nullable: true`` written as JSON Schema. Values (``const``, ``enum`` …) stay.
+
+    ``for_checks`` makes it what the library is to read: as 2020-12, whatever it says, and without annotations.
+    """
     if not isinstance(schema, dict):
         return schema
-    out = map_parts(schema, with_null)
+    out = map_parts(schema, partial(with_null, for_checks=for_checks))
+    for key in ("$schema", "$id", "contentSchema") if for_checks else ():
+        out.pop(key, None)
+    if for_checks and out.get("additionalProperties") is False:
+        out.setdefault("properties", {})  # without, the library does not say which keys are too many
     if out.pop("nullable", None) is not True:
         return out
     if "type" in out:
@@ -158,18 +164,6 @@ def with_null(schema: Json) -> Json:
     # Properties and items keep their places, which a ``$ref`` may lead to
     alternatives = {key: out.pop(key) for key in ("$ref", "allOf", "anyOf", "oneOf") if key in out}
     return {**out, "anyOf": [alternatives, {"type": "null"}]} if alternatives else out
-
-
-def _normalize(schema: Json) -> Json:
-    """Return the schema as the library is to read it: as 2020-12, whatever it says, and without annotations."""
-    if not isinstance(schema, dict):
-        return schema
-    out = map_parts(schema, _normalize)
-    for key in ("$schema", "$id", "contentSchema"):
-        out.pop(key, None)
-    if out.get("additionalProperties") is False:
-        out.setdefault("properties", {})  # without, the library does not say which keys are too many
-    return out
 
 
 def follow(root: Json, ref: str) -> Json:
@@ -193,9 +187,6 @@ def with_defs(part: Json, schema: dict[str, Any]) -> Json:
 def is_self_contained(schema: Json) -> bool:
     """Return True when every ``$ref`` leads into ``$defs``: a part can be checked with these alone."""
     return all(str(part.get("$ref", "#/$defs/")).startswith("#/$defs/") for part in subschemas(schema))
-
-
-# -- which schemas can be used -------------------------------------------------------
 
 
 class SchemaError(ValueError):
@@ -244,7 +235,6 @@ class _Graph:
         self.order = self._sort()
 
     def _node(self, schema: Json, place: Place) -> _Node:
-        """Return the node of a subschema, new or not."""
         if id(schema) in self._by_id:
             return self._by_id[id(schema)]
         if len(self.nodes) >= MAX_SUBSCHEMAS:
@@ -277,7 +267,6 @@ class _Graph:
             raise TooComplex(f"the patterns of the schema take more than {MAX_PATTERN_BYTES:,} bytes when compiled")
 
     def _target(self, reference: str) -> _Node:
-        """Return the node that a ``$ref`` leads to."""
         if not reference.startswith("#"):
             raise SchemaError(f'$ref {brief(reference)} leads out of the schema; only "#…" is followed')
         target = _find_part(self._schema, reference)
@@ -379,7 +368,7 @@ class JudgedSchema:
         broken = values.defect(schema)
         if broken:
             raise SchemaError(f"{broken[0] or 'the schema'}: {broken[1]}")
-        self.schema = _normalize(with_null(schema))
+        self.schema = with_null(schema, for_checks=True)
         graph = _Graph(self.schema)
         keywords = {key for node in graph.nodes if isinstance(node.schema, dict) for key in node.schema}
         self.looks = graph.count_paths([node.count_own_looks() for node in graph.order])
@@ -476,9 +465,6 @@ def find_schema_problem(
     return Problem(TOO_COMPLEX if verdict.is_too_complex else code, f"{subject}{verdict.reason}", pointer(*at))
 
 
-# -- what is not known yet -------------------------------------------------------------
-
-
 def _mark_unknown(value: Json, at: Place, places: dict[Place, str], *, is_planned: bool) -> Json:
     """Return the value with texts in place of its unknown parts (of a planned one its references); add their places."""
     if is_planned and isinstance(value, str) and MARK in value:
@@ -503,7 +489,6 @@ class _Unknown:
         self._wholes = {place[:depth] for place in places for depth in range(len(place))}
 
     def is_certain(self, error: Any) -> bool:
-        """Return True for an error that no value of the unknown parts removes."""
         at, kind = tuple(error.instance_path), error.kind
         name, text = kind.name, self._texts.get(at)
         if name in ("anyOf", "oneOf") and hasattr(kind, "context") and (text is not None or at in self._wholes):
@@ -518,9 +503,6 @@ class _Unknown:
             is_certain = at not in self._wholes or name in _OF_KEYS
         # Which of ``then`` and ``else`` holds is not certain
         return is_certain and {"then", "else"}.isdisjoint(error.evaluation_path)
-
-
-# -- checks ----------------------------------------------------------------------------
 
 
 class Checker:

@@ -128,12 +128,10 @@ def shape(value: Json) -> Hashable:
 
 
 def with_article(type_: str) -> str:
-    """A type name with its article: "a list", "an object", "null"."""
     return type_ if type_ in ("null", "nothing") else f"an {type_}" if type_[0] in "aeiou" else f"a {type_}"
 
 
 def pointer(*tokens: str | int) -> str:
-    """The JSON pointer (RFC 6901) with these tokens."""
     return "".join("/" + str(t).replace("~", "~0").replace("/", "~1") for t in tokens)
 
 

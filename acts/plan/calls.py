@@ -93,7 +93,6 @@ class PlannedCall:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The Call without its meta-properties."""
         return {k: v for k, v in self.call.items() if k not in META}
 
     @property
@@ -103,12 +102,10 @@ class PlannedCall:
 
     @property
     def parameter_uses(self) -> list[ReferenceUse]:
-        """The expressions of the parameters."""
         return [use for use in self.reads if use.at[0] not in META]
 
     @property
     def is_each(self) -> bool:
-        """True for a Call that is made once per element of a list."""
         return "_each" in self.call and self.element is None
 
     def resolve(self, read: Read, work: Work | None = None) -> tuple[dict[str, Any], list[ReferenceUse]]:
@@ -116,7 +113,6 @@ class PlannedCall:
         return references.resolve_references(self.sent, self.parameter_uses, read, work)
 
     def element_node(self, index: int) -> PlannedCall:
-        """One start of a Call with ``_each``."""
         name = f"{self.name}[{index}]" if self.name else ""
         return replace(
             self, id=f"{self.id}[{index}]", name=name, element=index, outcomes=self.outcomes[:1],
@@ -125,7 +121,6 @@ class PlannedCall:
 
     @property
     def writes(self) -> tuple[Path, ...]:
-        """Every path the Call may write, without repeats."""
         if len(self.outcomes) == 1 == len(self.outcomes[0]):
             return self.outcomes[0]
         return tuple(dict.fromkeys(p for outcome in self.outcomes for p in outcome))
@@ -147,12 +142,10 @@ class PlannedCall:
 
     @property
     def result_outcomes(self) -> Outcomes:
-        """The outcomes that a result may choose."""
         return self.outcomes[: self.result_outcome_count]
 
     @property
     def outcome_texts(self) -> list[str]:
-        """The outcomes that a result may choose, each as one expression."""
         return [references.conjunction(outcome) for outcome in self.result_outcomes]
 
     @property
@@ -307,8 +300,6 @@ class CallReader:
 
 
 class _CallParser:
-    """Parses one Call."""
-
     def __init__(self, plan: CallReader, raw: Json, index: int) -> None:
         self.plan, self.raw, self.index = plan, raw, index
         self.call: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
@@ -320,7 +311,6 @@ class _CallParser:
         self.writes_unknown = False
 
     def parse(self) -> PlannedCall | None:
-        """The Call as far as it can be read."""
         if not isinstance(self.raw, dict):
             self.report("invalidCall", f"a Call is an object with _tool, not {type_name(self.raw)}")
             self.writes_unknown = True
@@ -526,7 +516,6 @@ class _CallParser:
             self._add_use(parse, value, "_each")
 
     def _scopes(self) -> tuple[Path, ...]:
-        """The scopes, without repeats."""
         items = self.call.get("_scopes", [])
         if not isinstance(items, list):
             self.report("forbiddenMeta", f"_scopes is a list of kinds and paths, not {type_name(items)}", "_scopes")

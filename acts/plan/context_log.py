@@ -135,7 +135,6 @@ class PathEffects:
         return last if is_growth else None
 
     def forget_folds(self) -> None:
-        """Drop what is cached here and below."""
         self.cached = None
         for child in (self.children or {}).values():
             child.forget_folds()
@@ -161,13 +160,11 @@ def find_growing(above: Trail, point: Point, rank: int) -> int | None:
 
 
 def last_before(effects: Sequence[Effect], rank: int) -> Effect | None:
-    """The last effect below ``rank``."""
     at = bisect.bisect_left(effects, (rank, 0)) if effects else 0
     return effects[at - 1] if at else None
 
 
 def effects_between(effects: Sequence[Effect], point: Point, rank: int) -> Sequence[Effect]:
-    """The effects from ``point`` on, below ``rank``."""
     return effects[bisect.bisect_left(effects, point) : bisect.bisect_left(effects, (rank, 0))]
 
 
@@ -206,7 +203,7 @@ class View:
     def _without_growth(self, path: Path, method: str, value: Json, rank: int) -> tuple[str, Json]:
         """The write as a ``set``, where a method that grows a value finds nothing to grow."""
         if method in GROWING_METHODS and self.type_at(path, rank) in ("nothing", "null"):
-            return "set", [value] if OUTPUT_METHODS[method].adds_element else value
+            return "set", [value] if method == "push" else value
         return method, value
 
     def fold_message(self, message: Data) -> CallError | None:
@@ -266,7 +263,6 @@ class View:
         return trail if effects is None else [*trail, effects]
 
     def kinds(self) -> tuple[str, ...]:
-        """Every kind with a value, in the order of their first messages."""
         shared = self._shared.kinds() if self._shared else ()
         return tuple(dict.fromkeys((*shared, *self._kinds)))
 
@@ -339,7 +335,8 @@ class View:
         if method == "set" or value is UNKNOWN:
             return None
         old, new = self.type_at(path, rank), type_name(value)
-        if old in ("nothing", "null", "unknown") or OUTPUT_METHODS[method].fits(old, new):
+        is_addable = old in OUTPUT_METHODS[method] and (method == "push" or old == new)
+        if is_addable or old in ("nothing", "null", "unknown"):
             return None
         return CallError(WRONG_KIND, f"{method} of {with_article(new)} at {path}, which holds {with_article(old)}")
 
@@ -365,7 +362,7 @@ class View:
             growth = trail[depth].growth(point, rank)
             if growth is None:
                 return "object"
-            return "list" if OUTPUT_METHODS[growth[3]].adds_element else type_name(growth[4])
+            return "list" if growth[3] == "push" else type_name(growth[4])
         return None if latest is None else type_name(get(latest[4], path.names[len(latest[2]) :]))
 
 
@@ -435,7 +432,6 @@ class Log:
         return self.read(path, START, instance) is not ABSENT
 
     def read_kind(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
-        """The value of a whole kind as of ``rank``, or ABSENT."""
         return self.read(Path(kind), rank, instance)
 
 

@@ -59,7 +59,6 @@ class ChainFold(Generic[T]):
         self._progress: dict[int, tuple[int, T]] = {}  # by chain: entries read, and what they fold to
 
     def at(self, chain: WriterChain, count: int) -> T:
-        """The fold of at least the first ``count`` entries."""
         position, value = self._progress.get(id(chain), (0, self._start))
         if position < count:
             for entry in chain.entries[position:count]:
@@ -108,7 +107,6 @@ class WriterIndex:
         yield from self.at_or_below(path, instance)
 
     def has_writer(self, path: Path, instance: str | None) -> bool:
-        """True when a writer registered so far overlaps the path."""
         return next(self.overlapping(path, instance), None) is not None
 
     def waits(self, paths: Sequence[Path], instance: str | None) -> tuple[Wait, ...]:
@@ -129,7 +127,6 @@ class Graph:
     writers: WriterIndex
 
     def dependencies(self, rank: int) -> tuple[int, ...]:
-        """The ranks that the Call of ``rank`` depends on, ascending."""
         ranks: dict[int, None] = {}
         for chain, count in self.waits[rank]:
             ranks.update(dict.fromkeys(chain.entries[:count]))

@@ -133,7 +133,6 @@ class ValidatedPlan:
 
     @property
     def nodes(self) -> tuple[PlannedCall, ...]:
-        """The Calls in plan order: ``nodes[rank]``."""
         return self.graph.order
 
     @cached_property
@@ -147,12 +146,10 @@ class ValidatedPlan:
 
     @cached_property
     def initial_log(self) -> Log:
-        """The context before the plan, shared: only to be read."""
         return self.create_log()
 
     @property
     def max_parallel(self) -> int:
-        """How many Calls may run at once."""
         return min(self.request.config.maxParallel, MAX_PARALLEL)
 
 
@@ -474,7 +471,6 @@ def lint(graph: Graph, log: Log) -> list[Problem]:
 
 
 def _lost_writes(graph: Graph, needs: Sequence[Needs]) -> list[Problem]:
-    """Writes that nothing can read before the same path is certainly set again."""
     readers = WriterIndex()  # the same index, of what Calls read
     for rank, call in enumerate(graph.order):
         readers.add(call, rank, paths_read(call))

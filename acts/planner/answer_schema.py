@@ -17,8 +17,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.schemas import subschemas, with_null
-from acts.language.secrets import without_secrets
-from acts.language.tools import META, OPTIONAL, TOOL_ONLY
+from acts.language.tools import META, OPTIONAL, TOOL_ONLY, without_secrets
 from acts.language.values import Json
 
 if TYPE_CHECKING:

@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.messages import Data, ErrorMessage, Instruction, PlanMessage
 from acts.language.references import Path, parse, paths
-from acts.language.secrets import without_secrets
 from acts.language.strict_json import json_size
-from acts.language.tools import META
+from acts.language.tools import META, without_secrets
 from acts.language.values import ABSENT, Json, get
 from acts.plan.context_log import START, Log
 from acts.planner.answer_schema import author_choices, is_author_choice, properties_of

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.secrets import SecretMasks
+from acts.language.tools import SecretMasks
 from acts.language.wire import INSTANCE, MODEL
 
 if TYPE_CHECKING:

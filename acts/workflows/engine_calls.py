@@ -27,9 +27,8 @@ from acts.language import wire
 from acts.language.config import Config, Options
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import Request, ToolMessage, read_request
-from acts.language.secrets import inline_secret_problems
 from acts.language.strict_json import read_json
-from acts.language.tools import read_tools, registered_names, undecided_names
+from acts.language.tools import inline_secret_problems, read_tools, registered_names, undecided_names
 from acts.language.values import pointer
 from acts.machines.budget import output_cap
 from acts.machines.commands import AskOutput, AskSolution

@@ -28,8 +28,17 @@ from acts.activities.secret_interceptor import (
 )
 from acts.language.config import Options
 from acts.language.messages import read_request
-from acts.language.secrets import MASK, MIN_LENGTH, SecretMasks, inline_secret_problems, put_secrets, secret_parameters
-from acts.language.tools import Tool, parameter_schema, read_tool
+from acts.language.tools import (
+    MASK,
+    MIN_LENGTH,
+    SecretMasks,
+    Tool,
+    inline_secret_problems,
+    parameter_schema,
+    put_secrets,
+    read_tool,
+    secret_parameters,
+)
 from acts.plan.validate import validate
 from acts.planner.answer_schema import compose_solution_schema
 from acts.telemetry.logs import LogGuard

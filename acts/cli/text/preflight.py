@@ -20,8 +20,7 @@ from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, 
 from acts.language.errors import InvalidRequest, Problem, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, parse_request
 from acts.language.references import scan
-from acts.language.secrets import inline_secret_problems
-from acts.language.tools import META, registered_names, undecided_names
+from acts.language.tools import META, inline_secret_problems, registered_names, undecided_names
 from acts.language.values import Json, pointer
 from acts.plan.validate import validate
 
