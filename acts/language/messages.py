@@ -137,6 +137,12 @@ class Request:
     def mode(self) -> str:
         return "eager" if self.plan is None else self.plan.mode
 
+    @property
+    def asks_for_plan(self) -> bool:
+        """True when a person approves the plan before any of it runs: the default for lazy plans."""
+        required = self.config.approve.plan
+        return self.mode == "lazy" if required is None else required
+
     def data(self) -> tuple[Data, ...]:
         return tuple(m for m in self.context if isinstance(m, Data))
 

@@ -19,19 +19,9 @@ from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
-from acts.machines import commands, events
-from acts.machines.agent_context import (
-    ANSWER_REFUSED,
-    NOT_FIRST,
-    OUTPUT_WITHHELD,
-    AgentContext,
-    StreamedPlan,
-    TickResults,
-    describe_outcomes,
-    started_part,
-)
+from acts.machines import agent_context, commands, events
 from acts.machines.budget import RequestSize, context_bytes, request_size
-from acts.machines.run_machine import RunMachine, foreign_queues
+from acts.machines.run_machine import RunMachine
 from acts.planner import turns
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
@@ -84,24 +74,25 @@ class AgentRun(RunMachine):
         super().__init__(own, setup.position, setup.lease)
         self.setup, self.config = setup, setup.request.config
         self.price = setup.capabilities.price
-        self.context = AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
+        self.context = agent_context.AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
+        self.watched_tools = self.context.tools.values()
         self.notes += [p.text() for p in self.context.warnings if p.code == "limitLowered"]
         self.tick = 0
         self.version = 0
         self.turns: list[Turn] = []
         self.turn_at = 0
-        self.results = TickResults()
+        self.results = agent_context.TickResults()
         self.prepared: ValidatedPlan | None = None
         self.plan_tick = 0
         self.output: Json = None
         self.unusable = UnusableAnswers()
         self._answer: Json = None
         self._wanted_output: Json = None
-        self._proposal: ValidatedPlan | None = None
+        self.proposal: ValidatedPlan | None = None
         self._plan: _TickPlan | None = None
         # An answer that cannot be used, of which Calls had started: problems, Calls, and the text of one without JSON
         self._dropped: tuple[list[Problem], Sequence[Json], str | None] | None = None
-        self._stream = StreamedPlan(self.context, is_stuck=True)
+        self.stream = agent_context.StreamedPlan(self.context, is_stuck=True)
         self._settled_before: tuple[SettledRequest, ...] = ()  # the child of the plan reports them with its own
         self._provided: list[Data] = []
         self._phase = "planning"
@@ -127,11 +118,6 @@ class AgentRun(RunMachine):
         return self._is_asking + self._is_walking
 
     @property
-    def streamed_count(self) -> int:
-        """How many Calls of the answer that is being written have arrived."""
-        return self._stream.received
-
-    @property
     def can_continue_as_new(self) -> bool:
         """True between two ticks, and while a plan waits for a person."""
         return self.in_flight == 0 and not self._is_plan_held
@@ -142,30 +128,20 @@ class AgentRun(RunMachine):
         return self._plan is not None and not self._is_walking
 
     @property
-    def foreign_queues(self) -> tuple[str, ...]:
-        """The task queues of the Tools that may be planned with."""
-        return foreign_queues(self.context.tools.values())
-
-    @property
     def current_calls(self) -> list[dict[str, Any]]:
         """Every Call so far, those of the plan that is being walked at the end."""
         return [*self.results.calls, *self.results.walking]
 
     @property
-    def is_proposing(self) -> bool:
-        """True while a plan waits for a person."""
-        return self._proposal is not None
-
-    @property
     def proposed_calls(self) -> list[Json]:
         """The Calls that are proposed."""
-        return [] if self._proposal is None else self._proposal.request.calls
+        return [] if self.proposal is None else self.proposal.request.calls
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event."""
         match event:
             case events.Begin():
-                return self._propose(now) if self.is_proposing else self._next_tick()
+                return self._propose(now) if self.proposal is not None else self._next_tick()
             case events.ModelEnded():
                 return self._answered(event, now)
             case events.ChildEnded():
@@ -193,7 +169,7 @@ class AgentRun(RunMachine):
         self.tick += 1
         self.turn_at, self._answer = self.context.count, None
         self._phase, self._is_asking = "planning", True
-        self._stream = StreamedPlan(self.context, is_stuck=not self._may_stream)
+        self.stream = agent_context.StreamedPlan(self.context, is_stuck=not self._may_stream)
         size = RequestSize()  # of no matter where nothing limits it
         if self.budget.limits_requests:
             tools_bytes = sum(json_size(tool.schema) for tool in self.context.tools.values())
@@ -205,20 +181,14 @@ class AgentRun(RunMachine):
     def _may_stream(self) -> bool:
         """True when Calls may start while the model still writes: nothing is asked or counted first, no instances."""
         is_whole = self.config.step == "plan" and not self.request.instances()
-        is_free = self.context.mode == "eager" and not self._asks_for_plan and not self.budget.limits_calls
+        is_free = self.context.mode == "eager" and not self.request.asks_for_plan and not self.budget.limits_calls
         return self.config.stream and is_whole and is_free
-
-    @property
-    def _asks_for_plan(self) -> bool:
-        """True when a person approves each plan: the default where the model only plans."""
-        required = self.config.approve.plan
-        return self.context.mode == "lazy" if required is None else required
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """The budget allows the request of a tick, or the Calls of its plan."""
         if self._is_asking and effect.key == f"tick-{self.tick}":
             left = max(1, wire.MAX_UNUSABLE_ANSWERS - self.unusable.count)
-            streams, cap = not self._stream.is_stuck, self.unusable.cap
+            streams, cap = not self.stream.is_stuck, self.unusable.cap
             return [commands.AskSolution(self.tick, self.turn_at, effect.request, streams, left, cap)]
         if self._plan is not None and effect.key == f"plan-{self.tick}":
             return self._start_child(self._plan.request, self._plan.ids)
@@ -248,11 +218,11 @@ class AgentRun(RunMachine):
         out = self.budget.settle(f"tick-{self.tick}", answer["usage"])
         if self.is_cancelling:
             return out
-        if error is not None and self._stream.is_walked:
+        if error is not None and self.stream.is_walked:
             return out + self._refuse_unusable(error.code, error.message, now)
         if error is not None:
             return out + self._fail(f"{start} the model gave no answer: {error.message}", error.code)
-        started, unusable = self._stream.started_calls, answer.get("unusable")
+        started, unusable = self.stream.started_calls, answer.get("unusable")
         if not started:
             self._join_provided()
         if unusable is None:
@@ -272,7 +242,7 @@ class AgentRun(RunMachine):
             return self._refuse(problems, now)
         calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
         problems = list(output_problems(self._wanted_output))
-        started = self._stream.started_calls
+        started = self.stream.started_calls
         if calls[: len(started)] != started:
             text = "the answer does not begin with the calls that had started while it was written"
             return self._refuse([Problem(wire.INVALID_SOLUTION, text, "/calls")], now, calls)
@@ -288,9 +258,9 @@ class AgentRun(RunMachine):
             problems += [p for p in error.problems if p.fatal]
         if problems:
             return self._refuse(problems, now, calls)
-        self.prepared = self._proposal = prepared
+        self.prepared = self.proposal = prepared
         self.plan_tick = self.tick
-        if not self._asks_for_plan:
+        if not self.request.asks_for_plan:
             return self._start_plan(now)
         self.version += 1
         return self._propose(now)
@@ -304,17 +274,17 @@ class AgentRun(RunMachine):
 
     def _refuse_unusable(self, code: str, message: str, now: str, text: str | None = None) -> list[Any]:
         """The answer was no Solution, or none that can be run; ``text`` is one that was no JSON."""
-        if not self._stream.started_calls:
+        if not self.stream.started_calls:
             self.results.walking = []
         elif text is None:
-            self._answer = {"calls": self._stream.started_calls}
+            self._answer = {"calls": self.stream.started_calls}
         return self._refuse([Problem(code, message)], now, text=text)
 
     def _refuse(
         self, problems: list[Problem], now: str, calls: Sequence[Json] = (), text: str | None = None
     ) -> list[Any]:
         """The problems go back to the model; where Calls have started, once these have ended."""
-        if self._stream.started_calls:
+        if self.stream.started_calls:
             self._dropped = (problems, calls, text)
             return self._complete_stream(PlanExtension(isComplete=True, dropped=problems[0].message), now)
         self._append_problems(problems, calls)
@@ -349,9 +319,9 @@ class AgentRun(RunMachine):
 
     def _start_plan(self, now: str) -> list[Any]:
         """Start what was proposed: all of it, or with ``step: call`` the first Call that is to be run."""
-        if self._proposal is None:
+        if self.proposal is None:
             raise EngineError("nothing is proposed")
-        prepared, calls, self._proposal = self._proposal, self.proposed_calls, None
+        prepared, calls, self.proposal = self.proposal, self.proposed_calls, None
         nodes = self.context.next_nodes(prepared)
         self._is_partly_run = len(nodes) < len(prepared.nodes)
         self.results.begin(nodes, self.tick)
@@ -359,8 +329,8 @@ class AgentRun(RunMachine):
         self.context.append_plan(calls)
         count = self.request.count_calls([n.planned for n in nodes])
         self._plan = _TickPlan(request, tuple(n.id for n in nodes), count)
-        if self._stream.is_walked:
-            return self._complete_stream(self._stream.extension(request, is_complete=True), now)
+        if self.stream.is_walked:
+            return self._complete_stream(self.stream.extension(request, is_complete=True), now)
         return [] if self.is_paused else self._request_calls(self._plan)
 
     def _request_calls(self, plan: _TickPlan) -> list[Any]:
@@ -387,7 +357,7 @@ class AgentRun(RunMachine):
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """Calls of the answer that is being written: what can start is passed on."""
-        stream = self._stream
+        stream = self.stream
         if not isinstance(record, StreamedCalls) or not self._is_asking or self.is_cancelling:
             return []
         prepared = stream.add(record, may_start=not self.is_paused) if record.tick == self.tick else None
@@ -404,21 +374,21 @@ class AgentRun(RunMachine):
 
     def on_child_started(self, event: events.ChildStarted) -> list[Any]:
         """The plan gets what has been written since its start."""
-        return self._stream.child_started(event.workflow_id)
+        return self.stream.child_started(event.workflow_id)
 
     def _complete_stream(self, last: PlanExtension, now: str) -> list[Any]:
         """The answer whose plan is walked already is complete; a plan that has ended since is judged now."""
         self._phase = "running"
-        self._stream.is_over = True
-        if self._stream.early_end is not None:
-            return self._plan_ended(self._stream.early_end, now)
+        self.stream.is_over = True
+        if self.stream.early_end is not None:
+            return self._plan_ended(self.stream.early_end, now)
         permits = self.permits.hand_over(f"plan-{self.tick}")  # what has come free, as that of the request
-        return self._stream.send(last.model_copy(update={"permits": permits}))
+        return self.stream.send(last.model_copy(update={"permits": permits}))
 
     def _plan_ended(self, event: events.ChildEnded, now: str) -> list[Any]:
         self._is_walking = False
         if self._is_asking and not self.is_cancelling:
-            self._stream.child_ended(event)
+            self.stream.child_ended(event)
             return []
         plan, self._plan = self._plan, None
         report = event.report or {}
@@ -443,7 +413,7 @@ class AgentRun(RunMachine):
 
     def _child_failed(self, error: CallError, unstarted: _TickPlan | None, now: str) -> list[Any]:
         """The child did not end by itself, or never began since its input is too large."""
-        self._stream = StreamedPlan(self.context, is_stuck=True)
+        self.stream = agent_context.StreamedPlan(self.context, is_stuck=True)
         if unstarted is not None:
             self.budget.count_calls(-unstarted.call_count)
             text = f"what this plan reads is too large for one plan: {error.message}"
@@ -455,7 +425,7 @@ class AgentRun(RunMachine):
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
         dropped, self._dropped = self._dropped, None
         if dropped is not None:
-            result, planned = started_part(result, self.prepared)
+            result, planned = agent_context.started_part(result, self.prepared)
             self.context.append_plan(planned)
         self.context.append(result.get("context") or ())
         count = len(self.results.calls)
@@ -466,15 +436,19 @@ class AgentRun(RunMachine):
         if dropped is not None:
             problems, calls, text = dropped
             self._append_problems(problems, calls)
-            outcomes = describe_outcomes(*walked, unrun_reason=ANSWER_REFUSED, answer=self._answer_calls)
+            outcomes = agent_context.describe_outcomes(
+                *walked, unrun_reason=agent_context.ANSWER_REFUSED, answer=self._answer_calls
+            )
             self._add_turn(outcomes, problems, text=text)
             return self._next_tick()
         is_withheld = bool(failures) or self._is_partly_run
         wants_output = self._wanted_output is not None
         problems = self._check_output() if wants_output and not is_withheld else []
         self._append_problems(problems)
-        outcomes = describe_outcomes(*walked, unrun_reason=NOT_FIRST if self._is_partly_run else None)
-        outcomes = (*outcomes, OUTPUT_WITHHELD) if is_withheld and wants_output else outcomes
+        outcomes = agent_context.describe_outcomes(
+            *walked, unrun_reason=agent_context.NOT_FIRST if self._is_partly_run else None
+        )
+        outcomes = (*outcomes, agent_context.OUTPUT_WITHHELD) if is_withheld and wants_output else outcomes
         self._add_turn(outcomes, problems, planned=self.request.calls)
         return self._next_tick() if is_withheld or not wants_output or problems else self.finish("completed")
 
@@ -494,7 +468,7 @@ class AgentRun(RunMachine):
             return None
         calls = list(decision.calls) if decision.calls is not None else self.proposed_calls
         if decision.calls is None:
-            nodes = self._proposal.nodes if self._proposal is not None else ()
+            nodes = self.proposal.nodes if self.proposal is not None else ()
             place = next((n.index for n in nodes if n.id == decision.call), None)
             if place is None:
                 raise DecisionRefused(f"there is no call {decision.call} in the plan that waits")
@@ -508,7 +482,7 @@ class AgentRun(RunMachine):
         """A person decided about the plan of this tick."""
         decision = effect.decision
         if decision.decision == wire.REJECT:  # nothing of the plan runs; the model is told why and plans again
-            calls, self._proposal, reason = self.proposed_calls, None, decision.reason or ""
+            calls, self.proposal, reason = self.proposed_calls, None, decision.reason or ""
             self.context.append_plan(calls)
             self._append_problems([Problem(wire.REJECTED, reason)])
             self._add_turn(turns.unrun_outcomes(calls, turns.REJECTED, reason), planned=calls)
@@ -516,7 +490,7 @@ class AgentRun(RunMachine):
         if decision.decision not in (wire.APPROVE, wire.EDIT):
             return self._fail(self.approvals.expired or "nobody decided in time", wire.APPROVAL_TIMEOUT)
         if decision.decision == wire.EDIT:
-            self.prepared = self._proposal = effect.token
+            self.prepared = self.proposal = effect.token
             self.version += 1
         self.context.append_decision(decision.record(effect.wait, ""))
         if decision.decision == wire.APPROVE:
@@ -548,8 +522,8 @@ class AgentRun(RunMachine):
             usage=self.usage.to_json(), calls=tuple(self.results.calls), errors=tuple(self.results.errors),
             instances=self.results.instances, turns=tuple(self.turns),
             turnAt=self.turn_at, answer=self._answer, unusable=self.unusable,
-            proposal=tuple(self.proposed_calls) if self.is_proposing else None,
-            wantedOutput=self._wanted_output if self.is_proposing else None,
+            proposal=tuple(self.proposed_calls) if self.proposal is not None else None,
+            wantedOutput=self._wanted_output if self.proposal is not None else None,
         )  # fmt: skip
         return {
             "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
@@ -575,4 +549,4 @@ class AgentRun(RunMachine):
                 self.prepared = self.context.validate(self.request.calls)
         if progress.proposal is not None:
             self._wanted_output = progress.wantedOutput
-            self.prepared = self._proposal = self.context.validate(list(progress.proposal))
+            self.prepared = self.proposal = self.context.validate(list(progress.proposal))

@@ -24,7 +24,7 @@ from acts.machines import commands, events
 from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.call_state import SETTLED, call_item, error_item, status_from_states
 from acts.machines.past import PastCalls
-from acts.machines.run_machine import RunMachine, foreign_queues
+from acts.machines.run_machine import RunMachine
 from acts.machines.walk import Walk, match_calls
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_parsed
@@ -106,8 +106,10 @@ class PlanRun(RunMachine):
         self.price = setup.capabilities.price
         self.raw = setup.raw
         self.version = 1
-        self.is_approved = not asks_for_plan(setup.prepared)
+        self.is_approved = not setup.prepared.request.asks_for_plan
         self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start, past=setup.past)
+        is_part = setup.input is not None and setup.input.part
+        self.watched_tools = [] if is_part else [node.tool for node in self.whole_plan.nodes]
         self.walk.counts_elements = self.budget.limits_calls
         self.walk.growing = setup.input is not None and setup.input.isGrowing
         self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
@@ -152,14 +154,6 @@ class PlanRun(RunMachine):
         waiting = self.approvals.waits.count_runs_below(self.children.values())
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts["awaiting"])
         return "awaiting" if waits else "running"
-
-    @property
-    def foreign_queues(self) -> tuple[str, ...]:
-        """The task queues of the plan's Tools; the run above asks about those of a part."""
-        part = self.setup.input is not None and self.setup.input.part
-        return () if part else foreign_queues(node.tool for node in self.whole_plan.nodes)
-
-    # -- events ---------------------------------------------------------------------------------
 
     def flush(self, now: str) -> list[commands.RunCommand]:
         self.walk.work.begin_task()
@@ -573,13 +567,6 @@ class PlanRun(RunMachine):
         self.restore_common(state.approvals, state.budget)
         self.usage.add(state.usage)
         self.version, self.is_approved = state.version, state.isApproved
-
-
-def asks_for_plan(prepared: ValidatedPlan) -> bool:
-    """True when a person approves the plan before any of it runs: the default for lazy plans."""
-    request = prepared.request
-    required = request.config.approve.plan
-    return required is True or (required is None and request.plan is not None and request.plan.mode == "lazy")
 
 
 # -- the instances of a batch -------------------------------------------------------------------------

@@ -44,12 +44,6 @@ LAST_SECONDS: Final = 3600.0
 _AFTER_THE_END: Final = (events.DecisionReceived, events.RecordReceived, events.RecordEnded, events.RunReset)
 
 
-def foreign_queues(tools: Iterable[Tool]) -> tuple[str, ...]:
-    """The task queues that Tools with an Activity name, in their order."""
-    names = (tool.options.taskQueue for tool in tools if tool.activity and not tool.options.local)
-    return tuple(dict.fromkeys(name for name in names if name is not None))
-
-
 def add_note(notes: list[str], text: str) -> None:
     """Add a remark to the notes of a run, which keeps the last few; one that it has is not repeated."""
     if (note := truncate(text, MAX_NOTE)) not in notes:
@@ -175,6 +169,8 @@ class RunMachine:
     """
 
     config: Config
+    watched_tools: Iterable[Tool] = ()
+    """The Tools that the run looked up itself, to be asked about their task queues; else the run above asks."""
     takes_back_starts = False
     """True for a run that can continue as new with starts that were postponed."""
 
@@ -231,11 +227,6 @@ class RunMachine:
     def in_flight(self) -> int:
         """How many activities, children and requests the run waits for."""
         raise NotImplementedError
-
-    @property
-    def foreign_queues(self) -> tuple[str, ...]:
-        """The task queues that the run's Tools name, if it looked up the Tools itself; else the run above asks."""
-        return ()
 
     @property
     def wants_new_run(self) -> bool:

@@ -26,25 +26,11 @@ from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import json_size
 from acts.machines import commands, events
-from acts.machines.plan_run import PlanRun, asks_for_plan, reported_instances
-from acts.machines.run_machine import RunMachine, foreign_queues
+from acts.machines.plan_run import PlanRun, reported_instances
+from acts.machines.run_machine import RunMachine
 from acts.plan.calls import UNIT
+from acts.tree import set_records
 from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
-from acts.tree.set_records import (
-    MAX_FAILURES,
-    BatchInput,
-    PageReading,
-    ResumedSet,
-    RowCounts,
-    SetPage,
-    Survey,
-    bad_row_line,
-    count_between,
-    is_bad_row,
-    line_of,
-    numbers_between,
-    unpack_bits,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,7 +42,6 @@ if TYPE_CHECKING:
     from acts.plan.validate import ValidatedPlan
     from acts.tree.decisions import Decision
     from acts.tree.records import Capabilities, PermitLease, TreePosition
-    from acts.tree.set_records import SetState
 
 # Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
 # Above this many Calls of each, there are more of them
@@ -105,7 +90,7 @@ class SetSetup:
     capabilities: Capabilities
     position: TreePosition
     lease: PermitLease | None = None
-    resumed: ResumedSet | None = None
+    resumed: set_records.ResumedSet | None = None
     provided: tuple[Any, ...] = ()
 
 
@@ -117,21 +102,24 @@ class SetProgress:
     """
 
     def __init__(self) -> None:
-        self.survey: Survey | None = None
+        self.survey: set_records.Survey | None = None
         self.next_page = self.completed = self.failed = 0
         self.failures: list[dict[str, Any]] = []
         self.stopped: dict[str, str] | None = None
         self.rows: list[PastRow] = []
         self._repeated = self._skipped = b""
-        self._pages: list[SetPage] = []
+        self._pages: list[set_records.SetPage] = []
 
-    def begin(self, survey: Survey) -> None:
+    def begin(self, survey: set_records.Survey) -> None:
         """Lay out the pages of a survey that have rows to run."""
         self.survey = survey
-        self._repeated, self._skipped = unpack_bits(survey.repeated), unpack_bits(survey.skipped)
+        self._repeated, self._skipped = (
+            set_records.unpack_bits(survey.repeated),
+            set_records.unpack_bits(survey.skipped),
+        )
         offset, line, row = survey.dialect.start, survey.dialect.lines + 1, 1
         for size, rows, lines, hash_ in survey.pages:
-            page = SetPage(offset=offset, line=line, row=row, rows=rows, lines=lines, hash=hash_)
+            page = set_records.SetPage(offset=offset, line=line, row=row, rows=rows, lines=lines, hash=hash_)
             self._pages += [page] if self.rows_to_run(page) else []
             offset, line, row = offset + size, line + lines, row + rows
 
@@ -151,31 +139,32 @@ class SetProgress:
         return self.stopped is None and self.next_page < len(self._pages)
 
     @property
-    def page(self) -> SetPage:
+    def page(self) -> set_records.SetPage:
         """The next page."""
         return self._pages[self.next_page]
 
-    def reading(self, page: SetPage, message: SetData) -> PageReading:
+    def reading(self, page: set_records.SetPage, message: SetData) -> set_records.PageReading:
         """How a page of the set of this message is read."""
         if self.survey is None:
             raise EngineError("a page without a survey")
         rows = (page.row, page.row + page.rows - 1)
-        return PageReading(
-            source=message.source, id=message.id_field, dialect=self.survey.dialect, page=page,
-            repeated=numbers_between(self._repeated, *rows), skipped=numbers_between(self._skipped, *rows),
+        repeated, skipped = (set_records.numbers_between(bits, *rows) for bits in (self._repeated, self._skipped))
+        return set_records.PageReading(
+            source=message.source, id=message.id_field, dialect=self.survey.dialect, page=page, repeated=repeated,
+            skipped=skipped,
         )  # fmt: skip
 
-    def rows_to_run(self, page: SetPage) -> int:
+    def rows_to_run(self, page: set_records.SetPage) -> int:
         """How many rows of a page run."""
-        return page.rows - count_between(self._skipped, page.row, page.row + page.rows - 1)
+        return page.rows - set_records.count_between(self._skipped, page.row, page.row + page.rows - 1)
 
     def add(self, report: Mapping[str, Any]) -> None:
         """A Batch has ended with this report."""
         self.completed += report["completed"]
         self.failed += report["failed"]
-        self.failures += list(report["failures"])[: MAX_FAILURES - len(self.failures)]
+        self.failures += list(report["failures"])[: set_records.MAX_FAILURES - len(self.failures)]
         for id_, item in report.get("instances", {}).items():
-            self.rows.append(PastRow(id=id_, status=item["status"], isLine=is_bad_row(id_, item["errors"])))
+            self.rows.append(PastRow(id=id_, status=item["status"], isLine=set_records.is_bad_row(id_, item["errors"])))
 
     def stop(self, code: str, message: str) -> None:
         """No further Batch starts, for this reason; the first one counts."""
@@ -218,8 +207,9 @@ class SetRun(RunMachine):
         self.setup, self.config = setup, setup.prepared.request.config
         self.price = setup.capabilities.price
         self.progress = SetProgress()
-        self.is_approved = not asks_for_plan(setup.prepared)
-        self.running: dict[str, SetPage] = {}
+        self.watched_tools = [node.tool for node in setup.prepared.nodes]
+        self.is_approved = not setup.prepared.request.asks_for_plan
+        self.running: dict[str, set_records.SetPage] = {}
         self._lost_reports: dict[str, Mapping[str, Any]] = {}  # what lost Batches reported whose pages are being closed
         self.provided, self.has_results = list(setup.provided), False
         self._activity: str | None = None
@@ -249,11 +239,6 @@ class SetRun(RunMachine):
             return "paused"
         return "running" if self.is_approved else "awaiting"
 
-    @property
-    def foreign_queues(self) -> tuple[str, ...]:
-        """The task queues of the plan's Tools."""
-        return foreign_queues(node.tool for node in self.setup.prepared.nodes)
-
     def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
         """The effects of an event."""
         match event:
@@ -279,7 +264,7 @@ class SetRun(RunMachine):
         return []
 
     def _survey(self) -> list[Any]:
-        """Survey the set; Batches follow."""
+        """set_records.Survey the set; Batches follow."""
         message, resumed = self.setup.message, self.setup.resumed
         argument: dict[str, Any] = {"source": message.source, "id": message.id_field}
         if resumed is not None:
@@ -298,7 +283,7 @@ class SetRun(RunMachine):
             return self.finish("cancelled" if self.is_cancelling else "failed")
         file, self.has_results = self.config.results, event.key == _RESULTS
         if event.key == _SURVEY:
-            self.progress.begin(Survey.from_json(event.value))
+            self.progress.begin(set_records.Survey.from_json(event.value))
         if file is None or self.has_results:
             return self._fill()
         self._activity, argument = _RESULTS, {"file": file, "run": self.position.identity}
@@ -344,14 +329,14 @@ class SetRun(RunMachine):
         label = f"rows {page.row:,} to {page.row + page.rows - 1:,}"
         return commands.StartChild(wire.BATCH, name, label, self._batch_input(name, page, share))
 
-    def _batch_input(self, name: str, page: SetPage, share: int) -> BatchInput:
+    def _batch_input(self, name: str, page: set_records.SetPage, share: int) -> set_records.BatchInput:
         """The input of the Batch that walks this page with ``share`` Calls in flight. It holds a lease of that name."""
         setup, message = self.setup, self.setup.message
         keeper = self.own if self.permits.is_keeper else self.permits.keeper
         identity = None if setup.resumed is None else setup.resumed.identity
         position = self.position.child(self.own, identity=identity)
         position = position.model_copy(update={"permitKeeper": keeper, "keepsPermits": True, "maxParallel": share})
-        return BatchInput(
+        return set_records.BatchInput(
             request=self._batch_request(share), position=position, capabilities=setup.capabilities,
             approve=(setup.raw.get("config") or {}).get("approve"), lease=self.permits.lease(name),
             index=message.index, type=message.type, kind=message.kind, reading=self.progress.reading(page, message),
@@ -490,7 +475,7 @@ class SetRun(RunMachine):
             "isApproved": self.is_approved, "isPaused": self.is_paused, "resumed": self.setup.resumed,
         }  # fmt: skip
 
-    def restore(self, state: SetState) -> None:
+    def restore(self, state: set_records.SetState) -> None:
         """Take over what the run before carried over."""
         self.restore_common(state.approvals, state.budget)
         self.usage.add(state.usage)
@@ -514,7 +499,7 @@ def _ending(error: CallError | None) -> str:
 # -- the run that is resumed ---------------------------------------------------------------------
 
 
-def resumed_set(resume: Resume, past: PastRun, message: SetData) -> ResumedSet:
+def resumed_set(resume: Resume, past: PastRun, message: SetData) -> set_records.ResumedSet:
     """What a run over a set takes over from an earlier one.
 
     Raises:
@@ -532,7 +517,9 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> ResumedSet:
     source: dict[str, Any] = {"workflowId": name, "runId": past.runId, "keep": "completed"}
     source["ids"] = "same" if resume.keeps_ids else "new"
     source |= {"only": resume.only} if resume.only is not None else {}
-    return ResumedSet(source=source, results=earlier.results, identity=earlier.identity if resume.keeps_ids else None)
+    return set_records.ResumedSet(
+        source=source, results=earlier.results, identity=earlier.identity if resume.keeps_ids else None
+    )
 
 
 def _refusal(text: str, hint: str) -> InvalidRequest:
@@ -548,15 +535,17 @@ class PageResults:
     ``kept`` are the results by id where there is no results file.
     """
 
-    def __init__(self, own: BatchInput, rows: Sequence[Sequence[Any]], bad: Sequence[Sequence[Any]]) -> None:
+    def __init__(
+        self, own: set_records.BatchInput, rows: Sequence[Sequence[Any]], bad: Sequence[Sequence[Any]]
+    ) -> None:
         self._own = own
         self._numbers = {id_: number for number, id_, _ in rows}
-        self._counts, self._kept = RowCounts(), dict[str, Any]()
+        self._counts, self._kept = set_records.RowCounts(), dict[str, Any]()
         self._spent: str | None = None
         self._unwritten: list[tuple[int, dict[str, Any]]] = []
         self._in_append = self._appends = 0
         for row in bad:
-            self._add(row[0], bad_row_line(own.reading.source, row), ())
+            self._add(row[0], set_records.bad_row_line(own.reading.source, row), ())
 
     @property
     def is_written(self) -> bool:
@@ -572,7 +561,7 @@ class PageResults:
         """An instance has ended; one that has a line already keeps it."""
         number = self._numbers.pop(id_, None)
         if number is not None:
-            self._add(number, line_of(id_, report), report.get("calls", ()))
+            self._add(number, set_records.line_of(id_, report), report.get("calls", ()))
 
     def _add(self, number: int, line: dict[str, Any], calls: Sequence[Any]) -> None:
         self._counts.add(line)
@@ -620,7 +609,7 @@ class PageResults:
         return out if self._own.results is not None else {**out, "instances": self._kept}
 
 
-def page_request(own: BatchInput, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+def page_request(own: set_records.BatchInput, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
     """The Request of a Batch with its rows, ``[number, id, data]``, as the data of one instance each."""
     messages = [{"type": own.type, "kind": own.kind, own.type: data, "_instance": id_} for _, id_, data in rows]
     context = own.request["context"]

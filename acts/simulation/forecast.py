@@ -225,14 +225,12 @@ def schedule(graph: Graph, starts: Mapping[int, tuple[float, int]], limit: int, 
 
 def _actions_of_start(prepared: ValidatedPlan, *, child: bool) -> tuple[int, int, int]:
     """The actions, decisions and local activities before the first Call; for a child, its agent has done it."""
-    request, plan = prepared.request, prepared.request.plan
+    request = prepared.request
     if child:
         return _CHILD, 0, 0
     definitions = set(resolved_upfront(request, prepared.tools).values())
     looks_up = bool(registered_names(request) or undecided_names(request))
-    is_lazy = plan is not None and plan.mode == "lazy"
-    waits = is_lazy if request.config.approve.plan is None else request.config.approve.plan
-    return 1 + len(definitions), int(waits), 1 + looks_up
+    return 1 + len(definitions), int(request.asks_for_plan), 1 + looks_up
 
 
 def _estimate_actions(

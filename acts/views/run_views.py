@@ -350,7 +350,7 @@ class AgentView(RunView):
         return _calls_table(items, len(items))
 
     def _proposed_version(self) -> int | None:
-        return self._run.version if self._run.is_proposing and self._run.finished is None else None
+        return self._run.version if self._run.proposal is not None and self._run.finished is None else None
 
     def _context(self) -> Context:
         context = self._run.context

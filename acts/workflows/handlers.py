@@ -161,7 +161,9 @@ class RunWorkflow:
         self._driver = driver = Driver(run, self._inbox, carry, self._answer, self.lifeline, index)
         for text in self._early_notes:
             run.note(text)
-        queues = tuple(queue for queue in run.foreign_queues if queue != workflow.info().task_queue)
+        options = (tool.options for tool in run.watched_tools if tool.activity and not tool.options.local)
+        own = (None, workflow.info().task_queue)
+        queues = tuple(dict.fromkeys(o.taskQueue for o in options if o.taskQueue not in own))
         if queues:
             run.queue_watch.queues = queues
             # A run that continues as new begins at once, and checks then: people may ask what it waits for
@@ -358,7 +360,7 @@ class RunWorkflow:
     def streamed_call_count(self, _: RawValue = NOTHING) -> RawValue:
         records = (e.record for e in self._inbox if isinstance(e, RecordReceived))
         received = sum(isinstance(record, signal_records.StreamedCalls) for record in records)
-        return _json(received + (self.machine.streamed_count if isinstance(self.machine, AgentRun) else 0))
+        return _json(received + (self.machine.stream.received if isinstance(self.machine, AgentRun) else 0))
 
     @workflow.query(name=wire.GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
     def graph(self, options: RawValue = NOTHING) -> Any:
