@@ -264,7 +264,7 @@ class SetRun(RunMachine):
         return []
 
     def _survey(self) -> list[Any]:
-        """set_records.Survey the set; Batches follow."""
+        """Survey the set; Batches follow."""
         message, resumed = self.setup.message, self.setup.resumed
         argument: dict[str, Any] = {"source": message.source, "id": message.id_field}
         if resumed is not None:
