@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.schemas import subschemas, with_null
-from acts.language.tools import META, OPTIONAL, TOOL_ONLY, without_secrets
+from acts.language.tools import META, OPTIONAL, TOOL_ONLY, Tool, without_secrets
 from acts.language.values import Json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from acts.language.tools import Tool
 
 # Definitions of our own, by name. Each appears once, however many Tools refer to it
 REFERENCE: Final = "reference"

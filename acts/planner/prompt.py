@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from acts.language.messages import Data, ErrorMessage, Instruction, PlanMessage
+from acts.language.messages import Data, ErrorMessage, Instruction, Message, PlanMessage
 from acts.language.references import Path, parse, paths
 from acts.language.strict_json import json_size
-from acts.language.tools import META, without_secrets
+from acts.language.tools import META, Tool, without_secrets
 from acts.language.values import ABSENT, Json, get
 from acts.plan.context_log import START, Log
 from acts.planner.answer_schema import author_choices, is_author_choice, properties_of
@@ -38,12 +39,6 @@ from acts.planner.notation import LARGE_VALUE_BYTES, data_json, describe_type, e
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
 from acts.planner.turns import COMPLETED, FAILED, STARTED
 from acts.tree.records import Turn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from acts.language.messages import Message
-    from acts.language.tools import Tool
 
 # Of the room, the part that the present values may take for a latent Call without scopes: it may need any of them
 _AMBIENT_SHARE: Final = 0.5

@@ -8,12 +8,10 @@ A line ``[name]`` begins what only some planners are told: where a tool offers i
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from acts.language.tools import META
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _RULES: Final = """\
 You carry out a task by planning calls of tools. A program runs the calls and reports what came of each of them; then \

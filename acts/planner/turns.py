@@ -15,21 +15,17 @@ those of one Call in many instances are one, with ``instances``, a number.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.errors import ExpressionError, Problem, TooComplex, truncate
-from acts.language.references import MARK, ReferenceUse, find_embedded, parse_marked, resolve_references
+from acts.language.references import MARK, Path, ReferenceUse, find_embedded, parse_marked, resolve_references
 from acts.language.schemas import Checker
 from acts.language.values import MAX_DEPTH, Json, Place, defect, pointer, type_name
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.planner.notation import in_part
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-
-    from acts.language.references import Path
 
 # Levels of nesting that a plan's Request adds around a Call or a provided Message
 DEPTH_RESERVE: Final = 4

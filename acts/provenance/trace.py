@@ -16,10 +16,11 @@ and in which tick. An ambiguous fact is None.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language import references, wire
 from acts.language.errors import ExpressionError, begin_json
@@ -29,9 +30,6 @@ from acts.language.tools import META, Tool
 from acts.language.values import ABSENT, Json, Names, get, list_index
 from acts.plan.context_log import View, split_write, write_of
 from acts.tree.decisions import DECISION_KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SCOPES: Final = "_scopes"
 EACH: Final = "_each"

@@ -17,13 +17,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.config import MODEL_SETTINGS
 from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
-from acts.language.messages import GROWING_METHODS, Data, output_schema, parse_message, scoped_context, wrap_message
+from acts.language.messages import (
+    GROWING_METHODS,
+    Data,
+    Request,
+    output_schema,
+    parse_message,
+    scoped_context,
+    wrap_message,
+)
 from acts.language.references import Path
 from acts.language.schemas import subschemas
 from acts.language.strict_json import json_size
@@ -34,13 +43,7 @@ from acts.plan.calls import UNIT, PlannedCall, approval_needed
 from acts.plan.context_log import Log
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
 from acts.plan.validate import ValidatedPlan, find_literal_outputs, is_template
-from acts.tree.records import AnonymousCall, DelegateInput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from acts.language.messages import Request
-    from acts.tree.records import TreePosition
+from acts.tree.records import AnonymousCall, DelegateInput, TreePosition
 
 _TOOL: Final = Tool(UNIT, {}, {}, {})
 # Every child receives all global data up to this size in bytes; above it, only what its Calls need

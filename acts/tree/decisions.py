@@ -20,16 +20,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any, Final, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, ValidationError, model_validator
 
 from acts.language.errors import DecisionRefused, format_choices, truncate
 from acts.language.values import Json, type_name
@@ -55,14 +46,12 @@ _Text = Annotated[str, Field(max_length=MAX_TEXT_LENGTH)]
 _SignatureText = Annotated[str, Field(max_length=100)]
 
 
-class PendingApproval(BaseModel):
+class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", populate_by_name=True):
     """One approval that awaits a decision. ``since`` and ``deadline`` are ISO dates in UTC.
 
     ``inner`` is the instance within the run, where the run itself works for an ``instance`` of its parent. Further keys
     are ``about`` what is decided: ``elements``, ``hints``, ``parameters``, ``sign``.
     """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="allow", populate_by_name=True)
 
     workflow_id: str = Field(alias="workflowId")
     what: str
@@ -100,19 +89,15 @@ def _calls_of_message(value: Json) -> Json:
     return value["plan"] if isinstance(value, dict) and isinstance(value.get("plan"), list) else value
 
 
-class Signature(BaseModel):
+class Signature(BaseModel, frozen=True, strict=True, extra="forbid"):
     """When a decision was signed, and the 64 bytes of the signature in base64."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     time: _SignatureText
     value: _SignatureText
 
 
-class Decision(BaseModel):
+class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_name=True):
     """A decision. ``calls`` is a whole new plan, ``call_with`` the new form of one Call."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", populate_by_name=True)
 
     decision: str
     call: _Text | None = None

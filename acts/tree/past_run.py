@@ -7,15 +7,12 @@ a run carries those that it has not used into the next.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
+from acts.language.values import Json
+from acts.plan.calls import PlannedCall
 from acts.tree.wire_format import Record, VersionedRecord, digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from acts.language.values import Json
-    from acts.plan.calls import PlannedCall
 
 _CHARACTERS: Final = 32  # of a digest: 128 bits, two values never meet by chance
 _COMMENTS: Final = ("_reasoningForCall",)  # for people, and no part of what a Call does

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from acts.language.config import DEFAULT_PARALLEL, DEFAULT_PATIENCE_SECONDS, MAX_PARALLEL, Budget
 from acts.language.values import Json
@@ -208,11 +208,7 @@ class Accounting(Record):
 # -- what a model is asked -----------------------------------------------------------------
 
 
-class _QuestionPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class QuestionSource(_QuestionPart):
+class QuestionSource(BaseModel, frozen=True):
     """The run that has the context: its first ``upto`` messages are shown."""
 
     workflowId: str
@@ -220,14 +216,14 @@ class QuestionSource(_QuestionPart):
     upto: int = 0
 
 
-class Reserved(_QuestionPart):
+class Reserved(BaseModel, frozen=True):
     """What all requests of a question may use; None: no limit. ``cost`` is in US dollars."""
 
     tokens: float | None = None
     cost: float | None = None
 
 
-class ModelQuestion(_QuestionPart):
+class ModelQuestion(BaseModel, frozen=True):
     """What the model activity is asked: for a Solution, or for the result of a latent Call."""
 
     ask: Literal["solution", "output"]

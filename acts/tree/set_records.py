@@ -10,17 +10,15 @@ from __future__ import annotations
 import base64
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.errors import truncate
 from acts.language.wire import BAD_ROW, DUPLICATE_ID
 from acts.tree.past_run import PastHistory, PastResults
 from acts.tree.records import Capabilities, PermitLease, PlanInput, TreePosition
 from acts.tree.wire_format import Record, VersionedRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # Failures that a run over a set lists, and the errors of each
 MAX_FAILURES: Final = 100

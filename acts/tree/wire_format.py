@@ -11,7 +11,7 @@ import hashlib
 import json
 from typing import Any, Final, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, model_validator
 
 from acts.language.errors import ActsError
 from acts.language.values import Json
@@ -32,10 +32,8 @@ def first_error(error: ValidationError) -> str:
     return f"{place}: {text}" if place else text
 
 
-class Record(BaseModel):
+class Record(BaseModel, frozen=True, extra="forbid"):
     """Base of all records: camelCase on the wire, nothing unknown, defaults left out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(exclude_defaults=True, by_alias=True)

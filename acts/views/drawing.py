@@ -15,23 +15,19 @@ from __future__ import annotations
 import bisect
 import unicodedata
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from acts.language.errors import truncate
+from acts.plan.calls import PlannedCall
 from acts.plan.graph import paths_read
-from acts.plan.validate import is_template
+from acts.plan.validate import ValidatedPlan, is_template
 from acts.simulation.forecast import find_waves
 from acts.views.text import STATE_MARKS, UNKNOWN_MARK, fit, named_instances
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from acts.plan.calls import PlannedCall
-    from acts.plan.validate import ValidatedPlan
-
-    Report = Mapping[str, Any]
-    StateCounts = dict[str, int]
+Report = Mapping[str, Any]
+StateCounts = dict[str, int]
 
 
 # A reader cannot follow more reads than this, nor more lines of a drawing; Mermaid's own ``maxEdges`` is 500

@@ -10,24 +10,20 @@ lose entries only where that is not enough. ``omitted`` says what was cut, how l
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
+from acts.language.config import Usage
 from acts.language.errors import truncate
 from acts.language.references import Path
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.values import pointer
 from acts.language.wire import CONTEXT, STATUS
+from acts.machines.agent_run import AgentRun
 from acts.machines.call_state import call_items, error_items
 from acts.machines.plan_run import instance_summaries
+from acts.machines.walk import Walk
 from acts.plan.context_log import appended_message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from acts.language.config import Usage
-    from acts.machines.agent_run import AgentRun
-    from acts.machines.walk import Walk
-
 
 # Failures that the message of a failed workflow names, and the characters of each
 MAX_FAILURES: Final = 50

@@ -10,23 +10,29 @@ large to simulate within the time of a page is only counted; ``acts simulate`` h
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.errors import ActsError, begin_json
-from acts.language.references import conjunction, parse
+from acts.language.messages import Request
+from acts.language.references import Expression, conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
+from acts.language.tools import Tool
 from acts.language.values import ABSENT
+from acts.machines.agent_run import AgentRun
 from acts.machines.call_state import SETTLED, call_item, call_items
-from acts.machines.delegate_run import AnonymousDelegate
-from acts.machines.plan_run import child_progress, instance_report, statuses
+from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine
+from acts.machines.plan_run import PlanRun, child_progress, instance_report, statuses
+from acts.machines.run_machine import RunMachine
+from acts.machines.set_run import SetRun
 from acts.plan.calls import UNIT
+from acts.plan.validate import ValidatedPlan
 from acts.simulation.outcomes import count_steps
 from acts.simulation.simulate import simulate_prepared
-from acts.tree.decisions import SIGN
+from acts.tree.decisions import SIGN, PendingApproval
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results
 from acts.views.drawing import draw_mermaid, draw_text
@@ -47,21 +53,6 @@ from acts.views.text import (
     table,
     usage_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from acts.language.messages import Request
-    from acts.language.references import Expression
-    from acts.language.tools import Tool
-    from acts.machines.agent_run import AgentRun
-    from acts.machines.delegate_run import DelegateMachine
-    from acts.machines.plan_run import PlanRun
-    from acts.machines.run_machine import RunMachine
-    from acts.machines.set_run import SetRun
-    from acts.plan.validate import ValidatedPlan
-    from acts.tree.decisions import PendingApproval
-
 
 MAX_DECISIONS: Final = 100  # decisions that ``status`` lists, the latest
 PAGE: Final = 1000  # the answer to a query travels in one message; the default page of ``context``

@@ -11,15 +11,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.errors import format_choices, truncate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 # The states of a Call, in the order in which counts list them
 CALL_STATES: Final = (
