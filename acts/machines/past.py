@@ -49,14 +49,12 @@ class PastCalls:
         self._allowed = None if state.calls is None else frozenset(state.calls)
         self._instances = {i.id: i for run in reversed(state.past) for i in reversed(run.instances)}
         self._same: dict[str, PastCall] = {}
-        self._ids: dict[str, str] = {}
+        self.ids: dict[str, str] = {}  # the ``_id`` of each Call that had no result, by key
 
     @property
     def provided(self) -> list[Any]:
         """The messages that the earlier run was sent, as JSON. The children of a batch get theirs in their Request."""
         return [raw for run in self._state.past for raw in run.provided] if self._state.source else []
-
-    # -- which Call is which ----------------------------------------------------------------------
 
     def align(self, nodes: Sequence[PlannedCall]) -> None:
         calls = {_name(call): call for run in self._state.past for call in run.calls}
@@ -74,7 +72,7 @@ class PastCalls:
                 self._same[node.key] = equal.popleft()
         used = set(map(_name, self._same.values()))
         mended = {key: past for key, past in same_id.items() if _name(past) not in used}
-        self._ids = {key: past.id for key, past in {**mended, **self._same}.items() if past.state == "open"}
+        self.ids = {key: past.id for key, past in {**mended, **self._same}.items() if past.state == "open"}
 
     def _instance(self, node: PlannedCall) -> str | None:
         return node.instance if node.instance is not None else self._member
@@ -86,11 +84,9 @@ class PastCalls:
         if not self._state.keepsIds:
             return None
         if node.element is None:
-            return self._ids.get(node.key)
+            return self.ids.get(node.key)
         past = self._same.get(node.key.rpartition("[")[0])
         return None if past is None else past.open.get(node.element)
-
-    # -- what is taken over -----------------------------------------------------------------------
 
     def find_call(
         self, node: PlannedCall, call: Mapping[str, Any], reading: ElementReading | None,
@@ -101,9 +97,6 @@ class PastCalls:
         if past is None or (self._allowed is not None and node.id not in self._allowed):
             return None
         return past if past.reads == _digest_reads(node, call, reading, scoped_messages(), self.prompt) else None
-
-    def keep_id(self, node: PlannedCall, past: PastCall) -> None:
-        self._ids[node.key] = past.id
 
     def find_report(self, node: PlannedCall) -> dict[str, Any] | None:
         """The report of a child on its instances, if all of them had completed and none has changed."""
@@ -126,8 +119,6 @@ class PastCalls:
         own = self._state.model_dump(include={"calls", "keepsIds", "hasSamePrompt"})
         return PastSource(runs=runs, instances=members, **own) if runs else None
 
-    # -- what people see --------------------------------------------------------------------------
-
     def report(self, calls: Sequence[CallState], names: Sequence[str]) -> dict[str, Any]:
         """``{workflowId, runId, keep, ids, only?, calls, instances?}``: what was taken over, in plan order."""
         own = self.taken_calls(calls)
@@ -146,8 +137,6 @@ class PastCalls:
             if ids:
                 out.setdefault(self._instance(node), []).extend(ids)
         return out
-
-    # -- carrying over ----------------------------------------------------------------------------
 
     def to_state(self, calls: Sequence[CallState]) -> PastState:
         """What the next run needs: not what has settled."""
@@ -256,13 +245,8 @@ def past_of_root(resume: Resume, past: PastRun, prepared: ValidatedPlan) -> Past
     return past_of_state(state, prepared, ())
 
 
-def past_of_child(source: PastSource, runs: tuple[PastRun, ...], prepared: ValidatedPlan) -> PastCalls:
-    own = source.model_dump(include={"calls", "keepsIds", "hasSamePrompt"})
-    return past_of_state(PastState(source={}, past=runs, **own), prepared, source.instances)
-
-
 def past_of_state(state: PastState, prepared: ValidatedPlan, instances: tuple[str, ...]) -> PastCalls:
-    """What the run before had not used yet."""
+    """What a run takes over, as ``state`` says: one that walks ``instances``, or (none) a run of a whole plan."""
     has_prompt = state.hasSamePrompt or not instances
     member = instances[0] if len(instances) == 1 else None
     return PastCalls(state, _prompt(prepared, instances=True) if has_prompt else None, member)

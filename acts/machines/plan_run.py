@@ -22,7 +22,7 @@ from acts.language.tools import hint_words
 from acts.language.values import Json, get
 from acts.machines import commands, events
 from acts.machines.budget import context_bytes, latent_request_size
-from acts.machines.call_state import SETTLED, call_item, error_item, status_from_states
+from acts.machines.call_state import SETTLED, CallState, call_item, error_item, status_from_states
 from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine
 from acts.machines.walk import Walk, match_calls
@@ -598,25 +598,21 @@ def statuses(walk: Walk) -> dict[str, str]:
 
 def instance_summaries(walk: Walk) -> dict[str, dict[str, Any]]:
     """``{id: {status, calls, errors}}`` of each instance whose Calls this walk has."""
-    return {id_: _summary(walk, ranks) for id_, ranks in _ranks_by_instance(walk).items()}
+    return {id_: _summary(calls) for id_, calls in _calls_by_instance(walk).items()}
 
 
-def _summary(walk: Walk, ranks: Sequence[int]) -> dict[str, Any]:
-    items = {
-        "calls": [call_item(walk.calls[rank]) for rank in ranks],
-        "errors": [error for rank in ranks if (error := error_item(walk.calls[rank])) is not None],
-    }
+def _summary(calls: Sequence[CallState]) -> dict[str, Any]:
+    items = {"calls": map(call_item, calls), "errors": filter(None, map(error_item, calls))}
     own = {key: [{k: v for k, v in item.items() if k != "instance"} for item in items[key]] for key in items}
-    return {"status": status_from_states(walk.calls[rank].state for rank in ranks), **own}
+    return {"status": status_from_states(call.state for call in calls), **own}
 
 
-def _ranks_by_instance(walk: Walk) -> dict[str, list[int]]:
-    """The ranks of each instance's Calls, in the order in which the plan lists them."""
-    out: dict[str, list[int]] = {}
-    for rank in sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index):
-        instance = walk.nodes[rank].instance
-        if instance is not None:
-            out.setdefault(instance, []).append(rank)
+def _calls_by_instance(walk: Walk) -> dict[str, list[CallState]]:
+    """The Calls of each instance, in the order in which the plan lists them."""
+    out: dict[str, list[CallState]] = {}
+    for call in sorted(walk.calls, key=lambda call: call.node.index):
+        if call.node.instance is not None:
+            out.setdefault(call.node.instance, []).append(call)
     return out
 
 
@@ -629,21 +625,16 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
     Calls that were taken over from an earlier run.
     """
     out, taken = {}, {} if walk.past is None else walk.past.taken_calls(walk.calls)
-    for id_, ranks in _ranks_by_instance(walk).items():
-        state = walk.context.state(id_)
-        writes = list(_writes(walk, ranks, state, edited=edited))
+    for id_, calls in _calls_by_instance(walk).items():
+        state, writes = walk.context.state(id_), list[list[Json]]()
+        for at, call in sorted(enumerate(calls), key=lambda listed: listed[1].rank):
+            as_edited = {"method": call.node.method, "planned": call.node.planned} if edited else None
+            for path, value, date in call.written:
+                in_state = path.kind == "state" and get(state, path.names) == value
+                writes.append([at, str(path), date, as_edited, *([] if in_state else [value])])
         resumed = {"resumed": taken[id_]} if id_ in taken else {}
-        out[id_] = {**_summary(walk, ranks), "state": state, "writes": writes, **resumed}
+        out[id_] = {**_summary(calls), "state": state, "writes": writes, **resumed}
     return out
-
-
-def _writes(walk: Walk, ranks: Sequence[int], state: Json, *, edited: bool) -> Iterable[list[Json]]:
-    for at in sorted(range(len(ranks)), key=ranks.__getitem__):
-        node = walk.nodes[ranks[at]]
-        for path, value, date in walk.calls[ranks[at]].written:
-            in_state = path.kind == "state" and get(state, path.names) == value
-            as_edited = {"method": node.method, "planned": node.planned} if edited else None
-            yield [at, str(path), date, as_edited, *([] if in_state else [value])]
 
 
 def decision_seen_from_above(node: PlannedCall, record: dict[str, Any]) -> dict[str, Any]:

@@ -192,7 +192,6 @@ class RunMachine:
         self.is_cancelling = self.is_paused = self.is_held = False
         self.has_not_begun = True
         self._held_answers: list[commands.Granted | commands.BudgetRefused] = []  # while the run is paused
-
         self._takers: dict[type[signals.TreeSignal], Callable[[Any], Iterable[Any] | None]] = {
             signals.DecisionAnswer: self.approvals.on_answer,
             signals.BudgetRequest: self.budget.serve,
@@ -294,7 +293,11 @@ class RunMachine:
                 effects += self._held_answers
                 for end in self.permits.void_waiting():
                     effects += self._handle(end, now)
-        return self._apply(effects, now) + self._start_more(now)
+        out = self._apply(effects, now)
+        if self.finished is None and not (self.is_cancelling or self.is_paused or self.has_not_begun):
+            # What has its grant of the budget already comes first
+            out += [*self.permits.admit_waiting(), *self._apply(self.start_held_calls(now), now)]
+        return out
 
     def _handle(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
         """The effects of an event, of one that all runs take alike or of one of their own."""
@@ -335,12 +338,6 @@ class RunMachine:
         if not self.is_paused:
             answers, self._held_answers = self._held_answers, []
         return [commands.SignalChildren(PAUSE if self.is_paused else RESUME), *answers]
-
-    def _start_more(self, now: str) -> list[commands.RunCommand]:
-        """Start what has waited for a permit, first of all what has its grant of the budget already."""
-        if self.finished is not None or self.is_cancelling or self.is_paused or self.has_not_begun:
-            return []
-        return [*self.permits.admit_waiting(), *self._apply(self.start_held_calls(now), now)]
 
     def flush(self, now: str) -> list[commands.RunCommand]:
         """What other runs should hear of after this task: reports of approvals and of the budget, and permits."""

@@ -491,7 +491,7 @@ class Walk:
             if past.error is None:
                 self._require_writes(node, writes)
         except CallError:  # the Tool takes other results now: by its old ``_id`` it may find that it has run
-            run.keep_id(node, past)
+            run.ids[node.key] = past.id
             return False
         self._move(call, "taken_over")
         run.taken[node.key] = past.id

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -80,23 +81,20 @@ class WalkContext:
         for message in provided:
             conflict = conflict or log.fold(message)
         for call in self._calls:
-            self._replay_instances(log, call.value or {})
+            self.apply_child_report(call.value or {}, log)
             view = log.view_of(call.node.instance)
             for path, value, _ in call.written:
                 conflict = conflict or view.find_conflict(path, call.node.method, value, call.rank)
                 view.write(path, call.node.method, value, call.rank)
         return log, conflict
 
-    def apply_child_report(self, report: Json) -> None:
-        """Write what the instances of a batch child wrote; ``report`` is that of each instance, by id."""
-        self._replay_instances(self.log, report)
-
-    def _replay_instances(self, log: Log, report: Mapping[str, Any]) -> None:
-        """Write what instances wrote, when somebody asks for it.
+    def apply_child_report(self, report: Mapping[str, Any], log: Log | None = None) -> None:
+        """Write what the instances of a batch child wrote, by id, when somebody asks for it.
 
         A message that was provided to all instances may be in the way of a write, which the child never saw so.
         Then the value is set that the child's state had.
         """
+        log = log or self.log
 
         def replay(id_: str) -> None:
             view = log.view_of(id_)
@@ -186,8 +184,9 @@ class WriterProgress:
             progress = self._chains[id(chain)] = _ChainProgress(chain.entries)
             for rank in chain.entries:
                 self._chains_of[rank].append(progress)
-        for _ in self._advance(self._chains.values()):
-            pass  # no Call waits yet
+        for rank, call in enumerate(calls):
+            if call.stage in SETTLED:
+                deque(self.release_waiters(rank), maxlen=0)  # no Call waits yet
         for rank, call in enumerate(calls):
             if call.stage == "pending":
                 for chain, count in graph.waits[rank]:
@@ -213,10 +212,7 @@ class WriterProgress:
 
         A Call may settle between two of them: the chains advance over it then, too.
         """
-        return self._advance(self._chains_of[rank])
-
-    def _advance(self, chains: Iterable[_ChainProgress]) -> Iterator[int]:
-        for progress in chains:
+        for progress in self._chains_of[rank]:
             entries = progress.entries
             while progress.settled < len(entries) and self._calls[entries[progress.settled]].stage in SETTLED:
                 progress.settled += 1

@@ -32,7 +32,7 @@ from acts.language.tools import inline_secret_problems, read_tools, registered_n
 from acts.language.values import pointer
 from acts.machines.budget import output_cap
 from acts.machines.commands import AskOutput, AskSolution
-from acts.machines.past import keep_failed_instances, past_of_child, past_of_root, past_of_state
+from acts.machines.past import keep_failed_instances, past_of_root, past_of_state
 from acts.machines.plan_run import PlanSetup
 from acts.machines.run_machine import RunMachine
 from acts.plan.validate import validate_parsed
@@ -40,7 +40,7 @@ from acts.planner.request_estimate import LONGEST_ANSWER_TOKENS, answer_seconds
 from acts.tree.child_requests import merged_tool, resolved_upfront
 from acts.tree.decisions import Approver
 from acts.tree.identity import root_identity, short_id, tree_token
-from acts.tree.past_run import PastRun
+from acts.tree.past_run import PastRun, PastState
 from acts.tree.records import Capabilities, ContextRef, GrantedRequest, InstanceInput, PlanState, TreePosition
 from acts.workflows.children import cause_of, exact_date
 from acts.workflows.payloads import decode, encode, share_storage
@@ -290,7 +290,9 @@ async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
             past_run = await read_past(workflow_id, run_id)
             calls = tuple(c for c in past_run.calls if c.instance is None or c.instance in source.instances)
             runs.append(past_run.model_copy(update={"calls": calls}))
-        return replace(setup, past=past_of_child(source, tuple(runs), setup.prepared))
+        taken = source.model_dump(include={"calls", "keepsIds", "hasSamePrompt"})
+        past_state = PastState(source={}, past=tuple(runs), **taken)
+        return replace(setup, past=past_of_state(past_state, setup.prepared, source.instances))
     if own is not None or resume is None:
         return setup
     past_run = await read_past(resume.workflowId, resume.runId)
