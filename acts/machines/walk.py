@@ -107,7 +107,7 @@ class Walk:
         self._ready_elements: dict[int, Elements] = {}
         self._out: list[Command] = []
         self._settled: deque[tuple[CallState, str]] = deque()
-        self._releases_waiters = self._has_finished = False
+        self._has_finished = False
 
     def _add_element(self, parent: CallState, node: PlannedCall, stage: str) -> CallState:
         call = self.by_key[node.key] = CallState(node, parent.rank, parent, stage)
@@ -527,14 +527,13 @@ class Walk:
             return
         call.resolved = None
         self._settled.append((call, now))
-        if self._releases_waiters:
+        if len(self._settled) > 1:
             return  # the loop below, further up the stack, takes it
-        self._releases_waiters = True
         while self._settled:
-            settled, date = self._settled.popleft()
+            settled, date = self._settled[0]
             for rank in self._progress.release_waiters(settled.rank):
                 self._go_on(self.calls[rank], date)
-        self._releases_waiters = False
+            self._settled.popleft()
 
     def _go_on(self, call: CallState, now: str) -> None:
         if call.stage == "pending":
@@ -632,41 +631,36 @@ class Walk:
     def _start_ready(self, now: str) -> None:
         while self._ready and not self.holds_starts:
             call = self.calls[self._ready[0]]
-            is_collecting = call.stage == "collecting"
-            spreads = not is_collecting and self._is_spread(call)
-            start = self._prepare_element(call, now) if is_collecting else None
+            if call.stage == "ready" and self._is_spread(call):
+                self._move(call, "spread")
+                call.resolved = None
+                if self.counts_elements and (more := call.own_elements.unstarted - 1) > 0:
+                    self._take_first()
+                    self._out.append(CountElements(call.node, more))
+                continue
+            start = self._prepare_element(call, now) if call.stage == "collecting" else None
             node = call.node if start is None else start.node
-            starts_one = start is not None or not (is_collecting or spreads)
-            if starts_one and not self.may_start(node):
+            if (start is not None or call.stage == "ready") and not self.may_start(node):
                 break
-            self._ready_elements.pop(heapq.heappop(self._ready), None)
-            if spreads:
-                self._spread(call, now)
-            elif is_collecting:
-                if start is not None:
-                    call.own_elements.start()
-                    self._add_element(call, node, "running")
-                    self._out.append(start)
-                self._add_ready(call)
-            else:
+            self._take_first()
+            if call.stage == "ready":
                 self._move(call, "started")
                 # A dry run starts nothing, and keeps all
                 context = self.context.scoped_messages(call.rank) if self._assume is None else []
                 self._out.append(StartCall(node, call.resolved or {}, context))
+            elif start is not None:
+                call.own_elements.start()
+                self._add_element(call, node, "running")
+                self._out.append(start)
+                self._add_ready(call)
+            else:
+                self._report_elements(call, now)
+
+    def _take_first(self) -> None:
+        self._ready_elements.pop(heapq.heappop(self._ready), None)
 
     def _is_spread(self, call: CallState) -> bool:
         return call.node.is_each and self._assume is None
-
-    def _spread(self, call: CallState, now: str) -> None:
-        """A Call starts element by element from now on, if the budget need not be asked first."""
-        self._move(call, "spread")
-        call.resolved = None
-        more = call.own_elements.unstarted - 1
-        if self.counts_elements and more > 0:
-            self._out.append(CountElements(call.node, more))
-        else:
-            self._add_ready(call)
-            self._report_elements(call, now)
 
     def _prepare_element(self, call: CallState, now: str) -> StartCall | None:
         """The element of a Call that starts next; None when none does. Those that cannot start have failed then."""
