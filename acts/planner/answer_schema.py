@@ -10,7 +10,6 @@ providers cache. This file knows no provider: ``activities/models/schema.py`` lo
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -179,15 +178,12 @@ def _rename_refs(schema: Json, names: Mapping[str, str]) -> Json:
     """The schema with its references to ``$defs`` renamed; any other reference becomes a place for any value."""
     if not isinstance(schema, dict):
         return schema
-    text = json.dumps(schema, ensure_ascii=False)
-    if '"$ref"' not in text and '"$dynamicRef"' not in text:
-        return schema
     copy: dict[str, Any] = deepcopy(schema)
     for part in list(subschemas(copy)):
         target = part.get("$ref")
         if isinstance(target, str):
-            name = target.removeprefix(_LOCAL)
-            if target.startswith(_LOCAL) and name in names:
+            name = target.removeprefix(_LOCAL) if target.startswith(_LOCAL) else ""
+            if name in names:
                 part["$ref"] = _LOCAL + names[name]
             else:
                 part.clear()

@@ -64,9 +64,6 @@ def escape_text(text: str) -> str:
     return _IN_TEXT.sub("&lt;", text)
 
 
-# -- large values --------------------------------------------------------------------------------------------------
-
-
 def find_limit(sizes: Iterable[int], room: float, *, whole: bool = False) -> float:
     """The bytes above which a value is shown in part, so that values of these sizes fit into ``room`` together.
 
@@ -132,9 +129,6 @@ def _describe_items(value: list[Json]) -> dict[str, str]:
         for key, part in item.items() if isinstance(item, dict) else ():
             types.setdefault(truncate(key, _MAX_KEY), {})[type_name(part)] = None
     return {key: " or ".join(names) for key, names in types.items()} if len(types) <= _MAX_KEYS else {}
-
-
-# -- types ---------------------------------------------------------------------------------------------------------
 
 
 def describe_type(schema: Json, definitions: Mapping[str, Json]) -> str:

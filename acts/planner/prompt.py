@@ -157,7 +157,7 @@ def render_latent_prompt(
     named = [(str(m.get("kind", m["type"])), m.get(str(m["type"]))) for m in scoped or () if isinstance(m, dict)]
     sizes = map(json_size, [*parameters.values(), *(value for _, value in named)])
     limit = find_limit(sizes, room * _NAMED_SHARE, whole=True)
-    own = [_value_part(Path(kind), in_part(value, None, limit)) for kind, value in named]
+    own = [_data_part(f"path={data_json(str(Path(kind)))}", in_part(value, None, limit)) for kind, value in named]
     shown = {name: in_part(value, None, limit) for name, value in parameters.items()}
     lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **shown})}\n</call>"]
     if isinstance(call.get("_reasoningForCall"), str):
@@ -173,9 +173,6 @@ def render_repair_turn(defects: Iterable[str]) -> str:
     """The reply to an answer that could not be used."""
     lines = "\n".join(f"- {d}" for d in defects)
     return f"That answer cannot be used:\n{lines}\nAnswer again, with the whole JSON and nothing else."
-
-
-# -- parts ---------------------------------------------------------------------
 
 
 def _developer_parts(messages: Iterable[Message]) -> list[PromptPart]:
@@ -288,7 +285,7 @@ def _message_parts(messages: Iterable[Message], room: _DisplayRoom) -> Iterator[
                 if room.instance_bytes < 0:
                     left_out[message.instance] = None
                     continue
-            yield PromptPart("data", _render_data(message, room.value_bytes))
+            yield _render_data(message, room.value_bytes)
         elif isinstance(message, PlanMessage) and message.calls:
             yield _proposed_plan(message)
         elif isinstance(message, ErrorMessage):
@@ -312,20 +309,26 @@ def _text_parts(message: Instruction) -> Iterator[PromptPart]:
     yield PromptPart("text", f"<text{name}>\n{escape_text(message.text)}\n</text>")
 
 
-def _render_data(message: Data, limit: int) -> str:
+def _render_data(message: Data, limit: int) -> PromptPart:
     """A data-like message: the value it adds, and how it is added."""
     at = Path(message.kind) if message.path is None else message.path
     value = message.payload if message.path is None or message.payload is ABSENT else get(message.payload, at.names)
     name = "path" if message.path is None or message.method == "set" else message.method
     of = "" if message.instance is None else f" instance={data_json(message.instance)}"
-    lines = [f"<data {name}={data_json(str(at))}{of}>"]
-    if isinstance(message.raw.get("description"), str):
-        lines.append(f"description: {data_json(in_part(message.raw['description'], None, limit))}")
-    if message.schema is not None:
-        lines.append(f"what is written here must fit: {data_json(in_part(message.schema, None, limit))}")
-    if value is not ABSENT:
-        lines.append(data_json(in_part(value, None if message.method in _GROWING else at, limit)))
-    return "\n".join([*lines, "</data>"])
+    whole = None if message.method in _GROWING else at
+    shown = value if value is ABSENT else in_part(value, whole, limit)
+    about = message.raw.get("description")
+    notes = [f"description: {data_json(in_part(about, None, limit))}"] if isinstance(about, str) else []
+    return _data_part(f"{name}={data_json(str(at))}{of}", shown, message.schema, limit, notes)
+
+
+def _data_part(
+    place: str, value: Json, schema: Json = None, limit: float = LARGE_VALUE_BYTES, notes: Sequence[str] = ()
+) -> PromptPart:
+    """A value at its place, and the schema that it is kept to."""
+    fit = [] if schema is None else [f"what is written here must fit: {data_json(in_part(schema, None, limit))}"]
+    values = [] if value is ABSENT else [data_json(value)]
+    return PromptPart("data", "\n".join([f"<data {place}>", *notes, *fit, *values, "</data>"]))
 
 
 def _current_values(
@@ -342,20 +345,14 @@ def _current_values(
     schemas = {m.kind: m.schema for m in data if m.schema is not None} if for_planner else {}
     limit = find_limit(map(json_size, values.values()), room)
     return [
-        _value_part(path, in_part(value, path if for_planner else None, limit), schemas.get(path.kind), limit)
+        _data_part(
+            f"path={data_json(str(path))}",
+            in_part(value, path if for_planner else None, limit),
+            schemas.get(path.kind),
+            max(limit, 1024),
+        )
         for path, value in values.items()
     ]
-
-
-def _value_part(path: Path, value: Json, schema: Json = None, limit: float = LARGE_VALUE_BYTES) -> PromptPart:
-    """A value at its path, and the schema that it is kept to."""
-    lines = [f"<data path={data_json(str(path))}>"]
-    if schema is not None:
-        lines.append(f"what is written here must fit: {data_json(in_part(schema, None, max(limit, 1024)))}")
-    return PromptPart("data", "\n".join([*lines, data_json(value), "</data>"]))
-
-
-# -- outcomes ------------------------------------------------------------------
 
 
 def _outcome_parts(turn: Turn, after: Sequence[Message], room: _DisplayRoom) -> Iterator[PromptPart]:

@@ -254,9 +254,6 @@ def read_approvers(content: Json) -> tuple[Approver, ...]:
     return tuple(approvers)
 
 
-# -- signatures ----------------------------------------------------------------------------------------------------
-
-
 def call_subject(call: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in call.items() if key != "_id"}
 

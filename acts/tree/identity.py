@@ -50,9 +50,6 @@ def tree_token(identity: str, start: bytes) -> str:
     return hmac.new(start, identity.encode(), hashlib.sha256).hexdigest()[:32]  # 128 bits: nobody guesses one
 
 
-# -- workflow ids --------------------------------------------------------------------
-
-
 def child_id(parent: str, name: str) -> str:
     """The workflow id of a child; its name is a Call's key, an instance (of several, the first), or ``plan-<tick>``."""
     return short_id(f"{parent}/{name}")

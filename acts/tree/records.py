@@ -19,8 +19,6 @@ from acts.tree.wire_format import Record, VersionedRecord
 
 DEFAULT_DEPTH: Final = 8  # how deep delegates may call delegates, where no budget says otherwise
 
-# -- where a run stands in its tree --------------------------------------------------
-
 
 class BudgetAccount(Record):
     """One budget of a tree: that of the root, or of a definition that sets its own."""

@@ -97,9 +97,6 @@ def _facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
         yield "→ " + " || ".join(" && ".join(map(str, outcome)) for outcome in node.outcomes)
 
 
-# -- reads -----------------------------------------------------------------------
-
-
 class Read(NamedTuple):
     """What one Call reads of what another writes; both are ranks."""
 

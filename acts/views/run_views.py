@@ -110,8 +110,6 @@ class RunView:
         """What the Calls that wait here would be called with, as many as fit."""
         return {"editable": True, "calls": []}
 
-    # -- queries ------------------------------------------------------------------------------------
-
     def status(self) -> dict[str, Any]:
         """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?`` and ``decisions?``."""
         run = self._run
@@ -162,7 +160,14 @@ class RunView:
         """All messages, a page of at most ``limit`` bytes, or the value of an expression."""
         context = self._context()
         if isinstance(page, dict) and isinstance(page.get("path"), str):
-            return _value_at(context, page["path"], page.get("instance"))
+            try:
+                value = ABSENT if context is None else context.value(parse(page["path"]), page.get("instance"))
+            except ActsError as error:
+                return {"error": str(error)}
+            except KeyError:
+                return {"error": f"unknown instance {page.get('instance')!r}"}
+            is_json = value is None or isinstance(value, (str, int, float, bool, list, dict))
+            return {"path": page["path"], **({"value": value} if is_json else {"absent": True})}
         every = [] if context is None else [*(m.raw for m in context.request.context), *context.appended]
         if not isinstance(page, dict):
             if SharedSizes().size_of_list(every) <= limit:
@@ -204,17 +209,6 @@ def _fit_bytes(items: Sequence[dict[str, Any]], limit: int) -> list[dict[str, An
     """The first items of so many bytes of JSON together, at least one."""
     totals = accumulate(map(SharedSizes().size, items))
     return list(items[: max(1, sum(1 for _ in takewhile(lambda total: total <= limit, totals)))])
-
-
-def _value_at(context: Context | None, path: str, instance: Any) -> dict[str, Any]:
-    try:
-        result = ABSENT if context is None else context.value(parse(path), instance)
-    except ActsError as error:
-        return {"error": str(error)}
-    except KeyError:
-        return {"error": f"unknown instance {instance!r}"}
-    is_json = result is None or isinstance(result, (str, int, float, bool, list, dict))
-    return {"path": path, "value": result} if is_json else {"path": path, "absent": True}
 
 
 class PlanView(RunView):
@@ -287,8 +281,6 @@ class PlanView(RunView):
                 break
             calls.append(item)
         return {"editable": self._run.setup.takes_edits, "calls": calls}
-
-    # -- the end --------------------------------------------------------------------------------
 
     @property
     def first_message(self) -> int:
@@ -444,8 +436,6 @@ class SetView(RunView):
         """Nothing: Calls wait in the runs below, and the plan takes no edits."""
         return {"editable": False, "calls": []}
 
-    # -- the end --------------------------------------------------------------------------------
-
     def result(self) -> dict[str, Any]:
         run = self._run
         errors = run.progress.errors()
@@ -502,9 +492,6 @@ Parameters = dict[tuple[str | None, str | None], dict[str, Any]]
 
 def _join_sections(*sections: str) -> str:
     return "\n\n".join(section for section in sections if section)
-
-
-# -- Calls ----------------------------------------------------------------------------
 
 
 def _calls_table(items: Sequence[Mapping[str, Any]], count: int, results: Sequence[str] = ()) -> str:
@@ -604,9 +591,6 @@ def _utc(date: str) -> str:
         return f"{datetime.fromisoformat(date):%Y-%m-%d %H:%M:%S} UTC"
     except ValueError:
         return code_span(date)
-
-
-# -- a plan that waits -------------------------------------------------------------------
 
 
 def proposal_section(prepared: ValidatedPlan) -> str:
