@@ -34,7 +34,7 @@ async def test_results_are_values_that_other_calls_use(engine: Engine) -> None:
 async def test_errors_are_data(engine: Engine) -> None:
     result = await engine.run(
         call("h.fail", "†state.a", _errorPath="†state.error"),
-        call("h.text", "†state.b", _when='†state.error.type == "McpToolError"', n=1),
+        call("h.text", "†state.b", _when='†state.error.code == "McpToolError"', n=1),
         call("h.oversized", "†state.c || †state.tooLarge.error"),
         # one after another: what this server writes by itself would otherwise fall into the middle of the 5 MB
         call("h.notJson", "†state.d || †state.noJson.error", _when="†state.tooLarge"),

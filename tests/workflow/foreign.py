@@ -27,7 +27,7 @@ Json = Any
 Handle = WorkflowHandle[Any, Any]
 Function = Callable[..., Awaitable[Json]]
 
-RESULT_SECONDS = 60  # a run needs less than one; a laptop under full load may take many times that
+RESULT_SECONDS = 180  # a run needs less than one; a laptop under full load may take many times that
 
 _TEXT = {"type": "string"}
 
