@@ -193,7 +193,7 @@ def _find_problems(request: Request, tool_problems: Iterable[Problem], schema: J
 
 
 class StreamedPlan:
-    """The Calls of one answer. ``passed_on`` is how many of them the child has, or will be sent.
+    """The ``calls`` of one answer. ``passed_on`` is how many of them the child has, or will be sent.
 
     The Calls arrive in order. The first ones that make a valid beginning of a plan start a child; more Calls extend
     it. In the child a Call waits that a Call listed later could still change (``ValidatedPlan.undecided``), so what
@@ -207,7 +207,7 @@ class StreamedPlan:
 
     def __init__(self, context: AgentContext, *, is_stuck: bool = False) -> None:
         self._agent = context
-        self._calls: list[Json] = []
+        self.calls: list[Json] = []
         self._attempt: int | None = None
         self._context: list[Json] = []
         self._repeated_bytes = 0
@@ -231,12 +231,7 @@ class StreamedPlan:
     @property
     def started_calls(self) -> list[Json]:
         """The Calls that the child has."""
-        return self._calls[: self.passed_on]
-
-    @property
-    def received(self) -> int:
-        """How many Calls have arrived."""
-        return len(self._calls)
+        return self.calls[: self.passed_on]
 
     def add(self, record: StreamedCalls, *, may_start: bool) -> ValidatedPlan | None:
         """Take more Calls of the answer; returns the beginning of the plan that can be walked now, if it has grown.
@@ -244,28 +239,23 @@ class StreamedPlan:
         Calls of another attempt at the answer, or after a gap, are of no use.
         """
         self._attempt = record.attempt if self._attempt is None else self._attempt
-        if record.attempt == self._attempt and record.first == len(self._calls):
-            self._calls += record.calls
-        if self.is_stuck or self.passed_on == len(self._calls) or not (may_start or self.has_started):
+        if record.attempt == self._attempt and record.first == len(self.calls):
+            self.calls += record.calls
+        if self.is_stuck or self.passed_on == len(self.calls) or not (may_start or self.has_started):
             return None
-        prepared = self._validate_beginning()
-        self.is_stuck = prepared is None
-        return prepared
-
-    def _validate_beginning(self) -> ValidatedPlan | None:
-        if len(self._calls) > MAX_STREAMED_CALLS:
-            return None
+        self.is_stuck = len(self.calls) > MAX_STREAMED_CALLS
         try:
-            prepared = self._agent.validate(self._calls, is_complete=False)
+            prepared = None if self.is_stuck else self._agent.validate(self.calls, is_complete=False)
         except InvalidRequest:
-            return None
+            prepared = None
         approve = self._agent.request.config.approve
-        return None if any(approval_needed(node, approve) for node in prepared.nodes) else prepared
+        self.is_stuck = prepared is None or any(approval_needed(node, approve) for node in prepared.nodes)
+        return None if self.is_stuck else prepared
 
     def begin(self, request: dict[str, Any]) -> None:
         """A child starts with the Request of the beginning."""
         self._context = request["context"][:-1]
-        self.passed_on = len(self._calls)
+        self.passed_on = len(self.calls)
 
     def extend(self, request: dict[str, Any]) -> list[SendRecord]:
         """The child gets a longer beginning; ``request`` is the one of all of it."""
@@ -293,14 +283,6 @@ class StreamedPlan:
         """The child runs under this id; one that was started again begins without any extension."""
         self._child = workflow_id
         return [SendRecord(workflow_id, PLAN_EXTENSION, extension) for extension in self._extensions]
-
-    def child_ended(self, event: ChildEnded) -> None:
-        """The child ended before the answer did: it died, or was never started."""
-        self.is_stuck = True
-        if event.is_unstarted:
-            self.passed_on = 0
-        else:
-            self.early_end = event
 
 
 def started_part(result: Mapping[str, Any], prepared: ValidatedPlan | None) -> tuple[dict[str, Any], list[Json]]:
@@ -336,7 +318,11 @@ class TickResults:
         failures = [self._record_call(call, tick, details=details.get(call["id"])) for call in result["calls"]]
         for id_, item in (result.get("instances") or {}).items():
             failures += [self._record_call(call, tick, id_) for call in item["calls"]]
-            self._record_instance(id_, item, tick)
+            total = self.instances.setdefault(id_, {"status": "", "calls": [], "errors": []})
+            if item["calls"] or item["errors"] or not total["status"]:
+                total["status"] = item["status"]
+            for key in ("calls", "errors"):
+                total[key] += [{**listed, "tick": tick} for listed in item[key]]
             if item["status"] != "completed" and not any(c["state"] in _FAILED for c in item["calls"]):
                 cause = item["errors"][0] if item["errors"] else {"code": item["status"], "message": item["status"]}
                 error = {k: cause[k] for k in ("code", "message")}
@@ -373,14 +359,6 @@ class TickResults:
         self.errors.append({"call": id_, "tick": tick, **own, **error, **whole})
         planned = call.get("call") or ({"_tool": call["tool"]} if node is None else node.planned)
         return {"call": planned if instance is None else {**planned, "_instance": instance}, "error": error}
-
-    def _record_instance(self, id_: str, item: Mapping[str, Any], tick: int) -> None:
-        """Add what an instance did in this tick."""
-        total = self.instances.setdefault(id_, {"status": "", "calls": [], "errors": []})
-        if item["calls"] or item["errors"] or not total["status"]:
-            total["status"] = item["status"]
-        total["calls"] += [{**c, "tick": tick} for c in item["calls"]]
-        total["errors"] += [{**e, "tick": tick} for e in item["errors"]]
 
 
 def describe_outcomes(

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from acts.language.messages import Data, Request
+    from acts.plan.calls import PlannedCall
     from acts.plan.validate import ValidatedPlan
     from acts.tree.decisions import Decision
     from acts.tree.records import AgentState, Capabilities, PermitLease, TreePosition
@@ -322,16 +323,20 @@ class AgentRun(RunMachine):
         if self.proposal is None:
             raise EngineError("nothing is proposed")
         prepared, calls, self.proposal = self.proposal, self.proposed_calls, None
-        nodes = self.context.next_nodes(prepared)
+        nodes, request = self._begin_plan(prepared)
         self._is_partly_run = len(nodes) < len(prepared.nodes)
-        self.results.begin(nodes, self.tick)
-        request = self.context.plan_request(prepared, nodes)
         self.context.append_plan(calls)
         count = self.request.count_calls([n.planned for n in nodes])
         self._plan = _TickPlan(request, tuple(n.id for n in nodes), count)
         if self.stream.is_walked:
             return self._complete_stream(self.stream.extension(request, is_complete=True), now)
         return [] if self.is_paused else self._request_calls(self._plan)
+
+    def _begin_plan(self, prepared: ValidatedPlan) -> tuple[list[PlannedCall], dict[str, Any]]:
+        """The Calls of a plan that are walked now, and the Request that they are walked by."""
+        nodes = self.context.next_nodes(prepared)
+        self.results.begin(nodes, self.tick)
+        return nodes, self.context.plan_request(prepared, nodes)
 
     def _request_calls(self, plan: _TickPlan) -> list[Any]:
         """The plan starts when the budget allows its Calls."""
@@ -363,10 +368,8 @@ class AgentRun(RunMachine):
         prepared = stream.add(record, may_start=not self.is_paused) if record.tick == self.tick else None
         if prepared is None:
             return []
-        nodes = self.context.next_nodes(prepared)
         self.prepared, self.plan_tick = prepared, self.tick
-        self.results.begin(nodes, self.tick)
-        request = self.context.plan_request(prepared, nodes)
+        nodes, request = self._begin_plan(prepared)
         if stream.has_started:
             return stream.extend(request)
         stream.begin(request)
@@ -388,7 +391,11 @@ class AgentRun(RunMachine):
     def _plan_ended(self, event: events.ChildEnded, now: str) -> list[Any]:
         self._is_walking = False
         if self._is_asking and not self.is_cancelling:
-            self.stream.child_ended(event)
+            self.stream.is_stuck = True
+            if event.is_unstarted:
+                self.stream.passed_on = 0
+            else:
+                self.stream.early_end = event
             return []
         plan, self._plan = self._plan, None
         report = event.report or {}

@@ -379,11 +379,6 @@ class Approvals:
         return wait
 
     @property
-    def own_pending(self) -> list[PendingApproval]:
-        """What waits in this very run."""
-        return self.waits.own
-
-    @property
     def pending(self) -> list[PendingApproval]:
         """What waits here and, at the root, in all runs below it."""
         below = (wait for wait in self.waits.open.by_key.values() if wait.workflow_id != self.own)

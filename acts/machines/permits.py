@@ -326,22 +326,18 @@ class Permits:
         wanted = waiting + sum(request.missing for request in self._requests.values())
         missing = min(wanted, self.limit - self.total)
         if missing > 0 and self.usable <= 0:
-            return out + self._ask(missing)
+            # A Call of its own gives its permit back; a child may wait for a person
+            is_silent = not self._may_ask and len(self._holders) > len(self._children)
+            if is_silent or self._requested:  # the keeper has not answered yet
+                return out
+            self._requested = missing
+            record = PermitRequest(workflowId=self.own, ancestors=self._ancestors, missing=missing, held=self.total)
+            return [*out, commands.SendRecord(self.keeper, PERMIT_REQUEST, record, key=f"{PERMITS}request")]
         calls_in_flight = len(self._holders) - len(self._children)
         if not wanted and self.free > calls_in_flight:
             out.append(self._return(self.free))
             self.total -= self.free
         return out
-
-    def _ask(self, missing: int) -> list[Any]:
-        """Ask the keeper, unless it has not answered yet."""
-        # A Call of its own gives its permit back; a child may wait for a person
-        is_silent = not self._may_ask and len(self._holders) > len(self._children)
-        if is_silent or self._requested or self.keeper is None:
-            return []
-        self._requested = missing
-        record = PermitRequest(workflowId=self.own, ancestors=self._ancestors, missing=missing, held=self.total)
-        return [commands.SendRecord(self.keeper, PERMIT_REQUEST, record, key=f"{PERMITS}request")]
 
     def _return(self, permits: int, gone_run: str | None = None, *, starts_again: bool = False) -> commands.SendRecord:
         record = PermitReturn(

@@ -497,7 +497,7 @@ class PlanRun(RunMachine):
         if self.is_approved:
             walk_commands = self.walk.change_plan(part, now)
             asked = {(c.what, c.node.id, c.node.instance) for c in walk_commands if isinstance(c, commands.AskHuman)}
-            for wait in self.approvals.own_pending:
+            for wait in self.approvals.waits.own:
                 if (wait.what, wait.call, wait.instance) not in asked:
                     out += self.approvals.close(wait)
                     same = [n.id for n in self.walk.nodes if n.instance == wait.instance]

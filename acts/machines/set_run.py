@@ -108,7 +108,7 @@ class SetProgress:
         self.stopped: dict[str, str] | None = None
         self.rows: list[PastRow] = []
         self._repeated = self._skipped = b""
-        self._pages: list[set_records.SetPage] = []
+        self.pages: list[set_records.SetPage] = []
 
     def begin(self, survey: set_records.Survey) -> None:
         """Lay out the pages of a survey that have rows to run."""
@@ -120,7 +120,7 @@ class SetProgress:
         offset, line, row = survey.dialect.start, survey.dialect.lines + 1, 1
         for size, rows, lines, hash_ in survey.pages:
             page = set_records.SetPage(offset=offset, line=line, row=row, rows=rows, lines=lines, hash=hash_)
-            self._pages += [page] if self.rows_to_run(page) else []
+            self.pages += [page] if self.rows_to_run(page) else []
             offset, line, row = offset + size, line + lines, row + rows
 
     @property
@@ -136,12 +136,7 @@ class SetProgress:
     @property
     def has_pages(self) -> bool:
         """True while another Batch could start."""
-        return self.stopped is None and self.next_page < len(self._pages)
-
-    @property
-    def page(self) -> set_records.SetPage:
-        """The next page."""
-        return self._pages[self.next_page]
+        return self.stopped is None and self.next_page < len(self.pages)
 
     def reading(self, page: set_records.SetPage, message: SetData) -> set_records.PageReading:
         """How a page of the set of this message is read."""
@@ -307,13 +302,12 @@ class SetRun(RunMachine):
 
     def _may_start(self) -> bool:
         is_idle = self.is_paused or self.is_held or self.is_cancelling or self._activity is not None
-        if is_idle or not self.progress.has_pages or self._started >= self._most:
-            return False
-        return len(self.running) < self._most_batches
+        is_free = self._started < self._most and len(self.running) < self._most_batches
+        return not is_idle and is_free and self.progress.has_pages
 
     def _next_batch(self) -> commands.StartChild | None:
         """Start the Batch of the next page; None where the budget of Calls, or the permits, do not allow it."""
-        page = self.progress.page
+        page = self.progress.pages[self.progress.next_page]
         calls = self.progress.rows_to_run(page) * len(self.setup.prepared.nodes)
         refusal = self.budget.calls_refusal(calls)
         if refusal is not None:
@@ -532,7 +526,8 @@ def _refusal(text: str, hint: str) -> InvalidRequest:
 class PageResults:
     """What became of the rows of a page. A *line* is ``{id, status, state, errors}``, with the number of its row.
 
-    ``kept`` are the results by id where there is no results file.
+    ``unwritten`` are those that are not in the results file, of which ``in_append`` are being written. Without such a
+    file the results are kept, by id.
     """
 
     def __init__(
@@ -542,20 +537,10 @@ class PageResults:
         self._numbers = {id_: number for number, id_, _ in rows}
         self._counts, self._kept = set_records.RowCounts(), dict[str, Any]()
         self._spent: str | None = None
-        self._unwritten: list[tuple[int, dict[str, Any]]] = []
-        self._in_append = self._appends = 0
+        self.unwritten: list[tuple[int, dict[str, Any]]] = []
+        self.in_append = self._appends = 0
         for row in bad:
             self._add(row[0], set_records.bad_row_line(own.reading.source, row), ())
-
-    @property
-    def is_written(self) -> bool:
-        """True when no line waits to be written."""
-        return not self._unwritten
-
-    @property
-    def is_appending(self) -> bool:
-        """True while an append is in flight."""
-        return self._in_append > 0
 
     def add(self, id_: str, report: Mapping[str, Any]) -> None:
         """An instance has ended; one that has a line already keeps it."""
@@ -569,24 +554,24 @@ class PageResults:
             if error["code"] == wire.BUDGET_SPENT:
                 self._spent = self._spent or error["message"]
         if self._own.results is not None:
-            self._unwritten.append((number, line))
+            self.unwritten.append((number, line))
         else:
             self._kept[line["id"]] = {k: v for k, v in line.items() if k != "id"} | {"calls": list(calls)}
 
     def append(self) -> commands.StartSetActivity | None:
         """The next append, unless one is in flight or there is nothing to write."""
-        if self.is_appending or self.is_written:
+        if self.in_append or not self.unwritten:
             return None
         size = 0
-        for _, line in self._unwritten:
+        for _, line in self.unwritten:
             size += json_size(line)
-            if self._in_append and size > MAX_APPEND_BYTES:
+            if self.in_append and size > MAX_APPEND_BYTES:
                 break
-            self._in_append += 1
+            self.in_append += 1
         self._appends += 1
-        lines = [[number, line] for number, line in self._unwritten[: self._in_append]]
+        lines = [[number, line] for number, line in self.unwritten[: self.in_append]]
         argument = {"file": self._own.results, "run": self._own.run, "lines": lines}
-        label = f"append {self._in_append} results"
+        label = f"append {self.in_append} results"
         return commands.StartSetActivity(f"append/{self._appends}", wire.APPEND_RESULTS, argument, label)
 
     def record_append(self, error: CallError | None) -> None:
@@ -598,8 +583,8 @@ class PageResults:
         if error is not None and error.code != wire.CANCELLED:
             raise error
         if error is None:
-            del self._unwritten[: self._in_append]
-        self._in_append = 0
+            del self.unwritten[: self.in_append]
+        self.in_append = 0
 
     def report(self) -> dict[str, Any]:
         """What the run above counts: ``{completed, failed, failures, spent?, instances?}``."""
@@ -632,7 +617,7 @@ class BatchRun(PlanRun):
     @property
     def in_flight(self) -> int:
         """Children, and the append."""
-        return super().in_flight + self.page.is_appending
+        return super().in_flight + (self.page.in_append > 0)
 
     can_continue_as_new = False  # a page is small, and its Batch ends before its history is long
 
@@ -681,6 +666,6 @@ class BatchRun(PlanRun):
         command = self.page.append()
         if command is not None:
             return [command]
-        if self._ending is None or not self.page.is_written:
+        if self._ending is None or self.page.unwritten:
             return []
         return self.finish(self._ending)

@@ -253,7 +253,7 @@ class _Driver:
     def _decide(self) -> bool:
         """Send the first decision that something waits for."""
         if self.script.decisions == APPROVE_ALL:
-            waits = [*self.run.approvals.own_pending]
+            waits = [*self.run.approvals.waits.own]
             targets = [{"call": wait.call, "instance": wait.instance} for wait in waits[:1]]
             decisions: list[Mapping[str, Any]] = [
                 {"decision": APPROVE_ALL, **{k: v for k, v in t.items() if v}} for t in targets

@@ -270,7 +270,7 @@ class PlanView(RunView):
     def pending_parameters(self, limit: int) -> dict[str, Any]:
         """What the Calls that wait here would be called with, as many as fit."""
         walk, calls = self._run.walk, list[dict[str, Any]]()
-        for wait in self._run.approvals.own_pending:
+        for wait in self._run.approvals.waits.own:
             call = walk.find(wait.call, wait.instance) if wait.call is not None else None
             if call is None or call.resolved is None:
                 continue

@@ -360,7 +360,7 @@ class RunWorkflow:
     def streamed_call_count(self, _: RawValue = NOTHING) -> RawValue:
         records = (e.record for e in self._inbox if isinstance(e, RecordReceived))
         received = sum(isinstance(record, signal_records.StreamedCalls) for record in records)
-        return _json(received + (self.machine.stream.received if isinstance(self.machine, AgentRun) else 0))
+        return _json(received + (len(self.machine.stream.calls) if isinstance(self.machine, AgentRun) else 0))
 
     @workflow.query(name=wire.GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
     def graph(self, options: RawValue = NOTHING) -> Any:

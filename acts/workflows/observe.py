@@ -88,7 +88,7 @@ class RunIndex:
     def update(self) -> None:
         """Write the attributes if the phase, or whether anything waits, has changed; count what else has."""
         if self._meters is not None:
-            if self._waits or self._run.approvals.own_pending:
+            if self._waits or self._run.approvals.waits.own:
                 self._update_waits(self._meters)
             self._update_budget(self._meters)
         if not self._is_indexed:
@@ -104,7 +104,7 @@ class RunIndex:
         workflow.upsert_search_attributes(changes)
 
     def _update_waits(self, meters: metrics.Meters) -> None:
-        before, self._waits = self._waits, {(w.what, w.call, w.instance): w for w in self._run.approvals.own_pending}
+        before, self._waits = self._waits, {(w.what, w.call, w.instance): w for w in self._run.approvals.waits.own}
         if workflow.unsafe.is_replaying():
             return
         began, now = workflow.info().workflow_start_time.timestamp(), workflow.time()

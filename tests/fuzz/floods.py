@@ -18,7 +18,7 @@ MAX_SIGNALS = 2_000
 
 def decide_each(source: Source, machine: Any, view: Any) -> list[Any]:
     """Decisions about each Call that waits, and as many about none."""
-    waits = machine.approvals.own_pending[: source.pick((10, MAX_SIGNALS))]
+    waits = machine.approvals.waits.own[: source.pick((10, MAX_SIGNALS))]
     raws = [{k: v for k, v in (("call", wait.call), ("instance", wait.instance)) if v is not None} for wait in waits]
     out: list[Any] = []
     for raw in [*({"call": f"{i}:none"} for i in range(len(raws))), *raws]:

@@ -117,14 +117,14 @@ def plan_case(source: Source) -> Iterator[Step]:
     for _ in range(3):
         if machine.finished is not None:
             return
-        if machine.approvals.own_pending:
+        if machine.approvals.waits.own:
             decided = hostile_requests.decision(
                 Source(source.random.randrange(10**9), source.pick((1000, 100_000, MAX_BYTES))), calls, ["t", "t0"]
             )
             text = sized(decided)
             yield "decision", lambda text=text: _decide(machine, view, read_json(text))
             yield "decisions", lambda: commands.extend(floods.decide_each(source, machine, view))
-        if machine.approvals.own_pending:
+        if machine.approvals.waits.own:
             yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
         yield from _results(source, machine, view, commands)
     message = sized({"type": "state", "state": hostile_json.value(source)})
@@ -244,7 +244,7 @@ def agent_case(source: Source) -> Iterator[Step]:
                 _event(machine, view, ModelEnded({"solution": read_json(text), "usage": {}}))
             ),
         )
-        if machine.approvals.own_pending:
+        if machine.approvals.waits.own:
             yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
         start = next((c for c in commands if isinstance(c, StartChild)), None)
         if start is not None:

@@ -279,7 +279,7 @@ class DecisionRaces(RuleBasedStateMachine):
             self.refused[by] = refusal
 
     def _waiting(self) -> list[PendingApproval]:
-        return [wait for i in self._alive() for wait in self.tree.machine(i).approvals.own_pending]
+        return [wait for i in self._alive() for wait in self.tree.machine(i).approvals.waits.own]
 
     @precondition(lambda self: any(run.inbox for run in self.tree.runs.values()))
     @rule(data=st.data())
@@ -344,7 +344,7 @@ class DecisionRaces(RuleBasedStateMachine):
             return
         waiting = {
             (*self.tree.machine(i).place((w.what, w.call)), w.version)
-            for i in self._alive() for w in self.tree.machine(i).approvals.own_pending
+            for i in self._alive() for w in self.tree.machine(i).approvals.waits.own
         }  # fmt: skip
         shown = [
             (w.workflow_id, w.what, w.call, w.instance, w.version) for w in self.tree.machine(ROOT).approvals.pending

@@ -70,7 +70,7 @@ class WaitingRun(BareRun):
     def _open(self, what: What, now: str) -> list[Any]:
         if what in self.reopening:
             self.reopening.remove(what)
-        elif not any((w.what, w.call) == what for w in self.approvals.own_pending):
+        elif not any((w.what, w.call) == what for w in self.approvals.waits.own):
             self.openings[what].append(self.version)
         name, call = what
         return list(
@@ -124,7 +124,7 @@ class WaitingRun(BareRun):
         new.restore_common(carried["approvals"], carried["budget"])
         for name in ("stage", "version", "left", "openings", "log", "may_end"):
             setattr(new, name, copy.deepcopy(getattr(self, name)))
-        new.reopening = {(wait.what, wait.call) for wait in self.approvals.own_pending}
+        new.reopening = {(wait.what, wait.call) for wait in self.approvals.waits.own}
         return new
 
 
