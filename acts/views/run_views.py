@@ -22,9 +22,8 @@ from acts.language.references import Expression, conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.tools import Tool
 from acts.language.values import ABSENT
-from acts.machines.agent_run import AgentRun
+from acts.machines.agent_run import AgentRun, AnonymousDelegate, DelegateMachine
 from acts.machines.call_state import SETTLED, call_item, call_items
-from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine
 from acts.machines.plan_run import PlanRun, child_progress, instance_report, statuses
 from acts.machines.run_machine import RunMachine
 from acts.machines.set_run import SetRun

@@ -30,8 +30,7 @@ from acts.language.config import Config, Options
 from acts.language.errors import ActsError, CallError, InvalidRequest
 from acts.language.messages import INSTANCES, read_request
 from acts.language.strict_json import write_json
-from acts.machines.agent_run import AgentRun, AgentSetup
-from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
+from acts.machines.agent_run import AgentRun, AgentSetup, AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.past import PastCalls
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.machines.run_machine import RunMachine

@@ -8,8 +8,8 @@ import pytest
 
 from acts.language.messages import read_request
 from acts.machines import commands
+from acts.machines.agent_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.commands import SendRecord, StartTimer
-from acts.machines.delegate_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.events import (
     Begin,
     ChildEnded,
