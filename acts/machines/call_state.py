@@ -1,15 +1,12 @@
 """The states of a Call in a walk, the events that move it between them, what is kept of each Call, and its report.
 
-Laws of this file: plain data and a table. A walk moves a Call only as ``TRANSITIONS`` says: a (stage, event) pair
-without a row changes nothing. A Call is in one *stage* at a time::
+Laws of this file: plain data and a table. A walk moves a Call from one *stage* to another only as ``NEXT_STAGES``
+says. Usual ways are::
 
-    pending ─ became_ready ─▶ ready ─ started ─▶ running ─ reported ─▶ applying ─ written ─▶ completed
-       │                        ▲ └─ spread ─▶ collecting ─ collected ▶ applying  ├─ failed ───▶ failed
-       │                     approved, postponed                                  ├─ all_rejected ─▶ rejected
-       ├─ approval_needed ─▶ awaiting ─ rejected ─▶ rejected                      └─ cancelled ─▶ cancelled
-       ├─ input_missing ───▶ awaiting_input ─ input_provided ─▶ pending
-       ├─ skipped ─────────▶ skipped
-       └─ start_failed, literal_used, nothing_to_start, taken_over ─▶ applying
+    pending ─▶ ready ─▶ running, collecting ─▶ applying ─▶ completed, failed
+       ├─▶ awaiting ─▶ ready, rejected
+       ├─▶ awaiting_input ─▶ pending
+       ├─▶ applying, skipped
 
 * A Call stays ``pending`` until every writer that it depends on has settled; then it is checked.
 * A Call with ``_each`` is ``collecting`` while its elements run. Each element is a ``CallState`` of its own whose
@@ -37,43 +34,18 @@ from acts.plan.calls import UNIT, ElementReading, PlannedCall
 from acts.tree.records import CallRecord
 
 NOT_STARTED: Final = ("pending", "awaiting_input", "awaiting", "ready")
-# (stage, event): the next stage
-TRANSITIONS: Final[dict[tuple[str, str], str]] = {
-    # Every writer that the Call depends on has settled
-    ("pending", "became_ready"): "ready",
-    ("pending", "approval_needed"): "awaiting",
-    ("pending", "input_missing"): "awaiting_input",
-    ("pending", "skipped"): "skipped",
-    ("pending", "start_failed"): "applying",
-    ("pending", "literal_used"): "applying",
-    ("pending", "nothing_to_start"): "applying",
-    # An earlier run has done it: its result is known, or nobody waits for one
-    ("pending", "taken_over"): "applying",
-    ("pending", "detached_before"): "detached",
-    # A message or a decision arrived
-    ("awaiting_input", "input_provided"): "pending",
-    ("awaiting", "approved"): "ready",
-    ("awaiting", "rejected"): "rejected",
-    ("awaiting", "decision_overdue"): "applying",
-    # The Call runs, or its plan holds its output already
-    ("ready", "literal_used"): "applying",
-    ("ready", "started"): "running",
-    ("running", "reported"): "applying",
-    ("running", "postponed"): "ready",
-    ("running", "detached"): "detached",
-    # Its elements run
-    ("ready", "spread"): "collecting",
-    ("collecting", "collected"): "applying",
-    ("collecting", "all_detached"): "detached",
-    # Its result or its failure is applied; a batch child ends as its instances did
-    ("applying", "written"): "completed",
-    ("applying", "failed"): "failed",
-    ("applying", "all_rejected"): "rejected",
-    ("applying", "cancelled"): "cancelled",
-    # Nothing more can be recorded: the plan ends here
-    **{(stage, "exhausted"): "failed" for stage in ("awaiting_input", "awaiting", "ready", "running", "collecting")},
-    # The plan is cancelled
-    **{(stage, "cancelled"): "cancelled" for stage in NOT_STARTED},
+NEXT_STAGES: Final[dict[str, tuple[str, ...]]] = {
+    # Every writer that the Call depends on has settled; its result may be known, or an earlier run have done it
+    "pending": ("ready", "awaiting", "awaiting_input", "applying", "skipped", "detached", "cancelled"),
+    # A message or a decision arrives; the plan may end here
+    "awaiting_input": ("pending", "failed", "cancelled"),
+    "awaiting": ("ready", "rejected", "applying", "failed", "cancelled"),
+    "ready": ("running", "collecting", "applying", "failed", "cancelled"),
+    # The Call runs, or its elements do; the shell may have no room for it now
+    "running": ("applying", "detached", "ready", "failed"),
+    "collecting": ("applying", "detached", "failed"),
+    # Its result or its failure takes effect; a batch child ends as its instances did
+    "applying": ("completed", "failed", "rejected", "cancelled"),
 }
 SETTLED: Final = frozenset({"completed", "failed", "skipped", "rejected", "cancelled", "detached"})
 # Stages that people see as another state

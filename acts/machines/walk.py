@@ -51,11 +51,6 @@ from acts.tree.records import CallRecord, WalkState
 MAX_DEFECTS_SHOWN: Final = 5
 # Characters of a condition, or of paths, in the reason why a Call was skipped
 MAX_REASON: Final = 200
-# How a batch child settles, by the status of its instances together
-_EVENT_OF_STATUS: Final = {
-    "completed": "written", "partial": "written", "failed": "failed", "rejected": "all_rejected",
-    "cancelled": "cancelled",
-}  # fmt: skip
 _NOTHING: Final = CallRecord()
 
 
@@ -114,15 +109,17 @@ class Walk:
         self.running += stage == "running"
         return call
 
-    def _move(self, call: CallState | None, event: str) -> bool:
-        """Move a Call or an element as the table says; False when its stage has no row for the event."""
-        stage = None if call is None else call_state.TRANSITIONS.get((call.stage, event))
-        if call is None or stage is None:
-            return False
+    def _move(self, call: CallState, stage: str) -> None:
+        if stage not in call_state.NEXT_STAGES.get(call.stage, ()):
+            raise EngineError(f"call {call.node.key} is {call.stage}: it cannot be {stage}")
         self.running += (stage == "running") - (call.stage == "running")
         self._unsettled -= call.parent is None and stage in SETTLED
         call.stage = stage
-        return True
+
+    def _find(self, key: str, stage: str) -> CallState | None:
+        """The Call or element of a key, if it is in this stage: else what is said of it comes too late."""
+        call = self.by_key.get(key)
+        return call if call is not None and call.stage == stage else None
 
     # -- events ----------------------------------------------------------------
 
@@ -140,19 +137,20 @@ class Walk:
 
         ``chosen`` is the outcome that a model chose. A batch child returns the report of each instance, by id.
         """
-        call = self.by_key.get(key)
-        if call is not None and self._move(call, "detached" if call.node.is_detached else "reported"):
-            if call.node.is_detached:
-                self._release(call, now)
-            elif call.node.kind == UNIT:
+        call = self._find(key, "running")
+        if call is not None and call.node.is_detached:
+            self._settle(call, "detached", now)
+        elif call is not None:
+            self._move(call, "applying")
+            if call.node.kind == UNIT:
                 self._apply_child_report(call, value, now)
             else:
                 self._apply_result(call, value, now, chosen)
         return self.advance(now)
 
     def failed(self, key: str, error: CallError, now: str) -> list[Command]:
-        call = self.by_key.get(key)
-        if call is not None and self._move(call, "reported"):
+        if call := self._find(key, "running"):
+            self._move(call, "applying")
             if self.cancelling and error.code == CANCELLED:
                 self._settle(call, "cancelled", now)
             else:
@@ -161,8 +159,8 @@ class Walk:
 
     def postponed(self, key: str, now: str) -> list[Command]:
         """The shell has not started a Call or element, for want of room: it is ready again."""
-        call = self.by_key.get(key)
-        if call is not None and self._move(call, "postponed"):
+        if call := self._find(key, "running"):
+            self._move(call, "ready")
             if call.parent is not None:
                 call.parent.own_elements.postpone(call.node.element or 0)
                 del self.by_key[key]  # it is resolved and checked anew
@@ -171,30 +169,30 @@ class Walk:
 
     def allow_elements(self, key: str, now: str, refusal: CallError | None = None) -> list[Command]:
         """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
-        call = self.by_key[key]
-        if refusal is None and call.stage == "collecting":
+        if (call := self._find(key, "collecting")) and refusal is None:
             self._add_ready(call)
-        elif refusal is not None and self._move(call, "collected"):
+        elif call is not None and refusal is not None:
+            self._move(call, "applying")
             self._apply_failure(call, refusal, now)
         return self.advance(now)
 
     def decide(self, key: str, decision: str, reason: str, now: str) -> list[Command]:
         """The decision about an awaiting Call: ``approve``, ``reject``, or ``fail`` (none came in time)."""
-        event = {"approve": "approved", "fail": "decision_overdue"}.get(decision, "rejected")
-        call = self.by_key.get(key)
-        if call is None or not self._move(call, event):
-            return self.advance(now)
-        if event == "decision_overdue":
-            self._apply_failure(call, CallError(APPROVAL_TIMEOUT, reason), now)
-        elif event == "rejected":
-            call.error = {"code": REJECTED, "message": reason}
-            self._release(call, now)
-        else:
+        call = self._find(key, "awaiting")
+        if call is not None and decision == "approve":
             call.approved = True
-            if call.rank not in self.prepared.literal_outputs:
-                self._add_ready(call)
-            elif self._move(call, "literal_used"):
+            is_known = call.rank in self.prepared.literal_outputs
+            self._move(call, "applying" if is_known else "ready")
+            if is_known:
                 self._apply_result(call, call.node.literal_output, now)
+            else:
+                self._add_ready(call)
+        elif call is not None and decision == "fail":
+            self._move(call, "applying")
+            self._apply_failure(call, CallError(APPROVAL_TIMEOUT, reason), now)
+        elif call is not None:
+            call.error = {"code": REJECTED, "message": reason}
+            self._settle(call, "rejected", now)
         return self.advance(now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
@@ -211,8 +209,10 @@ class Walk:
         if not names:
             roots = [root for root in self._readers if root[0] == message.kind]
         for rank in sorted({rank for root in roots for rank in self._readers.pop(root, ())}):
-            if self._move(self.calls[rank], "input_provided"):
-                self._assess(self.calls[rank], now)
+            call = self.calls[rank]
+            if call.stage == "awaiting_input":
+                self._move(call, "pending")
+                self._assess(call, now)
         return self.advance(now)
 
     def _await_input(self, call: CallState) -> None:
@@ -270,12 +270,12 @@ class Walk:
                 if call.stage == "collecting":
                     elements = call.own_elements
                     for index in elements.running:
-                        self._move(self.by_key.get(call.node.element_node(index).key), "exhausted")
+                        self._move(self.by_key[call.node.element_node(index).key], "failed")
                     elements.failed += len(elements.running)
                     elements.running.clear()
                     elements.release()
                 call.error = error.to_json()
-                self._settle(call, "exhausted", now)
+                self._settle(call, "failed", now)
         return self.advance(now)
 
     # -- another plan, another run -----------------------------------------------
@@ -334,20 +334,22 @@ class Walk:
         if call.rank in self.prepared.undecided:
             return  # until the plan is complete
         try:
-            event = self._check(call)
+            stage = self._check(call)
         except (CallError, TooComplex) as error:
-            self._move(call, "start_failed")
+            self._move(call, "applying")
             failure = error if isinstance(error, CallError) else CallError(TOO_COMPLEX, str(error))
             self._apply_failure(call, failure, now)
             return
         if call.resolved is not None:
             self._admit(call, call.resolved, now)
-        elif event == "skipped":
-            self._settle(call, event, now)
-        elif self._move(call, event) and event == "input_missing":
-            self._await_input(call)
+        elif stage == "skipped":
+            self._settle(call, stage, now)
         else:
-            self._apply_result(call, call.node.literal_output if event == "literal_used" else [], now)
+            self._move(call, stage)
+            if stage == "awaiting_input":
+                self._await_input(call)
+            else:
+                self._apply_result(call, call.node.literal_output if call.elements is None else [], now)
 
     def _admit(self, call: CallState, resolved: dict[str, Any], now: str) -> None:
         """Take over what an earlier run did; else let a human confirm the Call, or let it start."""
@@ -360,14 +362,14 @@ class Walk:
             approve = self.prepared.request.config.approve
             subject = None if call.node.members else approval_needed(call.node, approve)
             subject = "call" if subject is None and call.edited else subject
-        self._move(call, "became_ready" if subject is None else "approval_needed")
+        self._move(call, "ready" if subject is None else "awaiting")
         if subject is None:
             self._add_ready(call)
         else:
             self._out.append(AskHuman(call.node, resolved, subject))
 
     def _check(self, call: CallState) -> str:
-        """Resolve and check a Call, its condition first; returns the event that moves it, or that it ``became_ready``.
+        """Resolve and check a Call, its condition first; returns its next stage.
 
         Raises:
             CallError, TooComplex: it cannot start.
@@ -382,7 +384,7 @@ class Walk:
                 call.reason = f"_when does not hold: {truncate(node.condition.text, MAX_REASON)}"
                 return "skipped"
         if rank in self.prepared.literal_outputs and (not call.edited or call.approved):
-            return "literal_used"
+            return "applying"
         if node.kind == "latent" and not node.outcomes:
             call.reason = "a latent call without _outputPath is never run"
             return "skipped"
@@ -392,7 +394,7 @@ class Walk:
                 return self._check_missing(call, missing)
             self._require_parameters(node, own)
             call.resolved = own
-            return "became_ready"
+            return "ready"
         reading, missing = read_elements(node, read, self.context.scoped_messages(rank), self.work)
         if not missing:
             partly = reading.find_partly_missing()
@@ -402,9 +404,9 @@ class Walk:
             return self._check_missing(call, missing)
         call.elements = Elements(len(reading.items), len(self.context.provided), reading)
         if not reading.items:
-            return "nothing_to_start"
+            return "applying"
         call.resolved = {**reading.call, "_each": reading.items}  # each element is checked when it starts
-        return "became_ready"
+        return "ready"
 
     def _check_missing(self, call: CallState, missing: Sequence[ReferenceUse]) -> str:
         context = self.context.reader(call.rank)
@@ -418,7 +420,7 @@ class Walk:
             return "skipped"
         if self.prepared.request.config.missing == "wait":
             call.missing = texts
-            return "input_missing"
+            return "awaiting_input"
         raise CallError(UNRESOLVED, f"there is no value at {', '.join(texts)}")
 
     def _is_withheld(self, rank: int, missing: Iterable[ReferenceUse]) -> bool:
@@ -470,7 +472,7 @@ class Walk:
         if node.kind == UNIT:
             report = run.find_report(node)
             if report is not None:
-                self._move(call, "taken_over")
+                self._move(call, "applying")
                 self._apply_child_report(call, report, now)
             return report is not None
         reading = None if call.elements is None else call.elements.reading
@@ -483,7 +485,7 @@ class Walk:
             return False
         if past.state == "detached":
             run.taken[node.key], call.elements = past.id, None
-            self._settle(call, "detached_before", now)
+            self._settle(call, "detached", now)
             return True
         paths = node.outcomes[past.outcome] if past.outcome < len(node.outcomes) else ()
         writes = tuple(zip(paths, past.written, strict=False))
@@ -493,7 +495,7 @@ class Walk:
         except CallError:  # the Tool takes other results now: by its old ``_id`` it may find that it has run
             run.ids[node.key] = past.id
             return False
-        self._move(call, "taken_over")
+        self._move(call, "applying")
         run.taken[node.key] = past.id
         call.error, call.elements = past.error, None
         self._apply(call, past.outcome, writes, now)
@@ -514,9 +516,8 @@ class Walk:
 
     # -- how Calls settle --------------------------------------------------------------
 
-    def _settle(self, call: CallState, event: str, now: str, value: Json = None) -> None:
-        if not self._move(call, event):
-            raise EngineError(f"call {call.node.key} is {call.stage}: it cannot be {event}")
+    def _settle(self, call: CallState, stage: str, now: str, value: Json = None) -> None:
+        self._move(call, stage)
         self._release(call, now, value)
 
     def _release(self, call: CallState, now: str, value: Json = None) -> None:
@@ -554,7 +555,7 @@ class Walk:
             self._apply_failure(call, error, now)
             return
         if call.parent is not None:
-            self._settle(call, "written", now, value)
+            self._settle(call, "completed", now, value)
         else:
             self._apply(call, outcome, writes, now)
 
@@ -562,7 +563,7 @@ class Walk:
         call.value = report
         self.context.apply_child_report(report)
         status = call_state.status_of("completed", [item["status"] for item in report.values()])
-        self._settle(call, _EVENT_OF_STATUS[status], now)
+        self._settle(call, "completed" if status == "partial" else status, now)
 
     def _apply_failure(self, call: CallState, error: CallError, now: str) -> None:
         """Write a failure to the error outcome, or end the Call or element where it has none, or fails again."""
@@ -598,7 +599,7 @@ class Walk:
                 return
         for path, value in writes:
             view.write(path, node.method, value, rank)
-        self._settle(call, "written", call.date)
+        self._settle(call, "completed", call.date)
 
     def _await_earlier_writes(self, call: CallState, writes: Writes, view: View) -> None:
         """Register waits for the earlier writes that can still decide whether a result may be written.
@@ -632,7 +633,7 @@ class Walk:
         while self._ready and not self.holds_starts:
             call = self.calls[self._ready[0]]
             if call.stage == "ready" and self._is_spread(call):
-                self._move(call, "spread")
+                self._move(call, "collecting")
                 call.resolved = None
                 if self.counts_elements and (more := call.own_elements.unstarted - 1) > 0:
                     self._take_first()
@@ -644,7 +645,7 @@ class Walk:
                 break
             self._take_first()
             if call.stage == "ready":
-                self._move(call, "started")
+                self._move(call, "running")
                 # A dry run starts nothing, and keeps all
                 context = self.context.scoped_messages(call.rank) if self._assume is None else []
                 self._out.append(StartCall(node, call.resolved or {}, context))
@@ -679,7 +680,7 @@ class Walk:
             except CallError as error:
                 elements.start()
                 own = self._add_element(call, node, "pending")
-                self._move(own, "start_failed")
+                self._move(own, "applying")
                 self._apply_failure(own, error, now)
             else:
                 elements.next = StartCall(node, {**resolved, "_id": self.identify(node)}, elements.reading.context)
@@ -691,9 +692,9 @@ class Walk:
         if elements.running or (elements.unstarted and not self.cancelling) or call.stage != "collecting":
             return
         if call.node.is_detached and not elements.errors and not elements.unstarted:
-            self._settle(call, "all_detached", now)
+            self._settle(call, "detached", now)
         else:
-            self._move(call, "collected")
+            self._move(call, "applying")
             if elements.unstarted or elements.cancelled:
                 self._settle(call, "cancelled", now)
             elif elements.errors:
