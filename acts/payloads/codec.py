@@ -48,8 +48,7 @@ ENCODING: Final = b"binary/encrypted"
 KEY_ID: Final = "encryption-key-id"
 CIPHER_KEY: Final = "encryption-cipher"
 CIPHER: Final = b"AES-256-GCM"
-NONCE_BYTES: Final = 12  # what GCM is specified for
-TAG_BYTES: Final = 16
+NONCE_BYTES, TAG_BYTES = 12, 16  # what GCM is specified for
 # Authenticated together with the id of the key
 _FORMAT: Final = b"acts payload 1 "
 # What an encrypted payload has more than the plain one: nonce, tag, metadata, and the framing of the inner message
@@ -77,15 +76,8 @@ def is_encrypting() -> bool:
     return bool(os.environ.get(VARIABLE))
 
 
-# == keys ===================================================================================
-
-
 def read_keys(setting: str) -> dict[str, bytes]:
-    """All keys by id; the first of the dict encrypts.
-
-    Raises:
-        KeySettingsError: there is none, or one cannot be used.
-    """
+    """All keys by id; the first of the dict encrypts. Raises KeySettingsError: none, or one cannot be used."""
     path = Path(setting)
     try:
         if path.is_dir():
@@ -159,18 +151,11 @@ def _check(where: str, pairs: Iterable[tuple[Any, Any]]) -> dict[str, bytes]:
     return keys
 
 
-# == codecs =================================================================================
-
-
 def is_encrypted(payload: Payload) -> bool:
     """True for a payload that some codec of ours wrote; what others call encrypted is not ours to wait for."""
     metadata = payload.metadata
-    return (
-        metadata.get("encoding") == ENCODING
-        and metadata.get(CIPHER_KEY) == CIPHER
-        and bool(metadata.get(KEY_ID))
-        and len(payload.data) >= NONCE_BYTES + TAG_BYTES
-    )
+    is_ours = metadata.get("encoding") == ENCODING and metadata.get(CIPHER_KEY) == CIPHER and metadata.get(KEY_ID)
+    return bool(is_ours) and len(payload.data) >= NONCE_BYTES + TAG_BYTES
 
 
 def _key_id(payload: Payload) -> str:
@@ -223,22 +208,15 @@ class AesGcmCodec(PayloadCodec):
         id_, key = next(iter(self.keys.items()))
         cipher, data = self._cipher(key), _FORMAT + id_.encode()
         metadata = {"encoding": ENCODING, KEY_ID: id_.encode(), CIPHER_KEY: CIPHER}
-        encrypted: list[Payload] = []
-        for payload in payloads:
-            if is_encrypted(payload):
-                encrypted.append(payload)
-                continue
+
+        def seal(payload: Payload) -> Payload:
             nonce = os.urandom(NONCE_BYTES)
-            sealed = cipher.encrypt(nonce, payload.SerializeToString(), data)
-            encrypted.append(Payload(metadata=metadata, data=nonce + sealed))
-        return encrypted
+            return Payload(metadata=metadata, data=nonce + cipher.encrypt(nonce, payload.SerializeToString(), data))
+
+        return [p if is_encrypted(p) else seal(p) for p in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Decrypt each payload that is encrypted.
-
-        Raises:
-            UnknownKey, UndecryptablePayload: one cannot be read.
-        """
+        """Decrypt each payload that is encrypted. Raises UnknownKey, UndecryptablePayload."""
         await self._refresh(payloads)
         return [self._open(p) if is_encrypted(p) else p for p in payloads]
 
@@ -248,10 +226,8 @@ class AesGcmCodec(PayloadCodec):
         id_ = _key_id(payload)
         key = self.keys.get(id_)
         if key is None:
-            raise UnknownKey(
-                f"a payload is encrypted with the key {id_!r}; {VARIABLE} ({self._source}) has: "
-                f"{', '.join(self.keys)}; add that key to it"
-            )
+            text = f"{VARIABLE} ({self._source}) has: {', '.join(self.keys)}; add that key to it"
+            raise UnknownKey(f"a payload is encrypted with the key {id_!r}; {text}")
         try:
             nonce, sealed = payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:]
             return Payload.FromString(self._cipher(key).decrypt(nonce, sealed, _FORMAT + id_.encode()))
@@ -275,10 +251,8 @@ class LockedCodec(PayloadCodec):
         """The payloads as they are. Raises UnknownKey for one that is encrypted."""
         for payload in payloads:
             if is_encrypted(payload):
-                raise UnknownKey(
-                    f"a payload is encrypted with the key {_key_id(payload)!r}, and {VARIABLE} is not set: set it to "
-                    "the keys of the workers"
-                )
+                text = f"and {VARIABLE} is not set: set it to the keys of the workers"
+                raise UnknownKey(f"a payload is encrypted with the key {_key_id(payload)!r}, {text}")
         return list(payloads)
 
 

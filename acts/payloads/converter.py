@@ -3,14 +3,11 @@
 ``ACTS_STORAGE`` says where values above 128 KiB are kept: ``file:<folder>`` or ``s3://bucket/prefix``; unset: values
 travel in histories, and none is larger than 2 MiB.
 
-Laws of this file
------------------
-* It knows no workflow, no command and no Tool. What the environment sets for payloads (an encryption codec, an external
-  storage) is added here and nowhere else, so that no program writes what another cannot read.
-* Content is read at most once by each process as long as the cache holds it: a workflow decodes the same values again
-  with each replay. The cache is bounded in bytes. What is read has the hash that was asked for, or is an error.
-* A store that cannot be reached is waited for, for as long as the caller has patience. Content that is not there is an
-  error after a second: a network file system may show it late.
+Laws of this file: what the environment sets for payloads (an encryption codec, an external storage) is added here and
+nowhere else, so that no program writes what another cannot read. Content is read once by each process as long as the
+cache holds it (a replay decodes the same values again), and has the hash that was asked for, or is an error. A store
+that is away is waited for, for as long as the caller has patience; content that is not there is an error after a
+second: a network file system may show it late.
 """
 
 from __future__ import annotations
@@ -87,7 +84,6 @@ class ContentCache:
             return data
 
     def put(self, digest: str, data: bytes) -> None:
-        """Keep the content, unless it is too large."""
         with self._lock:
             if digest in self._contents or len(data) > self._largest:
                 return
@@ -108,7 +104,6 @@ class ContentDriver(StorageDriver):
         self._logged_at = float("-inf")
 
     def name(self) -> str:
-        """The name in references."""
         return self.contents.driver_name
 
     type = name  # each kind of store has one name
@@ -146,10 +141,8 @@ class ContentDriver(StorageDriver):
     def _get(self, claim: Mapping[str, str]) -> bytes:
         data, digest = self.contents.get(claim), self.contents.read_digest(claim)
         if (actual := stores.sha256(data)) != digest:
-            raise stores.StorageError(
-                f"the value {digest} in {self.contents.describe()} has another content: {len(data):,} bytes with the "
-                f"SHA-256 {actual}; restore it from a backup"
-            )
+            text = f"{len(data):,} bytes with the SHA-256 {actual}; restore it from a backup"
+            raise stores.StorageError(f"the value {digest} in {self.contents.describe()} has another content: {text}")
         self._cache.put(digest, data)
         return data
 
@@ -194,11 +187,7 @@ def read_setting(text: str) -> ContentDriver:
 
 
 def driver_from_environment(*, creates: bool = False) -> ContentDriver | None:
-    """The driver of ``ACTS_STORAGE``; None where it is not set. ``creates``: a folder that is not there is made.
-
-    Raises:
-        StorageError: the setting is wrong, or the place cannot be used.
-    """
+    """The driver of ``ACTS_STORAGE``, or None; ``creates``: a folder that is not there is made. Raises StorageError."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
         return None
@@ -210,10 +199,8 @@ def driver_from_environment(*, creates: bool = False) -> ContentDriver | None:
 def verify_storage(*, writes: bool) -> str:
     """Ask the storage itself, where one is set: "" if it can be used, else why it does not answer now.
 
-    One that does not answer is waited for whenever it is needed; one that refuses stays of no use.
-
     Raises:
-        StorageError: it refuses, or the setting is wrong.
+        StorageError: it refuses, or the setting is wrong. One that does not answer is waited for whenever it is needed.
     """
     driver = driver_from_environment(creates=writes)
     try:
@@ -227,10 +214,7 @@ def verify_storage(*, writes: bool) -> str:
 
 
 def worker_converter(failures: type[FailureConverter]) -> DataConverter:
-    """The converter of a worker, whose failures are converted by ``failures``.
-
-    It creates a folder of values that is not there, and its workflow tasks wait some seconds for one that is away.
-    """
+    """The converter of a worker; it creates a folder of values, and waits some seconds for one that is away."""
     converter = replace(DataConverter.default, failure_converter_class=failures)
     return _with_environment(converter, driver_from_environment(creates=True), TASK_PATIENCE_SECONDS)
 

@@ -62,7 +62,7 @@ class StorageUnavailable(StorageError):
 
 
 class StorageRefused(StorageUnavailable):
-    """The place answers, and refuses: credentials, permissions or the setting must be changed first."""
+    """The place answers, and refuses, until credentials, permissions or the setting are changed."""
 
 
 class ContentMissing(StorageError):
@@ -101,10 +101,7 @@ def sha256(data: bytes) -> str:
 
 
 def path_segment(name: str) -> str:
-    """A name as one segment of a path: bytes outside letters, digits, ``-`` and ``_`` are written ``%XX``.
-
-    So no name is ``..`` or has a slash; different names stay different.
-    """
+    """A name as one segment of a path, bytes of others than ``_PLAIN`` as ``%XX``: different names stay different."""
     text = "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in name.encode()) or "%"
     return text if len(text) <= _MAX_SEGMENT else f"%-{sha256(name.encode())}"
 
@@ -175,10 +172,8 @@ class FolderStore:
             with suppress(FileNotFoundError):
                 return (self._values / claim["key"]).read_bytes()
             self._require_marker()
-        raise ContentMissing(
-            f"the value {claim['key']} is not in {self.describe()}: it was deleted, or its writer has another "
-            "ACTS_STORAGE; restore it from a backup"
-        )
+        text = "it was deleted, or its writer has another ACTS_STORAGE; restore it from a backup"
+        raise ContentMissing(f"the value {claim['key']} is not in {self.describe()}: {text}")
 
     def list_contents(self, namespace: str) -> Iterator[StoredContent]:
         """All content of a namespace; each may have been used until its week was over."""
@@ -208,10 +203,8 @@ class FolderStore:
 
     def _require_marker(self) -> None:
         if not self._marker.exists():
-            raise StorageUnavailable(
-                f"{self.describe()} is not there: it has no {MARKER}. Mount the folder; if it was deleted on purpose, "
-                "restart the worker, which makes it anew"
-            )
+            text = "Mount the folder; if it was deleted on purpose, restart the worker, which makes it anew"
+            raise StorageUnavailable(f"{self.describe()} is not there: it has no {MARKER}. {text}")
 
     def _write(self, path: Path, data: bytes) -> None:
         """Write a file that is there as a whole or not at all, and still there after a power cut."""
@@ -298,11 +291,7 @@ class S3Store:
             raise StorageError(text)
 
     def verify(self, *, writes: bool) -> None:
-        """Read the marker, and write it before where the caller ``writes``.
-
-        Raises:
-            StorageRefused: S3 says no, and will until somebody changes something. StorageUnavailable: no answer.
-        """
+        """Read the marker, and write it before where the caller ``writes``. Raises StorageRefused or …Unavailable."""
         key = f"{self.prefix}/{MARKER}".removeprefix("/")
         if writes:
             with self._explained("write to"):
@@ -330,8 +319,7 @@ class S3Store:
         self.read_digest(claim)
         with self._explained("read", claim["key"]):
             answer = self._client.get_object(Bucket=self.bucket, Key=claim["key"])
-            data: bytes = answer["Body"].read()
-            return data
+            return bytes(answer["Body"].read())
 
     def list_contents(self, namespace: str) -> Iterator[StoredContent]:
         prefix = f"{self._folder}{path_segment(namespace)}/"

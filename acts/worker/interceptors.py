@@ -221,11 +221,7 @@ class ResultRooms:
             return self._outcomes.pop((run_id, activity_id), None)
 
     def require(self, run_id: str, activity_id: str, outcome: Outcome, size: int) -> None:
-        """Count an outcome of so many bytes, or keep it.
-
-        Raises:
-            ApplicationError: it does not fit into the task of its run.
-        """
+        """Count an outcome of so many bytes, or keep it and raise ``LOCAL_DEFERRED``."""
         with self._lock:
             run = self._find(run_id)
             if run.task_bytes + size + MARKER_BYTES <= MAX_LOCAL_BYTES:

@@ -176,12 +176,9 @@ _LAST: Final = (
 
 def build_replayer(runtime: Runtime | None = None) -> Replayer:
     """What replays histories as a worker of this checkout does; without the SDK's deadlock detector."""
+    converter, engine = engine_converter(), EngineInterceptor()
     return Replayer(
-        workflows=WORKFLOWS,
-        data_converter=engine_converter(),
-        interceptors=[EngineInterceptor()],
-        debug_mode=True,
-        runtime=runtime,
+        workflows=WORKFLOWS, data_converter=converter, interceptors=[engine], debug_mode=True, runtime=runtime
     )
 
 

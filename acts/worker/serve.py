@@ -54,14 +54,12 @@ START_REPORT: Final = "ACTS_START_REPORT"
 MIN_STOP_SECONDS: Final = 1.0
 # Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
 TASK_THREADS: Final = 100
-# Local Activities at once: the SDK's own default
-LOCAL_ACTIVITIES: Final = 100
+LOCAL_ACTIVITIES: Final = 100  # at once: the SDK's own default
 # Polls for workflow tasks at once. With the SDK's five, a hundred tasks that are accepted at once come one by one. One
 # poll is for runs outside the cache, as by default: the server spreads them over the parts of a task queue, and lists
 # only what polls the first part. Of a worker that joined with four, it knew nothing for fifty seconds
 TASK_POLLS: Final = 20
-# Workflows in the cache, half of the SDK's number, which is the only bound it knows. One that waits takes about 85 kB,
-# one in mid-plan with thousands of Calls some tens of megabytes; a run that was evicted costs a replay
+# Workflows in the cache, half of the SDK's number
 CACHED_WORKFLOWS: Final = 500
 # New objects after which the garbage collector looks for cycles; the default is 700
 OBJECTS_PER_COLLECTION: Final = 10_000
@@ -100,7 +98,7 @@ class Watches:
 
 
 QUERY: Final = "acts_last_poll"
-# It takes 5 to 30 ms, of a busy worker up to 100. What has not arrived by then must not delay the stop
+# It takes 5 to 100 ms. What has not arrived by then must not delay the stop
 DRAIN_SECONDS: Final = 1.0
 # A query for a run that has become busy waits for the run's next task; then another run is asked
 ROUND_SECONDS: Final = 0.1
@@ -160,10 +158,7 @@ def build(
     client: Client, settings: Settings, registry: Registry, executor: ThreadPoolExecutor,
     watches: Watches | None = None, observation: Observation | None = None,
 ) -> Worker:  # fmt: skip
-    """One worker that serves our workflows and the registry's Activities.
-
-    Each number has its reason in ``docs/performance.md``.
-    """
+    """One worker that serves our workflows and the registry's Activities; ``docs/performance.md`` has its numbers."""
     watches, observation = watches or Watches(int(settings.worker_memory) << 20), observation or Observation()
     plugin = Plugin(
         settings=settings, registry=registry, observe=observation.observe_call, tracing=observation.tracing,

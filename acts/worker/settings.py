@@ -57,8 +57,17 @@ def _resolve(text: str) -> str:
     return f"[{host}]:{match[2]}" if ":" in host else f"{host}:{match[2]}"
 
 
+def _read_hosts(prefix: str, hosts: str, private: str) -> tuple[frozenset[sources.Host], frozenset[sources.Host]]:
+    return (
+        sources.read_hosts(f"{prefix}_HOSTS", hosts),
+        sources.read_hosts(f"{prefix}_PRIVATE_HOSTS", private, needs_port=True),
+    )
+
+
 _Address = Annotated[str, AfterValidator(_resolve)]
 _LOWER: Final = BeforeValidator(lambda value: str(value).lower())
+_Form = Annotated[Literal["text", "json"], _LOWER]
+_Level = Annotated[Literal["info", "error", "debug", "warning"], _LOWER]
 
 
 class LogSettings(BaseSettings):
@@ -66,12 +75,8 @@ class LogSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
 
-    log: Annotated[Literal["text", "json"], _LOWER] = Field(
-        "text", description="``text`` or ``json`` (docs/observability.md)"
-    )
-    log_level: Annotated[Literal["info", "error", "debug", "warning"], _LOWER] = Field(
-        "info", description="debug, info, warning or error"
-    )
+    log: _Form = Field("text", description="``text`` or ``json`` (docs/observability.md)")
+    log_level: _Level = Field("info", description="debug, info, warning or error")
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -103,17 +108,11 @@ class Settings(LogSettings):
     data_hosts: str = Field("", description="hosts that sets may be fetched from, as for delegates")
     data_private_hosts: str = Field("", description="host:port where the address need not be public")
     models: str = Field("", description="a file with model endpoints: ``NAME/MODEL`` (docs/models.md)")
-    storage: str = Field(
-        "", description="where values above 128 KiB are kept: file:<folder> or s3://bucket/prefix (docs/storage.md)"
-    )
-    approvers: str = Field(
-        "", description="a file with the public keys of those who alone may decide (docs/approvers.md)"
-    )
+    storage: str = Field("", description="for large values: file:<folder> or s3://bucket/prefix (docs/storage.md)")
+    approvers: str = Field("", description="a file with the keys of those who alone may decide (docs/approvers.md)")
     secrets: str = Field("", description="a folder, or env:PREFIX, with the secrets of Tools (docs/secrets.md)")
     codec_keys: str = Field("", description="keys that payloads are encrypted with (docs/encryption.md)")
-    openai_api: Literal["", "chat", "responses"] = Field(
-        "", description="the API to use with OpenAI or a compatible server (docs/models.md)"
-    )
+    openai_api: Literal["", "chat", "responses"] = Field("", description="the API of OpenAI's models (docs/models.md)")
     # Slots for Activities, and how many a workflow may start eagerly in one task: with the SDK's 100 and 3, a fan-out
     # of 500 takes twice as long
     max_activities: int = Field(500, ge=1, le=10_000, description="how many Activities run at once (500)")
@@ -126,8 +125,7 @@ class Settings(LogSettings):
     # Kubernetes puts a "/" into it. 200 characters leave room for a build id in the 255 that the server allows
     deployment: str = Field(
         "", pattern=r"^[A-Za-z0-9_/-]{0,200}$",
-        description="the Worker Deployment of this worker, with ACTS_BUILD_ID; runs end on their version"
-        " (docs/operations.md)",
+        description="the Worker Deployment, with ACTS_BUILD_ID; runs end on their version (docs/operations.md)",
     )  # fmt: skip
     # A digest of Git or of an image, a date, a semantic version; the names of Kubernetes' labels allow no more
     build_id: str = Field(
@@ -168,24 +166,15 @@ class Settings(LogSettings):
     @property
     def delegate_sources(self) -> sources.DelegateSources:
         """The folders and hosts that definitions are loaded from."""
-        return sources.DelegateSources(
-            sources.read_folders(sources.FOLDERS, self.delegates),
-            sources.read_hosts(sources.HOSTS, self.delegate_hosts),
-            sources.read_hosts(sources.PRIVATE_HOSTS, self.delegate_private_hosts, needs_port=True),
-        )
+        hosts = _read_hosts("ACTS_DELEGATE", self.delegate_hosts, self.delegate_private_hosts)
+        return sources.DelegateSources(sources.read_folders(sources.FOLDERS, self.delegates), *hosts)
 
     @property
     def set_sources(self) -> set_files.SetSources:
         """The folders and hosts that sets are read from, and the folders for results."""
-        return set_files.SetSources(
-            sources.read_folders(set_files.DATA, self.data),
-            sources.read_folders(set_files.RESULTS, self.results),
-            sources.DelegateSources(
-                (),
-                sources.read_hosts(set_files.DATA_HOSTS, self.data_hosts),
-                sources.read_hosts(set_files.DATA_PRIVATE_HOSTS, self.data_private_hosts, needs_port=True),
-            ),
-        )
+        hosts = sources.DelegateSources((), *_read_hosts("ACTS_DATA", self.data_hosts, self.data_private_hosts))
+        data = sources.read_folders(set_files.DATA, self.data)
+        return set_files.SetSources(data, sources.read_folders(set_files.RESULTS, self.results), hosts)
 
     @model_validator(mode="after")
     def _require_both(self) -> Self:

@@ -43,19 +43,16 @@ if TYPE_CHECKING:
 
 # -- slots ------------------------------------------------------------------------------------------
 
-# Sticky tasks at once, at first and after one that took long: enough that the next one is there when one ends
-MIN_STICKY: Final = 8
-# … and at most: more than the Activities that a tree has in flight by default (100), each of which brings one
-MAX_STICKY: Final = 128
-# From its arrival until it has computed: a fifth of the server's timeout. Not until its slot is free: the SDK may keep
-# that for the next task of the run
+# Sticky tasks at once, at first and after one that took long; and at most: more than the Activities that a tree has in
+# flight by default (100), each of which brings one
+MIN_STICKY, MAX_STICKY = 8, 128
+# From its arrival until it has computed: a fifth of the server's timeout
 LATE_SECONDS: Final = 2.0
 # Others at once: first tasks of new runs take some milliseconds, most of them for the way to the server and back
 MAX_OTHERS: Final = 8
 # Above this a task was a long replay: with eight at once, each would take eight times as long, near the server's 10 s
 SLOW_SECONDS: Final = 0.5
-# After a query's run was evicted: what the server holds for it arrives within moments, and the SDK's core (1.35) keeps
-# one task of an evicted run, and drops what comes with it until it is timed out
+# After a query's run was evicted: of what arrives for it within moments, the SDK's core (1.35) keeps one task only
 SINGLY_SECONDS: Final = 5.0
 
 
@@ -171,15 +168,15 @@ class TaskSlots(CustomSlotSupplier):
 
 # -- turns ------------------------------------------------------------------------------------------
 
-# Of CPU, lately: above this a tree is busy. A plan whose calls follow each other at once has about a third of it, a
-# batch with a hundred calls in flight three times as much
+# Of CPU, lately: above this a tree is busy. A plan of one call after the other has a third of it, a batch with 100
+# calls in flight three times as much
 BUSY_SECONDS: Final = 0.05
 # What a tree has computed counts half after this time
 HALF_LIFE_SECONDS: Final = 1.0
 # A quiet tree is at work for so long after a task of it: longer than a call that does not wait for anything takes
 AT_WORK_SECONDS: Final = 0.5
-# Answers of a busy tree beyond what the way to the server holds, so that the server has the next one. With one, a batch
-# is an eighth slower; with four it is no faster than with two, and a small plan beside it takes a third longer
+# Answers of a busy tree beyond what the way to the server holds. With one, a batch is an eighth slower; with four no
+# faster, and a small plan beside it takes a third longer
 SPARE_ANSWERS: Final = 2
 # The fastest time grows by this factor with each answer that is alone on its way: the way may have become longer
 FORGET: Final = 1.05
@@ -246,7 +243,6 @@ class Turns:
         self._here = 0
 
     def add(self, turn: Turn) -> None:
-        """Queue a task; it may run at once."""
         with self._lock:
             turn.arrival = self._clock()
             queue = self._waiting.setdefault(turn.tree, deque())
@@ -324,10 +320,7 @@ QUERY_ID: Final = "legacy_query"
 
 
 class WatchedRunner(UnsandboxedWorkflowRunner):
-    """Runs workflows without a sandbox, each activation under the watch; ``memory`` learns what is cached.
-
-    ``has_storage``: large values leave this worker as references. ``slots`` are those of its workflow tasks.
-    """
+    """Runs each activation under the watch. ``has_storage``: large values leave this worker as references."""
 
     def __init__(
         self, watch: WorkflowWatch, memory: MemoryWatch, slots: TaskSlots, *, has_storage: bool = False
@@ -356,9 +349,7 @@ class WatchedInstance(Activated):
 
     def __getattr__(self, name: str) -> Any:
         """All else that the SDK calls goes straight to the inner instance."""
-        method = getattr(self.inner, name)
-        setattr(self, name, method)
-        return method
+        return getattr(self.inner, name)
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """Run one activation under the watch."""

@@ -1,25 +1,22 @@
 """Watches this process from a thread: workflow tasks that do not end, and its memory.
 
-**Tasks.** One that does not end is logged, stopped, and ends its own run only. The SDK has a detector of its own: it
-fails every task that computes for two seconds, and the server begins the task again, forever. A plan of ten thousand
-Calls takes longer on a busy machine. This watch replaces it, and tells a slow machine from a stuck task by what the
+**Tasks.** The SDK's own detector fails every task that computes for two seconds, and the server begins it again,
+forever; a plan of ten thousand Calls takes longer on a busy machine. This watch replaces it, and goes by what the
 task's *thread* has computed, not by the wall clock.
 
 The server gives up a workflow task after its timeout (10 s by default), so a task that has *computed* for that long can
 never be recorded. Its thread gets an exception, which stops any loop of Python code. A thread that waits (a lock, a
 sleep, a socket) cannot be stopped from outside: it is left behind, and the SDK receives the task's end in its place.
-Either way the task fails the first time, and the server begins it again: the cause may be gone. The second time, the
-run fails with an error that names the place and says what to do: with this task or, where the server has given it up
-meanwhile, with the next one, before it computes anything. In a replay a run cannot fail (its history says that it went
-on): there its task fails each time, and the server waits longer after each. C code that holds the interpreter lock
-stops this watch as well: then the watchdog's process ends the worker (``watchdog.py``), and the next one on the machine
-counts what the run did.
+The first time the task fails, and the server begins it again: the cause may be gone. The second time, the run fails
+with an error that names the place: with this task or, where the server has given it up meanwhile, with the next one,
+before it computes anything. In a replay a run cannot fail (its history says that it went on): there its task fails each
+time. C code that holds the interpreter lock stops this watch as well: then the watchdog's process ends the worker
+(``watchdog.py``), and the next one on the machine counts what the run did.
 
 **Memory.** The SDK bounds its cache by the number of workflows only. One that waits for a person takes about 85 kB, one
 in mid-plan with thousands of Calls some tens of megabytes. So above a mark the SDK is let evict those that have been
-idle longest. An evicted run is no worse off than after a restart: its next workflow task replays its history. A
-workflow that has ended is garbage with cycles in it, megabytes for one of hundreds of Calls. The interpreter's full
-collections wait until what is alive has grown by a quarter; so the watch collects as well, as workflows end.
+idle longest: the next workflow task of each replays its history. A workflow that has ended is garbage with cycles in
+it, and the interpreter's full collections are rare; so the watch collects as well, as workflows end.
 """
 
 from __future__ import annotations
@@ -81,8 +78,7 @@ def keep_looking(looks: Sequence[Callable[[], None]]) -> Iterator[None]:
 
 
 # == places of threads ================================================================================
-# Frames of these are the way to the code that matters: Python's own library, what is installed, and this room. Our own
-# code counts, which an image has among the installed packages
+# Frames of these, and of this room, are the way to the code that matters. Our own may be among the installed packages
 _LIBRARIES: Final = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _ROOT: Final = Path(__file__).resolve().parents[1]
 # Deeper stacks are cut at their outer end; the place of interest is the inner one
@@ -90,7 +86,6 @@ MAX_FRAMES: Final = 40
 
 
 def find_frame(thread_id: int | None) -> FrameType | None:
-    """The innermost frame of a thread; None when it has ended."""
     return None if thread_id is None else sys._current_frames().get(thread_id)  # noqa: SLF001 - documented by CPython
 
 
@@ -112,7 +107,6 @@ def describe_place(frame: FrameType | None) -> str:
 
 
 def format_stack(frame: FrameType | None) -> str:
-    """The stack as a traceback shows it, innermost frame last."""
     return "  (the thread has ended)\n" if frame is None else "".join(traceback.format_stack(frame)[-MAX_FRAMES:])
 
 
@@ -127,8 +121,7 @@ def raise_in_thread(thread_id: int, exception: type[BaseException] | None) -> No
 REPORT_SHARE: Final = 0.5
 # A task that computes for nearly all of it is lost in any case; the rest is for the answer
 COMPUTE_SHARE: Final = 0.8
-# After three timeouts, a thread that has computed for less than a tenth of the time waits for something that does not
-# come: no paging or throttling takes so long
+# After three timeouts, a thread that has computed for less than a tenth of the time waits for what does not come
 WAIT_SHARE: Final = 3.0
 IDLE_SHARE: Final = 0.1
 # How long a thread may take to leave its loop after the exception, before it is left behind
@@ -177,7 +170,6 @@ class RunningTask:
 
     @property
     def name(self) -> str:
-        """The run, for the log."""
         return f"workflow {self.info.workflow_type} {self.info.workflow_id!r}, run {self.info.run_id}"
 
 
@@ -234,7 +226,6 @@ class WorkflowWatch:
     # -- in the watching thread
 
     def look(self) -> None:
-        """Judge every task that runs."""
         now = time.monotonic()
         for task in list(self._running.values()):
             if now - task.started > 1:
@@ -291,16 +282,14 @@ class WorkflowWatch:
         text = f"a workflow task of this run did not end: it was stopped at {self._places.get(run_id)}"
         if not task.is_live or self._offences[run_id] < ATTEMPTS:
             return RuntimeError(text)
-        return ApplicationError(
-            f"{text}, twice. The run was ended, so that it does not stop others. Activities that have ended keep "
-            "their effects. A smaller plan, smaller values, or a simpler schema may avoid it; please report this "
-            "place with the plan",
-            type=TASK_STUCK, non_retryable=True,
-        )  # fmt: skip
+        text += (
+            ", twice. The run was ended, so that it does not stop others. Activities that have ended keep their effects"
+            ". A smaller plan, smaller values, or a simpler schema may avoid it; please report this place with the plan"
+        )
+        return ApplicationError(text, type=TASK_STUCK, non_retryable=True)
 
 
 def is_eviction(act: WorkflowActivation) -> bool:
-    """True for an activation that only removes a run from the cache."""
     return len(act.jobs) == 1 and act.jobs[0].HasField("remove_from_cache")
 
 
@@ -319,12 +308,10 @@ EVICTED_SHARE: Final = 0.25
 ROUND_SECONDS: Final = 2.0
 # A workflow that computed a moment ago will do so again
 IDLE_SECONDS: Final = 1.0
-# Growth since the last collection, and workflows that have ended meanwhile, from which on a collection is worth the
-# pause: a full collection stops the interpreter for up to half a second beside a batch of 20,000 instances
+# Growth, and workflows that have ended, since the last collection from which on another is worth the pause: up to half
+# a second beside a batch of 20,000 instances
 COLLECTED_BYTES: Final = 48 * 1024 * 1024
 COLLECTED_RUNS: Final = 10
-# Where Linux says what a container may take; "max" or a huge number where there is no limit
-CGROUP_FILES: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 @dataclass(slots=True)
@@ -347,11 +334,11 @@ def measure_memory() -> int:
 
 
 def read_container_limit() -> int:
-    """What the container may take, in bytes; 0 without a limit."""
-    for file in CGROUP_FILES:
+    """What the container may take, in bytes, as Linux says; 0 without a limit."""
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError):
-            text = file.read_text("ascii").strip()
-            # Version 1 writes a number near 2**63 for "no limit"
+            text = Path("/sys/fs/cgroup", file).read_text("ascii").strip()
+            # "max", or a number near 2**63, stands for no limit
             return int(text) if text.isdigit() and int(text) < 1 << 60 else 0
     return 0
 
@@ -368,7 +355,6 @@ class MemoryWatch:
         self.evict: Callable[[str], None] = lambda _run_id: None
 
     def begin(self, run_id: str, workflow_id: str = "") -> None:
-        """A workflow computes."""
         self.runs[run_id] = CachedRun(time.monotonic(), run_id, workflow_id)
 
     def end(self, run_id: str, *, is_busy: bool) -> None:
@@ -378,7 +364,6 @@ class MemoryWatch:
             run.last_use, run.is_busy = time.monotonic(), is_busy
 
     def remove(self, run_id: str) -> None:
-        """It is no longer cached."""
         self.runs.pop(run_id, None)
         self._ended += 1
 

@@ -1,15 +1,14 @@
-"""Ends this process when it stands still, or when its stop takes too long. Standard library only.
+"""Ends this process when it stands still. Standard library only.
 
-C code that does not release the interpreter lock stops every thread of a worker: its watch, its heartbeats and its
-signal handlers. Only another process can end it, so that the orchestrator starts a new one. So this file has two sides:
-``Watchdog`` starts the file again as a small process without site-packages,
+C code that does not release the interpreter lock stops every thread of a worker. Only another process can end it, so
+that the orchestrator starts a new one. ``Watchdog`` starts this file again as a small process without site-packages,
 
     watchdog.py PID LIMIT_SECONDS BOARD_FD RECORD
 
-and beats to its standard input from a thread, which needs the interpreter lock; the end of the input means that the
-worker has ended. That process counts time in ticks of its own, not by the clock: a machine that sleeps, or a process
-group that is stopped, is no worker that hangs. A board in shared memory names the workflow tasks that run, so that the
-log can say which run it was, and the next worker can fail a run that has ended two.
+and beats to its standard input from a thread, which needs the interpreter lock. That process counts time in ticks of
+its own, not by the clock: a machine that sleeps, or a process group that is stopped, is no worker that hangs. A board
+in shared memory names the workflow tasks that run, so that the log can say which run it was, and the next worker can
+fail a run that has ended two.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ import threading
 import weakref
 from pathlib import Path
 from typing import Final, Self
-
-# -- in the worker ------------------------------------------------------------------------------------
 
 # Half a tick of the watchdog
 BEAT_SECONDS: Final = 0.5
@@ -65,7 +62,6 @@ class TaskBoard:
             self._memory[offset : offset + SLOT_BYTES] = data.ljust(SLOT_BYTES, b"\0")
 
     def end(self) -> None:
-        """This thread has ended its task."""
         if self._local.offset < len(self._memory):
             self._memory[self._local.offset] = 0
 
@@ -152,7 +148,6 @@ def end(pid: int, seconds: float, tasks: list[dict[str, str]], record: Path) -> 
 
 
 def read_board(board: int) -> list[dict[str, str]]:
-    """The workflow tasks that run."""
     tasks: list[dict[str, str]] = []
     with mmap.mmap(board, 0, access=mmap.ACCESS_READ) as memory:
         for start in range(0, len(memory), SLOT_BYTES):
