@@ -11,7 +11,7 @@ import bisect
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from acts.language import errors, references
@@ -49,11 +49,6 @@ _WRITES_LISTED: Final = 6
 _PATHS_LISTED: Final = 20
 # Keywords that say more of a property than ``properties`` does
 _UNFOLLOWED: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"})
-# What a Call needs through its writers is followed over so many branching Calls; of more, nothing is reported
-_MAX_NEEDS: Final = 16
-
-Needs = Mapping[int, frozenset[int]] | None
-"""What a Call needs to run: by rank of a branching Call, the outcomes of which it must take one. None: impossible."""
 
 
 class KindSchemas:
@@ -161,7 +156,7 @@ def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iter
     """
     try:
         plan = validate_request(raw, registry, served)
-        return [*plan.warnings, *lint(plan.graph, plan.initial_log)]
+        return [*plan.warnings, *lint(plan.graph)]
     except InvalidRequest as error:
         return list(error.problems)
 
@@ -455,34 +450,27 @@ def _check_calls(
     return problems
 
 
-# -- warnings ------------------------------------------------------------------
-
-
-def lint(graph: Graph, log: Log) -> list[Problem]:
-    """The warnings of a valid plan: lost writes, dropped results, Calls that can never run. ``log`` is its context."""
-    needs, unreachable = _find_needs(graph, log)
+def lint(graph: Graph) -> list[Problem]:
+    """The warnings of a valid plan: dropped results, and writes that nothing can read before they are set again."""
     # Fire-and-forget Calls of Tools with a result that no Call of the plan writes: a path may be missing
     text = "this call has no _outputPath, so nobody waits for it and its result is dropped"
     hint = "give it an _outputPath, unless that is what you want"
     writing = {call.tool.name for call in graph.order if call.outcomes}
     dropping = (c for c in graph.order if c.is_detached and c.tool.output is not None and c.tool.name not in writing)
-    dropped = [Problem("droppedResult", text, call.pointer, call.id, hint, "warning") for call in dropping]
-    return [*_lost_writes(graph, needs), *dropped, *unreachable]
-
-
-def _lost_writes(graph: Graph, needs: Sequence[Needs]) -> list[Problem]:
+    problems = [Problem("droppedResult", text, call.pointer, call.id, hint, "warning") for call in dropping]
     readers = WriterIndex()  # the same index, of what Calls read
+    certain: set[int] = set()  # the Calls that run whatever the outcomes are
+    fold = ChainFold(True, lambda are, rank: are and rank in certain and len(graph.order[rank].outcomes) == 1)
     for rank, call in enumerate(graph.order):
         readers.add(call, rank, paths_read(call))
-    problems = []
+        if call.condition is None and all(fold.at(*wait) for wait in graph.waits[rank]):
+            certain.add(rank)
     for chain in graph.writers.exact.values():
-        for earlier, later in zip(chain.entries, chain.entries[1:], strict=False):
+        for earlier, later in pairwise(chain.entries):
             call, next_call = graph.order[earlier], graph.order[later]
-            if next_call.method != "set" or len(next_call.outcomes) != 1 or next_call.instance != call.instance:
+            is_set = next_call.method == "set" and len(next_call.outcomes) == 1 and later in certain
+            if not is_set or next_call.instance != call.instance:
                 continue
-            first, second = needs[earlier], needs[later]
-            if first is None or second is None or not all(w in first and first[w] <= o for w, o in second.items()):
-                continue  # the later one may not run although the earlier one does
             positions = (
                 (bisect.bisect_right(reading.entries, earlier), bisect.bisect_right(reading.entries, later))
                 for reading in readers.overlapping(chain.path, call.instance)
@@ -491,63 +479,3 @@ def _lost_writes(graph: Graph, needs: Sequence[Needs]) -> list[Problem]:
                 text = f"{chain.path} is set again by {next_call.id} before anything can read it"
                 problems.append(Problem("lostWrite", text, call.pointer, call.id, severity="warning"))
     return problems
-
-
-def _find_needs(graph: Graph, log: Log) -> tuple[list[Needs], list[Problem]]:
-    """What each Call needs, by rank; and the Calls that need two outcomes of which only one can be taken."""
-    needs: list[Needs] = []
-    problems = []
-    for rank, call in enumerate(graph.order):
-        need: Needs = {}
-        for use, tree in [(read, term) for read in call.reads for term in read.needed_expressions]:
-            own = dict.fromkeys(path for path in references.paths(tree) if use.is_of_context(path))
-            of_path = {path: _path_needs(graph, log, needs, rank, path) for path in own}
-            options = [
-                _join_needs([of_path[p] for p in option if p in of_path]) for option in references.alternatives(tree)
-            ]
-            feasible = [option for option in options if option is not None]
-            if not feasible:
-                need = None
-            elif len(options) == 1:
-                need = _join_needs([need, feasible[0]])
-            if need is None:
-                text = "no combination of outcomes lets this call run"
-                place = call.pointer + pointer(*use.at)
-                problems.append(Problem("unreachable", text, place, call.id, severity="warning"))
-                break
-        needs.append(need)
-    return needs, problems
-
-
-def _path_needs(graph: Graph, log: Log, needs: list[Needs], rank: int, path: Path) -> Needs:
-    """What must happen for the Call of ``rank`` to find a value at ``path``; None: it cannot."""
-    instance = graph.order[rank].instance
-    if log.has_initially(path, instance):
-        return {}
-    writers: dict[int, None] = {}
-    for chain in graph.writers.overlapping(path, instance):
-        count = bisect.bisect_left(chain.entries, rank)
-        writers.update(dict.fromkeys(chain.entries[: min(count, 2)]))
-    if len(writers) != 1:
-        return {} if not writers or any(needs[w] is not None for w in writers) else None
-    (writer,) = writers
-    outcomes = graph.order[writer].outcomes
-    inherited = needs[writer]
-    if inherited is None or len(outcomes) == 1:
-        return inherited
-    providing = frozenset(i for i, outcome in enumerate(outcomes) if any(p.overlaps(path) for p in outcome))
-    return _join_needs([inherited, {writer: providing}])
-
-
-def _join_needs(parts: Sequence[Needs]) -> Needs:
-    joined: dict[int, frozenset[int]] = {}
-    for part in parts:
-        if part is None:
-            return None
-        for writer, outcomes in part.items():
-            joined[writer] = joined[writer] & outcomes if writer in joined else outcomes
-            if not joined[writer]:
-                return None
-            if len(joined) > _MAX_NEEDS:
-                return {}
-    return joined

@@ -153,7 +153,7 @@ def _problem_items(
     runs: Sequence[OutcomeRun], *, truncated: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """All problems, errors first, at most MAX_PROBLEMS_REPORTED of them."""
-    warnings = [*prepared.warnings, *lint(prepared.graph, prepared.initial_log)]
+    warnings = [*prepared.warnings, *lint(prepared.graph)]
     warnings += [p for node in prepared.nodes for p in _unreachable_outcomes(node, outcomes)]
     idle = {p.call for p in warnings if p.code in ("unreachable", "thought")}
     items = [p.to_json() for p in warnings] + [p.to_json() for p in type_problems]

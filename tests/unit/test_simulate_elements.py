@@ -41,7 +41,7 @@ def test_a_condition_that_is_never_true_is_a_warning() -> None:
         call("do", "†state.a", "†state.c", _when="†state.b"),
     ]
     assert [p["message"] for p in problems(run(*needs_both), "unreachable")] == [
-        "no combination of outcomes lets this call run"
+        "this call is skipped whatever the outcomes are"
     ]
 
 

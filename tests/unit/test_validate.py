@@ -132,6 +132,15 @@ def test_a_bad_schema_anywhere_is_reported() -> None:
 # -- templates and instances --------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("between", "is_lost"),
+    [([], True), ([call("t", "†state.c", x="†state.a")], False), ([call("t", "†state.c")], True)],
+)
+def test_a_write_that_nothing_reads_before_the_next_is_a_warning(between: list[Any], is_lost: bool) -> None:  # noqa: FBT001
+    problems = validate(request(call("t", "†state.a"), *between, call("t", "†state.a"), context=[]))
+    assert [(p.code, p.call) for p in problems] == ([("lostWrite", "1:t")] if is_lost else [])
+
+
 def test_a_result_that_goes_nowhere_is_a_warning() -> None:
     meta = {"_activity": {"const": "ask"}, "_outputPath": {"type": "string"}}
     answers = {"properties": {**meta, "_output": {"type": "string"}}}
