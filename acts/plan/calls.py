@@ -153,11 +153,9 @@ class PlannedCall:
         """``tool → path``, for the summary of the Call's activity or child: printable, at most 200 characters."""
         name = self.tool.name if self.element is None else f"{self.tool.name}[{self.element}]"
         text = " → ".join(filter(None, (name, " || ".join(self.outcome_texts))))
-        if self.kind == UNIT:
-            text = f"instance {self.id}"
+        text = f"instance {self.id}" if self.kind == UNIT else text
         text = text if self.instance is None else f"{text} [{self.instance}]"
-        if not text.isprintable():
-            text = "".join(c if c.isprintable() else "�" for c in text)
+        text = text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
         return truncate(text, MAX_LABEL)
 
 
@@ -176,9 +174,9 @@ def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
 class ElementReading:
     """What the elements of a Call are made of.
 
-    ``items`` are the elements, ``call`` what they share, with the expressions of ``uses`` in place; ``values``
-    are those of the context that these expressions read besides, and ``context`` what the Call's scopes show.
-    ``is_known`` is False in a dry run that does not know the list: one unknown element stands for all.
+    ``items`` are the elements, ``call`` what they share, with the expressions of ``uses`` in place; ``values`` are what
+    these read besides, and ``context`` what the Call's scopes show. One unknown element stands for all in a dry run
+    that does not know the list (``is_known`` is False).
     """
 
     items: list[Json]
@@ -204,10 +202,7 @@ class ElementReading:
     def find_partly_missing(self) -> list[ReferenceUse]:
         """The expressions that yield nothing for some element and read a path that the context lacks.
 
-        What an element alone lacks is the failure of that element.
-
-        Raises:
-            TooComplex: all elements of the plan have too many of them.
+        What an element alone lacks is the failure of that element. Raises TooComplex for too many in all elements.
         """
         mixed = [use for use in self.uses if any(self.values[path] is ABSENT for path in use.paths)]
         self.work.steps.spend(3 * len(self.items) * sum(len(references.paths(use.tree)) for use in mixed))
@@ -256,9 +251,8 @@ def read_elements(
 class CallReader:
     """Reads the Calls of one plan; ``at`` is the place of the plan in the Request.
 
-    ``tools_incomplete`` says that the context defines Tools beside ``tools`` that could not be read.
-    ``problems`` collects what is wrong. ``unreadable`` holds the indexes of the Calls with errors,
-    and ``writes_unknown`` tells that one of them could write anywhere.
+    ``tools_incomplete`` says that the context defines Tools that could not be read. ``unreadable`` holds the indexes of
+    the Calls with errors, and ``writes_unknown`` tells that one of them could write anywhere.
     """
 
     def __init__(

@@ -195,45 +195,19 @@ class View:
 
     def write(self, path: Path, method: str, value: Json, rank: int) -> None:
         """Record a write for which ``find_conflict`` returned None."""
-        if self._shared is None:
-            method, value = self._without_growth(path, method, value, rank)
-        for names, operation, part in split_write(path.names, method, value):
-            self._add(path.kind, names, operation, part, rank)
-
-    def _without_growth(self, path: Path, method: str, value: Json, rank: int) -> tuple[str, Json]:
-        """The write as a ``set``, where a method that grows a value finds nothing to grow."""
-        if method in GROWING_METHODS and self.type_at(path, rank) in ("nothing", "null"):
-            return "set", [value] if method == "push" else value
-        return method, value
-
-    def fold_message(self, message: Data) -> CallError | None:
-        """Add a message to the context before the plan, or return why it cannot be applied."""
-        write = write_of(message)
-        if message.path is not None and message.payload is not ABSENT:
-            value = ABSENT if write is None else write[2]
-            conflict = self.find_conflict(message.path, message.method, value, START)
-            if conflict:
-                return conflict
-        if write is None:
-            return None
-        if self._shared is not None:
-            for effects in self._effects.values() if self._has_folds else ():
-                effects.forget_folds()
-            self._has_folds = False
-            self.write(*write, MESSAGE_RANK)
-            return None
-        path, method, value = write
-        self._kinds[path.kind] = None
-        method, value = self._without_growth(path, method, value, START)
+        kind, is_global = path.kind, self._shared is None
+        if is_global and method in GROWING_METHODS and self.type_at(path, max(rank, START)) in ("nothing", "null"):
+            method, value = "set", [value] if method == "push" else value  # there is nothing that can grow
+        self._kinds[kind] = None
         for names, operation, part in split_write(path.names, method, value):
             self.effect_count += 1
-            base = self._base.get(path.kind, ABSENT)
-            self._base[path.kind] = apply_effect(base, names, operation, part, self._owned)
-        return None
+            if is_global and rank == MESSAGE_RANK:
+                base = self._base.get(kind, ABSENT)
+                self._base[kind] = apply_effect(base, names, operation, part, self._owned)
+            else:
+                self._insert(kind, names, operation, part, rank)
 
-    def _add(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
-        self._kinds[kind] = None
-        self.effect_count += 1
+    def _insert(self, kind: str, names: Names, operation: str, value: Json, rank: int) -> None:
         if rank > MESSAGE_RANK:
             (self._shared or self).written.add((kind, *names[:1]))
         if operation == "ensure":
@@ -251,6 +225,23 @@ class View:
                 effects.children[name] = PathEffects(effects.depth + 1)
             effects = effects.children[name]
         bisect.insort(effects.sets if operation == "set" else effects.others, effect)
+
+    def fold_message(self, message: Data) -> CallError | None:
+        """Add a message to the context before the plan, or return why it cannot be applied."""
+        write = write_of(message)
+        if message.path is not None and message.payload is not ABSENT:
+            value = ABSENT if write is None else write[2]
+            conflict = self.find_conflict(message.path, message.method, value, START)
+            if conflict:
+                return conflict
+        if write is None:
+            return None
+        if self._shared is not None:
+            for effects in self._effects.values() if self._has_folds else ():
+                effects.forget_folds()
+            self._has_folds = False
+        self.write(*write, MESSAGE_RANK)
+        return None
 
     def _trail(self, path: Path) -> Trail:
         effects = self._effects.get(path.kind)
@@ -441,11 +432,8 @@ class Log:
 def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> tuple[int, Writes]:
     """The outcome that the result of a Call takes, and what it writes there.
 
-    ``chosen`` is the index of the outcome that a model chose. An Activity chooses by returning a
-    Message; what a tool of an MCP server returns is a value, whatever it looks like.
-
-    Raises:
-        CallError: the result is not JSON, or a Message that does not fit exactly one outcome.
+    ``chosen`` is the index of the outcome that a model chose. An Activity chooses by returning a Message; what a tool
+    of an MCP server returns is a value. Raises CallError for no JSON, or a Message that does not fit one outcome.
     """
     refuse_defects(call, value)
     if not call.result_outcome_count:

@@ -9,8 +9,7 @@ that write exactly there, and those that write there or below. "All writers of P
 then "the first k entries of a few chains", and a chain only records how many of its first entries
 have settled. Building and walking are linear in the number of Calls.
 
-A *position* is the index of a Call in the list of Calls, a *rank* its index in plan order. What
-becomes of the Calls is not known here.
+A *position* is the index of a Call in the list of Calls, a *rank* its index in plan order.
 """
 
 from __future__ import annotations

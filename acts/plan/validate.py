@@ -151,8 +151,7 @@ class ValidatedPlan:
 def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = ()) -> list[Problem]:
     """The problems of a Request, errors and warnings.
 
-    ``registry`` holds the schemas of the Tools registered with the worker, by name; ``served``
-    the names of its Activities.
+    ``registry`` holds the schemas of the Tools registered with the worker, by name; ``served`` its Activities' names.
     """
     try:
         plan = validate_request(raw, registry, served)
@@ -192,11 +191,8 @@ def validate_plan(
     """The latest plan of a Request, checked against its Tools and its context (``log``).
 
     ``at`` is the place of its Calls in the Request. ``indexes`` are the positions that its Calls have in a larger
-    plan, if they are a part of one: they keep the ids that they have there. A plan that is not ``is_complete`` is the
-    beginning of one: a reference that nothing satisfies yet makes its Call undecided.
-
-    Raises:
-        InvalidRequest: with every problem, ``earlier_problems`` included.
+    plan, if they are a part of one: they keep the ids that they have there. In the beginning of a plan
+    (``is_complete`` is False) a reference that nothing satisfies yet makes its Call undecided. Raises InvalidRequest.
     """
     problems = list(earlier_problems)
     plan = request.plan
@@ -283,10 +279,7 @@ class _ReferenceCheck:
         self._hints_left = errors.MAX_PROBLEMS_REPORTED  # no report shows more of them
 
     def problems(self, unsatisfied: Iterable[OpenRead], has: Has, instance: str | None) -> list[Problem]:
-        """One ``unknownReference`` for each of these reads that no other Call satisfies either.
-
-        ``instance`` is the one whose context the hints describe; without it, that of each Call.
-        """
+        """One ``unknownReference`` for each read that no other Call satisfies; hints are of the context of ``instance``."""
         listing = self._listing
         lacking: dict[tuple[int, Place], tuple[ReferenceUse, list[tuple[Path, ...]]]] = {}
         for read in unsatisfied:
@@ -404,10 +397,7 @@ def set_refusal(request: Request, what: str) -> list[Problem]:
 
 
 def find_literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
-    """The ranks of the latent Calls whose ``_output`` is their result, and a warning for each other one.
-
-    An ``_output`` that depends on a result of a Call that has not run was a guess.
-    """
+    """The ranks of latent Calls whose ``_output`` is their result, and a warning for each other: it was a guess."""
     literal: set[int] = set()
     fold = ChainFold(True, lambda all_literal, rank: all_literal and rank in literal)
     problems = []
