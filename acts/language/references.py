@@ -291,10 +291,6 @@ def clear_caches() -> None:
     _parse_cached.cache_clear()
 
 
-def is_text_template(text: str) -> bool:
-    return OPENING in text
-
-
 @lru_cache(maxsize=16)  # those of a Call, which is read and then checked; each may have 2 MB
 def parse_text_template(text: str) -> TextTemplate:
     """The parts of a template, one text alone where it has no expression; raises ExpressionError."""
@@ -354,17 +350,11 @@ class _Parser:
         self.at += len(token) if is_next else 0
         return is_next
 
-    def any_of(self, depth: int) -> Expression:
-        terms = [self.all_of(depth)]
-        while self.accept("||"):
-            terms.append(self.all_of(depth))
-        return terms[0] if len(terms) == 1 else Operation("||", tuple(terms))
-
-    def all_of(self, depth: int) -> Expression:
-        terms = [self.comparison(depth)]
-        while self.accept("&&"):
-            terms.append(self.comparison(depth))
-        return terms[0] if len(terms) == 1 else Operation("&&", tuple(terms))
+    def any_of(self, depth: int, sign: str = "||") -> Expression:
+        terms: list[Expression] = []
+        while not terms or self.accept(sign):
+            terms.append(self.any_of(depth, "&&") if sign == "||" else self.comparison(depth))
+        return terms[0] if len(terms) == 1 else Operation(sign, tuple(terms))
 
     def comparison(self, depth: int) -> Expression:
         left = self.term(depth)
@@ -450,14 +440,14 @@ class _Parser:
 
 def is_reference(value: Json) -> bool:
     """True for a string that is an expression (``†x``, neither ``††x`` nor a template)."""
-    return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK and not is_text_template(value)
+    return isinstance(value, str) and value[:1] == MARK and value[1:2] != MARK and OPENING not in value
 
 
 def parse_marked(text: str) -> Expression:
     """What a string with a ``†`` stands for: an expression, a template, or a literal text; raises ExpressionError."""
     if is_reference(text):
         return parse(text)
-    if is_text_template(text):
+    if OPENING in text:
         template = parse_text_template(text)
         if operands(template):
             return template
@@ -549,7 +539,7 @@ def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
 
 def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
     """Each expression and template of ``value``, with its place."""
-    return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text) or is_text_template(text))
+    return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text) or OPENING in text)
 
 
 def resolve_references(

@@ -75,8 +75,8 @@ HINTS: Final = "x-hints"
 class Tool:
     """A Tool, parsed. ``schema`` is its JSON; ``meta`` holds the schemas of its meta-properties.
 
-    ``consts`` are the meta-properties that every Call has; ``output`` is the schema of the result
-    (None: any). ``served`` says that the worker has an Activity of the Tool's own name.
+    ``consts`` are the meta-properties that every Call has; ``output`` is the schema of the result (None: any).
+    ``served`` says that the worker has an Activity of the Tool's own name.
     """
 
     name: str
@@ -137,11 +137,7 @@ class Tools:
 
 
 def read_tools(request: Request, registry: Mapping[str, Json], served: Callable[[str], bool]) -> Tools:
-    """The Tools of a context; the latest definition of a name counts.
-
-    ``registry`` holds the schemas of the Tools registered with the worker, by name; ``served``
-    tells whether the worker has an Activity of a name.
-    """
+    """The Tools of a context, the latest of a name; ``served`` tells whether the worker has an Activity of a name."""
     tools = Tools()
     count, subschemas = Meter(TOOLS), Meter(SUBSCHEMAS)
     for message in (message for message in request.context if isinstance(message, ToolMessage)):
@@ -190,14 +186,11 @@ def registered_names(request: Request) -> list[str]:
 def undecided_names(request: Request) -> list[str]:
     """The Tools whose definition fixes neither an Activity nor a delegate: the worker decides."""
     names: dict[str, None] = {}
-    for message in request.context:
-        if isinstance(message, ToolMessage) and isinstance(message.tool, dict):
-            own_name = tool_name(message.tool)
-            for name, schema in ({own_name: message.tool} if own_name else message.tool).items():
-                declared = _declared(schema)
-                is_fixed = any(_constant(k, declared.get(k)) is not ABSENT for k in ("_activity", "_delegate"))
-                if isinstance(schema, dict) and not is_fixed:
-                    names[str(name)] = None
+    for tool in [m.tool for m in request.context if isinstance(m, ToolMessage) and isinstance(m.tool, dict)]:
+        for name, schema, _ in _definitions(tool, (), {}, []):
+            declared = _declared(schema)
+            is_fixed = any(_constant(k, declared.get(k)) is not ABSENT for k in ("_activity", "_delegate"))
+            names |= {} if is_fixed or not isinstance(schema, dict) else {name: None}
     return list(names)
 
 

@@ -503,7 +503,7 @@ class _CallParser:
             if len(value) > MAX_ELEMENTS:
                 text = f"_each has {len(value):,} elements; at most {MAX_ELEMENTS:,} are allowed"
                 self.report("limitExceeded", text, "_each", hint="split the list, or use instances")
-        elif isinstance(value, str) and references.is_text_template(value):
+        elif isinstance(value, str) and OPENING in value:
             text = "_each needs a list, and a template yields a string"
             self.report("invalidExpression", text, "_each", hint=f'write "{MARK}state.items" without braces')
         elif value is not ABSENT:

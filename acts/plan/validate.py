@@ -279,7 +279,7 @@ class _ReferenceCheck:
         self._hints_left = errors.MAX_PROBLEMS_REPORTED  # no report shows more of them
 
     def problems(self, unsatisfied: Iterable[OpenRead], has: Has, instance: str | None) -> list[Problem]:
-        """One ``unknownReference`` for each read that no other Call satisfies; hints show the context of ``instance``."""
+        """One ``unknownReference`` for each read that no Call satisfies; hints show the context of ``instance``."""
         listing = self._listing
         lacking: dict[tuple[int, Place], tuple[ReferenceUse, list[tuple[Path, ...]]]] = {}
         for read in unsatisfied:
