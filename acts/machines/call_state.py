@@ -42,10 +42,10 @@ NEXT_STAGES: Final[dict[str, tuple[str, ...]]] = {
     "awaiting": ("ready", "rejected", "applying", "failed", "cancelled"),
     "ready": ("running", "collecting", "applying", "failed", "cancelled"),
     # The Call runs, or its elements do; the shell may have no room for it now
-    "running": ("applying", "detached", "ready", "failed"),
-    "collecting": ("applying", "detached", "failed"),
-    # Its result or its failure takes effect; a batch child ends as its instances did
-    "applying": ("completed", "failed", "rejected", "cancelled"),
+    "running": ("applying", "detached", "ready", "failed", "cancelled"),
+    "collecting": ("applying", "detached", "failed", "cancelled"),
+    # Its result or its failure takes effect (a result that cannot is a failure); a batch child ends as its instances did
+    "applying": ("applying", "completed", "failed", "rejected", "cancelled"),
 }
 SETTLED: Final = frozenset({"completed", "failed", "skipped", "rejected", "cancelled", "detached"})
 # Stages that people see as another state

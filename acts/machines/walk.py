@@ -140,21 +140,18 @@ class Walk:
         call = self._find(key, "running")
         if call is not None and call.node.is_detached:
             self._settle(call, "detached", now)
+        elif call is not None and call.node.kind == UNIT:
+            self._apply_child_report(call, value, now)
         elif call is not None:
-            self._move(call, "applying")
-            if call.node.kind == UNIT:
-                self._apply_child_report(call, value, now)
-            else:
-                self._apply_result(call, value, now, chosen)
+            self._apply_result(call, value, now, chosen)
         return self.advance(now)
 
     def failed(self, key: str, error: CallError, now: str) -> list[Command]:
-        if call := self._find(key, "running"):
-            self._move(call, "applying")
-            if self.cancelling and error.code == CANCELLED:
-                self._settle(call, "cancelled", now)
-            else:
-                self._apply_failure(call, error, now)
+        call = self._find(key, "running")
+        if call is not None and self.cancelling and error.code == CANCELLED:
+            self._settle(call, "cancelled", now)
+        elif call is not None:
+            self._apply_failure(call, error, now)
         return self.advance(now)
 
     def postponed(self, key: str, now: str) -> list[Command]:
@@ -172,7 +169,6 @@ class Walk:
         if (call := self._find(key, "collecting")) and refusal is None:
             self._add_ready(call)
         elif call is not None and refusal is not None:
-            self._move(call, "applying")
             self._apply_failure(call, refusal, now)
         return self.advance(now)
 
@@ -181,14 +177,12 @@ class Walk:
         call = self._find(key, "awaiting")
         if call is not None and decision == "approve":
             call.approved = True
-            is_known = call.rank in self.prepared.literal_outputs
-            self._move(call, "applying" if is_known else "ready")
-            if is_known:
+            if call.rank in self.prepared.literal_outputs:
                 self._apply_result(call, call.node.literal_output, now)
             else:
+                self._move(call, "ready")
                 self._add_ready(call)
         elif call is not None and decision == "fail":
-            self._move(call, "applying")
             self._apply_failure(call, CallError(APPROVAL_TIMEOUT, reason), now)
         elif call is not None:
             call.error = {"code": REJECTED, "message": reason}
@@ -336,7 +330,6 @@ class Walk:
         try:
             stage = self._check(call)
         except (CallError, TooComplex) as error:
-            self._move(call, "applying")
             failure = error if isinstance(error, CallError) else CallError(TOO_COMPLEX, str(error))
             self._apply_failure(call, failure, now)
             return
@@ -344,12 +337,11 @@ class Walk:
             self._admit(call, call.resolved, now)
         elif stage == "skipped":
             self._settle(call, stage, now)
-        else:
+        elif stage == "awaiting_input":
             self._move(call, stage)
-            if stage == "awaiting_input":
-                self._await_input(call)
-            else:
-                self._apply_result(call, call.node.literal_output if call.elements is None else [], now)
+            self._await_input(call)
+        else:
+            self._apply_result(call, call.node.literal_output if call.elements is None else [], now)
 
     def _admit(self, call: CallState, resolved: dict[str, Any], now: str) -> None:
         """Take over what an earlier run did; else let a human confirm the Call, or let it start."""
@@ -472,7 +464,6 @@ class Walk:
         if node.kind == UNIT:
             report = run.find_report(node)
             if report is not None:
-                self._move(call, "applying")
                 self._apply_child_report(call, report, now)
             return report is not None
         reading = None if call.elements is None else call.elements.reading
@@ -495,7 +486,6 @@ class Walk:
         except CallError:  # the Tool takes other results now: by its old ``_id`` it may find that it has run
             run.ids[node.key] = past.id
             return False
-        self._move(call, "applying")
         run.taken[node.key] = past.id
         call.error, call.elements = past.error, None
         self._apply(call, past.outcome, writes, now)
@@ -555,11 +545,13 @@ class Walk:
             self._apply_failure(call, error, now)
             return
         if call.parent is not None:
+            self._move(call, "applying")
             self._settle(call, "completed", now, value)
         else:
             self._apply(call, outcome, writes, now)
 
     def _apply_child_report(self, call: CallState, report: dict[str, Any], now: str) -> None:
+        self._move(call, "applying")
         call.value = report
         self.context.apply_child_report(report)
         status = call_state.status_of("completed", [item["status"] for item in report.values()])
@@ -567,6 +559,7 @@ class Walk:
 
     def _apply_failure(self, call: CallState, error: CallError, now: str) -> None:
         """Write a failure to the error outcome, or end the Call or element where it has none, or fails again."""
+        self._move(call, "applying")
         node = call.node
         if call.parent is not None:
             call.error = {"code": error.code, "message": error.message}
@@ -582,6 +575,7 @@ class Walk:
         self._apply(call, node.error, tuple((path, call.error) for path in node.outcomes[node.error]), now)
 
     def _apply(self, call: CallState, outcome: int, writes: Writes, now: str) -> None:
+        self._move(call, "applying")
         call.resolved, call.outcome, call.values, call.date = None, outcome, tuple(v for _, v in writes), now
         self._write_when_possible(call)
 
@@ -679,9 +673,7 @@ class Walk:
                 self._require_parameters(node, resolved)
             except CallError as error:
                 elements.start()
-                own = self._add_element(call, node, "pending")
-                self._move(own, "applying")
-                self._apply_failure(own, error, now)
+                self._apply_failure(self._add_element(call, node, "pending"), error, now)
             else:
                 elements.next = StartCall(node, {**resolved, "_id": self.identify(node)}, elements.reading.context)
         return elements.next
@@ -693,14 +685,12 @@ class Walk:
             return
         if call.node.is_detached and not elements.errors and not elements.unstarted:
             self._settle(call, "detached", now)
+        elif elements.unstarted or elements.cancelled:
+            self._settle(call, "cancelled", now)
+        elif elements.errors:
+            self._apply_failure(call, elements.failure(), now)
         else:
-            self._move(call, "applying")
-            if elements.unstarted or elements.cancelled:
-                self._settle(call, "cancelled", now)
-            elif elements.errors:
-                self._apply_failure(call, elements.failure(), now)
-            else:
-                self._apply_result(call, elements.results, now)
+            self._apply_result(call, elements.results, now)
         if call.stage != "cancelled":  # a run that resumes this one reads the results of its elements
             elements.release()
 
