@@ -44,7 +44,7 @@ NEXT_STAGES: Final[dict[str, tuple[str, ...]]] = {
     # The Call runs, or its elements do; the shell may have no room for it now
     "running": ("applying", "detached", "ready", "failed", "cancelled"),
     "collecting": ("applying", "detached", "failed", "cancelled"),
-    # Its result or its failure takes effect (a result that cannot is a failure); a batch child ends as its instances did
+    # Its result takes effect, or its failure (a result that cannot is one); a batch child ends as its instances did
     "applying": ("applying", "completed", "failed", "rejected", "cancelled"),
 }
 SETTLED: Final = frozenset({"completed", "failed", "skipped", "rejected", "cancelled", "detached"})

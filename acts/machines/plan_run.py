@@ -129,8 +129,6 @@ class PlanRun(RunMachine):
         else:
             self.budget.take(setup.input.settled)
 
-    # -- the run ------------------------------------------------------------------------------
-
     @property
     def whole_plan(self) -> ValidatedPlan:
         """The plan as it was written, where the run walks a part of it and children the rest."""
@@ -225,9 +223,10 @@ class PlanRun(RunMachine):
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """More of a plan that is still being written, or the word that no more follows."""
-        if isinstance(record, PlanExtension):
-            self.permits.total += record.permits
-        if not isinstance(record, PlanExtension) or not self.walk.growing:
+        if not isinstance(record, PlanExtension):
+            return []
+        self.permits.total += record.permits
+        if not self.walk.growing:
             return []
         if record.dropped is not None:
             error = {"code": wire.NOT_RUN, "message": truncate(record.dropped, 300)}
@@ -250,8 +249,6 @@ class PlanRun(RunMachine):
         for key in waiting:
             out += self._fail_start(key, error, now)
         return out
-
-    # -- permits ------------------------------------------------------------------------------------
 
     def _may_start(self, node: PlannedCall) -> bool:
         """Take the permits of the next Call. One that has waited for its grant of the budget comes before it."""
@@ -305,8 +302,7 @@ class PlanRun(RunMachine):
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
         command = self._waiting_for_grant.pop(effect.key, None)
         if isinstance(command, commands.CountElements):
-            text = f"{effect.reason}, and each element of _each counts as a call"
-            too_many = CallError(wire.BUDGET_SPENT, text)
+            too_many = CallError(wire.BUDGET_SPENT, f"{effect.reason}, and each element of _each counts as a call")
             return self.perform(self.walk.allow_elements(effect.key, now, too_many), now)
         error = CallError(wire.BUDGET_SPENT, f"{effect.reason}, and this call needs a request to a model")
         return self._fail_start(effect.key, error, now)
@@ -509,8 +505,6 @@ class PlanRun(RunMachine):
         self.approvals.raise_version(self.version, self._plan_calls)
         return out + self.perform(walk_commands, now)
 
-    # -- for a run that resumes this one ---------------------------------------------------------
-
     def read_facts(self, run_id: str, children: Mapping[str, str]) -> PastRun:
         """What the run has done. It changes nothing.
 
@@ -547,8 +541,6 @@ class PlanRun(RunMachine):
         name = child_id(self.own, first)
         spares = [id_ for id_ in children if id_.startswith(name) and _SPARE.fullmatch(id_[len(name) :])]
         return spares[-1] if spares else name
-
-    # -- carrying over ---------------------------------------------------------------------------
 
     def snapshot_fields(self) -> dict[str, Any]:
         own = self.setup.input

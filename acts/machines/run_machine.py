@@ -486,8 +486,6 @@ class RunMachine:
                 return self.budget.root_is_gone(int(rest))
         return []
 
-    # -- carrying over ----------------------------------------------------------------------------
-
     def common_snapshot(self) -> dict[str, Any]:
         lease = self.permits.lease_of_next_run()
         return {"approvals": self.approvals.snapshot(), "budget": self.budget.snapshot(), "lease": lease}
