@@ -7,8 +7,9 @@ from its end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.messages import Data, Message, Request, output_schema, parse_message
@@ -19,7 +20,8 @@ from acts.language.tools import Tool, read_tools
 from acts.language.values import ABSENT, MAX_DEPTH, Json, defect
 from acts.language.wire import INVALID_SOLUTION, NOT_RUN, PLAN_EXTENSION
 from acts.machines.commands import SendRecord
-from acts.plan.calls import approval_needed
+from acts.machines.events import ChildEnded
+from acts.plan.calls import PlannedCall, approval_needed
 from acts.plan.context_log import Log
 from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, validate_plan
 from acts.planner import turns
@@ -28,12 +30,6 @@ from acts.tree.child_requests import part_request
 from acts.tree.decisions import DECISION_KEYS
 from acts.tree.signal_records import PlanExtension, StreamedCalls
 from acts.tree.wire_format import canonical_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from acts.machines.events import ChildEnded
-    from acts.plan.calls import PlannedCall
 
 # Settings of an agent that are none of its plans'
 _NOT_FOR_PLANS: Final = ("maxTicks", "step", "budget", "approve")

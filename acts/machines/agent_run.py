@@ -15,35 +15,41 @@ of one Tool, with nothing but its scopes and its input: ``anonymous`` (``Anonymo
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, TooComplex, truncate
-from acts.language.messages import output_schema
+from acts.language.messages import Data, Request, output_schema
 from acts.language.schemas import Checker
 from acts.language.strict_json import json_size
 from acts.language.values import Json, pointer
 from acts.machines import agent_context, commands, events
 from acts.machines.budget import RequestSize, context_bytes, latent_request_size, request_size
 from acts.machines.run_machine import RunMachine
+from acts.plan.calls import PlannedCall
+from acts.plan.validate import ValidatedPlan
 from acts.planner import turns
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
 from acts.tree.child_requests import plan_output
+from acts.tree.decisions import Decision
 from acts.tree.identity import part_identity
-from acts.tree.records import AgentProgress, ContextRef, PlanInput, SettledRequest, Turn, UnusableAnswers
+from acts.tree.records import (
+    AgentProgress,
+    AgentState,
+    Capabilities,
+    ContextRef,
+    DelegateInput,
+    PermitLease,
+    PlanInput,
+    SettledRequest,
+    TreePosition,
+    Turn,
+    UnusableAnswers,
+)
 from acts.tree.signal_records import PlanExtension, StreamedCalls, TreeSignal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from acts.language.messages import Data, Request
-    from acts.plan.calls import PlannedCall
-    from acts.plan.validate import ValidatedPlan
-    from acts.tree.decisions import Decision
-    from acts.tree.records import AgentState, Capabilities, DelegateInput, PermitLease, TreePosition
-
 
 _PLAN: Final = "plan"
 # Failures of its plan that a delegate names in its own

@@ -26,26 +26,22 @@ is the run's business: it applies each ``Decided`` before it hands in the next e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language import wire
+from acts.language.config import Approve
 from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, truncate
 from acts.language.strict_json import json_size
+from acts.language.values import Json
 from acts.machines.commands import AnswerUpdate, CancelTimer, Decided, Note, SendRecord, StartTimer
 from acts.tree import decisions
 from acts.tree.decisions import SIGN, Decision, PendingApproval, WaitKey, is_for, read_decision
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
 from acts.tree.wire_format import digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from acts.language.config import Approve
-    from acts.language.values import Json
 
 # What a wait is about, as JSON; computed only where it is signed
 Subject = Callable[[], "Json"]

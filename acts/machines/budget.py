@@ -20,27 +20,21 @@ keeps the request and grants it when enough comes back. It refuses when nothing 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from acts.language.config import Usage
-from acts.language.messages import Data
+from acts.language.config import Budget, Config, Usage
+from acts.language.messages import Data, Message
 from acts.language.strict_json import json_size
+from acts.language.values import Json
 from acts.language.wire import BUDGET_GRANT, BUDGET_REPORT, BUDGET_REQUEST
 from acts.machines.commands import BudgetRefused, Granted, SendRecord
 from acts.planner import request_estimate
 from acts.planner.notation import LARGE_VALUE_BYTES
-from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest, TreePosition
+from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest, TreePosition, Turn
 from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from acts.language.config import Budget, Config
-    from acts.language.messages import Message
-    from acts.language.values import Json
-    from acts.tree.records import Turn
 
 Price = tuple[float, float]  # US dollars per token of input, and of output
 Amounts = tuple[float, ...]  # of requests, tokens, and US dollars

@@ -18,19 +18,15 @@ asks the one above, up to its limit. What a run loses that is terminated, its pa
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language.errors import CallError
 from acts.language.wire import CANCELLED, PERMIT_GRANT, PERMIT_REQUEST, PERMIT_RETURN, PLAN
 from acts.machines import commands, events
-from acts.tree.records import PermitLease
+from acts.tree.records import Accounting, PermitLease, TreePosition
 from acts.tree.signal_records import PermitGrant, PermitRequest, PermitReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from acts.tree.records import Accounting, TreePosition
 
 # The keys of messages begin so: a run hears what becomes of them
 PERMITS: Final = "permits/"

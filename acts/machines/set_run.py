@@ -19,29 +19,24 @@ an activity does so with the survey. A row that runs again has the ``_id``s that
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language import wire
+from acts.language.config import Resume
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
+from acts.language.messages import Data, SetData
 from acts.language.strict_json import json_size
 from acts.machines import commands, events
-from acts.machines.plan_run import PlanRun, reported_instances
+from acts.machines.plan_run import PlanRun, PlanSetup, reported_instances
 from acts.machines.run_machine import RunMachine
-from acts.plan.calls import UNIT
+from acts.plan.calls import UNIT, PlannedCall
+from acts.plan.validate import ValidatedPlan
 from acts.tree import set_records
+from acts.tree.decisions import Decision
 from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from acts.language.config import Resume
-    from acts.language.messages import Data, SetData
-    from acts.machines.plan_run import PlanSetup
-    from acts.plan.calls import PlannedCall
-    from acts.plan.validate import ValidatedPlan
-    from acts.tree.decisions import Decision
-    from acts.tree.records import Capabilities, PermitLease, TreePosition
+from acts.tree.records import Capabilities, PermitLease, TreePosition
 
 # Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
 # Above this many Calls of each, there are more of them
