@@ -58,10 +58,7 @@ MAX_FAILURES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """What an agent knows before it begins. ``raw`` is its Request as JSON; ``run_id`` that of this run.
-
-    ``lease`` is its permits.
-    """
+    """What an agent knows: ``raw`` is its Request as JSON, ``run_id`` that of this run, ``lease`` its permits."""
 
     raw: dict[str, Any]
     request: Request
@@ -95,13 +92,10 @@ class AgentRun(RunMachine):
         self.context = agent_context.AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
         self.watched_tools = self.context.tools.values()
         self.notes += [p.text() for p in self.context.warnings if p.code == "limitLowered"]
-        self.tick = 0
-        self.version = 0
+        self.tick = self.version = self.turn_at = self.plan_tick = 0
         self.turns: list[Turn] = []
-        self.turn_at = 0
         self.results = agent_context.TickResults()
         self.prepared: ValidatedPlan | None = None
-        self.plan_tick = 0
         self.output: Json = None
         self.unusable = UnusableAnswers()
         self._answer: Json = None
@@ -253,7 +247,6 @@ class AgentRun(RunMachine):
         return out + self._refuse_unusable(unusable["code"], unusable["message"], now, unusable.get("text"))
 
     def _take_solution(self, solution: Json, now: str) -> list[Any]:
-        """Start the plan of a Solution, propose it, end with its output, or let the model know what is wrong."""
         self._answer = solution
         problems = list(shape_problems(solution))
         if problems:
@@ -356,12 +349,10 @@ class AgentRun(RunMachine):
         return nodes, self.context.plan_request(prepared, nodes)
 
     def _request_calls(self, plan: _TickPlan) -> list[Any]:
-        """The plan starts when the budget allows its Calls."""
         self._phase, self._is_walking = "running", True
         return self.budget.request_calls(f"plan-{self.tick}", plan.call_count)
 
     def _start_child(self, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False) -> list[Any]:
-        """Start the child that walks the plan, and give it the messages that came after its Request was built."""
         name = f"plan-{self.tick}"
         self._is_walking = True
         self._settled_before = self.budget.take_unreported()
@@ -372,10 +363,8 @@ class AgentRun(RunMachine):
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id, messageCount=self.context.count),
             approve=(self.setup.raw.get("config") or {}).get("approve"), settled=self._settled_before,
         )  # fmt: skip
-        return [
-            commands.StartChild(wire.PLAN, name, f"tick {self.tick}: {', '.join(ids)}", own),
-            *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided),
-        ]
+        start = commands.StartChild(wire.PLAN, name, f"tick {self.tick}: {', '.join(ids)}", own)
+        return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """Calls of the answer that is being written: what can start is passed on."""
@@ -442,8 +431,9 @@ class AgentRun(RunMachine):
             self.budget.count_calls(-unstarted.call_count)
             text = f"what this plan reads is too large for one plan: {error.message}"
             return self._refuse_unusable(error.code, text, now)
-        text = f"tick {self.tick}: its plan did not end by itself: {error.code}: {error.message}"
-        return self._fail(text, error.code)
+        return self._fail(
+            f"tick {self.tick}: its plan did not end by itself: {error.code}: {error.message}", error.code
+        )
 
     def _take_result(self, result: Mapping[str, Any]) -> list[Any]:
         """The plan of this tick has been walked; ``result`` is that of a Plan."""
@@ -477,9 +467,7 @@ class AgentRun(RunMachine):
         return self._next_tick() if is_withheld or not wants_output or problems else self.finish("completed")
 
     def _propose(self, now: str) -> list[Any]:
-        """A person approves the plan of this tick before any of it runs."""
-        self._phase = "awaiting"
-        calls = self.proposed_calls
+        self._phase, calls = "awaiting", self.proposed_calls
         return self.approvals.open("plan", self.version, self.config.approve, now, subject=lambda: calls)
 
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
@@ -634,28 +622,23 @@ class WalkedDelegate(DelegateMachine):
         super().__init__(own, own_input, position, request)
         self._raw, self._name = raw, own_input.delegate
         self._provided: list[Data] = []
-        self._has_plan = False
 
     def begin(self) -> list[Any]:
         """Ask for the Calls of the plan."""
-        plan = self.request.plan
-        return self.budget.request_calls(_PLAN, self.request.count_calls(() if plan is None else plan.calls))
+        return self.budget.request_calls(_PLAN, self.request.count_calls(self.request.calls))
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event; what is provided before the plan starts reaches it then."""
         match event:
             case events.ChildEnded() if not self.is_cancelling:
                 return self._plan_ended(event)
-            case events.Provided(message) if self._has_plan:
-                return [commands.SignalChildren(wire.PROVIDE, message.raw)]
             case events.Provided(message):
                 self._provided.append(message)
-                return []
+                return [commands.SignalChildren(wire.PROVIDE, message.raw)]
         return super().react(event, now)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """Its Calls are allowed."""
-        self._has_plan = True
         identity = part_identity(self.position.identity, _PLAN)
         own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
         start = commands.StartChild(wire.PLAN, _PLAN, f"the plan of {truncate(self._name, 150)}", own)
@@ -679,9 +662,8 @@ class WalkedDelegate(DelegateMachine):
             return self.end(CallError(wire.TOO_COMPLEX, f"what the plan yields: {error}"))
         if defects:
             text = "; ".join(f"{pointer(*at) or 'it'}: {why}" for at, why in defects[:MAX_FAILURES])
-            return self.end(
-                CallError(wire.SCHEMA_MISMATCH, f"what the plan yields breaks the definition's schema: {text}")
-            )
+            text = f"what the plan yields breaks the definition's schema: {text}"
+            return self.end(CallError(wire.SCHEMA_MISMATCH, text))
         return self.end(output=output)
 
 
@@ -711,15 +693,13 @@ class AnonymousDelegate(DelegateMachine):
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event."""
         match event:
-            case events.CallEnded(value=value, chosen=chosen, usage=usage, error=None):
-                return [*self._settle(usage), *self.end(output=value, path=chosen)]
-            case events.CallEnded(error=error, usage=usage):
-                return [*self._settle(usage), *(() if self.is_cancelling else self.end(error))]
+            case events.CallEnded(value=value, chosen=chosen, usage=usage, error=error):
+                self.usage.add(usage)
+                out = self.budget.settle(self.node.key, usage)
+                if error is None:
+                    return out + self.end(output=value, path=chosen)
+                return out if self.is_cancelling else out + self.end(error)
         return super().react(event, now)
-
-    def _settle(self, usage: dict[str, Any] | None) -> list[Any]:
-        self.usage.add(usage)
-        return self.budget.settle(self.node.key, usage)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         """Its request is allowed."""

@@ -499,7 +499,6 @@ class Approvals:
         return out
 
     def _forward(self, wait: PendingApproval, item: ForwardedDecision) -> SendRecord:
-        """The message that brings a decision from the root to the run that waits."""
         self._forward_count += 1
         id_, decision = str(self._forward_count), item.decision
         self._forwards[id_] = (item, wait)
@@ -513,22 +512,17 @@ class Approvals:
         try:
             if item.target is None:
                 return self._route(item, now)
-            wait = self._target(item.target)
+            likely = self.waits.narrow(Decision(decision=wire.APPROVE, call=item.target.call))
+            wait = next((w for w in likely if self.reports.as_reported(w).key == item.target.key), None)
+            if wait is None:
+                self.reports.restart()  # the root does not know what waits here: it, or this run, was reset
+                raise DecisionRefused(f"{item.target} does not wait any more")
             out = self._take(wait, item.decision, now)
         except (PlanError, CallError) as error:
             return self._answer(item, problem_of(error))
         if item.decision.closes:
             self.reports.drop(wait)  # the answer says it
         return [*out, *self._answer(item, None)]
-
-    def _target(self, target: PendingApproval) -> PendingApproval:
-        """The wait of this run that the root means."""
-        likely = self.waits.narrow(Decision(decision=wire.APPROVE, call=target.call))
-        wait = next((w for w in likely if self.reports.as_reported(w).key == target.key), None)
-        if wait is None:
-            self.reports.restart()  # the root does not know what waits here: it, or this run, was reset
-            raise DecisionRefused(f"{target} does not wait any more")
-        return wait
 
     def on_answer(self, answer: DecisionAnswer) -> list[Any]:
         """At the root: the run that waits has judged a decision. At a run in between: the root passes that on."""
@@ -573,10 +567,9 @@ class Approvals:
 
     def _answer_update(self, id_: str, problem: DecisionAnswer | None) -> list[Any]:
         """Answer an update; nothing for one that has its answer."""
-        if id_ not in self._open_updates:
-            return []
-        del self._open_updates[id_]
-        return [AnswerUpdate(id_, problem)]
+        is_open = id_ in self._open_updates
+        self._open_updates.pop(id_, None)
+        return [AnswerUpdate(id_, problem)] if is_open else []
 
     def refuse_updates(self, text: str) -> list[Any]:
         """The run ends before the runs that judge these decisions have answered."""
@@ -585,8 +578,7 @@ class Approvals:
     def flush(self) -> list[Any]:
         """At the end of a task: one report of what has changed since the last; the next when this one has arrived."""
         self.waits.end_task()
-        report = self.reports.next_report(self.waits.own)
-        if report is None:
+        if (report := self.reports.next_report(self.waits.own)) is None:
             return []
         return [SendRecord(self.position.ancestors[0], wire.PENDING_CHANGED, report, key="pending")]
 

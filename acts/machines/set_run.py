@@ -74,10 +74,7 @@ _MAX_REASON: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class SetSetup:
-    """What a run over a set knows before it begins.
-
-    ``raw`` is its Request as JSON, ``resumed`` the earlier run that it resumes.
-    """
+    """What a run over a set knows: ``raw`` is its Request as JSON, ``resumed`` the earlier run that it resumes."""
 
     raw: dict[str, Any]
     prepared: ValidatedPlan
@@ -254,14 +251,12 @@ class SetRun(RunMachine):
         return []
 
     def _survey(self) -> list[Any]:
-        """Survey the set; Batches follow."""
         message, resumed = self.setup.message, self.setup.resumed
         argument: dict[str, Any] = {"source": message.source, "id": message.id_field}
         if resumed is not None:
             results = [item.to_json() for item in resumed.results]
-            argument["past"] = {
-                "run": resumed.source["workflowId"], "results": results, "only": resumed.source.get("only")
-            }  # fmt: skip
+            past = {"run": resumed.source["workflowId"], "results": results, "only": resumed.source.get("only")}
+            argument["past"] = past
         self._activity, label = _SURVEY, f"survey {truncate(message.source, 150)}"
         return [commands.StartSetActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
 
@@ -281,7 +276,6 @@ class SetRun(RunMachine):
 
     @property
     def _most_batches(self) -> int:
-        """How many Batches may be in flight."""
         limit = self.permits.limit
         return min(limit, MAX_BATCHES, max(MIN_BATCHES, -(-limit // CALLS_OF_BATCH)))
 
@@ -656,11 +650,8 @@ class BatchRun(PlanRun):
 
     def _advance(self) -> list[Any]:
         """Write what is to be written; the end when nothing is."""
-        if self.finished is not None:
-            return []
-        command = self.page.append()
-        if command is not None:
+        if self.finished is None and (command := self.page.append()) is not None:
             return [command]
-        if self._ending is None or self.page.unwritten:
+        if self.finished is not None or self._ending is None or self.page.unwritten:
             return []
         return self.finish(self._ending)
