@@ -37,8 +37,7 @@ VARIABLE: Final = "ACTS_CODEC_KEYS"
 KEY_BYTES: Final = 32  # AES-256
 # A changed file is read again after this long at most, an unknown id is looked up no more often than this
 REFRESH_SECONDS: Final = 5.0
-# A key service is asked again after this long: one request per process and five minutes
-SERVICE_SECONDS: Final = 300.0
+SERVICE_SECONDS: Final = 300.0  # for a key service
 # The id is in the metadata of each payload
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -68,7 +67,7 @@ class UnknownKey(CodecError):
 
 
 class UndecryptablePayload(CodecError):
-    """A payload does not open with the key that it names: another key has that id, or the payload was changed."""
+    """A payload does not open with the key that it names."""
 
 
 def is_encrypting() -> bool:
@@ -165,7 +164,7 @@ def _key_id(payload: Payload) -> str:
 class AesGcmCodec(PayloadCodec):
     """Encrypts with the first of its ``keys``, decrypts with the one that a payload names.
 
-    ``read`` returns the keys by id; it may block. It is called again when an id is missing, and every ``seconds``.
+    ``read`` returns them by id; it may block, and is called again when an id is missing, and every ``seconds``.
     ``source`` is the setting, for errors.
     """
 
@@ -203,7 +202,6 @@ class AesGcmCodec(PayloadCodec):
         return cipher
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Encrypt each payload that is not encrypted yet."""
         await self._refresh()
         id_, key = next(iter(self.keys.items()))
         cipher, data = self._cipher(key), _FORMAT + id_.encode()

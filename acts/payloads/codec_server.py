@@ -23,7 +23,7 @@ from temporalio.converter import PayloadCodec
 from acts.payloads.codec import CodecError
 
 TOKEN_VARIABLE: Final = "ACTS_CODEC_TOKEN"  # noqa: S105 - the name of a variable
-# A page of a history in the Web UI, in base64; the server's own limit of a history is 50 MB
+# A history in base64; the server's own limit is 50 MB
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 # A client that sends nothing for so long is gone
 SOCKET_SECONDS: Final = 30.0
@@ -67,7 +67,6 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "acts-codec", ""
 
     def do_OPTIONS(self) -> None:
-        """The preflight of a browser."""
         self._answer(204 if self._is_allowed_origin() else 403)
 
     def do_GET(self) -> None:
@@ -75,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(*((200, {"status": "ok"}) if self.path == "/health" else (404, {"error": _HINT})))
 
     def do_POST(self) -> None:
-        """``/decode`` and ``/encode``; also below a path that a proxy or the Web UI puts before them."""
+        # Also below a path that a proxy or the Web UI puts before them
         path = "/" + self.path.partition("?")[0].rstrip("/").rpartition("/")[2]
         length = self.headers.get("Content-Length") or ""
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ").encode(errors="replace")

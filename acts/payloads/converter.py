@@ -47,9 +47,8 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 VARIABLE: Final = "ACTS_STORAGE"
-# Of a process: twelve values of 5 MB. A larger cache would take what the worker's own cache of runs needs
+# Of a process: twelve values of 5 MB; a larger value would push out everything else
 CACHE_BYTES: Final = 64 * 1024 * 1024
-# A larger value would push out everything else: it is read again
 MAX_CACHED_BYTES: Final = CACHE_BYTES // 4
 # Content that was stored so recently is not stored again: a replay encodes all that a run ever sent
 STORED_SECONDS: Final = 60.0
@@ -58,11 +57,9 @@ MAX_STORED: Final = 10_000
 TASK_PATIENCE_SECONDS: Final = 4.0
 # An Activity has done its work, or could begin it: it waits as long as a Tool's default timeout
 ACTIVITY_PATIENCE_SECONDS: Final = 300.0
-# A command is watched by a person
-CLIENT_PATIENCE_SECONDS: Final = 1.0
+CLIENT_PATIENCE_SECONDS: Final = 1.0  # a person watches
 MISSING_PATIENCE_SECONDS: Final = 1.0
-_FIRST_PAUSE_SECONDS: Final = 0.05
-_LONGEST_PAUSE_SECONDS: Final = 2.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 # Between two lines of the log about a store that is away
 _LOG_SECONDS: Final = 10.0
 
@@ -109,7 +106,6 @@ class ContentDriver(StorageDriver):
     type = name  # each kind of store has one name
 
     async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
-        """Store each payload under the hash of its bytes."""
         namespace = context.target.namespace if context.target is not None else ""
         claims = [self._patiently(lambda p=payload: self._put(namespace, p)) for payload in payloads]  # type: ignore[misc]
         return [StorageDriverClaim(claim) for claim in await asyncio.gather(*claims)]
@@ -119,7 +115,6 @@ class ContentDriver(StorageDriver):
         context: StorageDriverRetrieveContext,  # noqa: ARG002 - the SDK's form
         claims: Sequence[StorageDriverClaim],
     ) -> list[Payload]:
-        """The payloads, each with the hash that its claim names."""
         return await asyncio.gather(*[self._retrieve(claim.claim_data) for claim in claims])
 
     async def _retrieve(self, claim: Mapping[str, str]) -> Payload:

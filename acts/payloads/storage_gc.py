@@ -1,21 +1,16 @@
 """Which stored values no run refers to any more, and their deletion.
 
-Why it is safe
---------------
 A value is deleted only where all of this holds:
 
-1. *Nothing refers to it.* References are in the histories of the runs that the server still keeps, in the state of
-   their pending Activities (heartbeats, failures), and in schedules. All of these are read, of every run of the
-   namespace, open or closed: the server itself copies references (into the next run of a cron, a retry, a reset, what
-   a schedule starts), so no date of a run bounds the age of what it refers to. Whatever looks like the SHA-256 of a
-   stored value counts as a reference to it.
+1. *Nothing refers to it*: no history of a run that the server still keeps, no pending Activity (heartbeats, failures),
+   no schedule. All are read, of every run of the namespace, open or closed: the server itself copies references (into
+   the next run of a cron, a retry, a reset), so no date of a run bounds the age of what it refers to. Whatever looks
+   like the SHA-256 of a stored value counts as a reference to it.
 2. *Nobody has begun to refer to it lately.* A value is stored before the reference reaches the server, so what was used
    less than a grace period ago stays.
-3. *Nobody begins to refer to it now.* Only values of weeks that are over are deleted, and a writer uses only those of
-   the present week (``stores.py``).
+3. *Nobody begins to refer to it now.* Only values of weeks that are over are deleted (``stores.py``).
 
-Where anything cannot be read, nothing is deleted. What is not covered: histories that were exported or archived, and
-another namespace that refers to values of this one, which the engine never does.
+Where anything cannot be read, nothing is deleted. Histories that were exported or archived are not covered.
 """
 
 from __future__ import annotations

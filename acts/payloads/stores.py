@@ -1,27 +1,17 @@
 """Where large values are kept: a folder that all programs share, such as a network file system, or a bucket of S3.
 
-::
-
-    acts-storage.json                        in a folder: says that this is a storage, else nothing is written. In S3:
-                                             written by each worker that starts, a test of its permissions
+    acts-storage.json                        a folder without it is not mounted, and is not written to; in S3, each
+                                             worker that starts writes it, a test of its permissions
     values/<namespace>/<week>/ab/<sha256>    one value: a serialized Temporal ``Payload``
-    new/…                                    in a folder: what is being written
+    new/…                                    in a folder: what is being written; a kill never leaves half a value
 
-A store keeps bytes by their SHA-256, apart for each namespace and week (its Monday, UTC). A writer uses only content of
-the present week, and a clean-up deletes only that of weeks that are over, so the two never meet. What is used for many
-weeks is stored once a week. A *claim* is what a history records of a piece of content: a small map of strings. Claims
-on S3 have the form of the SDKs' own S3 driver (``aws.s3driver``: bucket, key, hash), so a client in any language reads
-our values with that driver, and we read its values of the same bucket.
+A week is named by its Monday (UTC). A writer uses only content of the present week, and a clean-up deletes only that of
+weeks that are over, so the two never meet. What is used for many weeks is stored once a week. A *claim* is what a
+history records of a piece of content: a small map of strings. Claims on S3 have the form of the SDKs' own S3 driver
+(``aws.s3driver``: bucket, key, hash), so clients in any language read our values with it, and we theirs.
 
-Laws of this file
------------------
-* A store knows no Temporal and blocks; what it raises is a ``StorageError`` that names the place, what was found, and
-  what to do.
-* A file under ``values`` is complete: it is written elsewhere, synchronized, and renamed. A kill leaves a file in
-  ``new``, never half a value.
-* A folder that is not mounted is empty. ``acts-storage.json`` tells it from a storage without values, so nothing is
-  written below a mount point by mistake.
-* Every path is built from a key that has been checked; none leaves the folder.
+Laws of this file: a store knows no Temporal and blocks; what it raises is a ``StorageError`` that names the place, what
+was found, and what to do. Every path is built from a key that has been checked; none leaves the folder.
 """
 
 from __future__ import annotations
@@ -107,10 +97,8 @@ def path_segment(name: str) -> str:
 
 
 # == a folder ===============================================================================
-# Values hold whatever the plans hold: they are for the owner of the folder. A folder's group is inherited where it
-# has the setgid bit, and an administrator may widen the folder itself
-_FOLDER_MODE: Final = 0o770
-_FILE_MODE: Final = 0o660
+# Values hold whatever the plans hold: they are for the owner of the folder, and its group
+_FOLDER_MODE, _FILE_MODE = 0o770, 0o660
 
 
 class FolderStore:
@@ -143,7 +131,6 @@ class FolderStore:
             raise StorageError(f"{self.describe()} cannot be used: {_reason(error)}") from error
 
     def verify(self, *, writes: bool) -> None:  # noqa: ARG002 - ``prepare`` has tried to write
-        """Look whether the folder is there."""
         with self._explained("read"):
             self._require_marker()
 
@@ -186,7 +173,6 @@ class FolderStore:
                         yield StoredContent(str(path), content[0], path.stat().st_size, content[1])
 
     def delete(self, content: StoredContent) -> None:
-        """Delete content of a week that is over."""
         with self._explained("delete from"):
             Path(content.location).unlink(missing_ok=True)
 
@@ -254,22 +240,19 @@ def _reason(error: OSError) -> str:
 THREADS: Final = 16
 # To connect: with one more try, a workflow task still ends in its 10 s
 _CONNECT_SECONDS: Final = 2
-# Between two bytes of an answer: a slow server takes some to write 64 MiB. A workflow task does not wait so long: the
-# server gives it up after 10 s, and begins it again
+# Between two bytes of an answer: a slow server takes some to write 64 MiB
 _READ_SECONDS: Final = 10
 _NOT_THERE: Final = ("404", "NoSuchKey", "NotFound")
 _DENIED: Final = ("403", "AccessDenied", "AllAccessDisabled", "AccountProblem")
 # Answers below 500 by which a server asks for patience
 _BUSY: Final = ("408", "429", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests")
 _SERVER_ERROR: Final = 500
-# What is done with the bucket -> the permission for it
 _PERMISSIONS: Final = {
     "write to": "s3:PutObject",
     "read": "s3:GetObject, and s3:ListBucket, without which what is missing is denied, too",
     "list": "s3:ListBucket",
     "delete from": "s3:DeleteObject",
 }
-_CREDENTIALS: Final = "AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION"
 
 
 class S3Store:
@@ -387,8 +370,8 @@ class S3Store:
             raise StorageUnavailable(f"{text}: {error}") from error
 
     def _hint(self, verb: str, code: str) -> str:
-        """What to do about an answer, and who gave it: a forgotten address means that AWS was asked."""
-        hint = f"check the credentials ({_CREDENTIALS})"
+        # Who gave the answer: a forgotten address means that AWS was asked
+        hint = "check the credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION)"
         if code in _DENIED:
             hint = f"these credentials need {_PERMISSIONS[verb]} (docs/storage.md)"
         elif code == "NoSuchBucket":

@@ -72,7 +72,6 @@ class EngineFailureConverter(DefaultFailureConverter):
         bound(failure)
 
     def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
-        """Decode a failure, dropping details that cannot be decoded."""
         try:
             return super().from_failure(failure, payload_converter)
         except Exception:  # noqa: BLE001 - undecodable details of a foreign SDK must not end the run

@@ -1,10 +1,8 @@
 """Log lines of the worker and its Tools: readable ones with time and level, or JSON, with the ids of run and Call.
 
-Laws of this file:
-- standard ``logging``, set up once per process; a Tool logs with any logger and gets the ids of its Call;
-- no parameter, result or prompt: libraries that write requests or tasks at DEBUG are kept at WARNING;
-- a failure that a Tool declares (an ``ApplicationError``) is one line; an unexpected exception keeps its traceback;
-- no secret (``LogGuard``). Only what goes through ``logging`` passes here, not what a Tool prints itself.
+Laws of this file: standard ``logging``, set up once per process. No parameter, result or prompt: libraries that write
+requests or tasks at DEBUG are kept at WARNING. A failure that a Tool declares (an ``ApplicationError``) is one line; an
+unexpected exception keeps its traceback. No secret (``LogGuard``), but for what a Tool prints itself.
 """
 
 from __future__ import annotations
@@ -52,11 +50,8 @@ def identify(info: Info, args: Sequence[Any] = ()) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-# == secrets ================================================================================
-# Changed secrets of a year; the oldest are given up
-MAX_SECRETS: Final = 1_000
-# Causes of a failure that are described
-_MAX_CAUSES: Final = 10
+MAX_SECRETS: Final = 1_000  # the oldest are given up
+_MAX_CAUSES: Final = 10  # of a failure
 _line_masks: Final[list[Callable[[str], str]]] = []
 
 
@@ -129,20 +124,16 @@ def _type_of(error: BaseException) -> str:
     return getattr(error, "type", None) or type(error).__name__
 
 
-# == lines ==================================================================================
-# What they write below WARNING holds tasks, requests or responses, or is a line for each request
+# What they write below WARNING holds tasks, requests or responses
 CAPPED: Final = (
     "temporalio", "openai", "anthropic", "httpx", "httpx2", "httpcore", "httpcore2", "urllib3", "requests",
     "botocore", "boto3", "google", "mcp", "asyncio", "opentelemetry",
 )  # fmt: skip
-# … but for what Tools and workflows themselves write with the SDK's loggers. At DEBUG the SDK writes the details of
-# heartbeats there
+# … but for what Tools and workflows write with the SDK's loggers. At DEBUG, it writes the details of heartbeats there
 OWN_OF_SDK: Final = ("temporalio.activity", "temporalio.workflow")
 CORE: Final = "temporalio.core"  # in Rust
-# Characters of a message and of a field of the core: some of them quote what they could not send
-MAX_MESSAGE: Final = 8_000
-MAX_FIELD: Final = 300
-# Names of the SDK's details of an Activity or a run -> ours
+# Characters of a message, and of a field of the core: some quote what they could not send
+MAX_MESSAGE, MAX_FIELD = 8_000, 300
 _SDK_FIELDS: Final = {"workflow_id": "run", "workflow_run_id": "runId", "run_id": "runId"}
 
 

@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
     from temporalio.common import MetricMeter
 
-OTHER: Final = "other"
 # Names beyond those that the worker registers: inline Tools that workers in other languages serve
 MAX_FOREIGN_TOOLS: Final = 100
 MAX_MODELS: Final = 50
-# Codes of failures: ours are fewer, but a script may state any
-MAX_CODES: Final = 50
+MAX_CODES: Final = 50  # of failures: ours are fewer, but a script may state any
 # The values of labels that are known beforehand
 LIMITS: Final = ("requests", "tokens", "cost")
 TYPES: Final = ("Plan", "Agent")
@@ -103,11 +101,10 @@ class Names:
         self._lock = threading.Lock()
 
     def bound(self, name: str) -> str:
-        """The name, or ``other``."""
         if name not in self._names:
             with self._lock:
                 if len(self._names) >= self._max:
-                    return OTHER
+                    return "other"
                 self._names.add(name)
         return name
 
@@ -170,17 +167,14 @@ def start(meter: MetricMeter | None, tools: Iterable[str] = ()) -> None:
 
 
 def meters() -> Meters | None:
-    """The meters of this process; None while metrics are off."""
+    """None while metrics are off."""
     return _current
 
 
 def create_runtime(address: str = "", tools: Iterable[str] = ()) -> sdk.Runtime:
     """The runtime of a worker, whose metrics are served at ``address`` (host:port; "": none are counted).
 
-    ``tools`` are the names by which Calls are counted.
-
-    Raises:
-        TelemetryError: nothing can listen there.
+    ``tools`` are the names by which Calls are counted. Raises TelemetryError: nothing can listen there.
     """
     forwarding = sdk.LogForwardingConfig(
         logging.getLogger(CORE), append_target_to_name=False, prepend_target_on_message=False,

@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# == health =================================================================================
-LIVE: Final = "/live"
-READY: Final = "/ready"
 # The loop comes back in milliseconds; Tools run beside it. Above the pause of a large garbage collection
 LOOP_SECONDS: Final = 5.0
 # Of the server
@@ -59,7 +56,7 @@ def serve_health(address: str, worker: Observation) -> Iterator[int]:
     host, _, port = address.rpartition(":")
 
     class Handler(_Handler):
-        problems: ClassVar = {LIVE: worker.live_problem, READY: worker.ready_problem}
+        problems: ClassVar = {"/live": worker.live_problem, "/ready": worker.ready_problem}
 
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -82,9 +79,8 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 5
 
     def do_GET(self) -> None:
-        """Answer with ``{"ok": bool, "problem"?: text}``."""
         check = self.problems.get(self.path.partition("?")[0])
-        problem = f"there are {LIVE} and {READY}" if check is None else check()
+        problem = "there are /live and /ready" if check is None else check()
         content = {"ok": True} if problem is None else {"ok": False, "problem": problem}
         data = json.dumps(content).encode() + b"\n"
         self.send_response(404 if check is None else 200 if problem is None else 503)
@@ -97,11 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Probes are not logged."""
 
 
-# == one worker =============================================================================
 # An idle poll lasts a minute, and is then repeated: without one for two minutes, one was missed
 MAX_POLL_SECONDS: Final = 120.0
-# Between two looks at the runs that wait
-ROUND_SECONDS: Final = 60.0
+ROUND_SECONDS: Final = 60.0  # between two looks at the runs that wait
 QUERY: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
 # A query makes some worker load the run; the oldest runs are asked
 MAX_ASKED: Final = 20
@@ -182,7 +176,6 @@ class Observation:
 
     @asynccontextmanager
     async def serving(self, client: Client, task_queue: str, identity: str) -> AsyncIterator[None]:
-        """A block in which the worker runs."""
         self.is_polling = lambda: has_polled(client, task_queue, identity)
         waiting = None if metrics.meters() is None else asyncio.create_task(_count_waiting_runs(client))
         try:

@@ -77,7 +77,6 @@ class Plugin(SimplePlugin):
         self._deadlock_seconds = deadlock_seconds
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """Add the engine to the settings of a worker."""
         config = super().configure_worker(config)
         users: Sequence[Callable[..., Any]] = config.get("activities") or ()
         self._registry = registry = self._registry or Registry(self._tools, tuple(users))
@@ -102,18 +101,17 @@ class Plugin(SimplePlugin):
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002 - the SDK's name
-        """Run the MCP servers beside the worker."""
         for part in ("_workflow_worker", "_activity_worker"):
             replace_private(worker, part, "_data_converter", _with_engine_failures)
         # ``debug_mode`` also switches the SDK's detector off, but runs workflow tasks in the event loop: a long one
         # would stop all Activities and heartbeats of the worker. There is no public setting for the timeout alone
         replace_private(worker, "_workflow_worker", "_deadlock_timeout_seconds", lambda _: self._deadlock_seconds)
-        assert self._registry is not None  # noqa: S101 - the worker has been configured
-        self._registry.servers.start()
+        servers = (self._registry or Registry({}, ())).servers
+        servers.start()
         try:
             await super().run_worker(worker, next)
         finally:
-            await self._registry.servers.stop()
+            await servers.stop()
             await close_clients()
 
 
@@ -193,10 +191,7 @@ class _Capture(UnsandboxedWorkflowRunner):
 
 
 async def replay(history: WorkflowHistory, converter: DataConverter, read: Callable[[object], Any]) -> Any:
-    """Replay a history to its end, whether the run has ended or not; what ``read`` makes of the workflow object.
-
-    It changes nothing on a server. Where the code does not make the commands of the history, the answer says so.
-    """
+    """Replay a history to its end: what ``read`` makes of the workflow object, or why the history does not replay."""
     capture = _Capture()
     replayer = Replayer(
         workflows=WORKFLOWS, unsandboxed_workflow_runner=capture, data_converter=converter, debug_mode=True,
@@ -208,10 +203,7 @@ async def replay(history: WorkflowHistory, converter: DataConverter, read: Calla
 
 
 def complete_last_task(history: WorkflowHistory) -> WorkflowHistory:
-    """The history up to a workflow task that sees every event: what came after the last one has been seen by none.
-
-    A run that was terminated, or runs, has such events; the result of an Activity may be among them.
-    """
+    """The history up to a workflow task that sees every event, such as the result of an Activity in a run that runs."""
     events = list(history.events)
     while events and events[-1].event_type in _FORCED_ENDS:
         events.pop()
@@ -233,12 +225,11 @@ def _event_after(last: HistoryEvent, type_: EventType.ValueType) -> HistoryEvent
 def facts_of(run: object, workflow_id: str, run_id: str, children: Mapping[str, str]) -> PastRun | None:
     """What the run had done, of which ``run`` is the workflow object; None if it walks no plan.
 
-    ``children`` are the runs that it had started: run id by workflow id. A run that ended before it began had done
-    nothing.
+    ``children`` are the runs that it had started: run id by workflow id.
     """
     if not isinstance(run, RunWorkflow):
         return None
-    if run.machine is None:
+    if run.machine is None:  # it ended before it began
         return PastRun(workflowId=workflow_id, runId=run_id)
     if isinstance(run.machine, SetRun):
         return run.machine.read_facts(run_id)

@@ -124,7 +124,6 @@ class DrainingWorker(Worker):
         self._slots, self._memory = slots, memory
 
     async def shutdown(self) -> None:
-        """Use up the sticky polls, then stop."""
         self._slots.close()
         if self.is_running:
             await self._drain()

@@ -137,7 +137,6 @@ class TaskSlots(CustomSlotSupplier):
             self._singly_until, self._most[False] = time.monotonic() + SINGLY_SECONDS, 1
 
     def close(self) -> None:
-        """Give no more slots: the worker stops."""
         with self._lock:
             self._is_closed = True
 
@@ -277,7 +276,6 @@ class Turns:
         self.advance()
 
     def advance(self) -> None:
-        """Run the next tasks, as many as may run now."""
         while (turn := self._take()) is not None:
             self._run(turn)
 
@@ -352,7 +350,6 @@ class WatchedInstance(Activated):
         return getattr(self.inner, name)
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        """Run one activation under the watch."""
         memory = self._runner.memory
         memory.begin(act.run_id, self._workflow_id)
         must_evict = self._must_evict(act)

@@ -40,7 +40,6 @@ class ToolCall:
         loop.call_soon_threadsafe(self._begin)
 
     def cancel(self) -> None:
-        """Cancel it, from any thread."""
         self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
@@ -65,18 +64,8 @@ class ToolLoop:
         self.loop = new_event_loop()
         self.is_blocked = False
         self.beat_at: float | None = None
-        self.thread = threading.Thread(target=self._run, name=f"tools-{number}", daemon=True)
+        self.thread = threading.Thread(target=self.loop.run_forever, name=f"tools-{number}", daemon=True)
         self.thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-
-    def beat(self) -> None:
-        """Ask the loop for a sign of life."""
-        if self.beat_at is None:
-            self.beat_at = time.monotonic()
-            self.loop.call_soon_threadsafe(setattr, self, "beat_at", None)
 
 
 class ToolLoops:
@@ -97,7 +86,6 @@ class ToolLoops:
         return ToolCall(loop.loop, _guard_loop(work), name)
 
     def look(self) -> None:
-        """Find the loops that are blocked."""
         for loop in list(self._loops):
             was_blocked, since = loop.is_blocked, loop.beat_at
             seconds = 0.0 if since is None else time.monotonic() - since
@@ -112,7 +100,9 @@ class ToolLoops:
                 )  # fmt: skip
             elif was_blocked and not loop.is_blocked:
                 logger.warning("the event loop of thread %s is free again", loop.thread.name)
-            loop.beat()
+            if since is None:  # ask for a sign of life
+                loop.beat_at = time.monotonic()
+                loop.loop.call_soon_threadsafe(setattr, loop, "beat_at", None)
 
     def close(self) -> None:
         """Stop the loops; a blocked one ends with the process."""
