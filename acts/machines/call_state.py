@@ -111,7 +111,6 @@ class Elements:
         self.reading, self.results, self.errors = None, [], {}
 
     def counts(self) -> dict[str, int]:
-        """``{total, completed, failed, running}``."""
         running = len(self.running)
         completed = self.total - self.unstarted - running - self.failed - self.cancelled
         return {"total": self.total, "completed": completed, "failed": self.failed, "running": running}
@@ -161,7 +160,6 @@ class CallState:
 
     @property
     def written(self) -> tuple[tuple[Path, Json, str], ...]:
-        """What was written: path, value, date."""
         return tuple((*write, self.date) for write in self.writes) if self.stage == "completed" else ()
 
     @property

@@ -67,7 +67,6 @@ class HistorySize:
         return self.events >= LAST_EVENTS or self.bytes >= LAST_BYTES or self.signals >= LAST_SIGNALS
 
     def full_text(self) -> str:
-        """Why a run ends that can neither go on nor continue as new."""
         return (
             f"the history of this run is full ({self.bytes:,} bytes in {self.events:,} events), and what it has is "
             "too large to be carried into a new run: set ACTS_STORAGE, or keep large data outside and pass references "
@@ -87,7 +86,6 @@ class Lifetime:
     _stays: bool = False
 
     def is_due(self, history: HistorySize) -> bool:
-        """True when the history is long enough for a new run."""
         if self._is_full or self._is_draining:
             return True
         if history.load < self._not_before:
@@ -108,7 +106,6 @@ class Lifetime:
         return 0.0 if is_last else DRAIN_SECONDS
 
     def end_drain(self) -> None:
-        """Starts are released: the time is over, or the run stays."""
         self._is_draining = False
 
     def has_room(self, history: HistorySize, new_bytes: int, in_flight: int) -> bool:
@@ -131,7 +128,6 @@ class Lifetime:
         return True
 
     def must_end(self, history: HistorySize) -> bool:
-        """True when whatever comes next could take the history beyond the server's limits."""
         return history.events >= END_EVENTS or history.bytes >= END_BYTES
 
 

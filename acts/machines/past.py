@@ -139,7 +139,6 @@ class PastCalls:
         return out
 
     def to_state(self, calls: Sequence[CallState]) -> PastState:
-        """What the next run needs: not what has settled."""
         nodes = [call.node for call in calls if call.stage in SETTLED]
         settled = {_name(self._same[node.key]) for node in nodes if node.key in self._same}
         members = {member for node in nodes for member in node.members}

@@ -241,7 +241,6 @@ class PlanRun(RunMachine):
         return self.perform(self.walk.change_plan(prepared, now, edited=False), now)
 
     def _cancel(self, now: str) -> list[Any]:
-        """Nothing more starts; Calls that wait for a grant never will."""
         self.is_cancelling = self.is_approved = True
         out: list[Any] = [*self.approvals.close_all(), *self.perform(self.walk.cancel(now), now)]
         waiting, self._waiting_for_grant = self._waiting_for_grant, {}
@@ -314,7 +313,6 @@ class PlanRun(RunMachine):
         return node.kind == "latent" and self.budget.limits_requests
 
     def _ask_budget(self, starts: list[commands.StartCall]) -> list[Any]:
-        """Ask once for all Calls that start now."""
         out: list[Any] = []
         requests = [c for c in starts if not c.node.is_detached]
         self._waiting_for_grant |= {c.node.key: c for c in starts}
@@ -397,7 +395,6 @@ class PlanRun(RunMachine):
         )  # fmt: skip
 
     def child_of_instance(self, instance: str) -> str:
-        """The name of the child that walks an instance: that of its first one."""
         return next((node.members[0] for node in self.walk.nodes if instance in node.members), instance)
 
     # -- what a person is asked ---------------------------------------------------------------------
@@ -421,7 +418,6 @@ class PlanRun(RunMachine):
         )  # fmt: skip
 
     def _plan_calls(self) -> list[Any]:
-        """The Calls as they were written, as the query ``plan`` answers."""
         plan = self.walk.prepared.request.plan
         return list(plan.calls) if plan is not None else []
 

@@ -76,7 +76,6 @@ class QueueWatch:
         return {key for key, queue in self._queue_of.items() if queue in self._unserved} | self._misses.keys()
 
     def begin(self) -> list[Any]:
-        """The run begins: the first check, unless it is over already."""
         return [commands.CheckQueues(self.queues)] if self.queues and not self._last_check else []
 
     def record_check(self, has_workers: Mapping[str, bool], now: str) -> None:
@@ -88,7 +87,6 @@ class QueueWatch:
             self._seconds = FIRST_SECONDS
 
     def record_start(self, key: str, queue: str | None) -> None:
-        """A Call was scheduled in a queue."""
         if queue is not None and queue in self.queues:
             self._queue_of[key] = queue
 
@@ -99,7 +97,6 @@ class QueueWatch:
             self._misses[key] = note
 
     def record_end(self, key: str) -> None:
-        """A Call has ended."""
         self._queue_of.pop(key, None)
         self._misses.pop(key, None)
 
@@ -214,7 +211,6 @@ class RunMachine:
 
     @property
     def live_phase(self) -> str:
-        """The phase of a run that has not ended and is not cancelled."""
         return "running"
 
     @property
@@ -393,7 +389,6 @@ class RunMachine:
 
     @property
     def all_notes(self) -> list[str]:
-        """What people should know: remarks, and what is wrong with task queues and models now."""
         return [*self.notes, *self.queue_watch.notes, *self.model_waits.notes(self.own)]
 
     def _timer_fired(self, name: str, now: str) -> list[Any]:

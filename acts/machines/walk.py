@@ -312,7 +312,6 @@ class Walk:
         return WalkState(calls=records, provided=provided, isPaused=self.paused, isGrowing=self.growing)
 
     def restore(self, state: WalkState) -> None:
-        """Load the snapshot of a walk of the same plan. Call ``begin`` afterwards."""
         self.paused, self.growing = state.isPaused, state.isGrowing
         provided = [message for message in map(parse_message, state.provided) if isinstance(message, Data)]
         calls = {rank: CallState.from_record(self.nodes[rank], rank, own) for rank, own in state.calls.items()}
@@ -580,7 +579,6 @@ class Walk:
         self._write_when_possible(call)
 
     def _write_when_possible(self, call: CallState) -> None:
-        """Write the result of a Call, unless it must wait for an earlier write."""
         node, rank, writes = call.node, call.rank, tuple(call.writes)
         view = self.context.log.view_of(node.instance)
         self._await_earlier_writes(call, writes, view)
@@ -615,7 +613,6 @@ class Walk:
     # -- what is ready -----------------------------------------------------------------
 
     def _add_ready(self, call: CallState) -> None:
-        """A Call is ready, or the next of its elements."""
         elements = call.elements if self._is_spread(call) else None
         if elements is None:
             heapq.heappush(self._ready, call.rank)

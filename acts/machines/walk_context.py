@@ -148,7 +148,6 @@ class WalkContext:
         return scoped_context(node.scopes, self.reader(rank), lambda path: view.type_at(path, rank) == "list")
 
     def value(self, tree: Expression, instance: str | None = None) -> Json:
-        """The value of an expression after everything that has been written."""
         return evaluate(tree, lambda path: self.log.read(path, END, instance))
 
     def state(self, instance: str | None = None) -> Json:
