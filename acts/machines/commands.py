@@ -126,7 +126,7 @@ class StartBackground(Effect):  # Start a fire-and-forget Call as a run of its o
 
 
 class StartSetActivity(Effect):
-    """Start an activity of a set, by its name, with one JSON argument: ``SetActivityEnded`` follows."""
+    """Start an activity of a set, by its name, with one JSON argument: ``CallEnded`` follows."""
 
     key: str
     activity: str

@@ -28,7 +28,7 @@ class Begin(Event):
 
 
 class CallEnded(Event):
-    """What runs behind a Call returned ``value``, or failed with its retries spent."""
+    """What runs behind a Call, or an activity of a set, returned ``value``, or failed with its retries spent."""
 
     key: str
     value: Any = None
@@ -58,14 +58,6 @@ class ChildEnded(Event):
     error: CallError | None = None
     is_unstarted: bool = False  # it never ran, since what it would be started with is too large
     accounting: Accounting | None = None  # what the tree counts of its work; None: it ended without a word of that
-
-
-class SetActivityEnded(Event):
-    """An activity of a set (its survey, its results file) returned ``value``, or failed for good."""
-
-    key: str
-    value: Any = None
-    error: CallError | None = None
 
 
 class ModelEnded(Event):

@@ -56,6 +56,7 @@ _OF_THE_ROOT: Final = ("budget", "results", "resume")
 # The keys of the activities; behind the last is the name of a Batch
 _SURVEY: Final = "survey"
 _RESULTS: Final = "results"
+_APPEND: Final = "append/"
 _CLOSE: Final = "close/"
 # A Batch that fails so is not lost: no other could do better
 _STOPPING: Final = (
@@ -233,9 +234,9 @@ class SetRun(RunMachine):
                 return self.approvals.open("plan", 1, self.config.approve, now)
             case events.Begin():
                 return self._survey() if self.progress.survey is None else self._fill()
-            case events.SetActivityEnded() if event.key.startswith(_CLOSE):
+            case events.CallEnded() if event.key.startswith(_CLOSE):
                 return self._page_closed(event.key.removeprefix(_CLOSE), event)
-            case events.SetActivityEnded():
+            case events.CallEnded():
                 return self._activity_ended(event)
             case events.ChildEnded() if event.key in self.running:
                 return self._batch_ended(event)
@@ -260,7 +261,7 @@ class SetRun(RunMachine):
         self._activity, label = _SURVEY, f"survey {truncate(message.source, 150)}"
         return [commands.StartSetActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
 
-    def _activity_ended(self, event: events.SetActivityEnded) -> list[Any]:
+    def _activity_ended(self, event: events.CallEnded) -> list[Any]:
         """Take the survey, and create the results file, which belongs to this run from then on."""
         self._activity = None
         if event.error is not None:
@@ -372,7 +373,7 @@ class SetRun(RunMachine):
         self.progress.add({"completed": 0, "failed": missing, "failures": [failure]})
         return []
 
-    def _page_closed(self, name: str, event: events.SetActivityEnded) -> list[Any]:
+    def _page_closed(self, name: str, event: events.CallEnded) -> list[Any]:
         """The file has the lines of all rows of a page, also those that the Batch has reported."""
         report = self._lost_reports.pop(name)
         if event.error is not None and not self.is_cancelling:
@@ -561,7 +562,7 @@ class PageResults:
         lines = [[number, line] for number, line in self.unwritten[: self.in_append]]
         argument = {"file": self._own.results, "run": self._own.run, "lines": lines}
         label = f"append {self.in_append} results"
-        return commands.StartSetActivity(f"append/{self._appends}", wire.APPEND_RESULTS, argument, label)
+        return commands.StartSetActivity(f"{_APPEND}{self._appends}", wire.APPEND_RESULTS, argument, label)
 
     def record_append(self, error: CallError | None) -> None:
         """An append has ended. One that was cancelled is made again: what it wrote is not written twice.
@@ -612,7 +613,7 @@ class BatchRun(PlanRun):
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event; first the lines of the instances that have ended."""
-        if isinstance(event, events.SetActivityEnded):
+        if isinstance(event, events.CallEnded) and event.key.startswith(_APPEND):
             try:
                 self.page.record_append(event.error)
             except CallError as error:

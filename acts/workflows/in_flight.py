@@ -524,11 +524,11 @@ class TasksInFlight:
         key, activity = command.key, command.activity
 
         def failed(error: BaseException) -> events.Event:
-            return events.SetActivityEnded(key, error=call_error(error, OPTIONS))
+            return events.CallEnded(key, error=call_error(error, OPTIONS))
 
         send = partial(start_engine_activity, activity, command.argument, command.label)
         try:
-            self._launch(Start(key, activity, 0, send, lambda a: events.SetActivityEnded(key, decode(a)), failed))
+            self._launch(Start(key, activity, 0, send, lambda a: events.CallEnded(key, decode(a)), failed))
         except CallError as error:
             self._emit(failed(error))
 

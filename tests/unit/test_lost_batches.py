@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from acts.activities.set_work import SetActivities
 from acts.language.errors import CallError
 from acts.machines.commands import StartSetActivity
-from acts.machines.events import CancelRequested, ChildEnded, SetActivityEnded
+from acts.machines.events import CallEnded, CancelRequested, ChildEnded
 from acts.sets.results_file import append, create, find_results
 from acts.sets.set_files import SetSources
 from acts.sets.survey import RowIds
@@ -37,7 +37,7 @@ def closing(world: World) -> StartSetActivity:
 def close(world: World, error: CallError | None = None, **answer: Json) -> None:
     command = closing(world)
     world.activities.remove(command)
-    world.handle(SetActivityEnded(command.key, None if error else {"failures": [], **answer}, error))
+    world.handle(CallEnded(command.key, None if error else {"failures": [], **answer}, error=error))
 
 
 class LineFile:

@@ -14,7 +14,7 @@ from acts.language.errors import CallError
 from acts.language.messages import read_request
 from acts.machines import set_run
 from acts.machines.commands import Finish, StartChild, StartSetActivity
-from acts.machines.events import Begin, ChildEnded, ChildStarted, SetActivityEnded
+from acts.machines.events import Begin, CallEnded, ChildEnded, ChildStarted
 from acts.machines.set_run import SetRun, SetSetup
 from acts.plan.validate import validate, validate_parsed
 from acts.tree.past_run import PastResults
@@ -85,7 +85,7 @@ class World:
         self.handle(Begin())
         while self.activities and self.finish is None:
             done = self.activities.pop(0)
-            self.handle(SetActivityEnded(done.key, self.survey if done.key == "survey" else {}))
+            self.handle(CallEnded(done.key, self.survey if done.key == "survey" else {}))
 
     def end(self, name: str, error: CallError | None = None, **report: Json) -> None:
         batch = self.open.pop(name)
