@@ -73,7 +73,7 @@ async def replayed(*histories: WorkflowHistory) -> list[tuple[str, str | None]]:
         for history in histories:
             yield history
 
-    return [(v.id, v.error) async for v in replaying.replay_histories(each())]
+    return [(v["id"], v.get("error")) async for v in replaying.replay_histories(each())]
 
 
 def history(id_: str, change: Any = None, events: int | None = None) -> WorkflowHistory:

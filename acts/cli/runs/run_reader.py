@@ -61,9 +61,6 @@ MAX_CONCURRENT_QUERIES: Final = 16  # each is a task for a worker that has other
 _MAX_EARLIER: Final = 500  # earlier instances to look for, a request to the server each
 
 
-# -- how a run ended --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Outcome:
     """``status`` is that of the result, or terminated, timedOut, continued. Without a result, ``result`` is None."""
@@ -129,9 +126,6 @@ def outcome_of_failure(cause: BaseException | None) -> Outcome:
     return Outcome(status if is_own else "failed", error=error)
 
 
-# -- the reader -------------------------------------------------------------------------------------------------------
-
-
 def _once(method: Callable[[RunReader], Awaitable[T]]) -> Callable[[RunReader], Coroutine[Any, Any, T]]:
     """Keep the answer of a method."""
     name = method.__name__
@@ -171,8 +165,6 @@ class RunReader:
     def other(self, id_: str) -> RunReader:
         """A reader of another run of the same server."""
         return RunReader(self.client, id_)
-
-    # -- what the server knows -----------------------------------------------------
 
     @_once
     async def describe(self) -> WorkflowExecutionDescription:
@@ -246,9 +238,9 @@ class RunReader:
 
     async def _start_event(self, run_id: str | None) -> Any:
         handle = self.client.get_workflow_handle(self.id, run_id=run_id)
-        async for event in handle.fetch_history_events(page_size=1, rpc_timeout=server.RPC):
-            return event.workflow_execution_started_event_attributes
-        return None
+        events = handle.fetch_history_events(page_size=1, rpc_timeout=server.RPC)
+        event = await anext(aiter(events), None)
+        return None if event is None else event.workflow_execution_started_event_attributes
 
     @_once
     async def obstacle(self) -> str:
@@ -280,8 +272,6 @@ class RunReader:
                 text = str(getattr(decoded, "message", "") or decoded)
                 return f"its last workflow task failed: {clean(text, 500)}"
         return ""
-
-    # -- what a worker answers -----------------------------------------------------
 
     async def query(self, kind: type[T], name: str, *args: Any) -> T | None:
         """The answer to a query; None if there is none in time, or of another kind."""
@@ -355,9 +345,6 @@ class RunReader:
         cause = await self.obstacle() or cause
         effect = effect or f'"{clean(self.id, 200)}" cannot be read'
         return command_error(f"{cause}, so {effect}", hint=hint, code=console.EXIT_NO_SERVER)
-
-
-# -- progress ---------------------------------------------------------------------------------------------------------
 
 
 async def read_progress(run: RunReader, limit: int | None = None) -> dict[str, Any] | None:

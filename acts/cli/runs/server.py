@@ -10,11 +10,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.cli.console import EXIT_NO_SERVER, clean, codec_error, command_error, print_err
 from acts.cli.dev.temporal_server import DEFAULT_STATE, HOST, find_dev_server
@@ -30,18 +29,13 @@ STATE_VARIABLE: Final = "ACTS_STATE"
 START_WORKER: Final = "start a worker: `acts dev`, or `python -m acts.worker`"
 
 
-@dataclass(frozen=True)
-class ServerTarget:
-    """A server to connect to; ``source`` says where its address is from."""
+class ServerTarget(NamedTuple):
+    """A server to connect to, at ``host:port``; ``source`` says where this address is from."""
 
-    config: dict[str, Any]
+    address: str
     source: str
+    config: dict[str, Any]
     ui_url: str | None = None
-
-    @property
-    def address(self) -> str:
-        """``host:port``"""
-        return str(self.config["target_host"])
 
 
 def task_queue() -> str:
@@ -58,14 +52,15 @@ def find_target() -> ServerTarget:
     except (RuntimeError, OSError) as error:  # ConfigError, or a file that cannot be read
         hint = "check the TEMPORAL_* variables"
         raise command_error(f"Temporal's configuration is invalid: {error}", hint=hint) from None
-    if "target_host" in config:
+    if address := config.pop("target_host", None):
         is_variable = bool(os.environ.get("TEMPORAL_ADDRESS"))
-        return ServerTarget(config, "TEMPORAL_ADDRESS" if is_variable else "the profile of Temporal's configuration")
+        source = "TEMPORAL_ADDRESS" if is_variable else "the profile of Temporal's configuration"
+        return ServerTarget(address, source, config)
     folder = Path(os.environ.get(STATE_VARIABLE) or DEFAULT_STATE)
     if (dev := find_dev_server(folder)) is not None:
-        return ServerTarget({**config, "target_host": dev.address}, f"the dev server of {folder}", dev.ui_url)
+        return ServerTarget(dev.address, f"the dev server of {folder}", config, dev.ui_url)
     source = f"the default: TEMPORAL_ADDRESS is not set, and no dev server runs in {folder}"
-    return ServerTarget({**config, "target_host": f"{HOST}:7233"}, source)
+    return ServerTarget(f"{HOST}:7233", source, config)
 
 
 async def connect(target: ServerTarget | None = None) -> Client:
@@ -81,10 +76,14 @@ async def connect(target: ServerTarget | None = None) -> Client:
     except CodecError as error:
         raise codec_error(error) from None
     try:
-        client = Client.connect(
-            **target.config, data_converter=converter, runtime=silent_runtime(), interceptors=_interceptors()
+        more: dict[str, Any] = {
+            "data_converter": converter,
+            "runtime": silent_runtime(),
+            "interceptors": _interceptors(),
+        }
+        return await asyncio.wait_for(
+            Client.connect(target.address, runtime=silent_runtime(), **target.config, **more), CONNECT_SECONDS
         )
-        return await asyncio.wait_for(client, CONNECT_SECONDS)
     except TimeoutError:
         cause = f"no answer within {CONNECT_SECONDS:g} s"
     except (RuntimeError, ValueError) as error:
