@@ -42,8 +42,6 @@ _FILE_COLUMNS: Final = 120  # the width of a drawing in a file or pipe, which ha
 _PIPE_COLUMNS: Final = 1_000  # … of a table with one line per thing: a pipe has no edge, and `grep` wants whole lines
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
-# -- messages and errors -----------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class MessageBlock:
@@ -77,9 +75,6 @@ def message(head: str, *, where: str = "", hint: str = "", severity: str = "erro
 def command_error(head: str, *, where: str = "", hint: str = "", code: int = EXIT_WRONG_INPUT) -> CommandError:
     """A ``CommandError`` of one message with at most one hint."""
     return CommandError(message(head, where=where, hint=hint), code=code)
-
-
-# -- errors of the server ----------------------------------------------------------------------------------------------
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
@@ -139,9 +134,6 @@ def explain_rpc_error(error: RPCError, run: str = "") -> CommandError:
 def ended_error(run: str) -> CommandError:
     """The run has ended, so it accepts nothing any more."""
     return command_error(f'the run "{clean(run, 200)}" has ended', hint=f"`acts show {clean(run, 200)}` shows how")
-
-
-# -- printing ----------------------------------------------------------------------------------------------------------
 
 
 def console(*, stderr: bool = False, wrap: bool = False) -> Console:
@@ -213,9 +205,6 @@ def list_names(names: Sequence[Any], limit: int) -> str:
     """``a, b, … (200 in all)``"""
     more = f", … ({len(names)} in all)" if len(names) > limit else ""
     return ", ".join(clean(name, 80) for name in names[:limit]) + more if names else "none"
-
-
-# -- commands and their options ----------------------------------------------------------------------------------------
 
 
 def option(names: str, text: str, **more: Any) -> Any:

@@ -22,14 +22,19 @@ import shlex
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
-from rich.table import Table
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rich.text import Text
+from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import CommandError, clean, command_error, console, message, option, print_err
@@ -52,9 +57,6 @@ from acts.tree.decisions import (
     read_decision,
 )
 from acts.tree.wire_format import digest
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _MAX_ROWS: Final = 8  # parameters in the table; `acts show` has all
 UPDATE_TIMEOUT: Final = timedelta(seconds=10)  # a worker needs milliseconds; one that has just started, a second or two
@@ -83,8 +85,6 @@ Message = Annotated[str, cli.argument("MESSAGE", "A data, input or state message
 
 app = cli.CommandGroup()
 
-# -- what waits ------------------------------------------------------------------------------------------------------
-
 
 @app.add
 async def pending(
@@ -101,8 +101,19 @@ async def pending(
     report = await read_pending(run, tool, cli.read_seconds(older, "--older"), most)
     if as_json:
         return cli.print_json(report.to_json())
+    table = new_table("run", "waits", "version", "since", "until", "to approve")
+    for id_, approval in ((id_, approval) for id_, listed in report.approvals for approval in listed):
+        rows = parameter_lines(approval, 100)
+        more = [f"  … {len(rows) - _MAX_ROWS} more"] if len(rows) > _MAX_ROWS else []
+        scopes = " (its scopes)" if approval.what == "scopes" else ""
+        instance = f" [{approval.instance}]" if approval.instance else ""
+        subject = f"{approval.call or 'the plan'}{scopes}{hints_text(approval)}{instance}"
+        what = [clean(subject, 200), *(f"  {row}" for row in rows[:_MAX_ROWS]), *more]
+        dates = ("" if d is None else f"{d[:19].replace('T', ' ')}Z" for d in (approval.since, approval.deadline))
+        command = decision_command(APPROVE, id_, approval)
+        table.add_row(*map(Text, (clean(id_, 200), "\n".join(what), clean(approval.version, 200), *dates, command)))
     if report.approvals:
-        console().print(_approvals_table(report.approvals))
+        console().print(table)
     else:
         print_err("nothing waits for a decision" + (" in the runs that answered" if report.unanswered else ""))
     if report.unread:
@@ -111,24 +122,6 @@ async def pending(
         text = f"no worker answered for {cli.list_names(report.unanswered, 10)}"
         cli.print_message(text, hint=server.START_WORKER, severity="warning")
     return cli.EXIT_DONE
-
-
-def _approvals_table(approvals: Sequence[tuple[str, list[PendingApproval]]]) -> Table:
-    table = new_table("run", "waits", "version", "since", "until", "to approve")
-    for run, approval in ((run, approval) for run, listed in approvals for approval in listed):
-        rows = parameter_lines(approval, 100)
-        more = [f"  … {len(rows) - _MAX_ROWS} more"] if len(rows) > _MAX_ROWS else []
-        scopes = " (its scopes)" if approval.what == "scopes" else ""
-        instance = f" [{approval.instance}]" if approval.instance else ""
-        subject = f"{approval.call or 'the plan'}{scopes}{hints_text(approval)}{instance}"
-        what = [clean(subject, 200), *(f"  {row}" for row in rows[:_MAX_ROWS]), *more]
-        dates = ("" if d is None else f"{d[:19].replace('T', ' ')}Z" for d in (approval.since, approval.deadline))
-        command = decision_command(APPROVE, run, approval)
-        table.add_row(*map(Text, (clean(run, 200), "\n".join(what), clean(approval.version, 200), *dates, command)))
-    return table
-
-
-# -- decisions -------------------------------------------------------------------------------------------------------
 
 
 @app.add
@@ -229,9 +222,6 @@ async def send_decision(
     ``key`` is the file of the private key that signs it, ``content`` that of an edit, and ``source`` its text, so that
     problems name its lines.
     """
-    from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
-    from temporalio.service import RPCError, RPCStatusCode
-
     by = login_name() if decision.by is None else decision.by
     about = {"call": approval.call, "instance": approval.instance, "version": approval.version, "by": by}
     sent = decision.model_copy(update={"workflow_id": None, **about}).to_json() | (content or {})
@@ -253,8 +243,6 @@ async def send_decision(
 
 
 def _refused_error(cause: BaseException, source: SourceText | None, decision: dict[str, Any]) -> CommandError:
-    from temporalio.exceptions import ApplicationError
-
     if isinstance(cause, ApplicationError) and cause.type == INVALID_REQUEST and cause.details:
         items = cause.details[0] if isinstance(cause.details[0], list) else []
         # The edited text holds all Calls of the plan, or the one that the edit names
@@ -296,10 +284,6 @@ async def _sign(file: str, waiting: RunReader, approval: PendingApproval, decisi
 
 def read_key(file: str) -> Ed25519PrivateKey:
     """The private key of a file."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     hint = "`acts keygen FILE` makes a key; a key with a passphrase is not supported"
     try:
         key = load_pem_private_key(Path(file).read_bytes(), None)
@@ -336,9 +320,6 @@ def _edited_text(file: str | None, before: Json) -> Iterator[SourceText]:
         note = message(f"your text is kept in {path}", hint=hint, severity="note")
         raise CommandError(*error.blocks, note, code=error.code) from None
     path.unlink(missing_ok=True)
-
-
-# -- signals ---------------------------------------------------------------------------------------------------------
 
 
 @app.add

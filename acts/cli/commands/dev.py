@@ -142,9 +142,6 @@ def worker() -> int:
     return main()
 
 
-# -- the demo --------------------------------------------------------------------------------------------------------
-
-
 @app.add
 def demo() -> int:
     """Run example plans on a server in memory, and stop it."""
@@ -197,9 +194,6 @@ async def _run_steps(address: str) -> bool:
             console().print("\ngraph", style="bold")
             print_plan(request, checked)
     return not any(codes)
-
-
-# -- a server and a worker ---------------------------------------------------------------------------------------------
 
 
 class Engine:

@@ -101,9 +101,6 @@ _INSTRUCTIONS: Final = (
 )
 
 
-# -- the tools: a docstring is what a model reads, a signature the schema of the arguments -----------------------------
-
-
 async def _check(request: Json, agent: bool | None) -> tuple[Preflight, Answer]:
     """The checked Request, and the answer if it is invalid."""
     preflight = await asyncio.to_thread(run_preflight, request, agent=agent)

@@ -24,15 +24,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.filesize import decimal
 from rich.text import Text
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.api.workflowservice import v1 as requests
+from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
 from acts.activities.models import endpoints
+from acts.activities.registry import Registry
 from acts.activities.registry import from_environment as registry_from_environment
 from acts.activities.run_setup import poller_deployment, registered_types, value_type
 from acts.cli import console as cli
@@ -46,32 +51,19 @@ from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, driver_from_environment
 from acts.payloads.storage_gc import Inventory, delete_unused, find_unused
-from acts.payloads.stores import sha256
+from acts.payloads.stores import ContentStore, sha256
 from acts.tree.search_attributes import TYPES
-
-if TYPE_CHECKING:
-    from temporalio.api.taskqueue.v1 import PollerInfo
-    from temporalio.client import Client, WorkflowHistory
-
-    from acts.activities.registry import Registry
-    from acts.payloads.stores import ContentStore
 
 _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "fail": ("✗", "bold red")}
 # Providers with settings of their own -> the variables that may hold their key
 _KEYS: Final = {"anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "openai": ("OPENAI_API_KEY",)}
-# Ended runs are gone after it: a weekend should not be longer
-MIN_RETENTION_DAYS: Final = 3
+MIN_RETENTION_DAYS: Final = 3  # ended runs are gone after it: a weekend should not be longer
 _DIGEST: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
-# A poll lasts a minute; the server lists who polled within five
-_ALIVE_SECONDS: Final = 90.0
-# Work that waits for a free slot for so long is no burst any more
-MAX_BACKLOG_SECONDS: Final = 60.0
-# Of `acts dev` and `temporal server start-dev`
-WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")
+_ALIVE_SECONDS: Final = 90.0  # a poll lasts a minute; the server lists who polled within five
+MAX_BACKLOG_SECONDS: Final = 60.0  # work that waits for a free slot for so long is no burst any more
+WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")  # of `acts dev` and `temporal server start-dev`
 # Below this, a program that has stored a value and not yet reported it could lose it
 _SHORT_GRACE_SECONDS: Final = 3600.0
-# Characters of a reason: the SDK's text names two events, ours names a call
-MAX_REASON: Final = 2_000
 _MAX_FAILURES: Final = 50  # printed in full; more of them are mostly alike
 _STUCK: Final = (
     "runs that do not replay would be stuck on workers with this code: let them end on the old ones "
@@ -158,7 +150,6 @@ async def add_findings(
 
 
 async def check_settings() -> list[Finding]:
-    """Whether a worker would start with the settings of this shell."""
     from acts.worker.settings import Settings
 
     settings = Settings.from_environment()
@@ -167,20 +158,17 @@ async def check_settings() -> list[Finding]:
 
 
 async def check_tools() -> list[Finding]:
-    """The tools that this shell's settings load."""
     registry = registry_from_environment()
     return [ok(f"{count_text(len(registry.tools), 'tool')} and {len(registry.activities)} activities load")]
 
 
 async def check_payloads() -> list[Finding]:
-    """Whether the settings of encryption and storage can be read, if they are set."""
     client_converter()
     names = [name for name in ("ACTS_CODEC_KEYS", "ACTS_STORAGE") if os.environ.get(name)]
     return [ok(f"{' and '.join(names)} can be read" if names else "neither encrypted nor stored elsewhere")]
 
 
 async def check_models() -> list[Finding]:
-    """Which models have a key here."""
     able = [f"{provider}:…" for provider, names in _KEYS.items() if any(map(os.environ.get, names))]
     for name, endpoint in endpoints.from_environment().items():
         endpoint.read_key()
@@ -190,7 +178,6 @@ async def check_models() -> list[Finding]:
 
 
 async def check_server(client: Client, _queue: str) -> list[Finding]:
-    """Its version and how fast it answers."""
     start = time.monotonic()
     info = await client.workflow_service.get_system_info(requests.GetSystemInfoRequest(), timeout=RPC)
     took = (time.monotonic() - start) * 1000
@@ -198,7 +185,6 @@ async def check_server(client: Client, _queue: str) -> list[Finding]:
 
 
 async def check_namespace(client: Client, _queue: str) -> list[Finding]:
-    """It exists, and keeps ended runs for long enough."""
     request = requests.DescribeNamespaceRequest(namespace=client.namespace)
     answer = await client.workflow_service.describe_namespace(request, timeout=RPC)
     days = answer.config.workflow_execution_retention_ttl.ToSeconds() / 86_400
@@ -208,7 +194,6 @@ async def check_namespace(client: Client, _queue: str) -> list[Finding]:
 
 
 async def check_search_attributes(client: Client, _queue: str) -> list[Finding]:
-    """All of ours are registered, with the right types."""
     wrong, missing = await _search_attributes(client)
     if wrong:
         hint = "another program has registered these names; use a namespace of your own"
@@ -233,7 +218,6 @@ async def check_runs(client: Client, _queue: str) -> list[Finding]:
 
 
 async def check_workers(client: Client, name: str) -> list[Finding]:
-    """Who polls the queue, with which versions of the tools."""
     by_identity: dict[str, PollerInfo] = {}
     for is_for_activities in (False, True):
         queue = await server.describe_queue(client, name, is_for_activities=is_for_activities)
@@ -290,7 +274,6 @@ def judge_deployment(name: str, current: str, builds: Iterable[str], *, has_unve
 
 
 async def check_backlog(client: Client, name: str) -> list[Finding]:
-    """How much waits for a worker, and for how long."""
     stats = (await server.describe_queue(client, name, is_for_activities=True, report_stats=True)).stats
     return [judge_backlog(stats.approximate_backlog_count, stats.approximate_backlog_age.ToSeconds())]
 
@@ -316,9 +299,6 @@ SERVER_CHECKS: Final = {
     "server": check_server, "namespace": check_namespace, "search attributes": check_search_attributes,
     "workers": check_workers, "backlog": check_backlog, "runs": check_runs,
 }  # fmt: skip
-
-
-# -- keys and settings of a namespace ----------------------------------------------------------------------------------
 
 
 @app.add
@@ -381,9 +361,6 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
 
 def create_key(path: Path) -> bytes:
     """Write a new private key (PEM, mode 600), where there is none; returns the public key."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -493,9 +470,6 @@ def _figures(inventory: Inventory, store: ContentStore, namespace: str, deleted:
         "unusedBytes": inventory.unused_bytes, "runs": inventory.runs, "schedules": inventory.schedules,
         "deleted": deleted,
     }  # fmt: skip
-
-
-# -- replaying ---------------------------------------------------------------------------------------------------------
 
 
 @app.add
@@ -609,8 +583,6 @@ async def replay_histories(histories: AsyncIterable[WorkflowHistory]) -> AsyncIt
 
 def read_history(text: str, source: str) -> WorkflowHistory:
     """The history in a file: what ``temporal workflow show --output json`` or the Web UI's download gives."""
-    from temporalio.client import WorkflowHistory
-
     hint = "save one with: temporal workflow show -w ID --output json"
     try:
         data = json.loads(text)
@@ -633,4 +605,4 @@ def _verdict(history: WorkflowHistory, failure: BaseException | None) -> dict[st
     text = str(failure) or type(failure).__name__
     if sentence := re.search(r'message: "((?:[^"\\]|\\.)*)"', text):
         text = re.sub(r"\\(.)", r"\1", sentence[1])
-    return {**row, "error": clean(re.sub(r"^\[TMPRL\d+\] ", "", text), MAX_REASON)}
+    return {**row, "error": clean(re.sub(r"^\[TMPRL\d+\] ", "", text), 2_000)}

@@ -126,9 +126,6 @@ def schema() -> int:
     return print_json(request_schema())
 
 
-# -- drawings --------------------------------------------------------------------------------------------------------
-
-
 @app.add
 def graph(what: cli.FileOrRun, inputs: cli.Inputs = None, mermaid: AsMermaid = False) -> ExitCode:
     """Draw a plan; the plan of a run with the states of its calls.
@@ -159,9 +156,6 @@ async def _draw_run(id_: str, *, mermaid: bool) -> int:
         print_err("this run plans as it goes; its latest plan:", "dim")
     print_drawing(drawing, mermaid=mermaid)
     return cli.EXIT_DONE
-
-
-# -- prompts ---------------------------------------------------------------------------------------------------------
 
 
 @app.add

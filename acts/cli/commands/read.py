@@ -12,10 +12,12 @@ import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from rich.text import Text
 from rich.tree import Tree
+from temporalio.client import ActivityFailureError, WorkflowExecutionDescription
+from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import argument, clean, command_error, console, option, print_blocks, print_err, print_json
@@ -26,15 +28,12 @@ from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import compare_plans, problem_blocks
 from acts.language.errors import ExpressionError, format_choices, suggest
 from acts.language.references import MARK, Path, parse, scan
-from acts.language.tools import META, Tool, hint_words, read_tool
+from acts.language.tools import META, hint_words, read_tool
 from acts.language.values import Json
 from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Author, Limits, ProvenanceIndex, ReferenceTrace, RunRecord, Source, ValueTrace
 from acts.views.text import STATE_MARKS, named_instances
-
-if TYPE_CHECKING:
-    from temporalio.client import WorkflowExecutionDescription
 
 # Of an answer about tools: a worker gives it at once, if a slot is free
 ANSWER_SECONDS: Final = 10.0
@@ -115,9 +114,6 @@ def _duration(start: datetime, end: datetime | None) -> str:
     return f"{max(seconds, 0.0):.1f} s"
 
 
-# -- one run -----------------------------------------------------------------------------------------------------------
-
-
 @app.add
 async def show(
     run: cli.Run, as_json: cli.AsJson = False, run_id: cli.RunId = None, instance: OneInstance = None,
@@ -165,26 +161,20 @@ async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcom
         # a worker still knows the calls of a run that ended without a result
         for part in tables.report_parts(await run.status() or {}):
             console().print(part)
-    for text in _cut_lines(info.id, outcome.result):
-        console().print(text, style="yellow")
+    omitted = outcome.result.get("omitted") if isinstance(outcome.result, Mapping) else None
+    if isinstance(omitted, Mapping):
+        parts = ", ".join(f"{clean(k)} ({n:,} bytes)" for k, n in omitted["bytes"].items())
+        lines = [f"left out of the result, which was too large to be recorded: {parts}"]
+        for cut in omitted["cut"][:_MAX_CUTS]:
+            words = ["temporal", "workflow", "query", "--workflow-id", info.id, "--type", str(cut.get("query"))]
+            words += ["--input", json.dumps(cut["argument"], ensure_ascii=False)] if "argument" in cut else []
+            command = f": {clean(shlex.join(words))}" if "query" in cut else ""
+            lines.append(f"  {clean(cut['at'])} ({cut['bytes']:,} bytes){command}")
+        if (more := len(omitted["cut"]) - _MAX_CUTS + int(omitted.get("more", 0))) > 0:
+            lines.append(f"  … and {more:,} more; --json lists the largest")
+        console().print("\n".join(lines), style="yellow")
     print_blocks(problem_blocks(outcome.problems, None))
     print_blocks(tables.failure_blocks(outcome))
-
-
-def _cut_lines(run: str, result: Any) -> Iterator[str]:
-    """A line per part that was cut, its size, and how to read it."""
-    omitted = result.get("omitted") if isinstance(result, Mapping) else None
-    if not isinstance(omitted, Mapping):
-        return
-    parts = ", ".join(f"{clean(k)} ({n:,} bytes)" for k, n in omitted["bytes"].items())
-    yield f"left out of the result, which was too large to be recorded: {parts}"
-    for cut in omitted["cut"][:_MAX_CUTS]:
-        words = ["temporal", "workflow", "query", "--workflow-id", run, "--type", str(cut.get("query"))]
-        words += ["--input", json.dumps(cut["argument"], ensure_ascii=False)] if "argument" in cut else []
-        command = f": {clean(shlex.join(words))}" if "query" in cut else ""
-        yield f"  {clean(cut['at'])} ({cut['bytes']:,} bytes){command}"
-    if (more := len(omitted["cut"]) - _MAX_CUTS + int(omitted.get("more", 0))) > 0:
-        yield f"  … and {more:,} more; --json lists the largest"
 
 
 def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] | None, obstacle: str) -> None:
@@ -213,9 +203,6 @@ async def _show_instance(
         for text in tables.approval_lines(root.id, await run_reader.add_parameters(root, own)):
             console().print(text, style="magenta")
     print_blocks(tables.failure_blocks(outcome))
-
-
-# -- changes of a plan -------------------------------------------------------------------------------------------------
 
 
 @app.add
@@ -248,9 +235,6 @@ def _plans(messages: Sequence[Json]) -> list[list[Any]]:
     return [[], *(m.get("plan") or [] for m in messages if isinstance(m, dict) and m.get("type") == "plan")]
 
 
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
 @app.add
 async def tools(name: ToolName = None, here: Here = False, as_json: cli.AsJson = False) -> int:
     """List the tools that the workers serve; with a name, the schema of one.
@@ -281,9 +265,6 @@ async def tools(name: ToolName = None, here: Here = False, as_json: cli.AsJson =
 
 async def _read_worker_tools() -> dict[str, Any]:
     """What a worker of the task queue serves: ``{version, worker, tools, activities}``."""
-    from temporalio.client import ActivityFailureError
-    from temporalio.service import RPCError, RPCStatusCode
-
     client, queue = await server.connect(), server.task_queue()
     if not await server.has_pollers(client, queue, is_for_activities=True):
         raise command_error(f'no worker serves the task queue "{queue}"', hint=server.START_WORKER)
@@ -313,28 +294,23 @@ def _print_tools(schemas: Mapping[str, Any], activities: Sequence[str]) -> None:
     for name, schema in schemas.items():
         tool = None if schema is None else read_tool(name, schema, served=name in activities)[0]
         own |= {tool.activity} if tool is not None and tool.activity else set()
-        rows.append((name,) if tool is None else (name, *_tool_cells(tool)))
+        if tool is None:
+            rows.append((name,))
+            continue
+        queue = f" on {tool.options.taskQueue}" if tool.options.taskQueue else ""
+        answerer = f"activity {tool.activity}{queue}" if tool.activity else "model"
+        if delegate := tool.consts.get("_delegate"):
+            answerer = f"delegate {delegate}"
+        listed, required = tool.schema.get("properties"), tool.schema.get("required")
+        needed = required if isinstance(required, list) else []
+        names = [key for key in (listed if isinstance(listed, dict) else ()) if key not in META]
+        parameters = ", ".join(key if key in needed else f"{key}?" for key in names)  # what a call may leave out
+        hints = f"({', '.join(words)}) " if (words := hint_words(tool.schema)) else ""
+        rows.append((name, answerer, parameters, f"{hints}{tool.schema.get('description') or ''}"))
     if rows:
         cli.print_rows(tables.text_table(("tool", "answered by", "parameters", "description"), rows, _MAX_CELL))
     if others := [name for name in activities if name not in own]:
         console().print(f"activities without a tool: {clean(format_choices(others, 40))}", style="dim")
-
-
-def _tool_cells(tool: Tool) -> tuple[str, str, str]:
-    """What answers the calls of a tool, its parameters (? marks what a call may leave out), and its description."""
-    queue = f" on {tool.options.taskQueue}" if tool.options.taskQueue else ""
-    answerer = f"activity {tool.activity}{queue}" if tool.activity else "model"
-    if delegate := tool.consts.get("_delegate"):
-        answerer = f"delegate {delegate}"
-    listed, required = tool.schema.get("properties"), tool.schema.get("required")
-    needed = required if isinstance(required, list) else []
-    names = [name for name in (listed if isinstance(listed, dict) else ()) if name not in META]
-    parameters = ", ".join(name if name in needed else f"{name}?" for name in names)
-    hints = f"({', '.join(words)}) " if (words := hint_words(tool.schema)) else ""
-    return answerer, parameters, f"{hints}{tool.schema.get('description') or ''}"
-
-
-# -- where a value came from -------------------------------------------------------------------------------------------
 
 
 @app.add
@@ -387,8 +363,6 @@ async def trace_value(run: str, path: str, instance: str | None, limits: Limits)
 
 async def _read_record(run: RunReader) -> tuple[RunRecord, str | None]:
     """The record of a run with a context, and the run that passed it its data; None for a root."""
-    from temporalio.service import RPCError
-
     parent = (await run.describe_planning()).parent_id
     await run.allow_replay_time()
     if parent is not None:  # also if its history is gone, and with it its type

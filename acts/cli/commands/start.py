@@ -16,11 +16,17 @@ import asyncio
 import json
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import quote
+
+from temporalio import client as sdk
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
@@ -33,11 +39,6 @@ from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PLAN
 from acts.payloads.converter import verify_storage
 from acts.tree.identity import MAX_ID_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from temporalio.client import Client, ScheduleHandle, ScheduleListDescription, ScheduleOverlapPolicy
 
 # What to do while a run of the id runs, and where one has ended
 WhileRunning = Literal["fail", "use-existing", "terminate"]
@@ -68,14 +69,14 @@ RetryResults = Annotated[
 ]
 # The SDK's words
 OverlapWord = Literal["skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"]
+_WORDS: Final = get_args(OverlapWord)
 ScheduleId = Annotated[str, cli.argument("ID", "The id of a schedule; its runs are called ID-TIME.")]
 Cron = Annotated[list[str] | None, option("--cron CRON", "Like '0 9 * * MON-FRI'; may be repeated.")]
 Every = Annotated[str | None, option("--every TIME", "An interval, like 15m or 1d.")]
 Zone = Annotated[str | None, option("--timezone ZONE", "Of --cron, like Europe/Berlin (default UTC).")]
-_OVERLAP: Final = (
-    "If the last run still runs: skip, buffer-one, buffer-all, cancel-other, terminate-other or allow-all."
-)
-Overlap = Annotated[OverlapWord, option("--overlap WORD", _OVERLAP)]
+Overlap = Annotated[
+    OverlapWord, option("--overlap WORD", f"If the last run still runs: {', '.join(_WORDS[:-1])} or {_WORDS[-1]}.")
+]
 Replace = Annotated[bool, option("--replace", "Replace the schedule of this id.")]
 
 app = cli.CommandGroup()
@@ -96,8 +97,6 @@ class StartPolicy:
 
     def start_options(self) -> dict[str, Any]:
         """Keyword arguments of the SDK's ``start_workflow``; some words the server would refuse together."""
-        from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-
         # USE_EXISTING of the server would not say whether the run is new, so a refused start is looked up instead
         reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
         if self.if_ended.startswith("again"):
@@ -106,12 +105,10 @@ class StartPolicy:
         elif self.if_running == "terminate":
             text = f"--if-running terminate starts a run anew, --if-ended {self.if_ended} never does"
             raise command_error(text, hint="leave one of them out")
-        conflict = WorkflowIDConflictPolicy
-        return {
-            "id_reuse_policy": reuse,
-            "id_conflict_policy": conflict.TERMINATE_EXISTING if self.if_running == "terminate" else conflict.FAIL,
-            "start_delay": None if self.delay is None else timedelta(seconds=self.delay),
-        }
+        policies = WorkflowIDConflictPolicy
+        conflict = policies.TERMINATE_EXISTING if self.if_running == "terminate" else policies.FAIL
+        delay = None if self.delay is None else timedelta(seconds=self.delay)
+        return {"id_reuse_policy": reuse, "id_conflict_policy": conflict, "start_delay": delay}
 
 
 @app.add
@@ -199,9 +196,6 @@ async def fork(
     return await _resume(reader, resume, edit, None, new_id, StartPolicy(watch, as_json, detach))
 
 
-# -- starting and waiting --------------------------------------------------------------------------------------------
-
-
 async def start_and_wait(request: Json, workflow: str, run_id: str, source: SourceText, policy: StartPolicy) -> int:
     """Start a run and wait for its end; the exit code says how it ended."""
     target = server.find_target()
@@ -249,11 +243,9 @@ def new_id(file: str) -> str:
 
 
 async def start(
-    client: Client, workflow: str, request: Json, run_id: str, source_name: str, policy: StartPolicy
+    client: sdk.Client, workflow: str, request: Json, run_id: str, source_name: str, policy: StartPolicy
 ) -> RunReader:
     """Start a run; where the policy says so, use the one that has this id already."""
-    from temporalio.exceptions import WorkflowAlreadyStartedError
-
     size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
     limit = MAX_PAYLOAD_BYTES if client.data_converter.external_storage is None else MAX_STORED_BYTES
     if size > limit:
@@ -291,9 +283,6 @@ def summarize(request: Json) -> str:
     data = " ".join(" · ".join(parts).split()).encode(errors="replace")
     is_short = len(data) <= MAX_SUMMARY_BYTES
     return data.decode() if is_short else data[: MAX_SUMMARY_BYTES - 3].decode(errors="ignore") + "…"
-
-
-# -- resuming --------------------------------------------------------------------------------------------------------
 
 
 async def _resume(
@@ -351,9 +340,6 @@ def _source_of(request: Json) -> SourceText:
     return parse_source("the request", json.dumps(request, ensure_ascii=False, indent=2), "JSON")
 
 
-# -- by the clock ----------------------------------------------------------------------------------------------------
-
-
 @schedule.add
 async def create(
     schedule_id: ScheduleId, file: cli.File, cron: Cron = None, every: Every = None, timezone: Zone = None,
@@ -363,8 +349,6 @@ async def create(
 
     Each start is a run of its own, so its calls have ids of their own.
     """
-    from temporalio import client as sdk
-
     if bool(cron) == bool(every):
         raise command_error("say when to start: either --cron, or --every", hint="--cron '0 9 * * MON', --every 1h")
     seconds = read_seconds(every, "--every")
@@ -403,10 +387,7 @@ async def list_(as_json: cli.AsJson = False) -> int:
     if not rows:
         print_err("no schedules")
         return cli.EXIT_DONE
-    cells = [
-        (row["id"], row["workflow"], "paused" if row["paused"] else row["next"], row["last"], row["note"])
-        for row in rows
-    ]  # fmt: skip
+    cells = [(r["id"], r["workflow"], "paused" if r["paused"] else r["next"], r["last"], r["note"]) for r in rows]
     cli.console().print(text_table(("schedule", "starts", "next", "last run", "note"), cells))
     return cli.EXIT_DONE
 
@@ -427,9 +408,7 @@ async def resume(schedule_id: ScheduleId, note: cli.Note = None) -> int:
 async def trigger(schedule_id: ScheduleId, overlap: Overlap = "allow-all") -> int:
     """Start a run now, whatever the clock says."""
     policy = overlap_policy(overlap)
-    return await _perform(
-        schedule_id, lambda handle: handle.trigger(overlap=policy, rpc_timeout=server.RPC), "triggered"
-    )
+    return await _perform(schedule_id, lambda it: it.trigger(overlap=policy, rpc_timeout=server.RPC), "triggered")
 
 
 @schedule.add
@@ -439,10 +418,7 @@ async def delete(schedule_id: ScheduleId, yes: cli.Yes = False) -> int:
     return await _perform(schedule_id, lambda it: it.delete(rpc_timeout=server.RPC), "deleted; its runs continue")
 
 
-async def _perform(schedule_id: str, request: Callable[[ScheduleHandle], Awaitable[None]], done: str) -> int:
-    """Make a request about a schedule, which must exist."""
-    from temporalio.service import RPCError, RPCStatusCode
-
+async def _perform(schedule_id: str, request: Callable[[sdk.ScheduleHandle], Awaitable[None]], done: str) -> int:
     try:
         await request((await server.connect()).get_schedule_handle(schedule_id))
     except RPCError as error:
@@ -454,14 +430,11 @@ async def _perform(schedule_id: str, request: Callable[[ScheduleHandle], Awaitab
     return cli.EXIT_DONE
 
 
-def overlap_policy(word: OverlapWord) -> ScheduleOverlapPolicy:
-    """The SDK's policy of this name."""
-    from temporalio.client import ScheduleOverlapPolicy
-
-    return ScheduleOverlapPolicy[word.upper().replace("-", "_")]
+def overlap_policy(word: OverlapWord) -> sdk.ScheduleOverlapPolicy:
+    return sdk.ScheduleOverlapPolicy[word.upper().replace("-", "_")]
 
 
-def _row(listed: ScheduleListDescription) -> dict[str, Any]:
+def _row(listed: sdk.ScheduleListDescription) -> dict[str, Any]:
     """``{id, paused, workflow, next, last, note}``; times in UTC."""
     state = None if listed.schedule is None else listed.schedule.state
     action = None if listed.schedule is None else listed.schedule.action

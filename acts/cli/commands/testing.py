@@ -145,9 +145,6 @@ def _files_in(folder: Path) -> Iterator[Path]:
             yield path
 
 
-# -- cases -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class CaseReport:
     """One case; ``faults`` are what differs, or the problems of its Request: none in one that passed."""

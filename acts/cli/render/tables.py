@@ -66,9 +66,6 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[object]], limit: i
     return table
 
 
-# -- approvals and decisions -------------------------------------------------------------------------------------------
-
-
 def decision_command(word: str, run: str, approval: PendingApproval) -> str:
     """The command that decides this one of a run's approvals, in the version that is shown."""
     parts = ["acts", word, run, *([] if approval.call is None else ["--call", approval.call])]
@@ -137,9 +134,6 @@ def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
         yield Text(f"  {text}", "red" if word == REJECT else "")
 
 
-# -- calls and instances -----------------------------------------------------------------------------------------------
-
-
 def calls_table(calls: Sequence[Mapping[str, Any]], limit: int = MAX_ROWS, title: str = "call") -> Table:
     """A row for each of the first calls; the others are counted by state."""
     ticks = ("tick",) if any(call.get("tick") for call in calls) else ()
@@ -200,9 +194,6 @@ def report_parts(report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[Re
         yield calls_table(instances, min(rows, MAX_SHOWN), "instance")
     if text := set_text(report):
         yield Text(text)
-
-
-# -- runs --------------------------------------------------------------------------------------------------------------
 
 
 def headline(status: str, run: str, *facts: str) -> Text:
@@ -279,8 +270,6 @@ def failure_blocks(outcome: Outcome) -> list[MessageBlock]:
         blocks[MAX_SHOWN:] = [message(f"… and {more} more failures; --json has all", severity="note")]
     return blocks
 
-
-# -- progress ----------------------------------------------------------------------------------------------------------
 
 # A query costs the worker a look at the run. Four per second look live; an unchanged run is polled once per second.
 FIRST_PAUSE_SECONDS: Final = 0.25
@@ -365,8 +354,6 @@ def _log(run: str, began: float) -> Show:
 def _tick_text(report: Mapping[str, Any]) -> str:
     return f"tick {report['tick']}" if report.get("tick") else ""
 
-
-# -- plans -------------------------------------------------------------------------------------------------------------
 
 MAX_NAMES: Final = 20  # in one line, and outcomes
 _DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}

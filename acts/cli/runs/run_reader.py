@@ -52,8 +52,6 @@ SECONDS_PER_EVENT: Final = 0.003
 PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
 # Messages per page: of a run that has ended, the worker replays for each page, and a page ends at 1.5 MB anyway
 PAGE_MESSAGES: Final = 20_000
-# Since its last completed task a run has received so many events at most, or nobody waits for the reason of a failure
-_MAX_EVENTS: Final = 200
 # Keys that are added to an approval's ``about``; the query ``pending`` uses neither
 WITH: Final = "with"
 EDITABLE: Final = "editable"
@@ -194,10 +192,7 @@ class RunReader:
 
     @_once
     async def root(self) -> RunReader:
-        """The run at the top of this one's tree, which lists the approvals of the whole tree.
-
-        A root is its own, and so is a detached run that has outlived its root.
-        """
+        """The run at the top of this one's tree, or this one where it has outlived its root."""
         root = self.other((await self.describe()).root_id or self.id)
         is_running = root.id != self.id and await root.exists() and (await root.describe()).close_time is None
         return root if is_running else self
@@ -216,10 +211,7 @@ class RunReader:
         return outcome.result if outcome is not None and isinstance(outcome.result, dict) else {}
 
     async def request(self) -> Json:
-        """The Request that the run was started with, or None.
-
-        It is in the first event of the first run; a run after continue-as-new names that one.
-        """
+        """The Request that the run was started with, or None: a run after continue-as-new names the first one."""
         info = await self.describe()
         event = await self._start_event(info.run_id)
         if event is not None and event.first_execution_run_id not in ("", info.run_id):
@@ -244,10 +236,7 @@ class RunReader:
 
     @_once
     async def obstacle(self) -> str:
-        """What keeps the run's workers from answering, such as a value that they cannot read; "" if none is known.
-
-        The server records the first failure of a workflow task; those of later attempts are in the log of the worker.
-        """
+        """What keeps the run's workers from answering: the first failure of a workflow task; "" if none is known."""
         from temporalio.api.common.v1 import WorkflowExecution
         from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
         from temporalio.service import RPCError
@@ -255,7 +244,7 @@ class RunReader:
         if self._query_failure:
             return f"the worker cannot answer: {clean(self._query_failure, 500)}"
         request = GetWorkflowExecutionHistoryReverseRequest(
-            namespace=self.client.namespace, maximum_page_size=_MAX_EVENTS,
+            namespace=self.client.namespace, maximum_page_size=200,  # more have not come since its last completed task
             execution=WorkflowExecution(workflow_id=self.id, run_id=self.handle.run_id or ""),
         )  # fmt: skip
         service = self.client.workflow_service
@@ -412,9 +401,8 @@ async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str
 
 
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:
-    """The approvals, with ``about["with"]``: the Call with the parameters that it will have.
-
-    ``about["editable"]`` is False if the run accepts no edit of it.
+    """The approvals; ``about["with"]`` is the Call with the parameters that it will have, ``about["editable"]`` False
+    if the run accepts no edit of it.
     """
     limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
 
@@ -435,9 +423,6 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
         report |= {} if answer.get(EDITABLE, True) else {EDITABLE: False}
         out.append(PendingApproval.model_validate(report))
     return out
-
-
-# -- one instance of a batch ------------------------------------------------------------------------------------------
 
 
 async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
@@ -492,21 +477,15 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
         return _item(item | ({"state": state["value"]} if "value" in state else {}), name, status), run.id
     # a child of this id that exists before the instance starts belongs to an earlier run
     has_begun = item["status"] not in ("pending", "ready")
-    child = await _find_child(run, names[: names.index(name) + 1]) if has_begun else None
-    if child is None:
-        return item, run.id
-    result = await child.result()
-    return (_item(result, name, {}), child.id) if "calls" in result else await read_instance(child, name)
-
-
-async def _find_child(run: RunReader, names: Sequence[str]) -> RunReader | None:
-    """The child that executes the last of these instances: the nearest one, named after the first that it executes."""
-    for first in reversed(names[-_MAX_EARLIER:]):
+    earlier = names[: names.index(name) + 1][-_MAX_EARLIER:] if has_begun else []
+    for first in reversed(earlier):  # the child that executes it is named after the first that it executes
         child = run.other(child_id(run.id, first))
         if await child.exists() and (await child.describe()).workflow_type == wire.INSTANCE:
-            known = await child.result() or await child.status()
-            return child if first == names[-1] or names[-1] in named_instances(known) else None
-    return None
+            result = await child.result()
+            if first != name and name not in named_instances(result or await child.status()):
+                break
+            return (_item(result, name, {}), child.id) if "calls" in result else await read_instance(child, name)
+    return item, run.id
 
 
 def unknown_instance_error(run: str, names: Sequence[str], name: str, where: str = "--instance") -> CommandError:
@@ -514,8 +493,6 @@ def unknown_instance_error(run: str, names: Sequence[str], name: str, where: str
     hint = f"it has: {list_names(names, 12)}" if names else "`_instance` names an instance in a request"
     return command_error(f'the run {clean(run, 200)} has no instance "{clean(name, 100)}"', where=where, hint=hint)
 
-
-# -- all runs of a namespace ------------------------------------------------------------------------------------------
 
 # How the server calls the ends of a run, in our words
 _STATUS: Final = {
@@ -598,8 +575,6 @@ def _row(run: WorkflowExecution) -> dict[str, Any]:
     }  # fmt: skip
     return {k: list(v) if isinstance(v, tuple) else v for k, v in row.items() if v is not None}
 
-
-# -- what waits --------------------------------------------------------------------------------------------------------
 
 # A root that began before `acts setup` has no search attributes: it is asked. Where the namespace has none, all runs
 # are asked but those below others.

@@ -1,4 +1,4 @@
-"""The JSON Schema (2020-12) of a Request file: what is written in ``request_schema.yaml``, and the models of settings."""
+"""The JSON Schema (2020-12) of a Request file: ``request_schema.yaml``, and the models of settings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def request_schema() -> Schema:
     for type_ in DATA_TYPES:
         name = f"{type_.title()}Message"
         defs[name] = json.loads(json.dumps(defs[name]).replace("TYPE", type_))
-        defs[name]["properties"] = dict.fromkeys(PROVENANCE, {}) | defs[name]["properties"]
+        defs[name]["properties"] = {key: {} for key in PROVENANCE} | defs[name]["properties"]
     for part in (defs["Tool"], defs["Tool"]["properties"]["properties"], defs["Call"]):
         own = part["properties"]
         meta = {key: {**own.get(key, {}), "description": text} for key, text in content["calls"].items()}

@@ -206,8 +206,6 @@ def _unseen_tools(request: Request, names: Sequence[str]) -> Problem:
     return Problem(UNSEEN_TOOL, text, pointer("context", at, "tool"), hint=hint, severity="warning")
 
 
-# -- ``--set FILE[:ID]`` and ``--results FILE`` ------------------------------------------------------------------------
-
 _KIND: Final = re.compile(r"†\{?([\w-]+)")
 _NOT_ROWS: Final = ("state", "item", "index", "decision")
 

@@ -51,10 +51,7 @@ class Position(NamedTuple):
 
 
 class TextError(Exception):
-    """A text that cannot be read. ``position`` is None if the error concerns the whole text.
-
-    ``is_syntax``: it is no text of its format at all; otherwise it holds something that cannot be accepted.
-    """
+    """A text that cannot be read; ``is_syntax``: it is no text of its format, else it holds what cannot be accepted."""
 
     def __init__(
         self, message: str, position: Position | None = None, hint: str = "", *, is_syntax: bool = False
@@ -102,10 +99,41 @@ class SourceText:
 def read_source(name: str) -> SourceText:
     """The content of a file, or of standard input for ``-``."""
     title = "standard input" if name == STDIN else name
-    text = _decode(title, _read_bytes(name))
+    content = _read_bytes(name)
+    if len(content) > MAX_BYTES:
+        text = f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB"
+        raise command_error(text, where=title, hint="a run takes at most 2 MB of input")
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise command_error("the file is UTF-16", where=title, hint="save it as UTF-8")
+    if b"\0" in content:
+        text = f"this is not a text file: byte {content.index(bytes(1))} is NUL"
+        raise command_error(text, where=title, hint="a request is JSON or YAML text in UTF-8")
+    try:
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        text = f"this is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02X}"
+        raise command_error(text, where=f"{title}:{line}", hint="save the file as UTF-8") from None
     suffix = "" if name == STDIN else Path(name).suffix.lower()
     is_json = suffix == ".json" or (suffix not in SUFFIXES and text.lstrip()[:1] in ("{", "["))
     return parse_source(title, text, "JSON" if is_json else "YAML")
+
+
+def _read_bytes(name: str) -> bytes:
+    try:
+        if name == STDIN:
+            return sys.stdin.buffer.read(MAX_BYTES + 1)
+        with open(name, "rb") as file:  # noqa: PTH123 - the name unchanged, "a//b" too
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        path = Path(name)
+        names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = [str(path.parent / n) for n in difflib.get_close_matches(path.name, names, 3, 0.5)]
+        hint = f"did you mean {' or '.join(near)}?" if near else ""
+        raise command_error("there is no such file", where=name, hint=hint) from None
+    except (OSError, ValueError) as error:
+        text = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise command_error(text, where=clean(name, 200)) from None
 
 
 def parse_source(name: str, text: str, format_: Format) -> SourceText:
@@ -136,43 +164,6 @@ def _cut_line(text: str, position: Position) -> str:
     start = max(0, position.column - 1 - MAX_EXCERPT // 2) if len(row) > MAX_EXCERPT else 0
     part = row[start : start + MAX_EXCERPT].strip()
     return clean(("…" if start else "") + part + ("…" if start + MAX_EXCERPT < len(row) else ""))
-
-
-def _read_bytes(name: str) -> bytes:
-    try:
-        if name == STDIN:
-            return sys.stdin.buffer.read(MAX_BYTES + 1)
-        with open(name, "rb") as file:  # noqa: PTH123 - the name unchanged, "a//b" too
-            return file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        path = Path(name)
-        names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = [str(path.parent / n) for n in difflib.get_close_matches(path.name, names, 3, 0.5)]
-        hint = f"did you mean {' or '.join(near)}?" if near else ""
-        raise command_error("there is no such file", where=name, hint=hint) from None
-    except (OSError, ValueError) as error:
-        text = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise command_error(text, where=clean(name, 200)) from None
-
-
-def _decode(name: str, content: bytes) -> str:
-    if len(content) > MAX_BYTES:
-        text = f"the file is larger than {MAX_BYTES // 1024 // 1024} MiB"
-        raise command_error(text, where=name, hint="a run takes at most 2 MB of input")
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise command_error("the file is UTF-16", where=name, hint="save it as UTF-8")
-    if b"\0" in content:
-        text = f"this is not a text file: byte {content.index(bytes(1))} is NUL"
-        raise command_error(text, where=name, hint="a request is JSON or YAML text in UTF-8")
-    try:
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        text = f"this is not UTF-8 text: byte {error.start} is 0x{content[error.start]:02X}"
-        raise command_error(text, where=f"{name}:{line}", hint="save the file as UTF-8") from None
-
-
-# -- problems of the validator, with the lines of their values ---------------------------------------------------------
 
 
 def problem_blocks(problems: Iterable[Problem], source: SourceText | None) -> list[MessageBlock]:
@@ -225,9 +216,6 @@ def add_inputs(request: Json, inputs: Sequence[str]) -> Json:
     return {**request, "context": [*context, {"type": "input", "input": payload}]}
 
 
-# -- plans as texts that a person reads and edits ----------------------------------------------------------------------
-
-
 def format_plan(value: Json) -> tuple[str, Format]:
     """A plan or a call as text, and the format of the text."""
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=120)
@@ -244,8 +232,6 @@ def compare_plans(old: Json, new: Json, names: tuple[str, str]) -> list[str]:
     return [clean(row) for row in rows]
 
 
-# -- JSON and YAML ----------------------------------------------------------------------------------------------------
-
 # Values that aliases may add. A Request that repeats a schema a thousand times needs some ten thousand; a "billion
 # laughs" is stopped early.
 MAX_ALIASED: Final = 100_000
@@ -255,12 +241,13 @@ _NOT_FINITE: Final = re.compile(r"[-+]?(\.inf|Infinity)|\.?nan", re.IGNORECASE)
 # What JSON has and YAML lacks: tabs between values, some characters, escapes of halves of a character
 _NOT_YAML: Final = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-_MISSING: Final = "a value is missing before it, or there is a comma too many"
-_COMMENT: Final = "JSON has no comments; a .yaml file may have them"
-_QUOTES: Final = 'JSON strings and keys are in double quotes: "like this"'
-_OPEN: Final = "the text ends too early: a bracket, brace or quote is not closed"
 # What stands where JSON cannot go on -> what to do
-_JSON_HINTS: Final = {"}": _MISSING, "]": _MISSING, "'": _QUOTES, "/": _COMMENT, "#": _COMMENT, "": _OPEN}
+_JSON_HINTS: Final = {
+    **dict.fromkeys("}]", "a value is missing before it, or there is a comma too many"),
+    **dict.fromkeys("/#", "JSON has no comments; a .yaml file may have them"),
+    "'": 'JSON strings and keys are in double quotes: "like this"',
+    "": "the text ends too early: a bracket, brace or quote is not closed",
+}
 
 
 def parse(text: str, format_: Format) -> Json:
@@ -297,9 +284,6 @@ def positions(text: str, format_: Format, value: Json) -> dict[str, Position]:
 def _as_yaml(text: str) -> str:
     """A JSON text that YAML reads, with all parts in the same places."""
     return _SURROGATE.sub(r"\\u0020", _NOT_YAML.sub(" ", text))
-
-
-# -- YAML ------------------------------------------------------------------------------------------------------------
 
 
 class _Loader(Composer, CParser, BaseResolver):
