@@ -82,10 +82,7 @@ class LazyGroup(TyperGroup):
 
 
 class Program(typer.Typer):
-    """The app as a program that exits at once: an interpreter that exits soon after the SDK connected sometimes crashes.
-
-    The code would be 134 or 139, and scripts read it.
-    """
+    """The app as a program that exits at once: an interpreter that exits soon after the SDK connected may crash."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         code: Any = 0

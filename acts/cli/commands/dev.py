@@ -1,8 +1,7 @@
 """``acts dev``, ``demo`` and ``worker``: what serves.
 
-- ``dev`` runs until Ctrl-C, with the state on disk. One block says what runs where, and what to try next; afterwards
-  the worker prints. A requested port is used or refused; a default one that is in use is replaced, and the block says
-  so. ``demo`` needs only what the wheel ships: free ports, a temporary folder; nothing remains.
+- A requested port is used or refused; a default one that is in use is replaced, and ``dev`` says so. ``demo`` needs
+  only what the wheel ships: free ports, a temporary folder; nothing remains.
 - The worker is ``python -m acts.worker``, a child process that dies with this one. One that ends by itself is started
   again, and so is one whose modules have changed; ``acts dev`` ends with its server, or by a signal.
 - The worker stops before the server, so that its last results are recorded. Every wait is bounded, and a second Ctrl-C
@@ -161,18 +160,15 @@ def demo() -> int:
             if not completed and file.exists():
                 log = file.read_text("utf-8", "replace").splitlines()[-20:]
                 print_err("\n".join(["the end of the worker's log:", *map(clean, log)]))
-    screen, seconds = console(), time.monotonic() - began
+    seconds = time.monotonic() - began
     if not completed:
-        screen.print(f"\nthe demo failed after {seconds:.1f} s", style="bold red")
+        console().print(f"\nthe demo failed after {seconds:.1f} s", style="bold red")
         return cli.EXIT_FAILED
-    screen.print(f"\nall of it ran in {seconds:.1f} s; the server and the worker are stopped", style="bold green")
-    screen.print("  next    acts dev keeps a server with a Web UI running, and its state in .acts")
-    if preflight.has_examples():
-        screen.print("  then    acts run examples/weather/plan.yaml --watch --input city=Bergen")
-        screen.print("          acts run examples/replan/plan.yaml --watch   (an agent; examples/README.md has more)")
-    else:
-        screen.print("  then    acts init my-plans writes a plan with tools and tests of your own")
-    screen.print("  also    acts simulate FILE, acts graph FILE, acts show ID; acts --help lists all")
+    console().print(f"\nall of it ran in {seconds:.1f} s; the server and the worker are stopped", style="bold green")
+    examples = "acts run examples/weather/plan.yaml --watch --input city=Bergen   (examples/README.md has more)"
+    then = examples if preflight.has_examples() else "acts init my-plans writes a plan with tools and tests of your own"
+    print("  next    acts dev keeps a server with a Web UI running, and its state in .acts")
+    print(f"  then    {then}\n  also    acts simulate FILE, acts graph FILE, acts show ID; acts --help lists all")
     return cli.EXIT_DONE
 
 
@@ -204,9 +200,20 @@ class Engine:
         self.serves: dict[str, Any] = {}
         self._log = log
         self._report = dev.log.with_name("worker.json")
-        self._environment = _worker_environment(dev, modules, files) | {"ACTS_START_REPORT": str(self._report)}
-        if log is not None or not sys.stderr.isatty():
-            self._environment.setdefault("NO_COLOR", "1")  # of the SDK's core neither
+        own = {k: v for k, v in os.environ.items() if not k.startswith("TEMPORAL_")}
+        own |= {"TEMPORAL_ADDRESS": dev.address, "TEMPORAL_NAMESPACE": dev.namespace, preflight.MODULES: modules}
+        own |= {"TEMPORAL_CONFIG_FILE": os.devnull, "ACTS_START_REPORT": str(self._report)}
+        if (
+            preflight.has_examples() and modules == preflight.default_modules()
+        ):  # they need their delegates, after the own
+            import examples
+
+            own[DELEGATES] = os.pathsep.join([*filter(None, [own.get(DELEGATES)]), *examples.DELEGATES])
+        own |= {} if files is None else {server.STATE_VARIABLE: str(files.resolve())}
+        # The folders of sets and results are the current one; no line is logged for what goes well
+        defaults = {"ACTS_DATA": str(Path.cwd()), "ACTS_RESULTS": str(Path.cwd()), "ACTS_LOG_LEVEL": "warning"}
+        defaults |= {} if log is None and sys.stderr.isatty() else {"NO_COLOR": "1"}  # of the SDK's core neither
+        self._environment = {**defaults, SHUTDOWN: str(SHUTDOWN_SECONDS), **own}
         self._worker: subprocess.Popen[bytes] | None = None
         self._files: dict[str, float] = {}  # when each was changed
 
@@ -230,11 +237,7 @@ class Engine:
         self._files = _read_times(watched_files(self.serves["modules"], self.modules))
 
     def wait(self, stop: threading.Event) -> str:
-        """Keep a worker running until the server has ended; the message says so.
-
-        Where it cannot start, the reason is printed, and a change of a file starts the next. A stop that was requested
-        raises KeyboardInterrupt.
-        """
+        """Keep a worker running until the server has ended; the message says so. A stop raises KeyboardInterrupt."""
         while is_listening(self.server.address):
             if stop.is_set():
                 raise KeyboardInterrupt
@@ -294,11 +297,9 @@ def run_engine(
     state: Path | None, *, port: int | None = None, ui_port: int | None = None, ui: bool = True,
     modules: str | None = None, files: Path | None = None, log: Path | None = None,
 ) -> Iterator[Engine]:  # fmt: skip
-    """A server and a worker for as long as the block runs.
+    """A server and a worker for as long as the block runs; where one of the two does not start, the other is stopped.
 
-    ``state`` None: in memory. ``modules`` None: the examples, or what is configured. ``files``: where the worker's
-    Activities keep files (``ACTS_STATE``), if not in ``state``. ``log`` receives its output, else the terminal. Where
-    one of the two does not start, the other is stopped.
+    ``state`` None: in memory. ``files``: where the worker's Activities keep files, if not in ``state``.
     """
     with ExitStack() as stack:
         try:
@@ -336,10 +337,8 @@ def stops_by_signal() -> Iterator[threading.Event]:
 
 
 def watched_files(modules: Mapping[str, str], names: str) -> list[str]:
-    """The files that a developer may change under a worker: of the loaded modules those below the current folder and
-    those of ``names``; Tools, MCP servers and models in files.
-
-    Folders whose names begin with a dot, and those of installed packages, are left out.
+    """The files that a developer may change: of the loaded modules those below the current folder (but those of
+    installed packages) and those of ``names``; Tools, MCP servers and models in files.
     """
     here = Path.cwd()
     own = {file: Path(file).relative_to(here).parts for file in modules.values() if Path(file).is_relative_to(here)}
@@ -354,22 +353,3 @@ def _read_times(files: Iterable[str]) -> dict[str, float]:
     """When each file was changed; 0 for one that is not there."""
     paths = {file: Path(file) for file in files}
     return {file: path.stat().st_mtime if path.exists() else 0.0 for file, path in paths.items()}
-
-
-def _worker_environment(dev: DevServer, modules: str, files: Path | None) -> dict[str, str]:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TEMPORAL_")}
-    environment |= {"TEMPORAL_ADDRESS": dev.address, "TEMPORAL_NAMESPACE": dev.namespace, preflight.MODULES: modules}
-    environment["TEMPORAL_CONFIG_FILE"] = os.devnull
-    if (
-        preflight.has_examples() and modules == preflight.default_modules()
-    ):  # they need their delegates, after the user's own
-        import examples
-
-        own = os.environ.get(DELEGATES)
-        environment[DELEGATES] = os.pathsep.join([*([own] if own else []), *examples.DELEGATES])
-    # The folders of sets and results are the current one; no line is logged for what goes well
-    defaults = {"ACTS_DATA": str(Path.cwd()), "ACTS_RESULTS": str(Path.cwd()), "ACTS_LOG_LEVEL": "warning"}
-    defaults[SHUTDOWN] = str(SHUTDOWN_SECONDS)
-    if files is not None:
-        environment[server.STATE_VARIABLE] = str(files.resolve())
-    return defaults | environment

@@ -29,28 +29,17 @@ from acts.language.wire import AGENT, PLAN
 from acts.provenance.trace import Limits
 from acts.tree.decisions import Decision
 
-# Characters of one answer; a model reads it
-MAX_ANSWER: Final = 200_000
-# Clients give a tool about a minute; a run goes on without anybody waiting
-DEFAULT_WAIT_SECONDS: Final = 30.0
-MAX_WAIT_SECONDS: Final = 600.0
+MAX_ANSWER: Final = 200_000  # characters of one answer; a model reads it
 
 Answer = dict[str, Any]
-RequestFile = Annotated[
-    Answer,
-    Field(
-        description="{config?, context: [{type: tool | input | data | state | text | plan, …}], schema?}; "
-        'the calls are in {"type": "plan", "plan": [{"_tool": …, parameters, "_outputPath": "†state.…"}]}'
-    ),
-]
+_REQUEST: Final = """{config?, context: [{type: tool | input | data | state | text | plan, …}], schema?}; \
+the calls are in {"type": "plan", "plan": [{"_tool": …, parameters, "_outputPath": "†state.…"}]}"""
+RequestFile = Annotated[Answer, Field(description=_REQUEST)]
 RunId = Annotated[str, Field(description="The id of a run.")]
-RunsAsAgent = Annotated[
-    bool | None,
-    Field(description="true: run as an agent, whose model plans; false: as a plan. Default: the request decides."),
-]
-WaitSeconds = Annotated[
-    float, Field(ge=0, le=MAX_WAIT_SECONDS, description=f"Seconds. Default: {DEFAULT_WAIT_SECONDS:g}.")
-]
+_AS_AGENT: Final = "true: run as an agent, whose model plans; false: as a plan. Default: the request decides."
+RunsAsAgent = Annotated[bool | None, Field(description=_AS_AGENT)]
+# Clients give a tool about a minute; a run goes on without anybody waiting
+WaitSeconds = Annotated[float, Field(ge=0, le=600, description="Seconds. Default: 30.")]
 AllowDecisions = Annotated[bool, cli.option("--allow-decisions", "Offer the tool `approve`, which decides for you.")]
 
 app = cli.CommandGroup()
@@ -132,7 +121,7 @@ async def simulate(request: RequestFile) -> Answer:
 async def run(
     request: RequestFile,
     id: Annotated[str | None, Field(description="An id that is not in use. Default: a new one.")] = None,  # noqa: A002
-    wait: WaitSeconds = DEFAULT_WAIT_SECONDS,
+    wait: WaitSeconds = 30.0,
     agent: RunsAsAgent = None,
 ) -> Answer:
     """Start a request and wait for its end, but not longer than `wait` seconds: then it continues by itself."""

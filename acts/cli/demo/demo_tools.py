@@ -25,19 +25,16 @@ def ask_weather(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="planPicnic")
 def plan_picnic(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Plan a picnic."""
     return {"what": f"a picnic in {call['weather']['city']}", "bring": ["a blanket", "bread and cheese"]}
 
 
 @activity.defn(name="bookMuseum")
 def book_museum(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Book tickets for everyone."""
     return {"what": f"the museum, with {call['people']} tickets", "bring": ["an umbrella"]}
 
 
 @activity.defn(name="writeInvitation")
 def write_invitation(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Write the invitation to an outing."""
     outing = call["outing"]
     return {"text": f"Come to {outing['what']}. Please bring {', '.join(outing['bring'])}."}
 
@@ -52,7 +49,6 @@ def process_payment(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="writeLetter")
 def write_letter(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Thank for a payment, or apologize for its failure."""
     if error := call.get("error"):
         return {"text": f"Nothing was paid. {error['message']} ({error['code']})"}
     return {"text": f"Thank you. Receipt {call['receipt']['number']}: {call['receipt']['amount']:.2f} paid."}
@@ -60,13 +56,11 @@ def write_letter(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="countWords")
 def count_words(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Count the words of a text."""
     return {"month": call["month"], "words": len(call["text"].split())}
 
 
 @activity.defn(name="summarize")
 def summarize(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Add the counts up."""
     counts = call["counts"]
     longest = max(counts, key=lambda count: count["words"])["month"]
     return {"words": sum(count["words"] for count in counts), "longest": longest}
@@ -74,13 +68,11 @@ def summarize(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="checkBillingHistory")
 def check_billing_history(_call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Return the number of orders, and the date of the last chargeback."""
     return {"orders": 4, "lastChargeback": "2025-09-10"}
 
 
 @activity.defn(name="issueRefund")
 def issue_refund(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Pay back at most what the last order cost."""
     if call["amount"] > _LAST_ORDER:
         raise ApplicationError(f"the last order cost {_LAST_ORDER}", type="more_than_paid", non_retryable=True)
     return {"confirmationId": "refund_1", "cents": round(call["amount"] * 100)}
@@ -88,5 +80,4 @@ def issue_refund(call: Json, _tool: Json, _context: list[Json]) -> Json:
 
 @activity.defn(name="escalateToSupervisor")
 def escalate_to_supervisor(_call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Open a case for a person."""
     return {"caseId": "case_1"}

@@ -76,14 +76,9 @@ async def connect(target: ServerTarget | None = None) -> Client:
     except CodecError as error:
         raise codec_error(error) from None
     try:
-        more: dict[str, Any] = {
-            "data_converter": converter,
-            "runtime": silent_runtime(),
-            "interceptors": _interceptors(),
-        }
-        return await asyncio.wait_for(
-            Client.connect(target.address, runtime=silent_runtime(), **target.config, **more), CONNECT_SECONDS
-        )
+        options = {**target.config, "data_converter": converter, "interceptors": _interceptors()}
+        client = Client.connect(target.address, runtime=silent_runtime(), **options)
+        return await asyncio.wait_for(client, CONNECT_SECONDS)
     except TimeoutError:
         cause = f"no answer within {CONNECT_SECONDS:g} s"
     except (RuntimeError, ValueError) as error:

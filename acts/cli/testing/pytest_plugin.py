@@ -1,8 +1,7 @@
 """The plugin of pytest: test files of plans are collected beside Python tests, and a fixture runs plans in them.
 
-pytest loads it where this project is installed; elsewhere ``pytest -p acts.cli.testing.pytest_plugin``. Its name
-there is that of the module, so that both may happen. Nothing is imported before a test file is collected or the fixture
-is used.
+pytest loads it where this project is installed; elsewhere ``pytest -p acts.cli.testing.pytest_plugin``. Nothing is
+imported before a test file is collected or the fixture is used.
 """
 
 from __future__ import annotations

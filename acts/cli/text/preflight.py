@@ -1,5 +1,4 @@
-"""Preflight: a Request validated before a worker sees it, with the Tools that this environment can load, and the set
-that the command line names in it.
+"""Preflight: a Request validated before a worker sees it, with the Tools that this environment can load.
 
 - The worker's modules (and with them Temporal) are imported only for a Request that needs them.
 - The worker decides. A problem that a worker with other Tools or Activities may not have is a warning here, unless
@@ -40,8 +39,7 @@ class Preflight:
     """The problems of a Request, and the Tools and Activities that it was validated with.
 
     ``tools`` includes stand-ins for Tools that this environment does not load; ``unseen`` are their names if the
-    references of the plan cannot be checked without them. ``agent``: the Request is run as an ``Agent``, else as a
-    ``Plan``; ``why`` explains that if it is not obvious.
+    references of the plan cannot be checked without them. ``why`` says why it is for an ``agent`` if not obvious.
     """
 
     problems: list[Problem]
@@ -85,8 +83,15 @@ def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, a
         problems = [p if (p.code, p.pointer) in certain else replace(p, severity="warning") for p in problems]
     depends = [p for p in problems if p.code in _DEPENDS_ON_TOOLS] if missing else []
     problems = [replace(p, severity="warning") if p in depends else p for p in problems]
-    if missing:
-        problems.append(_unseen_tools(request, missing))
+    if missing:  # one warning for all of them, at the first
+        spellings = [*missing, *(f"Tool.{name}" for name in missing)]
+        at = next(m.index for m in request.context if isinstance(m, ToolMessage) and m.tool in spellings)
+        quoted, is_one = format_choices([f'"{name}"' for name in missing]), len(missing) == 1
+        which = f"the tool {quoted} is" if is_one else f"the tools {quoted} are"
+        text = f"{which} not registered here, so calls of {'it' if is_one else 'them'} were not checked"
+        hint = f"the worker may have them (`acts tools` asks it); {MODULES} and {FOLDERS} say what is loaded here"
+        where = pointer("context", at, "tool")
+        problems.append(Problem(UNSEEN_TOOL, text, where, hint=hint, severity="warning"))
     problems += inline_secret_problems(request)
     unseen = missing if any(p.fatal for p in depends) else ()
     return Preflight(problems, tools, served, request, as_agent, why, tuple(unseen))
@@ -129,11 +134,7 @@ def require_valid(preflight: Preflight, source: SourceText) -> None:
 
 
 def choose_workflow(request: Request) -> tuple[bool, str]:
-    """True if a Request is for an Agent, and why.
-
-    It is if it has a model and no Calls; or a model, Calls, and a setting that only an agent uses (``schema``,
-    ``maxTicks``, ``step``): its Calls are then shown to the model. Any other Request is for a Plan.
-    """
+    """True if a Request is for an Agent: it has a model, and no Calls or a setting that only an agent uses; and why."""
     config = request.config
     if config.model is None:
         return False, ""
@@ -193,17 +194,6 @@ def default_modules() -> str:
     import examples
 
     return ",".join(examples.MODULES)
-
-
-def _unseen_tools(request: Request, names: Sequence[str]) -> Problem:
-    """One warning for all Tools that this environment does not load, at the first of them."""
-    spellings = [*names, *(f"Tool.{name}" for name in names)]
-    at = next(m.index for m in request.context if isinstance(m, ToolMessage) and m.tool in spellings)
-    quoted = format_choices([f'"{name}"' for name in names])
-    which = f"the tools {quoted} are" if len(names) > 1 else f"the tool {quoted} is"
-    text = f"{which} not registered here, so calls of {'them' if len(names) > 1 else 'it'} were not checked"
-    hint = f"the worker may have them (`acts tools` asks it); {MODULES} and {FOLDERS} say what is loaded here"
-    return Problem(UNSEEN_TOOL, text, pointer("context", at, "tool"), hint=hint, severity="warning")
 
 
 _KIND: Final = re.compile(r"†\{?([\w-]+)")
