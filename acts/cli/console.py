@@ -38,8 +38,6 @@ EXIT_WRONG_INPUT: Final = 2  # typer exits with it too, for a wrong option
 EXIT_NO_SERVER: Final = 3
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
 
-_FILE_COLUMNS: Final = 120  # the width of a drawing in a file or pipe, which has none of its own
-_PIPE_COLUMNS: Final = 1_000  # … of a table with one line per thing: a pipe has no edge, and `grep` wants whole lines
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
 
@@ -120,11 +118,10 @@ def explain_rpc_error(error: RPCError, run: str = "") -> CommandError:
         if "completed" in text:
             return ended_error(run)
         return command_error(f'there is no run "{clean(run, 200)}"', hint="`acts list --all` lists the ids of runs")
+    gone, key = (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED), (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
     hints = {
-        Code.UNAVAILABLE: "check that the server still runs; runs that were started continue on it",
-        Code.DEADLINE_EXCEEDED: "check that the server still runs; runs that were started continue on it",
-        Code.UNAUTHENTICATED: "check TEMPORAL_API_KEY and the TLS settings",
-        Code.PERMISSION_DENIED: "check TEMPORAL_API_KEY and the TLS settings",
+        **dict.fromkeys(gone, "check that the server still runs; runs that were started continue on it"),
+        **dict.fromkeys(key, "check TEMPORAL_API_KEY and the TLS settings"),
         Code.NOT_FOUND: "check TEMPORAL_NAMESPACE",
     }
     head, hint = f"the server refused the request: {text} ({error.status.name})", hints.get(error.status, "")
@@ -141,15 +138,14 @@ def console(*, stderr: bool = False, wrap: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else _FILE_COLUMNS
+    width = None if stream.isatty() or "COLUMNS" in os.environ else 120  # of a file or pipe, which has none of its own
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=not wrap, width=width)
 
 
 def print_rows(table: Any) -> None:
-    """Print a table with one line per thing: in a file or pipe none of them is broken."""
+    """Print a table with one line per thing: a pipe has no edge, and `grep` wants whole lines."""
     screen = console()
-    if not screen.is_terminal:
-        screen.width = _PIPE_COLUMNS
+    screen.width = screen.width if screen.is_terminal else 1_000
     screen.print(table)
 
 
@@ -287,11 +283,7 @@ def require_yes(question: str, refusal: str, *, yes: bool) -> None:
 
 
 def load_project_file() -> None:
-    """Set the variables of ``acts.toml`` in the working directory, if it is there.
-
-    Its ``[environment]`` holds variables ``ACTS_*``; one that is set already comes first, and the worker of
-    ``acts dev`` inherits them all. ``python -m acts.worker`` reads the environment alone.
-    """
+    """Set the variables ``ACTS_*`` of ``acts.toml`` in the working directory; one that is set already comes first."""
     path = Path("acts.toml")
     if not path.is_file():
         return
@@ -302,10 +294,8 @@ def load_project_file() -> None:
     except (OSError, ValueError) as error:
         raise command_error(f"it is not readable TOML: {error}", where=path.name) from None
     variables = content.pop("environment", {})
-    wrong = [*content] if isinstance(variables, dict) else ["environment"]
-    wrong = wrong or [
-        n for n, v in variables.items() if not re.fullmatch("ACTS_[A-Z0-9_]+", n) or not isinstance(v, str)
-    ]
+    wrong, variables = ([*content], variables) if isinstance(variables, dict) else (["environment"], {})
+    wrong += [n for n, v in variables.items() if not (isinstance(v, str) and re.fullmatch("ACTS_[A-Z0-9_]+", n))]
     if wrong:
         hint = '[environment]\nACTS_ACTIVITIES = "my_tools"; docs/deploy.md lists the variables'
         text = f"{wrong[0]} is no variable ACTS_… with a string in [environment]"

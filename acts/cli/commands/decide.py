@@ -60,10 +60,7 @@ from acts.tree.wire_format import digest
 
 _MAX_ROWS: Final = 8  # parameters in the table; `acts show` has all
 UPDATE_TIMEOUT: Final = timedelta(seconds=10)  # a worker needs milliseconds; one that has just started, a second or two
-# The pointer of a plan in a Request, or in a Solution
-_PLAN_POINTER: Final = re.compile(r"^(/context/\d+/plan|/calls)(?=/|$)")
-# How a run's note about a refused message begins
-_REFUSED: Final = "a message was refused: "
+_REFUSED: Final = "a message was refused: "  # how a run's note begins
 
 AnyRun = Annotated[str | None, cli.argument("ID", "The id of a run (default: all runs).")]
 WaitingTool = Annotated[str | None, option("--tool NAME", "Only calls of this tool, and plans that have one.")]
@@ -217,10 +214,9 @@ async def send_decision(
     run: RunReader, decision: Decision, approval: PendingApproval, *, key: str | None = None,
     content: dict[str, Any] | None = None, source: SourceText | None = None,
 ) -> Any:  # fmt: skip
-    """Send a decision about an approval; the status of the run after it.
+    """Send a decision about an approval, signed with the ``key`` of a file; the status of the run after it.
 
-    ``key`` is the file of the private key that signs it, ``content`` that of an edit, and ``source`` its text, so that
-    problems name its lines.
+    ``content`` is that of an edit, and ``source`` its text, so that problems name its lines.
     """
     by = login_name() if decision.by is None else decision.by
     about = {"call": approval.call, "instance": approval.instance, "version": approval.version, "by": by}
@@ -245,10 +241,11 @@ async def send_decision(
 def _refused_error(cause: BaseException, source: SourceText | None, decision: dict[str, Any]) -> CommandError:
     if isinstance(cause, ApplicationError) and cause.type == INVALID_REQUEST and cause.details:
         items = cause.details[0] if isinstance(cause.details[0], list) else []
-        # The edited text holds all Calls of the plan, or the one that the edit names
+        # The pointers are into a Request or a Solution; the edited text holds all Calls of its plan, or one of them
         prefix = f"/{call_position(str(decision['call']))}" if "with" in decision else ""
-        places = [_PLAN_POINTER.sub("", str(item.get("pointer", ""))).removeprefix(prefix) for item in items]
-        items = [{**item, "pointer": place} for item, place in zip(items, places, strict=True)]
+        for item in items:
+            place = re.sub(r"^(/context/\d+/plan|/calls)(?=/|$)", "", str(item.get("pointer", "")))
+            item["pointer"] = place.removeprefix(prefix)
         return CommandError(*texts.problem_blocks(texts.problems_from_json(items), source))
     text = getattr(cause, "message", None) or str(cause)
     hint = "nothing has changed; `acts pending` lists what waits"

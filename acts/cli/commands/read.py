@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -32,11 +33,10 @@ from acts.language.tools import META, hint_words, read_tool
 from acts.language.values import Json
 from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
-from acts.provenance.trace import Author, Limits, ProvenanceIndex, ReferenceTrace, RunRecord, Source, ValueTrace
+from acts.provenance.trace import Limits, ProvenanceIndex, ReferenceTrace, RunRecord, Source, ValueTrace
 from acts.views.text import STATE_MARKS, named_instances
 
-# Of an answer about tools: a worker gives it at once, if a slot is free
-ANSWER_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 10.0  # of an answer about tools: a worker gives it at once, if a slot is free
 _MAX_CELL: Final = 80
 _MAX_CUTS: Final = 5  # commands that are shown, of the largest parts; the JSON has more
 
@@ -216,9 +216,12 @@ async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
     if info.workflow_type in (PLAN, INSTANCE):
         request = await reader.request()
         context = request.get("context") if isinstance(request, dict) else None
-        before, name = _plans(context if isinstance(context, list) else [])[-1], "as it was started"
-    else:  # of an agent: the last plan message, or the one before it if that is the current plan
-        plans, name = _plans(await reader.messages() or []), "the plan before"
+        messages, name = context if isinstance(context, list) else [], "as it was started"
+    else:
+        messages, name = await reader.messages() or [], "the plan before"
+    plans = [[], *(m.get("plan") or [] for m in messages if isinstance(m, dict) and m.get("type") == "plan")]
+    before = plans[-1]
+    if info.workflow_type not in (PLAN, INSTANCE):  # of an agent, the one before the last if that is the current plan
         before = plans[-2 if version is None and len(plans) > 1 else -1]
     now = f"version {version}, waits" if version is not None else "as it is now" if running else "as it ended"
     rows = compare_plans(before, plan, (name, now))
@@ -228,11 +231,6 @@ async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
         print_err("the plan has not changed")
     tables.print_diff(rows)
     return cli.EXIT_DONE
-
-
-def _plans(messages: Sequence[Json]) -> list[list[Any]]:
-    """An empty plan, then the Calls of each plan message."""
-    return [[], *(m.get("plan") or [] for m in messages if isinstance(m, dict) and m.get("type") == "plan")]
 
 
 @app.add
@@ -374,10 +372,9 @@ async def _read_record(run: RunReader) -> tuple[RunRecord, str | None]:
     items = (prompt.get("tools") or {}).items()
     tools = {name: read_tool(name, item["schema"], served=item["served"])[0] for name, item in items}
     described = {name: tool for name, tool in tools.items() if tool is not None}
-    try:
+    request = None
+    with suppress(RPCError):  # the history of its start is gone
         request = await run.request() if parent is None else None
-    except RPCError:  # the history of its start is gone
-        request = None
     context = request.get("context", []) if isinstance(request, dict) else None
     calls = list(status.get("calls") or ())
     for instance, item in named_instances(await run.result()).items():  # children have walked some
@@ -415,55 +412,64 @@ def provenance_tree(trace: ValueTrace, parent: str | None = None) -> Tree:
 
 
 def _add_sources(tree: Tree, trace: ValueTrace, parent: str | None) -> None:
+    """Add who wrote a value: the parameters of each call as planned, and where those that it read came from."""
     for source in trace.sources:
         branch = tree.add(_source_line(source, trace, parent))
-        if not source.again and not source.cut:
-            _add_call(branch, source, parent)
+        if source.again or source.cut:
+            continue
+        parameters = {k: v for k, v in (source.origin.call or {}).items() if k not in META}
+        for name, value in list(parameters.items())[:MAX_PARAMETERS]:
+            if not any(scan(value)):
+                branch.add(_text((f"{name}  ", "dim"), (clean(json.dumps(value, ensure_ascii=False), MAX_VALUE), "")))
+            _add_reads(branch, [read for read in source.reads if read.parameter == name], parent)
+        if len(parameters) > MAX_PARAMETERS:
+            branch.add(_text((f"… and {len(parameters) - MAX_PARAMETERS} more parameters", "dim")))
+        _add_reads(branch, [read for read in source.reads if read.parameter in META], parent)
+        if source.origin.saw_all:
+            branch.add(_text(("was shown all data as of the start of its plan", "dim")))
     if trace.more:
         tree.add(_text((f"… and {trace.more} more messages: ask for a part of it, or --json", "dim")))
 
 
-def _add_call(branch: Tree, source: Source, parent: str | None) -> None:
-    """The parameters of a call as planned, and where the values of their references came from."""
-    parameters = {k: v for k, v in (source.origin.call or {}).items() if k not in META}
-    for name, value in list(parameters.items())[:MAX_PARAMETERS]:
-        if not any(scan(value)):
-            branch.add(_text((f"{name}  ", "dim"), (clean(json.dumps(value, ensure_ascii=False), MAX_VALUE), "")))
-        for read in source.reads:
-            if read.parameter == name:
-                _add_read(branch, read, parent)
-    if len(parameters) > MAX_PARAMETERS:
-        branch.add(_text((f"… and {len(parameters) - MAX_PARAMETERS} more parameters", "dim")))
-    for read in source.reads:
-        if read.parameter in META:
-            _add_read(branch, read, parent)
-    if source.origin.saw_all:
-        branch.add(_text(("was shown all data as of the start of its plan", "dim")))
-
-
-def _add_read(branch: Tree, read: ReferenceTrace, parent: str | None) -> None:
-    name = "scope" if read.parameter == "_scopes" else read.at
-    if len(read.values) != 1:
-        branch, name = branch.add(_text((f"{name}  ", "dim"), (read.text, ""))), ""
-    for value in read.values:
-        label, path = (f"{name}  " if name else "", "dim"), str(value.path)
-        if value.text is None:
-            branch.add(_text(label, (path, ""), (": no value" if value.used else ": not needed", "dim")))
-        else:
-            _add_sources(
-                branch.add(_text(label, (path, "bold"), (f" = {clean(value.text, MAX_VALUE)}", ""))), value, parent
-            )
+def _add_reads(tree: Tree, reads: Sequence[ReferenceTrace], parent: str | None) -> None:
+    for read in reads:
+        branch, name = tree, "scope" if read.parameter == "_scopes" else read.at
+        if len(read.values) != 1:
+            branch, name = branch.add(_text((f"{name}  ", "dim"), (read.text, ""))), ""
+        for value in read.values:
+            label, path = (f"{name}  " if name else "", "dim"), str(value.path)
+            if value.text is None:
+                branch.add(_text(label, (path, ""), (": no value" if value.used else ": not needed", "dim")))
+            else:
+                line = _text(label, (path, "bold"), (f" = {clean(value.text, MAX_VALUE)}", ""))
+                _add_sources(branch.add(line), value, parent)
 
 
 def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
     """``3:chargeCard  Activity chargeCard  tick 2  2026-01-01 10:00:00Z``"""
-    origin = source.origin
-    text = _text((_author(source, parent), _COLORS[origin.outside]))
-    if origin.call is not None and (origin.word != provenance.REQUEST or origin.is_literal):
-        name = source.id or str(origin.call.get("_tool"))
-        text = _text((f"{name}  ", "bold"), (_executor(origin), _COLORS[origin.outside]))
-    for fact in _facts(source, trace):
-        text.append(clean(f"  {fact}", 300), "dim")
+    origin, raw, color = source.origin, source.raw, _COLORS[source.origin.outside]
+    is_of_earlier_run = origin.word == provenance.REQUEST and not origin.is_literal
+    if origin.call is None or is_of_earlier_run:
+        text = _text((_author(source, parent), color))
+    else:
+        tool, executor = origin.tool, _EXECUTORS.get(origin.word, "")
+        fixed = origin.call.get("_delegate") or (tool.consts.get("_delegate") if tool is not None else None)
+        names = {provenance.ACTIVITY: tool.activity if tool is not None else None, provenance.DELEGATE: fixed}
+        executor += f" {names[origin.word]}" if names.get(origin.word) else ""
+        executor = _LITERAL_AUTHORS.get(origin.word, "the author of the plan") if origin.is_literal else executor
+        text = _text((f"{source.id or origin.call.get('_tool')}  ", "bold"), (executor, color))
+    paths = ", ".join([*map(str, source.wrote[:_MAX_PATHS]), *(["…"] if len(source.wrote) > _MAX_PATHS else [])])
+    writer = origin.id or (origin.call or {}).get("_tool")
+    facts = (
+        f"written by {writer} of an earlier run" if is_of_earlier_run and origin.call is not None else "",
+        "" if origin.tick is None else f"tick {origin.tick}",
+        f"{raw['_date'][:19].replace('T', ' ')}Z" if isinstance(raw.get("_date"), str) else "",
+        "" if raw.get("_outputMethod") in (None, "set") else str(raw["_outputMethod"]),
+        "" if origin.error is None else f"failed: {origin.error}",
+        "" if origin.is_literal else _PLANNERS.get(str(origin.planned), ""),
+        "" if source.wrote == [trace.path] else f"→ {paths}",
+    )
+    text.append("".join(clean(f"  {fact}", 300) for fact in facts if fact), "dim")
     if source.again or (source.cut and origin.call is not None):
         text.append("  (shown elsewhere)" if source.again else "  (more with --depth)", "dim italic")
     return text
@@ -471,46 +477,16 @@ def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
 
 def _author(source: Source, parent: str | None) -> str:
     """The author of a message that no call of this run wrote."""
-    word, place = source.origin.word, f"message {source.message}"
-    if word == provenance.REQUEST:
-        return f"the Request, /context/{source.message}"
-    if word == provenance.PROVIDED:
-        return f"provided to the run ({place})"
-    if word == provenance.DECISION:
-        payload = source.raw.get(str(source.raw["type"]))
-        by = payload.get("by") if isinstance(payload, dict) else None
-        return f"decided by {by or 'somebody'} ({place})"
+    place, payload = f"message {source.message}", source.raw.get(str(source.raw.get("type")))
+    match source.origin.word:
+        case provenance.REQUEST:
+            return f"the Request, /context/{source.message}"
+        case provenance.PROVIDED:
+            return f"provided to the run ({place})"
+        case provenance.DECISION:
+            by = payload.get("by") if isinstance(payload, dict) else None
+            return f"decided by {by or 'somebody'} ({place})"
     return f"passed by the parent run {parent} ({place})" if parent else f"unknown ({place})"
-
-
-def _executor(origin: Author) -> str:
-    """What executed a call, or who wrote its result in the plan."""
-    if origin.is_literal:
-        return _LITERAL_AUTHORS.get(origin.word, "the author of the plan")
-    tool = origin.tool
-    fixed = (origin.call or {}).get("_delegate") or (tool.consts.get("_delegate") if tool is not None else None)
-    names = {provenance.ACTIVITY: tool.activity if tool is not None else None, provenance.DELEGATE: fixed}
-    name = names.get(origin.word)
-    return _EXECUTORS[origin.word] + (f" {name}" if name else "")
-
-
-def _facts(source: Source, trace: ValueTrace) -> Iterator[str]:
-    origin, raw = source.origin, source.raw
-    if origin.word == provenance.REQUEST and origin.call is not None and not origin.is_literal:
-        yield f"written by {origin.id or origin.call.get('_tool')} of an earlier run"
-    if origin.tick is not None:
-        yield f"tick {origin.tick}"
-    if isinstance(raw.get("_date"), str):
-        yield f"{str(raw['_date'])[:19].replace('T', ' ')}Z"
-    if raw.get("_outputMethod") not in (None, "set"):
-        yield str(raw["_outputMethod"])
-    if origin.error is not None:
-        yield f"failed: {origin.error}"
-    if origin.planned in _PLANNERS and not origin.is_literal:
-        yield _PLANNERS[origin.planned]
-    if source.wrote != [trace.path]:
-        more = ", …" if len(source.wrote) > _MAX_PATHS else ""
-        yield f"→ {', '.join(map(str, source.wrote[:_MAX_PATHS]))}{more}"
 
 
 def _text(*parts: tuple[str, str]) -> Text:

@@ -44,8 +44,6 @@ from acts.tree.identity import MAX_ID_BYTES
 WhileRunning = Literal["fail", "use-existing", "terminate"]
 OnceEnded = Literal["again", "again-if-failed", "use-existing", "fail"]
 MAX_SUMMARY_BYTES: Final = 200  # the server takes 400
-# File names that say nothing of the plan: the name of the folder is used
-_GENERIC: Final = ("plan", "request", "agent", "index", "main")
 
 SetFile = Annotated[
     str | None,
@@ -237,7 +235,7 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
 def new_id(file: str) -> str:
     """An unused id that names the file: ``weather-1f2e3d4c``."""
     path = Path(file).resolve()
-    stem = path.parent.name if path.stem in _GENERIC else path.stem
+    stem = path.parent.name if path.stem in ("plan", "request", "agent", "index", "main") else path.stem
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem).strip("-.")[:60]
     return f"{'run' if file == STDIN or not name else name}-{secrets.token_hex(4)}"
 
@@ -310,10 +308,8 @@ async def _resume(
 async def _read_edited(run: RunReader, file: str | None) -> tuple[dict[str, Any], SourceText]:
     """The Request of the new run, and the text that its problems are shown in."""
     request = await _read_request(run)
-    calls: Any = None
-    if file is None:
-        calls = await run.plan()  # as it was edited while it ran; without a worker, as it was sent
-    else:
+    calls: Any = await run.plan() if file is None else None  # as it was edited; without a worker, as it was sent
+    if file is not None:
         edited = read_source(file)
         calls = edited.value
         if isinstance(calls, dict) and "context" in calls:
@@ -436,10 +432,8 @@ def overlap_policy(word: OverlapWord) -> sdk.ScheduleOverlapPolicy:
 
 def _row(listed: sdk.ScheduleListDescription) -> dict[str, Any]:
     """``{id, paused, workflow, next, last, note}``; times in UTC."""
-    state = None if listed.schedule is None else listed.schedule.state
-    action = None if listed.schedule is None else listed.schedule.action
-    upcoming = [] if listed.info is None else listed.info.next_action_times
-    recent = [] if listed.info is None else listed.info.recent_actions
+    state, action = (None, None) if listed.schedule is None else (listed.schedule.state, listed.schedule.action)
+    upcoming, recent = ([], []) if listed.info is None else (listed.info.next_action_times, listed.info.recent_actions)
     return {
         "id": listed.id, "paused": state is not None and state.paused, "workflow": getattr(action, "workflow", "?"),
         "next": _moment(upcoming[0]) if upcoming else "never",

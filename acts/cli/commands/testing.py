@@ -23,17 +23,14 @@ from acts.plan.validate import validate_request
 from acts.testing.cases import AWAITING, Mismatch, PlanCase, find_mismatches, read_case_file
 from acts.testing.rehearsal import CannedResults, Rehearsal, Script, rehearse
 
-STARTER: Final = Path(__file__).resolve().parent.parent / "starter"
+STARTER: Final = Path(__file__).parents[1] / "starter"
 # File of the starter -> its name in the folder
 FILES: Final = {
     "plan.yaml": "plan.yaml", "order_tools.py": "order_tools.py", "plan.test.yaml": "plan.test.yaml",
     "acts.toml": "acts.toml", "README.md": "README.md", "gitignore": ".gitignore",
 }  # fmt: skip
-ENDINGS: Final = (".test.yaml", ".test.yml", ".test.json")
 _MAX_DIFF_LINES: Final = 40
-# Folders that hold no tests of one's own
-_SKIPPED: Final = ("node_modules", "__pycache__", "venv")
-_STYLES: Final = {"+": "green", "-": "red"}
+_SKIPPED: Final = ("node_modules", "__pycache__", "venv")  # folders that hold no tests of one's own
 
 Folder = Annotated[Path, cli.argument("[FOLDER]", "Where to write (default: here).")]
 Files = Annotated[
@@ -120,7 +117,7 @@ def _print_file(file: str, cases: Sequence[CaseReport], *, lists_cases: bool) ->
     for case in failed:
         screen.print(f"  ✗ {clean(case.name)}  ({clean(case.where)})", style="bold red")
         for line in case.lines():  # - is expected, + is what the plan does
-            screen.print(f"    {line}", style=_STYLES.get(line.lstrip()[:1], None))
+            screen.print(f"    {line}", style={"+": "green", "-": "red"}.get(line.lstrip()[:1]))
 
 
 def find_test_files(names: Sequence[str]) -> list[Path]:
@@ -141,7 +138,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_dir() and not path.is_symlink() and not path.name.startswith(".") and path.name not in _SKIPPED:
             yield from _files_in(path)
-        elif path.name.endswith(ENDINGS):
+        elif path.name.endswith((".test.yaml", ".test.yml", ".test.json")):
             yield path
 
 
@@ -184,7 +181,14 @@ class PlanTests:
         except InvalidRequest as error:
             raise self.source.error(error.problems) from None
         self.cases = file.cases
-        self.plan = read_source(str(_plan_beside(path) if file.plan is None else path.parent / file.plan))
+        stem = path.stem.removesuffix(".test")  # orders.yaml for orders.test.yaml, in any format
+        files = [path.with_name(stem + suffix) for suffix in (".yaml", ".yml", ".json")]
+        beside = next((f for f in files if f.is_file() and f != path), None)
+        plan = beside if file.plan is None else path.parent / file.plan
+        if plan is None:
+            hint = f'name it: "plan": {stem}.yaml, relative to the test file'
+            raise command_error("the plan of this test file is not beside it", where=str(path), hint=hint)
+        self.plan = read_source(str(plan))
 
     @cached_property
     def _preflight(self) -> Preflight:
@@ -234,14 +238,3 @@ def _with_context(request: Json, messages: Sequence[Json]) -> Json:
     if not messages or not isinstance(context, list):
         return request  # the validator reports what is wrong with it
     return {**request, "context": [*context, *messages]}
-
-
-def _plan_beside(path: Path) -> Path:
-    """``orders.yaml`` for ``orders.test.yaml``, in any format."""
-    stem = path.stem.removesuffix(".test")
-    files = [path.with_name(stem + suffix) for suffix in (".yaml", ".yml", ".json")]
-    file = next((f for f in files if f.is_file() and f != path), None)
-    if file is None:
-        hint = f'name it: "plan": {stem}.yaml, relative to the test file'
-        raise command_error("the plan of this test file is not beside it", where=str(path), hint=hint)
-    return file

@@ -65,15 +65,12 @@ SQLITE_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=NORMAL")
 DEFAULT_STATE: Final = Path(".acts")
 HOST: Final = "127.0.0.1"
 NAMESPACE: Final = "default"
-
 READY_TIMEOUT_SECONDS: Final = 30.0  # it needs 0.3 to 0.9 s; a laptop under full load many times that
 CONNECT_SECONDS: Final = 2.0  # a server across an ocean answers in 0.3 s
 STOP_TIMEOUT_SECONDS: Final = 5.0  # it needs about 1.5 s; past this it hangs, and the state survives SIGKILL
 LOCK_TIMEOUT_SECONDS: Final = 1.0  # a server whose parent was killed frees the lock within 0.1 s
 POLL_SECONDS: Final = 0.02  # small beside the start itself
-LOG_TAIL_LINES: Final = 15  # the cause is at the end
 MAX_LOG_BYTES: Final = 10_000_000  # a longer log begins anew
-RETENTION: Final = "720h"  # of closed runs: 30 days; Temporal's default is one
 
 # A fresh interpreter that becomes the program: it asks Linux to kill it when its parent dies, then execs. Safer than
 # preexec_fn, which runs Python between fork and exec of a process with threads. Elsewhere (macOS) a program outlives a
@@ -130,7 +127,7 @@ def dev_server(
             process = spawn(command, output, _environment(), lock)
         stack.callback(_stop, process, at_once=state is None)  # no state, so a kill loses nothing
         if problem := _wait_ready(process, program, address, ui_address):
-            tail = log.read_bytes()[log_start:].decode("utf-8", "replace").splitlines()[-LOG_TAIL_LINES:]
+            tail = log.read_bytes()[log_start:].decode("utf-8", "replace").splitlines()[-15:]
             lines = "\n".join(f"  {line}" for line in tail)
             raise DevServerError(f"the Temporal server {problem}; the end of its log ({log}):\n{lines}")
         server = DevServer(address, ui_address and f"http://{ui_address}", process.pid, log)
@@ -190,10 +187,7 @@ def is_listening(address: str) -> bool:
 
 @contextmanager
 def _lock_state(state: Path) -> Iterator[int]:
-    """Hold ``<state>/lock``; yields its descriptor.
-
-    The file names this process and is never deleted: a lock on a deleted file excludes nobody.
-    """
+    """Hold ``<state>/lock``, never deleted: a lock on a deleted file excludes nobody; yields its descriptor."""
     try:
         state.mkdir(parents=True, exist_ok=True)
         file = (state / "lock").open("a+", encoding="utf-8")
@@ -241,11 +235,8 @@ def _environment() -> dict[str, str]:
 
 
 def _wait_ready(process: subprocess.Popen[bytes], program: Path, address: str, ui_address: str | None) -> str:
-    """Wait until the server has set its retention (and its UI, if any, listens); what went wrong, or nothing.
-
-    By the CLI, because a gRPC client needs an event loop, and the caller's may be running.
-    """
-    update = [str(program), "operator", "namespace", "update", "--retention", RETENTION, "--address", address]
+    """Wait until the server has set its retention, by the CLI: the caller's loop may be running; what went wrong."""
+    update = [str(program), "operator", "namespace", "update", "--retention", "720h", "--address", address]  # 30 days
     update += ["--namespace", NAMESPACE, "--disable-config-file", "--command-timeout", "5s"]
     deadline = time.monotonic() + READY_TIMEOUT_SECONDS
     while time.monotonic() < deadline and process.poll() is None:

@@ -14,9 +14,9 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -32,9 +32,6 @@ from acts.plan.validate import validate_request
 from acts.tree.decisions import SIGN, PendingApproval
 from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 MAX_ROWS: Final = 200  # of a table or a value; --json has all of them
 MAX_SHOWN: Final = 20  # instances, approvals, decisions, failures; --json lists all
@@ -225,28 +222,25 @@ def print_outcome(outcome: Outcome, run: str, *facts: str) -> None:
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, count_text(ticks, "tick") if ticks else ""))
     if isinstance(result, dict):
-        for part in _result_parts(result):
+        if isinstance(resumed := result.get("resumedFrom"), dict):
+            rows, calls = (resumed.get("instances") or {}).get("takenOver"), len(resumed.get("calls") or ())
+            count = count_text(rows, "row") if isinstance(rows, int) else count_text(calls, "call")
+            screen.print(f"{count} taken over from {clean(resumed.get('workflowId'), 200)}", style="dim")
+        for part in report_parts(result):
             screen.print(part)
+        for name in ("output", "state"):
+            if result.get(name) not in (None, {}):
+                screen.print(f"\n{name}", style="bold")
+                screen.print(value_text(result[name]))
+        if (result.get("usage") or {}).get("requests"):
+            screen.print(f"\nusage  {clean(words.usage_text(result['usage']))}", style="dim")
+        for line in _decision_lines(result):
+            screen.print(line)
     elif result is not None:
         screen.print(value_text(result))
     if outcome.error is not None and not outcome.problems:
         text = "\n  ".join(clean_lines(str(outcome.error.get("message"))))
         screen.print(f"{clean(outcome.error.get('type'))}: {text}")
-
-
-def _result_parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
-    if isinstance(resumed := result.get("resumedFrom"), dict):
-        rows, calls = (resumed.get("instances") or {}).get("takenOver"), len(resumed.get("calls") or ())
-        count = count_text(rows, "row") if isinstance(rows, int) else count_text(calls, "call")
-        yield Text(f"{count} taken over from {clean(resumed.get('workflowId'), 200)}", "dim")
-    yield from report_parts(result)
-    for name in ("output", "state"):
-        if result.get(name) not in (None, {}):
-            yield Text(f"\n{name}", "bold")
-            yield Text(value_text(result[name]))
-    if (result.get("usage") or {}).get("requests"):
-        yield Text(f"\nusage  {clean(words.usage_text(result['usage']))}", "dim")
-    yield from _decision_lines(result)
 
 
 def value_text(value: Any) -> str:
@@ -275,7 +269,6 @@ def failure_blocks(outcome: Outcome) -> list[MessageBlock]:
 FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
-HEAD_ROWS: Final = 6  # rows of the terminal that the tables leave to everything else
 
 # Shows a status, and why the worker is silent; "" while it answers
 Show = Callable[[Mapping[str, Any], str], None]
@@ -292,7 +285,7 @@ async def watch_run(run: RunReader) -> Outcome:
         def show(status: Mapping[str, Any], silence: str) -> None:
             facts = (_tick_text(status), counts_text(status.get("calls") or ()), f"{time.monotonic() - began:.1f} s")
             head = headline(str(status.get("phase") or "starting"), run.id, *facts)
-            parts = progress_parts(run.id, status, max(screen.height - HEAD_ROWS, 3))
+            parts = progress_parts(run.id, status, max(screen.height - 6, 3))
             live.update(Group(head, *([Text(silence, "yellow")] if silence else []), *parts), refresh=True)
 
         return await _follow(run, show)

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from acts.cli import console
 from acts.cli.console import CommandError, clean, command_error, list_names
@@ -46,12 +46,9 @@ T = TypeVar("T")
 PLANNING_TYPES: Final = (wire.PLAN, wire.AGENT, wire.DELEGATE, wire.INSTANCE)
 ALL_TYPES: Final = (*PLANNING_TYPES[:3], wire.BATCH, wire.INSTANCE, wire.BACKGROUND)
 QUERY_TIMEOUT: Final = timedelta(seconds=5)
-# A worker replays the whole run before it answers: 5,000 events were measured at 5 s
-SECONDS_PER_EVENT: Final = 0.003
+SECONDS_PER_EVENT: Final = 0.003  # a worker replays a whole run before it answers: 5,000 events were measured at 5 s
 # The server's number for an activity that no worker works on (temporalio.api.enums: the import takes 0.1 s)
 PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
-# Messages per page: of a run that has ended, the worker replays for each page, and a page ends at 1.5 MB anyway
-PAGE_MESSAGES: Final = 20_000
 # Keys that are added to an approval's ``about``; the query ``pending`` uses neither
 WITH: Final = "with"
 EDITABLE: Final = "editable"
@@ -97,10 +94,7 @@ async def wait_for_outcome(handle: WorkflowHandle[Any, Any], *, follow_runs: boo
 
 
 def outcome_of_failure(cause: BaseException | None) -> Outcome:
-    """The outcome of a run that failed, timed out, or was cancelled or terminated.
-
-    Of an activity or child that failed the run, the error is the root cause: ``Activity task failed`` names no reason.
-    """
+    """The outcome of a run that failed, was cancelled or terminated; of a failed activity or child, the root cause."""
     from temporalio import exceptions
 
     ends: dict[type, tuple[str, str]] = {
@@ -126,14 +120,12 @@ def outcome_of_failure(cause: BaseException | None) -> Outcome:
 
 def _once(method: Callable[[RunReader], Awaitable[T]]) -> Callable[[RunReader], Coroutine[Any, Any, T]]:
     """Keep the answer of a method."""
-    name = method.__name__
 
     @functools.wraps(method)
     async def read(self: RunReader) -> T:
-        if name not in self._answers:
-            self._answers[name] = await method(self)
-        answer: T = self._answers[name]
-        return answer
+        if method not in self._answers:
+            self._answers[method] = await method(self)
+        return cast("T", self._answers[method])
 
     return read
 
@@ -154,7 +146,7 @@ class RunReader:
         self.handle = client.get_workflow_handle(id_, run_id=run_id)
         self.query_timeout = QUERY_TIMEOUT
         self._query_failure = ""
-        self._answers: dict[str, Any] = {}
+        self._answers: dict[Any, Any] = {}
 
     def fresh(self) -> RunReader:
         """A reader of the same run that has no answers yet."""
@@ -212,14 +204,14 @@ class RunReader:
 
     async def request(self) -> Json:
         """The Request that the run was started with, or None: a run after continue-as-new names the first one."""
+        from temporalio.common import RawValue
+
         info = await self.describe()
         event = await self._start_event(info.run_id)
         if event is not None and event.first_execution_run_id not in ("", info.run_id):
             event = await self._start_event(event.first_execution_run_id)
         if event is None or not event.input.payloads:
             return None
-        from temporalio.common import RawValue
-
         converter = self.client.data_converter
         # The metadata count as well: they are encrypted, and stored, with the data
         [value] = await converter.decode(event.input.payloads[:1], [RawValue])
@@ -304,10 +296,10 @@ class RunReader:
         return await self.query(list, wire.PLAN_QUERY)
 
     async def messages(self) -> list[Json] | None:
-        """The whole context, read page by page."""
+        """The whole context, read page by page: of a run that has ended, the worker replays for each page."""
         messages: list[Json] = []
         while True:
-            page = await self.query(dict, wire.CONTEXT, {"offset": len(messages), "limit": PAGE_MESSAGES})
+            page = await self.query(dict, wire.CONTEXT, {"offset": len(messages), "limit": 20_000})
             if page is None or not isinstance(page.get("messages"), list):
                 return None
             messages += page["messages"]
@@ -337,10 +329,7 @@ class RunReader:
 
 
 async def read_progress(run: RunReader, limit: int | None = None) -> dict[str, Any] | None:
-    """``status``, with the live states of the Calls and with ``pending`` (as JSON); None if no worker answers.
-
-    The first ``limit`` pending Calls have their parameters, or all.
-    """
+    """``status``, with the live states of the Calls and with ``pending``, the first ``limit`` with their parameters."""
     status = await run.status()
     if status is None:
         return None
@@ -495,10 +484,7 @@ def unknown_instance_error(run: str, names: Sequence[str], name: str, where: str
 
 
 # How the server calls the ends of a run, in our words
-_STATUS: Final = {
-    "RUNNING": "running", "COMPLETED": "completed", "FAILED": "failed", "CANCELED": "cancelled",
-    "TERMINATED": "terminated", "TIMED_OUT": "timedOut", "CONTINUED_AS_NEW": "continued",
-}  # fmt: skip
+_STATUS: Final = {"CANCELED": "cancelled", "TIMED_OUT": "timedOut", "CONTINUED_AS_NEW": "continued"}
 # The words of ActsPhase before a run ends, those that it ends with, and those that only the server knows
 _OPEN: Final = ("planning", "awaiting", "running", "paused")
 _SERVER_STATUS: Final = {"terminated": "Terminated", "timedOut": "TimedOut"}
@@ -601,10 +587,7 @@ class PendingReport:
 async def read_pending(
     id_: str | None = None, tool: str | None = None, older_than: float | None = None, limit: int | None = None
 ) -> PendingReport:
-    """What waits in a run or in all, the oldest run first; ``older_than`` are seconds since the wait began.
-
-    The approval of a plan fits if the plan has the tool. A run that the server's index does not list yet is missing.
-    """
+    """What waits in a run or in all, the oldest first; of plans, those with the tool; ``older_than`` are seconds."""
     report, room = PendingReport(), sys.maxsize if limit is None else limit
 
     async def read(run: RunReader) -> list[PendingApproval] | None:

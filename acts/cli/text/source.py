@@ -237,10 +237,8 @@ def compare_plans(old: Json, new: Json, names: tuple[str, str]) -> list[str]:
 MAX_ALIASED: Final = 100_000
 
 _TAG: Final = "tag:yaml.org,2002:"
-_NOT_FINITE: Final = re.compile(r"[-+]?(\.inf|Infinity)|\.?nan", re.IGNORECASE)
 # What JSON has and YAML lacks: tabs between values, some characters, escapes of halves of a character
 _NOT_YAML: Final = re.compile("[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 # What stands where JSON cannot go on -> what to do
 _JSON_HINTS: Final = {
     **dict.fromkeys("}]", "a value is missing before it, or there is a comma too many"),
@@ -283,7 +281,7 @@ def positions(text: str, format_: Format, value: Json) -> dict[str, Position]:
 
 def _as_yaml(text: str) -> str:
     """A JSON text that YAML reads, with all parts in the same places."""
-    return _SURROGATE.sub(r"\\u0020", _NOT_YAML.sub(" ", text))
+    return re.sub(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}", r"\\u0020", _NOT_YAML.sub(" ", text))
 
 
 class _Loader(Composer, CParser, BaseResolver):
@@ -379,7 +377,7 @@ def _read_key(node: Any) -> str:
 def _read_scalar(node: Any) -> Json:
     text = node.value
     if node.tag == f"{_TAG}str":
-        if not node.style and _NOT_FINITE.fullmatch(text):
+        if not node.style and re.fullmatch(r"[-+]?(\.inf|Infinity)|\.?nan", text, re.IGNORECASE):
             raise TextError(f"{text} is not a JSON number", _position(node), "use null, or leave the key out")
         return str(text)
     if node.tag != _PLAIN.resolve(yaml.ScalarNode, text, (True, False)):
