@@ -45,10 +45,9 @@ _AFTER_THE_END: Final = (events.DecisionReceived, events.RecordReceived, events.
 
 
 def add_note(notes: list[str], text: str) -> None:
-    """Add a remark to the notes of a run, which keeps the last few; one that it has is not repeated."""
-    if (note := truncate(text, MAX_NOTE)) not in notes:
-        notes.append(note)
-        del notes[:-MAX_NOTES]
+    """Add a remark to the notes of a run, which keeps the last few."""
+    notes.append(truncate(text, MAX_NOTE))
+    del notes[:-MAX_NOTES]
 
 
 class QueueWatch:

@@ -496,7 +496,7 @@ class TasksInFlight:
         def completed(result: RawValue) -> events.Event:
             answer = decode(result)
             for note in answer.get("notes") or ():
-                self._run.note(note)
+                self._run.note(note, once=True)
             if is_tick:
                 return events.ModelEnded(answer)
             return events.CallEnded(key, answer["output"], answer["path"], answer["usage"])
