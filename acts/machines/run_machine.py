@@ -381,8 +381,9 @@ class RunMachine:
         self.finished = status
         return [*self.approvals.close_all(), commands.Finish(status)]
 
-    def note(self, text: str) -> None:
-        add_note(self.notes, text)
+    def note(self, text: str, *, once: bool = False) -> None:
+        if not once or truncate(text, MAX_NOTE) not in self.notes:
+            add_note(self.notes, text)
 
     # -- what all runs do alike ---------------------------------------------------------------
 
