@@ -24,7 +24,7 @@ from temporalio.common import RawValue
 
 from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
 from acts.delegates.definitions import load_error, read_definition, read_file
-from acts.delegates.sources import PORTS, DelegateSources, quote
+from acts.delegates.sources import PORTS, SHIPPED, DelegateSources, quote
 from acts.language.wire import (
     DELEGATE_CHANGED,
     DELEGATE_REFUSED,
@@ -66,7 +66,7 @@ class Loader:
         """
         name, expected = request["delegate"], str(request.get("sha256") or "").lower()
         if not _is_url(name):
-            data, source = await asyncio.to_thread(read_file, self._sources.all_folders, name)
+            data, source = await asyncio.to_thread(read_file, (*self._sources.folders, SHIPPED), name)
         else:
             # The HTTP part is imported when a URL is first loaded: it takes a tenth of a second
             web = await asyncio.to_thread(importlib.import_module, "acts.delegates.web")

@@ -21,18 +21,11 @@ from temporalio.exceptions import ApplicationError
 
 from acts.delegates import sources
 from acts.delegates.sources import MAX_NAME, IrregularFileError, quote
+from acts.language import wire
 from acts.language.errors import InvalidRequest, Problem, format_choices, suggest, summary, truncate
 from acts.language.messages import read_request
 from acts.language.strict_json import read_json
-from acts.language.values import Json, pointer
-from acts.language.wire import (
-    DELEGATE_INVALID,
-    DELEGATE_NOT_FOUND,
-    DELEGATE_REFUSED,
-    DELEGATE_TOO_LARGE,
-    DELEGATE_UNAVAILABLE,
-    NON_RETRYABLE_TYPES,
-)
+from acts.language.values import pointer
 from acts.plan.validate import settings_problems_of
 
 # Bytes of a definition as it is stored. Its result in history must stay below the 2 MiB of a payload
@@ -52,22 +45,19 @@ _SHAPE: Final = "a definition is a Request: {config?, context, schema?}"
 
 def load_error(type_: str, message: str, *details: Any) -> ApplicationError:
     """The error to raise; ``type_`` is one of the ``DELEGATE_…`` types."""
-    text, is_final = truncate(message, MAX_MESSAGE), type_ in NON_RETRYABLE_TYPES
+    text, is_final = truncate(message, MAX_MESSAGE), type_ in wire.NON_RETRYABLE_TYPES
     return ApplicationError(text, *details, type=type_, non_retryable=is_final)
 
 
 def too_large(source: str) -> ApplicationError:
     """The error of a definition with more bytes than are read."""
-    return load_error(DELEGATE_TOO_LARGE, f'the delegate "{source}" has more than {MAX_BYTES:,} bytes (1 MiB)')
-
-
-# -- files -----------------------------------------------------------------------
+    return load_error(wire.DELEGATE_TOO_LARGE, f'the delegate "{source}" has more than {MAX_BYTES:,} bytes (1 MiB)')
 
 
 def read_file(folders: Sequence[Path], name: str) -> tuple[bytes, str]:
     """The bytes of the first file with that name, and its path inside its folder; ApplicationError where none fits."""
     if len(name) > MAX_NAME or not all(_STEP.fullmatch(step) for step in name.split("/")):
-        raise load_error(DELEGATE_REFUSED, f"the delegate {quote(name)} is no name or path: {_ALLOWED}")
+        raise load_error(wire.DELEGATE_REFUSED, f"the delegate {quote(name)} is no name or path: {_ALLOWED}")
     source = name if name.endswith(SUFFIX) else name + SUFFIX
     for folder in folders:
         data = _read_below(folder, source)
@@ -76,7 +66,7 @@ def read_file(folders: Sequence[Path], name: str) -> tuple[bytes, str]:
     names, where = list_delegates(folders), ", ".join(map(str, folders))
     hint = suggest(source.removesuffix(SUFFIX), names) or ""
     text = f"there is no delegate {quote(name)}: {hint} there are: {format_choices(names)}; looked for {source} in"
-    raise load_error(DELEGATE_NOT_FOUND, f"{text} {where}")
+    raise load_error(wire.DELEGATE_NOT_FOUND, f"{text} {where}")
 
 
 def _read_below(folder: Path, source: str) -> bytes | None:
@@ -84,19 +74,21 @@ def _read_below(folder: Path, source: str) -> bytes | None:
     below = sources.resolve_below(folder, source)
     if below is None:
         text = f'the delegate "{source}" of {folder} is a symbolic link that leaves the folder'
-        raise load_error(DELEGATE_REFUSED, f"{text}; links inside it are allowed")
+        raise load_error(wire.DELEGATE_REFUSED, f"{text}; links inside it are allowed")
     try:
         with os.fdopen(sources.open_regular(*below), "rb") as file:
             sources.check_regular(os.fstat(file.fileno()).st_mode)  # it may have been replaced since it was looked at
             data = file.read(MAX_BYTES + 1)
     except IrregularFileError as error:
         text = f'the delegate "{source}" is {error}; a definition is a regular file'
-        raise load_error(DELEGATE_REFUSED, text) from None
+        raise load_error(wire.DELEGATE_REFUSED, text) from None
     except OSError as error:
         if error.errno in sources.ABSENT:
             return None
         text = f'the delegate "{source}" of {folder} cannot be read: {error.strerror}'
-        raise load_error(DELEGATE_REFUSED if error.errno in sources.DENIED else DELEGATE_UNAVAILABLE, text) from error
+        raise load_error(
+            wire.DELEGATE_REFUSED if error.errno in sources.DENIED else wire.DELEGATE_UNAVAILABLE, text
+        ) from error
     if len(data) > MAX_BYTES:
         raise too_large(source)
     return data
@@ -116,9 +108,6 @@ def list_delegates(folders: Sequence[Path]) -> list[str]:
     return list(names)
 
 
-# -- content ---------------------------------------------------------------------
-
-
 def read_definition(data: bytes, source: str) -> dict[str, Any]:
     """The Request in ``data``, as JSON: its messages can be read, and its schemas are valid.
 
@@ -126,10 +115,13 @@ def read_definition(data: bytes, source: str) -> dict[str, Any]:
         ApplicationError: ``DelegateInvalid``; its first detail is the list of problems,
             each ``{code, message, pointer, hint?}``.
     """
-    value: Json = None
+    value: dict[str, Any] = {}
     try:
         value = read_json(data, unique_keys=True)
-        problems = _find_problems(value)
+        request = read_request(value)
+        problems = [problem for problem in (*request.problems, *settings_problems_of(request)) if problem.fatal]
+        if "context" not in value:
+            problems.append(Problem("invalidRequest", "it has no context: a list of Messages", pointer("context")))
     except InvalidRequest as error:
         problems = list(error.problems)
     except ValueError as error:
@@ -137,15 +129,7 @@ def read_definition(data: bytes, source: str) -> dict[str, Any]:
     if problems:
         text = summary(problems).replace("the request", "it", 1)
         details = InvalidRequest(problems).to_json()
-        raise load_error(DELEGATE_INVALID, f'the delegate "{source}" is not a definition ({_SHAPE}): {text}', details)
-    definition: dict[str, Any] = value
-    return definition
-
-
-def _find_problems(value: Json) -> list[Problem]:
-    """Each reason why a JSON value is not a definition; InvalidRequest where it cannot be read."""
-    request = read_request(value)
-    problems = [problem for problem in (*request.problems, *settings_problems_of(request)) if problem.fatal]
-    if "context" not in value:
-        problems.append(Problem("invalidRequest", "it has no context: a list of Messages", pointer("context")))
-    return problems
+        raise load_error(
+            wire.DELEGATE_INVALID, f'the delegate "{source}" is not a definition ({_SHAPE}): {text}', details
+        )
+    return value

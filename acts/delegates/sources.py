@@ -39,8 +39,8 @@ PRIVATE_HOSTS: Final = "ACTS_DELEGATE_PRIVATE_HOSTS"
 SHIPPED: Final = Path(__file__).resolve().parent
 PORTS: Final = {"http": 80, "https": 443}
 _MAX_PORT: Final = 65_535
-# Characters of more than a host with a port, and the empty text
-_NOT_A_HOST: Final = re.compile(r"[\s/?#@\\*%]|^$")
+# Characters of more than a host with a port
+_NOT_A_HOST: Final = re.compile(r"[\s/?#@\\*%]")
 # Characters; no common file system has longer paths
 MAX_NAME: Final = 1000
 # Characters of a quoted value
@@ -66,11 +66,6 @@ class DelegateSources:
     folders: tuple[Path, ...] = ()
     hosts: frozenset[Host] = frozenset()
     private_hosts: frozenset[Host] = frozenset()
-
-    @property
-    def all_folders(self) -> tuple[Path, ...]:
-        """The folders in the order in which they are searched."""
-        return (*self.folders, SHIPPED)
 
     def allows(self, scheme: str, host: str, port: int) -> bool:
         """True when definitions may be fetched from there."""
@@ -103,29 +98,23 @@ def bracket_ipv6(host: str) -> str:
 
 def read_hosts(variable: str, text: str, *, needs_port: bool = False) -> frozenset[Host]:
     """The hosts that a variable lists, or DelegateSourcesError."""
-    parts = (part.strip() for part in text.split(","))
-    return frozenset(_parse_host(variable, part, needs_port=needs_port) for part in parts if part)
+    hosts: set[Host] = set()
+    for part in filter(None, map(str.strip, text.split(","))):
+        import httpx2  # takes a tenth of a second: imported only where hosts are listed
 
-
-def _parse_host(variable: str, text: str, *, needs_port: bool) -> Host:
-    import httpx2  # takes a tenth of a second: imported only where hosts are listed
-
-    form = '"host:port"' if needs_port else '"host" or "host:port"'
-    error = DelegateSourcesError(f"{variable} has {text!r}; it is a list of {form}, without scheme, path and wildcards")
-    if _NOT_A_HOST.search(text):
-        raise error
-    try:
-        url = httpx2.URL(f"host://{text}")  # a scheme without a default port, which would be dropped
-    except httpx2.InvalidURL as cause:
-        raise error from cause
-    if not url.raw_host or (url.port is None if needs_port else text.endswith(":")):
-        raise error
-    if url.port is not None and not 0 < url.port <= _MAX_PORT:
-        raise DelegateSourcesError(f"{variable} has {text!r}; a port is a number from 1 to {_MAX_PORT}")
-    return host_of(url), url.port
-
-
-# -- files -----------------------------------------------------------------------
+        form = '"host:port"' if needs_port else '"host" or "host:port"'
+        fault = f"{variable} has {part!r}; it is a list of {form}, without scheme, path and wildcards"
+        try:
+            url = httpx2.URL(f"host://{part}")  # a scheme without a default port, which would be dropped
+        except httpx2.InvalidURL as cause:
+            raise DelegateSourcesError(fault) from cause
+        lacks_port = url.port is None if needs_port else part.endswith(":")
+        if _NOT_A_HOST.search(part) or not url.raw_host or lacks_port:
+            raise DelegateSourcesError(fault)
+        if url.port is not None and not 0 < url.port <= _MAX_PORT:
+            raise DelegateSourcesError(f"{variable} has {part!r}; a port is a number from 1 to {_MAX_PORT}")
+        hosts.add((host_of(url), url.port))
+    return frozenset(hosts)
 
 
 def quote(text: object) -> str:
@@ -148,11 +137,7 @@ def resolve_below(folder: Path, name: str) -> tuple[str, tuple[str, ...]] | None
 
 @contextmanager
 def open_parent(root: str, steps: Sequence[str]) -> Iterator[int]:
-    """A descriptor of the folder that has the file at the end of the steps; no step may be a link.
-
-    Raises:
-        OSError: a step does not exist, is no folder, or has become a link.
-    """
+    """A descriptor of the folder that has the file at the end of the steps; OSError where one has become a link."""
     folder = os.open(root, _FOLDER_FLAGS)
     try:
         for step in steps[:-1]:
@@ -165,11 +150,7 @@ def open_parent(root: str, steps: Sequence[str]) -> Iterator[int]:
 
 
 def open_regular(root: str, steps: Sequence[str], flags: int = os.O_RDONLY) -> int:
-    """A descriptor of the regular file at the end of the steps.
-
-    Raises:
-        OSError: a step does not exist, or has become a link. IrregularFileError: it is no regular file.
-    """
+    """A descriptor of the file at the end of the steps; IrregularFileError where it is no regular file, or OSError."""
     with open_parent(root, steps) as parent:
         # Checked before it is opened: opening a pipe or a device has effects
         check_regular(os.stat(steps[-1], dir_fd=parent, follow_symlinks=False).st_mode)

@@ -21,6 +21,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final
 
@@ -59,9 +60,8 @@ def is_public(address: str) -> bool:
     return not any(ip in network for network in _NOT_PUBLIC_4)
 
 
+# Host and port to addresses, best first; OSError when there are none
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port to addresses, best first; OSError when there are none."""
-
 # Characters; servers commonly refuse longer URLs
 MAX_URL: Final = 2000
 MAX_REDIRECTS: Final = 3
@@ -77,19 +77,18 @@ _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _GONE: Final = (404, 410)
 # Beside 5xx: statuses of a server that may answer later
 _TRY_LATER: Final = (408, 425, 429)
-_SERVER_ERROR: Final = 500
-_OK: Final = 200
+_OK, _SERVER_ERROR = 200, 500
 # Hosts of raw files (GitHub's and GitLab's among them) send JSON as text/plain. A log-in page also answers with 200;
 # only this header distinguishes its HTML from a definition
 _CONTENT_TYPES: Final = re.compile(r"application/json|application/[\w.!#$&^-]+\+json|text/plain", re.IGNORECASE)
 
 
+_refusal: Final = partial(load_error, DELEGATE_REFUSED)
+
+
 @dataclass(frozen=True, slots=True)
 class FetchRules:
-    """What is fetched: its name in errors, and the settings that list its hosts.
-
-    ``write`` takes the body in parts, of any type and size; None: it is a definition, which is checked and returned.
-    """
+    """What is fetched. ``write`` takes its body in parts; None: it is a definition, which is checked and returned."""
 
     noun: str = "delegate"
     hosts: str = HOSTS
@@ -115,12 +114,7 @@ async def fetch(
     url: str, sources: DelegateSources, *, rules: FetchRules | None = None, resolve: Resolve | None = None,
     tls: ssl.SSLContext | None = None, deadline_seconds: float = DEADLINE_SECONDS,
 ) -> bytes:  # fmt: skip
-    """The bytes that a URL leads to; none where ``rules.write`` takes them. ``resolve`` and ``tls`` are for tests.
-
-    Raises:
-        ApplicationError: ``DelegateRefused``, ``DelegateNotFound``, ``DelegateTooLarge``,
-            ``DelegateInvalid`` (a wrong content type), or ``DelegateUnavailable``.
-    """
+    """The bytes that a URL leads to; none where ``rules.write`` takes them. ``resolve`` and ``tls`` are for tests."""
     fetcher = _Fetcher(sources, rules or FetchRules(), resolve)
     target = fetcher.check_url(url)
     # Reads all certificates of the system
@@ -131,15 +125,18 @@ async def fetch(
                 result = await fetcher.request(target, context)
                 if isinstance(result, bytes):
                     return result
-                target = fetcher.check_redirect(target, result)
+                try:
+                    following = fetcher.check_url(str(target.url.join(result)))
+                except (httpx2.InvalidURL, ValueError) as error:
+                    raise _refusal(f"{target.origin} redirects to something that is no URL") from error
+                if target.url.scheme == "https" and following.url.scheme == "http":
+                    text = f"{target.origin} redirects to {following.origin}: from https to http is not followed"
+                    raise _refusal(text)
+                target = following
     except TimeoutError as error:
         text = f"{target.origin} did not send the {fetcher.rules.noun} within {deadline_seconds:g} s"
         raise load_error(DELEGATE_UNAVAILABLE, text) from error
     raise _refusal(f"{target.origin}: more than {MAX_REDIRECTS} redirects, one after another")
-
-
-def _refusal(text: str) -> Exception:
-    return load_error(DELEGATE_REFUSED, text)
 
 
 @dataclass(frozen=True)
@@ -147,8 +144,6 @@ class _Fetcher:
     sources: DelegateSources
     rules: FetchRules
     resolve: Resolve | None
-
-    # -- checks --------------------------------------------------------------------
 
     def check_url(self, url: str) -> FetchTarget:
         """The URL as a target; ``DelegateRefused`` names the fault and what is allowed."""
@@ -175,16 +170,6 @@ class _Fetcher:
             raise _refusal(text)
         return target
 
-    def check_redirect(self, target: FetchTarget, location: str) -> FetchTarget:
-        """The target of a redirect, with the checks of any URL."""
-        try:
-            following = self.check_url(str(target.url.join(location)))
-        except (httpx2.InvalidURL, ValueError) as error:
-            raise _refusal(f"{target.origin} redirects to something that is no URL") from error
-        if target.url.scheme == "https" and following.url.scheme == "http":
-            raise _refusal(f"{target.origin} redirects to {following.origin}: from https to http is not followed")
-        return following
-
     async def _resolve_addresses(self, target: FetchTarget) -> list[str]:
         """The addresses of a target; one that is not allowed refuses all of them."""
         try:
@@ -197,15 +182,12 @@ class _Fetcher:
         except (OSError, UnicodeError) as error:
             text = f"the host of {target.origin} cannot be resolved: {error}"
             raise load_error(DELEGATE_UNAVAILABLE, text) from error
-        is_any_allowed = (target.host, target.port) in self.sources.private_hosts
-        private = next((a for a in addresses if not is_any_allowed and not is_public(a)), None)
-        if private is not None:
+        private = next((a for a in addresses if not is_public(a)), None)
+        if private is not None and (target.host, target.port) not in self.sources.private_hosts:
             host = f"{bracket_ipv6(target.host)}:{target.port}"
             text = f"{target.origin} is at {private}, which is not a public address"
             raise _refusal(f"{text}; for a server of your own, list {host} in {self.rules.private_hosts}")
         return addresses[:MAX_ADDRESSES]
-
-    # -- one request ---------------------------------------------------------------
 
     async def request(self, target: FetchTarget, tls: ssl.SSLContext) -> bytes | str:
         """The body, or the location of a redirect. Addresses are tried until one can be connected to."""
@@ -255,17 +237,16 @@ class _Fetcher:
         if encoding.strip().lower() not in ("", "identity"):
             text = f"{target.origin} sent a body in the encoding {quote(encoding)}"
             raise _refusal(f"{text}; only identity, which was asked for, is accepted")
-        if self.rules.write is not None:
-            async for chunk in response.aiter_raw():
-                self.rules.write(chunk)
-            return b""
-        content = response.headers.get("content-type", "")
-        if not _CONTENT_TYPES.fullmatch(content.partition(";")[0].strip()):
+        content, write = response.headers.get("content-type", ""), self.rules.write
+        if write is None and not _CONTENT_TYPES.fullmatch(content.partition(";")[0].strip()):
             actual = quote(content) if content else "nothing"
             text = f"{target.origin} sent the content type {actual}; allowed: application/json, …+json, text/plain"
             raise load_error(DELEGATE_INVALID, text)
         data = bytearray()
         async for chunk in response.aiter_raw():
+            if write is not None:
+                write(chunk)
+                continue
             data += chunk
             if len(data) > MAX_BYTES:
                 raise too_large(target.origin)

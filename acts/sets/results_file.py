@@ -39,6 +39,8 @@ LOCK_SECONDS: Final = 20.0
 _CHUNK: Final = 1024 * 1024
 # Bytes of a line: 64 MiB is the largest state that a run keeps, and as JSON text it may double
 MAX_LINE: Final = 128 * 1024 * 1024
+# The run that the file belongs to, and where the file ends
+_OWNER: Final = "SELECT run, end FROM file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,6 @@ def find_results(folders: Sequence[Path], name: str) -> ResultsFile:
     raise SetError(RESULTS_REFUSED, f"the results file {quote(name)} is outside the folders of {RESULTS} ({where})")
 
 
-# -- writing -------------------------------------------------------------------------
-
-
 def create(file: ResultsFile, run: str) -> None:
     """Create the file for a run, whose own it may be already; SetError where it is another's, or cannot be written."""
     with _explained(file, "written"), open_parent(file.root, file.steps) as parent:
@@ -88,7 +87,7 @@ def create(file: ResultsFile, run: str) -> None:
         with _connect(file, parent) as journal:
             journal.execute("CREATE TABLE IF NOT EXISTS file (run TEXT NOT NULL, end INTEGER NOT NULL)")
             journal.execute("CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, begin INTEGER NOT NULL)")
-            owner, _ = _read_owner(journal)
+            owner, _ = journal.execute(_OWNER).fetchone() or (None, 0)
             if owner != run:
                 _refuse_existing(file, parent, "" if owner is None else " (of another run)")
                 journal.execute("DELETE FROM file")
@@ -113,8 +112,7 @@ def _exists(parent: int, name: str) -> bool:
 def append(file: ResultsFile, run: str, lines: Iterable[tuple[int, bytes]]) -> int:
     """Append the lines (row number, JSON without a line end) of rows that have none yet; returns how many those are.
 
-    Raises:
-        SetError: the file is that of another run, or cannot be written now: then nothing of it counts.
+    SetError where the file is that of another run, or cannot be written now: then nothing of it counts.
     """
     new = {row: line + b"\n" for row, line in lines}
     with (
@@ -131,37 +129,26 @@ def append(file: ResultsFile, run: str, lines: Iterable[tuple[int, bytes]]) -> i
         for (row,) in journal.execute(query, (json.dumps(list(new)),)):
             del new[row]
         try:
-            _write(results, journal, end, new)
+            places, begin = [], end
+            for row, line in new.items():
+                places.append((row, begin))
+                begin += len(line)
+            view, offset = memoryview(b"".join(new.values())), end
+            while view:
+                written = os.pwrite(results.fileno(), view[:_CHUNK], offset)
+                view, offset = view[written:], offset + written
+            os.fsync(results.fileno())
+            journal.executemany("INSERT INTO rows VALUES (?, ?)", places)
+            journal.execute("UPDATE file SET end = ?", (begin,))
+            journal.commit()
         except (OSError, sqlite3.Error):  # no space, most likely: give back what it took
             results.truncate(end)
             raise
     return len(new)
 
 
-def _write(results: IO[bytes], journal: sqlite3.Connection, end: int, new: dict[int, bytes]) -> None:
-    places, begin = [], end
-    for row, line in new.items():
-        places.append((row, begin))
-        begin += len(line)
-    view, offset = memoryview(b"".join(new.values())), end
-    while view:
-        written = os.pwrite(results.fileno(), view[:_CHUNK], offset)
-        view, offset = view[written:], offset + written
-    os.fsync(results.fileno())
-    journal.executemany("INSERT INTO rows VALUES (?, ?)", places)
-    journal.execute("UPDATE file SET end = ?", (begin,))
-    journal.commit()
-
-
-# -- reading -------------------------------------------------------------------------
-
-
 def read_rows(file: ResultsFile, run: str, first: int, last: int) -> Iterator[dict[str, Any]]:
-    """The lines of the rows from ``first`` to ``last`` that count, in the order of the file.
-
-    Raises:
-        SetError: the file is that of another run, or cannot be read now.
-    """
+    """The lines of the rows from ``first`` to ``last`` that count, in the order of the file; or SetError."""
     with _explained(file, "read"), _open_own(file, run, "BEGIN") as (journal, _):
         query = "SELECT begin FROM rows WHERE number BETWEEN ? AND ? ORDER BY begin"
         with os.fdopen(open_regular(file.root, file.steps), "rb") as results:
@@ -171,18 +158,21 @@ def read_rows(file: ResultsFile, run: str, first: int, last: int) -> Iterator[di
 
 
 def read_past(file: ResultsFile, run: str) -> Iterator[PastRow]:
-    """The lines of an earlier run's file, as far as they count. One line is in memory at a time.
-
-    Raises:
-        SetError: it cannot be read, or is not what the run wrote.
-    """
+    """The lines of an earlier run's file, as far as they count, one in memory at a time; or SetError."""
     try:
         with os.fdopen(open_regular(file.root, file.steps), "rb") as stream:
-            end, size = _confirmed_end(file, run), os.fstat(stream.fileno()).st_size
+            end, size = None, os.fstat(stream.fileno()).st_size
+            with suppress(FileNotFoundError), _open_own(file, run, "BEGIN") as (_, confirmed):
+                end = confirmed
             if end is not None and size < end:
                 fault = f"has {size:,} bytes, of {end:,} that the earlier run wrote: put it back as it was"
                 raise file.error(RESUME_REFUSED, fault)
             yield from _parse_lines(file, stream, end)
+    except SetError as error:
+        if error.type == RESUME_REFUSED:
+            raise
+        fault = f"has become that of another run: put the file of that run back, with its hidden file {file.journal}"
+        raise file.error(RESUME_REFUSED, fault) from None
     except (FileNotFoundError, NotADirectoryError):
         hint = "put it back, or start the plan without config.resume"
         fault = f"is not there any more, so nobody knows which rows completed: {hint}"
@@ -191,18 +181,6 @@ def read_past(file: ResultsFile, run: str) -> Iterator[PastRow]:
         raise file.error(RESUME_REFUSED, f"is {kind} now") from None
     except (OSError, sqlite3.Error) as error:
         raise _unavailable(file, "read", error) from error
-
-
-def _confirmed_end(file: ResultsFile, run: str) -> int | None:
-    """How many bytes of the file the journal of a run confirms; None: there is no journal."""
-    try:
-        with _open_own(file, run, "BEGIN") as (_, end):
-            return end
-    except FileNotFoundError:
-        return None
-    except SetError:
-        fault = f"has become that of another run: put the file of that run back, with its hidden file {file.journal}"
-        raise file.error(RESUME_REFUSED, fault) from None
 
 
 def _parse_lines(file: ResultsFile, stream: IO[bytes], end: int | None) -> Iterator[PastRow]:
@@ -222,18 +200,11 @@ def _parse_lines(file: ResultsFile, stream: IO[bytes], end: int | None) -> Itera
         yield PastRow(id=line["id"], status=line["status"], isLine=is_bad_row(line["id"], line.get("errors")))
 
 
-# -- the journal -------------------------------------------------------------------------
-
-
 @contextmanager
 def _open_own(file: ResultsFile, run: str, begin: str = "BEGIN IMMEDIATE") -> Iterator[tuple[sqlite3.Connection, int]]:
-    """The journal of this run, locked against all other threads and processes, and the end of the file.
-
-    Raises:
-        OSError: there is none. SetError: it is that of another run.
-    """
+    """The journal of this run, locked against all other threads and processes, and the end of the file."""
     with open_parent(file.root, file.steps) as parent, _connect(file, parent, begin) as journal:
-        owner, end = _read_owner(journal)
+        owner, end = journal.execute(_OWNER).fetchone() or (None, 0)
         if owner != run:
             raise file.error(RESULTS_REFUSED, "has become that of another run: one file takes the results of one run")
         yield journal, end
@@ -247,12 +218,6 @@ def _connect(file: ResultsFile, parent: int, begin: str = "BEGIN IMMEDIATE") -> 
     with closing(sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None)) as journal:
         journal.execute(begin)
         yield journal
-
-
-def _read_owner(journal: sqlite3.Connection) -> tuple[str | None, int]:
-    """The run that the file belongs to, and where the file ends; None of a journal that is empty."""
-    owner: tuple[str | None, int] = journal.execute("SELECT run, end FROM file").fetchone() or (None, 0)
-    return owner
 
 
 @contextmanager

@@ -59,10 +59,7 @@ _locks: Final[dict[str, threading.Lock]] = defaultdict(threading.Lock)
 
 
 class SetError(Exception):
-    """A set that cannot be read, or results that cannot be written.
-
-    ``type`` is the reason, one of the ``SET_…`` and ``RESULTS_…`` types of ``wire.py``.
-    """
+    """A set that cannot be read, or results that cannot be written; ``type`` is one of the types of ``wire.py``."""
 
     def __init__(self, type_: str, message: str) -> None:
         super().__init__(message)
@@ -85,9 +82,6 @@ def check_name(name: object, what: str, refused: str) -> str:
     return name
 
 
-# -- settings ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SetSources:
     """Folders are searched in their order; ``hosts`` are compared like those of delegates."""
@@ -95,9 +89,6 @@ class SetSources:
     data: tuple[Path, ...] = ()
     results: tuple[Path, ...] = ()
     hosts: DelegateSources = field(default_factory=DelegateSources)
-
-
-# -- opening -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +194,8 @@ def _open_below(folders: tuple[Path, ...], name: str) -> BinaryIO:
     raise SetError(wire.SET_NOT_FOUND, text)
 
 
-# -- downloads -----------------------------------------------------------------------
-
-
 def downloader(hosts: DelegateSources, resolve: Resolve | None = None) -> Download:
-    """Writes what is at a URL of these hosts into a file as it comes, under the rules of delegates' URLs.
-
-    ``resolve`` is for tests.
-    """
+    """Writes what is at a URL of these hosts into a file, by the rules of delegates' URLs; ``resolve`` is for tests."""
     types = {wire.DELEGATE_NOT_FOUND: wire.SET_NOT_FOUND, wire.DELEGATE_UNAVAILABLE: wire.SET_UNAVAILABLE}
 
     def download(url: str, file: BinaryIO) -> None:
@@ -218,19 +203,14 @@ def downloader(hosts: DelegateSources, resolve: Resolve | None = None) -> Downlo
 
         from acts.delegates import web  # takes a tenth of a second: imported when a URL is first fetched
 
-        left = MAX_SPOOL_BYTES
-
         def write(chunk: bytes) -> None:
-            nonlocal left
-            left -= len(chunk)
-            if left < 0:
+            if file.tell() + len(chunk) > MAX_SPOOL_BYTES:
                 raise SetError(wire.SET_TOO_LARGE, f"the set at a URL has more than {MAX_SPOOL_BYTES >> 30} GiB")
             file.write(chunk)
 
         rules = web.FetchRules("set", DATA_HOSTS, DATA_PRIVATE_HOSTS, write)
-        fetched = web.fetch(url, hosts, rules=rules, resolve=resolve, deadline_seconds=DEADLINE_SECONDS)
         try:
-            asyncio.run(fetched)
+            asyncio.run(web.fetch(url, hosts, rules=rules, resolve=resolve, deadline_seconds=DEADLINE_SECONDS))
         except ApplicationError as error:
             raise SetError(types.get(error.type or "", wire.SET_REFUSED), error.message) from None
 

@@ -55,28 +55,18 @@ csv.field_size_limit(MAX_ROW_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row. ``line`` is its first line, from 1; ``size`` (bytes) and ``lines`` include blank lines before it.
+    """One row, or what a few lines hold. ``size`` (bytes) and ``lines`` of a row include blank lines before it.
 
-    ``digest`` is that of all lines that were looked at to read it, save what is beyond the limit of a row.
-    ``data`` None: it cannot be used, and ``fault`` says why.
+    ``data`` None: it cannot be used, and ``fault`` says why; without one, the lines are blank. ``line`` is its first
+    line, from 1; ``digest`` that of all lines that were looked at to read it, save what is beyond the limit of a row.
     """
 
-    line: int
     size: int
     lines: int
-    digest: bytes
-    data: dict[str, Any] | None = None
+    data: Any = None
     fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """What a few lines hold: their bytes, their number, and the values, or the fault; neither if they are blank."""
-
-    size: int
-    lines: int
-    value: Any = None
-    fault: str = ""
+    line: int = 0
+    digest: bytes = b""
 
 
 class LineReader:
@@ -114,11 +104,7 @@ class LineReader:
 
 
 def read_dialect(stream: BinaryIO, name: str) -> Dialect:
-    """How a file of this name is read, from its beginning.
-
-    Raises:
-        SetError: it is neither JSON Lines nor CSV, or its header cannot be used.
-    """
+    """How a file of this name is read, from its beginning; SetError where its header cannot be used."""
     beginning = stream.read(len(_BOM))
     if beginning[:2] in _OTHER_BOMS:
         raise SetError(SET_INVALID, f"{name} is UTF-16; a set is UTF-8: save it as UTF-8")
@@ -133,25 +119,20 @@ def read_dialect(stream: BinaryIO, name: str) -> Dialect:
     delimiter = next((d for d in (",", ";", "\t") if d.encode() in first[0]), ",")
     lines.give_back([first])
     header = next(_csv_records(lines, delimiter))
-    columns = [column.strip() for column in header.value or ()]
-    fault = header.fault or _header_fault(columns)
+    columns = [column.strip() for column in header.data or ()]
+    double = next((c for c in columns if columns.count(c) > 1), "")
+    faults = {
+        "it names no columns": not any(columns),
+        f"it has no name for column {[*columns, ''].index('') + 1}": "" in columns,
+        f"it has the column {quote(double)} twice": double,
+        "it is not UTF-8": defect(columns) is not None,
+    }
+    fault = header.fault or next((text for text, is_there in faults.items() if is_there), "")
     if fault:
-        raise SetError(
-            SET_INVALID, f"the header of {name} cannot be used: {fault}; each column needs a name of its own"
-        )
+        text = f"the header of {name} cannot be used: {fault}; each column needs a name of its own"
+        raise SetError(SET_INVALID, text)
     start = bom + header.size
     return Dialect(format=CSV, columns=tuple(columns), delimiter=delimiter, start=start, lines=header.lines)
-
-
-def _header_fault(columns: list[str]) -> str:
-    doubles = [c for c in columns if columns.count(c) > 1]
-    if not any(columns):
-        return "it names no columns"
-    if "" in columns:
-        return f"it has no name for column {columns.index('') + 1}"
-    if doubles:
-        return f"it has the column {quote(doubles[0])} twice"
-    return "it is not UTF-8" if defect(columns) is not None else ""
 
 
 def iterate_rows(lines: LineReader, dialect: Dialect, first_line: int) -> Iterator[Row]:
@@ -160,59 +141,58 @@ def iterate_rows(lines: LineReader, dialect: Dialect, first_line: int) -> Iterat
     records = _csv_rows(lines, dialect) if dialect.format == CSV else (_read_object(*item) for item in texts)
     line, blank_bytes, blank_lines = first_line, 0, 0
     for record in records:
-        if record.value is None and not record.fault:
+        if record.data is None and not record.fault:
             blank_bytes, blank_lines = blank_bytes + record.size, blank_lines + record.lines
         else:
             fault = _size_fault(record) or record.fault
-            data = None if fault else record.value
             size, count = record.size + blank_bytes, record.lines + blank_lines
-            yield Row(line, size, count, lines.take_digest(), data, fault)
+            yield Row(size, count, None if fault else record.data, fault, line, lines.take_digest())
             blank_bytes, blank_lines = 0, 0
         line += record.lines
 
 
-def _size_fault(record: _Record) -> str:
+def _size_fault(record: Row) -> str:
     """Why a record is too large as a row, in the file or as JSON."""
     size, form = record.size, ""
     if size <= MAX_ROW_BYTES and not record.fault:
-        size, form = json_size(record.value), " as JSON"
+        size, form = json_size(record.data), " as JSON"
     if size <= MAX_ROW_BYTES:
         return ""
     limit = f"at most {MAX_ROW_BYTES:,} (1 MiB) are allowed"
     return f"it has {size:,} bytes{form}; {limit}: keep large data outside, and a reference to it in the row"
 
 
-def _read_object(text: bytes, size: int) -> _Record:
+def _read_object(text: bytes, size: int) -> Row:
     """The object of a line, or what is wrong with it."""
     if not text.strip():
-        return _Record(size, 1)
+        return Row(size, 1)
     try:
         value = read_json(text)
     except (ValueError, RecursionError) as error:
-        return _Record(size, 1, None, f"it is not JSON: {truncate(str(error), 200)}")
+        return Row(size, 1, None, f"it is not JSON: {truncate(str(error), 200)}")
     if not isinstance(value, dict):
-        return _Record(size, 1, None, f"a row is a JSON object, not {type_name(value)}")
+        return Row(size, 1, None, f"a row is a JSON object, not {type_name(value)}")
     reason = defect(value)
-    return _Record(size, 1, value) if reason is None else _Record(size, 1, None, reason[1])
+    return Row(size, 1, value) if reason is None else Row(size, 1, None, reason[1])
 
 
-def _csv_rows(lines: LineReader, dialect: Dialect) -> Iterator[_Record]:
+def _csv_rows(lines: LineReader, dialect: Dialect) -> Iterator[Row]:
     columns = dialect.columns
     for record in _csv_records(lines, dialect.delimiter):
         value, fault = None, record.fault
-        if record.value and len(record.value) != len(columns):
-            fault = f"it has {len(record.value)} fields; the header has {len(columns)}"
-        elif record.value:
-            value = dict(zip(columns, record.value, strict=True))
+        if record.data and len(record.data) != len(columns):
+            fault = f"it has {len(record.data)} fields; the header has {len(columns)}"
+        elif record.data:
+            value = dict(zip(columns, record.data, strict=True))
             fault = "it is not UTF-8" if defect(value) is not None else ""
-        yield _Record(record.size, record.lines, value, fault)
+        yield Row(record.size, record.lines, value, fault)
 
 
 class _QuoteTooLongError(Exception):
     """A quote is still open after more bytes than a row may have."""
 
 
-def _csv_records(lines: LineReader, delimiter: str) -> Iterator[_Record]:
+def _csv_records(lines: LineReader, delimiter: str) -> Iterator[Row]:
     """The fields of each record. One that cannot be read is the line that it begins on."""
     record_lines: list[tuple[bytes, int]] = []
     size = 0
@@ -232,11 +212,11 @@ def _csv_records(lines: LineReader, delimiter: str) -> Iterator[_Record]:
             fields = next(reader, None)
             if fields is None:
                 return
-            record = _Record(size, len(record_lines), fields)
+            record = Row(size, len(record_lines), fields)
         except (csv.Error, _QuoteTooLongError) as error:
             fault = f"it is not CSV: {error}" if isinstance(error, csv.Error) else "a quote is not closed"
             lines.give_back(record_lines[1:])
-            record = _Record(record_lines[0][1], 1, None, fault)
+            record = Row(record_lines[0][1], 1, None, fault)
             reader = csv.reader(read_texts(), delimiter=delimiter, strict=True)
         record_lines.clear()
         size = 0
@@ -258,8 +238,6 @@ def row_id(data: dict[str, Any], field: str | None, number: int) -> tuple[str | 
         return None, f'its id, the field "{field}", has {len(value)} characters; an id has 1 to {MAX_ID}'
     return value, ""
 
-
-# -- pages -------------------------------------------------------------------------
 
 # Rows of a page: its Batch, with one child per row and three Calls each, has about 2,500 events of the server's 51,200
 PAGE_ROWS: Final = 250
@@ -313,10 +291,7 @@ class RowIds:
         self._block.clear()
 
     def find(self, name: str, total: int) -> dict[str, Any]:
-        """``{repeated, skipped, takenOver, leftOut}`` of a ``Survey``; SetError where ``only`` leaves no row of it.
-
-        All rows of the set ``name`` have been added.
-        """
+        """``{repeated, skipped, takenOver, leftOut}`` of a ``Survey``; SetError where ``only`` leaves no row of it."""
         self._write()
         repeated, skipped = bytearray(total // 8 + 1), bytearray(total // 8 + 1)
         taken_over = left_out = 0
@@ -391,10 +366,7 @@ def _page_hash(rows: list[Row]) -> str:
 
 
 def read_page(stream: BinaryIO, dialect: Dialect, page: SetPage, name: str) -> list[Row]:
-    """The rows of a page, from a stream at its offset; SetError where they are not those of the survey.
-
-    ``name`` is that of the file, for people.
-    """
+    """The rows of a page, from a stream at its offset; SetError where they are not those of the survey."""
     rows = list(islice(iterate_rows(LineReader(stream), dialect, page.line), page.rows))
     if _page_hash(rows) != page.hash:
         last = page.line + page.lines - 1

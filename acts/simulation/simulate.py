@@ -1,32 +1,66 @@
-"""The dry run of a plan: waves, outcomes, type problems, a forecast. Runs nothing.
+"""The dry run of a plan: waves, outcomes, type problems, and what it is expected to take. Runs nothing.
 
-* ``outcomes`` decides what happens, ``type_flow`` what fits; this file reports both. Nothing is guessed: an error is
-  a proof, a warning a possibility.
-* The work is bounded. The forecast also holds for the combinations of outcomes that were left out (``truncated``).
-* The forecast covers the run and the children that walk its instances, not what delegates do.
+* ``Walk`` and ``place_result`` alone decide what happens in a dry run. Results are unknown, and nothing is guessed: a
+  Call that fails here fails in every run with these outcomes; an error is a proof, a warning a possibility. A failure
+  is an outcome where it has a place to be written. The work is bounded: combinations may be left out (``truncated``).
+* The forecast is of requests to models, money, Temporal's billable actions, and time. Every figure is a range over the
+  combinations of outcomes, and holds for those that were left out (``truncated``), too. Those of children that walk
+  instances are in it; what delegates do is not known.
+* Actions are what Temporal Cloud bills (docs.temporal.io/cloud/actions). The range holds for a run in which every
+  activity ends at its first attempt, that nobody edits, and whose values fit in its history.
+* Time: Tools declare durations (``_options.expected``); none is guessed. A plan with a Call of unknown duration has a
+  lower bound only. The engine starts a Call as soon as it can (a greedy schedule), so the time T of a plan with the
+  work W, the critical path C and m permits obeys Graham's bound: max(C, W/m) <= T <= W/m + C * (1 - 1/m). Waiting for
+  people, for messages and for the engine itself is not in it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import reduce
+from itertools import count, islice
+from typing import Any, Final, NamedTuple
 
-from acts.language.admission import DRY_RUN, Meter
-from acts.language.errors import MAX_PROBLEMS_REPORTED, InvalidRequest, Problem, TooComplex
-from acts.language.references import conjunction
-from acts.language.tools import hint_words
-from acts.language.values import UNKNOWN, Json, pointer
-from acts.language.wire import TOO_COMPLEX
-from acts.plan.calls import MAX_ELEMENTS, approval_needed
+from acts.language.admission import DRY_RUN, LIMITS, Meter
+from acts.language.errors import MAX_PROBLEMS_REPORTED, CallError, InvalidRequest, Problem, TooComplex
+from acts.language.messages import Data, wrap_message
+from acts.language.references import Path, conjunction
+from acts.language.schemas import follow
+from acts.language.tools import hint_words, is_server_tool, registered_names, undecided_names
+from acts.language.values import UNKNOWN, Json, deep_merge, nest, pointer
+from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX
+from acts.machines.call_state import CallState
+from acts.machines.commands import Command, StartCall
+from acts.machines.walk import Walk
+from acts.plan.calls import MAX_ELEMENTS, PlannedCall, approval_needed
+from acts.plan.context_log import place_result
+from acts.plan.graph import ChainFold, Graph
 from acts.plan.validate import ValidatedPlan, is_template, lint, validate_request
-from acts.simulation.forecast import Price, estimate_plan, find_critical_path, find_waves
-from acts.simulation.outcomes import OutcomeRun, PossibleOutcomes, count_steps, explore_outcomes
-from acts.simulation.sampling import sample
 from acts.simulation.type_flow import TypeProblem, find_type_problems
+from acts.tree.child_requests import group_instances, needs_children, resolved_upfront
 
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+# The estimated US dollars of one request to a model, or None where no price is known
+Price = Callable[[str], float | None]
+# How often Calls with ``_each`` are started, at least and at most, by rank
+Lengths = Mapping[int, tuple[int, int]]
+# How often one combination starts each Call, by rank, and how many paths have to be provided for them
+_Scenario = tuple[dict[int, int], int]
 
-    from acts.plan.calls import PlannedCall
+# Digits of a time: nobody plans in microseconds
+DIGITS: Final = 3
+# An activity, a timer, a signal and an update are one action each. A child takes two, one to record the intent and one
+# for the start. All local activities of one workflow task take one together.
+_CHILD: Final = 2
+# Changes of phase of a root, each a write of search attributes: to ``running`` and to its end; and for each wait, to
+# ``awaiting`` and back
+_PHASES: Final = 2
+# Recursive schemas have no end, and a person reads no more than this
+MAX_SAMPLE_PARTS: Final = 1_000
+MAX_SAMPLE_DEPTH: Final = 12
+_SCALARS: Final = {"string": "sample", "integer": 0, "number": 0, "boolean": True}
 
 
 def simulate(
@@ -67,9 +101,9 @@ def simulate_prepared(
     ``outside`` are the Calls that may change something outside of the run: those with an Activity and
     delegates; a latent Call only reads. ``elements`` is how often a Call with ``_each`` is made, ``conditions`` what a
     combination takes those to be that cannot be known. ``waiting`` are Calls that need what only ``provide`` can bring.
-    ``actions`` are Temporal's billable actions without retries (see ``forecast``). ``price`` returns the estimated US
+    ``actions`` are Temporal's billable actions without retries (see above). ``price`` returns the estimated US
     dollars of one request to a model, or None. ``child`` says that an agent starts the run as one of its own,
-    ``max_steps`` how much work the combinations of outcomes may take (see ``explore_outcomes``). A template is walked
+    ``max_steps`` how much work the combinations of outcomes may take (default ``MAX_STEPS``). A template is walked
     for its first instance; its figures are those of all ``instances``, or of one row of a ``set``. ``runs`` is the
     number of child workflows that walk instances, ``unforeseen`` the figures to which other runs add what cannot be
     foreseen. ``seconds`` is there where a Tool declares a duration; the critical path is then the slowest, else the
@@ -80,84 +114,75 @@ def simulate_prepared(
     """
     Meter(DRY_RUN).spend(count_steps(prepared))
     type_problems = find_type_problems(prepared)
-    outcomes, doomed = PossibleOutcomes(), {p.rank for p in type_problems if p.certain}
-    runs, truncated = explore_outcomes(prepared, outcomes, doomed, max_steps)
+    dry = DryRuns(prepared, {p.rank for p in type_problems if p.certain}, max_steps)
     ids = [n.id for n in prepared.nodes]
-    approvals = [_waits_for_approval(prepared, rank) for rank in range(len(ids))]
+    literal, approve = prepared.literal_outputs, prepared.request.config.approve
+    approvals = [  # whether a human confirms the Call
+        rank not in literal and bool(n.kind != "latent" or n.outcomes) and approval_needed(n, approve) is not None
+        for rank, n in enumerate(prepared.nodes)
+    ]
     template, own = is_template(prepared.request, prepared.nodes), prepared.request.set
-    lengths = _list_lengths(prepared, runs)
+    lengths = _list_lengths(prepared, dry.runs)
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
-    outside = [r for r in listed if r not in prepared.literal_outputs and prepared.nodes[r].kind != "latent"]
-    figures = estimate_plan(prepared, runs, price, lengths, approvals=approvals, truncated=truncated, child=child)
+    outside = [r for r in listed if r not in literal and prepared.nodes[r].kind != "latent"]
+    graph, ones = prepared.graph, [1] * len(ids)
+    figures = _estimate_plan(prepared, dry, price, lengths, approvals, child=child)
     return {
-        "waves": [[ids[rank] for rank in wave] for wave in find_waves(prepared.graph)],
-        "criticalPath": [ids[rank] for rank in figures.pop("slowest", None) or find_critical_path(prepared.graph)],
+        "waves": [[ids[rank] for rank in wave] for wave in find_waves(graph)],
+        "criticalPath": [
+            ids[rank] for rank in figures.pop("slowest", None) or _longest_chain(*longest_paths(graph, ones))
+        ],
         "calls": [_call_item(prepared, rank, lengths, approval=approvals[rank], template=template) for rank in listed],
         "outside": [ids[rank] for rank in outside],
-        "outcomes": {"combinations": [run.to_json(ids) for run in runs], "truncated": truncated},
+        "outcomes": {"combinations": [run.to_json(ids) for run in dry.runs], "truncated": dry.truncated},
         "samples": {
-            name: _sample_json(sample(tool.output))
+            name: _sample(tool.output, tool.output, count(1))
             for name, tool in {n.tool.name: n.tool for n in prepared.nodes}.items()
             if tool.output is not None
         },
         **figures,
-        "problems": _problem_items(prepared, outcomes, type_problems, runs, truncated=truncated),
+        "problems": _problem_items(prepared, dry, type_problems),
         **({"set": {"source": own.source}} if own is not None else {}),
         **({"instances": len(prepared.request.instances())} if template and own is None else {}),
     }
-
-
-# -- calls ---------------------------------------------------------------------
-
-
-def _waits_for_approval(prepared: ValidatedPlan, rank: int) -> bool:
-    """True when a human confirms the Call."""
-    node, approve = prepared.nodes[rank], prepared.request.config.approve
-    if rank in prepared.literal_outputs or (node.kind == "latent" and not node.outcomes):
-        return False
-    return approval_needed(node, approve) is not None
 
 
 def _call_item(
     prepared: ValidatedPlan, rank: int, lengths: Mapping[int, tuple[int, int]], *, approval: bool, template: bool
 ) -> dict[str, Any]:
     node = prepared.nodes[rank]
-    out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "how": node.kind}
-    if node.kind == "activity":
-        out["activity"] = node.tool.activity
-        if node.tool.options.taskQueue is not None:
-            out["taskQueue"] = node.tool.options.taskQueue
-    if node.kind == "delegate":
-        out["delegate"] = node.delegate
-    if rank in prepared.literal_outputs:
-        out["given"] = True
-    if hints := hint_words(node.tool.schema):
-        out["hints"] = hints
-    out["reads"] = list(dict.fromkeys(str(p) for read in node.reads for p in read.paths))
-    out["writes"] = [str(p) for p in node.writes]
-    out["scopes"] = [str(p) for p in node.scopes]
-    if node.condition is not None:
-        out["when"] = node.condition.text
-    if node.is_each:
-        out["elements"] = dict(zip(("min", "max"), lengths[rank], strict=True))
-    if node.instance is not None and not template:
-        out["instance"] = node.instance
-    return {**out, "approval": approval, "background": node.is_detached}
+    is_activity = node.kind == "activity"
+    item = {
+        "id": node.id, "tool": node.tool.name, "how": node.kind,
+        "activity": node.tool.activity if is_activity else None,
+        "taskQueue": node.tool.options.taskQueue if is_activity else None,
+        "delegate": node.delegate if node.kind == "delegate" else None,
+        "given": True if rank in prepared.literal_outputs else None, "hints": hint_words(node.tool.schema) or None,
+        "reads": list(dict.fromkeys(str(p) for read in node.reads for p in read.paths)),
+        "writes": list(map(str, node.writes)), "scopes": list(map(str, node.scopes)),
+        "when": None if node.condition is None else node.condition.text,
+        "elements": dict(zip(("min", "max"), lengths[rank], strict=True)) if node.is_each else None,
+        "instance": None if template else node.instance, "approval": approval, "background": node.is_detached,
+    }  # fmt: skip
+    return {key: value for key, value in item.items() if value is not None}
 
 
-# -- problems ------------------------------------------------------------------
-
-
-def _problem_items(
-    prepared: ValidatedPlan, outcomes: PossibleOutcomes, type_problems: Sequence[TypeProblem],
-    runs: Sequence[OutcomeRun], *, truncated: bool,
-) -> list[dict[str, Any]]:  # fmt: skip
+def _problem_items(prepared: ValidatedPlan, dry: DryRuns, type_problems: Sequence[TypeProblem]) -> list[dict[str, Any]]:
     """All problems, errors first, at most MAX_PROBLEMS_REPORTED of them."""
     warnings = [*prepared.warnings, *lint(prepared.graph)]
-    warnings += [p for node in prepared.nodes for p in _unreachable_outcomes(node, outcomes)]
+    for node, options in zip(prepared.nodes, dry.options, strict=True):
+        for index in sorted(set(range(len(node.outcomes))) - set(options)):
+            text = "it overlaps another alternative"
+            hint = "give each alternative a path that no other one holds or lies below"
+            if node.is_each:
+                text = "that of a call with _each is one list"
+                hint = "it goes to the first alternative, a failure to the one that is named for it"
+            text = f"no result can choose {conjunction(node.outcomes[index])}: {text}"
+            place = f"{node.pointer}/_outputPath"
+            warnings.append(Problem("unreachableOutcome", text, place, node.id, hint, "warning"))
     idle = {p.call for p in warnings if p.code in ("unreachable", "thought")}
-    items = [p.to_json() for p in warnings] + [p.to_json() for p in type_problems]
-    items += [p.to_json() for p in _idle_calls(prepared, runs, idle, truncated=truncated)]
+    items = [p.to_json() for p in warnings] + [p.item for p in type_problems]
+    items += [p.to_json() for p in _idle_calls(prepared, dry, idle)]
     items.sort(key=lambda p: p.get("severity") == "warning")
     more = len(items) - MAX_PROBLEMS_REPORTED
     if more > 0:
@@ -166,43 +191,21 @@ def _problem_items(
     return items
 
 
-def _unreachable_outcomes(node: PlannedCall, outcomes: PossibleOutcomes) -> Iterable[Problem]:
-    """Outcomes that no result can choose."""
-    for index in outcomes.find_impossible(node):
-        text = f"no result can choose {conjunction(node.outcomes[index])}: it overlaps another alternative"
-        hint = "give each alternative a path that no other one holds or lies below"
-        if node.is_each:
-            text = f"no result can choose {conjunction(node.outcomes[index])}: that of a call with _each is one list"
-            hint = "it goes to the first alternative, a failure to the one that is named for it"
-        yield Problem("unreachableOutcome", text, f"{node.pointer}/_outputPath", node.id, hint, "warning")
-
-
-def _idle_calls(
-    prepared: ValidatedPlan, runs: Sequence[OutcomeRun], reported: Container[str | None], *, truncated: bool
-) -> Iterable[Problem]:
+def _idle_calls(prepared: ValidatedPlan, dry: DryRuns, reported: Container[str | None]) -> Iterable[Problem]:
     """Calls that fail, and Calls that never run and are not ``reported`` for it yet."""
-    completed, other = ({r for run in runs for r in run.states.get(state, ())} for state in ("run", "failed"))
-    other |= {r for run in runs for r in run.states.get("waiting", ())}
-    errors: dict[int, str] = {}
-    for run in runs:
-        errors = {**run.errors, **errors}
+    completed = {rank for run in dry.runs for rank in run.states.get("run", ())}
+    seen = {
+        rank for run in dry.runs for state in ("failed", "waiting") for rank in run.states.get(state, ())
+    } | completed
+    errors = {rank: error for run in dry.runs[::-1] for rank, error in run.errors.items()}
     for rank, node in enumerate(prepared.nodes):
         if rank in errors:
-            always = rank not in completed and not truncated
+            always = rank not in completed and not dry.truncated
             text = errors[rank] if always else f"for some outcomes: {errors[rank]}"
             yield Problem("willFail", text, node.pointer, node.id, severity="error" if always else "warning")
-        elif not truncated and rank not in completed and rank not in other and node.id not in reported:
+        elif not dry.truncated and rank not in seen and node.id not in reported:
             text = "this call is skipped whatever the outcomes are"
             yield Problem("unreachable", text, node.pointer, node.id, severity="warning")
-
-
-def _sample_json(value: Json) -> Json:
-    """A sample as JSON: null for what is not known."""
-    if isinstance(value, dict):
-        return {k: _sample_json(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_sample_json(v) for v in value]
-    return None if value is UNKNOWN else value
 
 
 def _list_lengths(prepared: ValidatedPlan, runs: Sequence[OutcomeRun]) -> dict[int, tuple[int, int]]:
@@ -214,3 +217,429 @@ def _list_lengths(prepared: ValidatedPlan, runs: Sequence[OutcomeRun]) -> dict[i
         is_known = certain and len(certain) == len(lengths)
         out[rank] = (min(certain), max(certain)) if is_known else (0, MAX_ELEMENTS)
     return out
+
+
+def _sample(schema: Json, root: Json, parts: Iterator[int], depth: int = 0) -> Json:
+    """A sample value of a part of a schema; null where it says nothing.
+
+    It is as full as its schema allows. Patterns, formats and bounds are not followed, so it may not validate.
+    """
+    if not isinstance(schema, dict) or depth > MAX_SAMPLE_DEPTH or next(parts) > MAX_SAMPLE_PARTS:
+        return None
+    for key in ("const", "default", "enum", "examples"):
+        if key in schema:
+            return schema[key] if key in ("const", "default") else schema[key][0]
+    is_typed = "type" in schema or "properties" in schema
+    choices: Json = None if is_typed else schema.get("oneOf") or schema.get("anyOf")
+    if isinstance(schema.get("$ref"), str) or choices:
+        other = follow(root, schema["$ref"]) if isinstance(schema.get("$ref"), str) else choices[0]
+        return _sample(other, root, parts, depth + 1)
+    kind: Json = schema.get("type", "object" if "properties" in schema else None)
+    if isinstance(kind, list):
+        kind = next((k for k in kind if k != "null"), "null")
+    value: Json = _SCALARS.get(str(kind))
+    if kind == "object" and ("properties" in schema or schema.get("additionalProperties") is False):
+        value = {k: _sample(v, root, parts, depth + 1) for k, v in schema.get("properties", {}).items()}
+    elif kind == "array":
+        items = schema.get("prefixItems") or [schema.get("items", True)]
+        value = [_sample(part, root, parts, depth + 1) for part in items]
+    for part in schema.get("allOf") or ():
+        more = _sample(part, root, parts, depth + 1)
+        if value is None:
+            value = more
+        elif isinstance(value, dict) and isinstance(more, dict):
+            value = {**value, **more}
+    return value
+
+
+def _estimate_plan(
+    prepared: ValidatedPlan, dry: DryRuns, price: Price | None, lengths: Lengths, approvals: Sequence[bool], *,
+    child: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """The figures of ``simulate_prepared``; ``approvals`` says of each Call whether it waits for a decision."""
+    nodes = prepared.nodes
+    times = len(prepared.request.instances()) if is_template(prepared.request, nodes) else 1
+    started = list(_start_sets(prepared, dry))
+    bounds = [
+        [({rank: lengths.get(rank, (1, 1))[bound] for rank in ranks}, missing) for ranks, missing in started]
+        for bound in (0, 1)
+    ]
+    scenarios = [*bounds[0], *bounds[1]]
+    requests, delegates = (
+        _range(times * sum(n for rank, n in starts.items() if nodes[rank].kind == kind) for starts, _ in scenarios)
+        for kind in ("latent", "delegate")
+    )
+    model = prepared.request.config.model
+    each = 0.0 if not requests["max"] else price(model) if price and model else None
+    time = _forecast_seconds(prepared, bounds, times)
+    children = len(group_instances(prepared)) if needs_children(prepared) else 0
+    actions = _estimate_actions(prepared, scenarios, approvals, times, children, child=child)
+    return {
+        "requests": requests,
+        "delegates": delegates,
+        "cost": None if each is None else {k: round(n * each, 6) for k, n in requests.items()},
+        "actions": _range(actions),
+        **({"runs": children} if children else {}),
+        **time,
+        "unforeseen": [
+            *(["requests", "cost", "actions"] if delegates["max"] else []),
+            *(["seconds"] if time.get("withoutDuration") else []),
+        ],
+    }
+
+
+def _start_sets(prepared: ValidatedPlan, dry: DryRuns) -> Iterable[tuple[Sequence[int], int]]:
+    """The ranks that each combination starts, and how many paths somebody has to provide for them."""
+    for run in dry.runs:
+        yield run.started, 0
+        if waiting := run.states.get("waiting", []):  # the same when somebody provides all that is missing
+            nodes = [prepared.nodes[rank] for rank in waiting]
+            reads = {(path, node.instance) for node in nodes for read in node.reads for path in read.paths}
+            missing = sum(not prepared.graph.writers.has_writer(*read) for read in reads)
+            yield (*run.started, *waiting), max(1, missing)
+    if dry.truncated:  # between nothing and everything
+        literal = prepared.literal_outputs
+        yield (), 0
+        yield [r for r, n in enumerate(prepared.nodes) if r not in literal and (n.outcomes or n.is_detached)], 0
+
+
+def _range(numbers: Iterable[int]) -> dict[str, int]:
+    values = list(numbers)
+    return {"min": min(values), "max": max(values)}
+
+
+def longest_paths(graph: Graph, weights: Sequence[float]) -> tuple[list[float], list[int | None]]:
+    """Where each Call ends that begins where the last one that it waits for ends, and which one that is; by rank.
+
+    Linear in the Calls: each chain keeps the last of its ends.
+    """
+    ends: list[float] = []
+    before: list[int | None] = []
+
+    def later(last: int | None, rank: int | None) -> int | None:
+        return rank if last is None or (rank is not None and ends[rank] > ends[last]) else last
+
+    fold: ChainFold[int | None] = ChainFold(None, later)
+    for rank, waits in enumerate(graph.waits):
+        last: int | None = None
+        for chain, number in waits:
+            last = later(last, fold.at(chain, number))
+        ends.append((0.0 if last is None else ends[last]) + weights[rank])
+        before.append(last)
+    return ends, before
+
+
+def _longest_chain(ends: Sequence[float], before: Sequence[int | None]) -> list[int]:
+    """The ranks on the way to the end that comes last."""
+    at = max(range(len(ends)), key=ends.__getitem__, default=None)
+    out: list[int] = []
+    while at is not None:
+        out.append(at)
+        at = before[at]
+    return out[::-1]
+
+
+def find_waves(graph: Graph) -> list[list[int]]:
+    """The ranks of the Calls that may run side by side, wave after wave."""
+    ends, _ = longest_paths(graph, [1] * len(graph.order))
+    waves: list[list[int]] = [[] for _ in range(int(max(ends, default=0)))]
+    for rank, end in enumerate(ends):
+        waves[int(end) - 1].append(rank)
+    return waves
+
+
+class Schedule(NamedTuple):
+    """One combination of outcomes with one duration per start: bounds of its time, and its critical path."""
+
+    least: float
+    most: float
+    path: tuple[int, ...]
+
+
+def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenario]], times: int) -> dict[str, Any]:
+    """``{seconds: {min, max}, slowest: ranks | None, withoutDuration: [tool]}``; {} where no duration is known.
+
+    ``times`` is how many instances walk the plan; ``slowest`` the critical path of the slowest combination, None where
+    a duration is missing.
+    """
+    literal = prepared.literal_outputs
+    tools = {r: n.tool for r, n in enumerate(prepared.nodes) if not n.is_detached and r not in literal}
+    expected = {tool.name: tool.options.expected for tool in tools.values()}
+    if not any(expected.values()):
+        return {}
+    unknown = [name for name, duration in expected.items() if duration is None]
+    spans = {rank: (0.0, 0.0) if (e := expected[tool.name]) is None else (e.min, e.max) for rank, tool in tools.items()}
+    limit = prepared.request.config.maxParallel
+    quick, slow = (
+        [
+            schedule(prepared.graph, {r: (spans[r][at], n) for r, n in starts.items() if r in spans}, limit, times)
+            for starts, _ in scenarios
+        ]
+        for at, scenarios in enumerate(bounds)
+    )
+    slowest = max(slow, key=lambda s: s.most)
+    low = min(*(s.least for s in quick), slowest.most)
+    figures = {"min": round(low, DIGITS), "max": round(slowest.most, DIGITS)}
+    return {"seconds": figures, "slowest": None if unknown else slowest.path, "withoutDuration": unknown}
+
+
+def schedule(graph: Graph, starts: Mapping[int, tuple[float, int]], limit: int, times: int = 1) -> Schedule:
+    """The bounds for Calls that take ``starts[rank]`` seconds, so many times each.
+
+    A Call that is not started takes no time, and those that wait for it wait for what it waited for.
+    """
+    weights = [0.0] * len(graph.order)
+    for rank, (seconds, times_each) in starts.items():
+        weights[rank] = seconds if times_each else 0.0
+    ends, before = longest_paths(graph, weights)
+    path = max(ends, default=0.0)
+    work = times * sum(seconds * n for seconds, n in starts.values())
+    all_at_once = times * sum(n for _, n in starts.values()) <= limit
+    most = path if all_at_once else min(work, work / limit + path * (1 - 1 / limit))
+    chain = tuple(rank for rank in _longest_chain(ends, before) if rank in starts)
+    return Schedule(max(path, work / limit), max(path, most), chain)
+
+
+def _estimate_actions(
+    prepared: ValidatedPlan, scenarios: Iterable[_Scenario], approvals: Sequence[bool], times: int, children: int, *,
+    child: bool,
+) -> Iterator[int]:  # fmt: skip
+    """The fewest and the most actions of each run that starts these Calls, in ``children`` runs for its instances."""
+    request, approve = prepared.request, prepared.request.config.approve
+    # Actions, decisions and local activities before the first Call; for a child, its agent has done it
+    before = _CHILD, 0, 0
+    if not child:
+        looks_up = bool(registered_names(request) or undecided_names(request))
+        definitions = set(resolved_upfront(request, prepared.tools).values())
+        before = 1 + len(definitions), int(request.asks_for_plan), 1 + looks_up
+    # The phase of a root changes when it waits, and back; a run below leaves that to its root
+    wait = 0 if child else _PHASES
+    for started, missing in scenarios:
+        certain, decisions, local = before
+        certain += _CHILD * children
+        for rank, number in started.items():
+            node = prepared.nodes[rank]
+            decisions += times * approvals[rank]
+            if node.kind == "activity" and node.tool.options.local and not node.is_detached:
+                local += times * number
+            else:  # in the background it runs in a child of its own
+                own = (_CHILD if node.kind == "delegate" else 1) + _CHILD * node.is_detached
+                certain += times * number * own
+        # All local activities may run in one workflow task, or each in its own
+        yield certain + decisions + bool(local) + bool(missing)
+        yield certain + decisions * (1 + (approve.timeout is not None) + wait) + local + missing * (1 + wait) + wait
+
+
+# A result where there is only an error path: it is written nowhere
+SUCCESS: Final = -1
+# Alternatives of a Call up to which each is tried; of more, every one counts as possible
+MAX_TRIED_OUTCOMES: Final = 16
+
+
+def _message_at(paths: Sequence[Path]) -> dict[str, Any]:
+    """A Message with an unknown value at each of these paths of one kind."""
+    return wrap_message(paths[0].kind, reduce(deep_merge, (nest(path.names, UNKNOWN) for path in paths)))
+
+
+# Nobody reads more
+MAX_COMBINATIONS: Final = 64
+# Looks at Calls and paths in all combinations together, 5 to 8 µs each
+MAX_STEPS: Final = LIMITS[DRY_RUN].most
+# Characters of a text, and steps of evaluating values, that take as long as a step here
+_TEXT_PER_STEP: Final = 400
+_WORK_PER_STEP: Final = 5
+# Steps of a Call, and of its list for ``_each``
+_CALL_STEPS: Final = 8
+_EACH_STEPS: Final = 25
+# Elements of a result that a dry run builds; of more it knows nothing
+MAX_LIST: Final = 100
+_NOW: Final = ""  # nobody reads the dates of a dry run
+_REPORTED_STATES: Final = {"completed": "run", "detached": "run", "skipped": "skipped", "failed": "failed"}
+
+
+class UnknownFailure(CallError):
+    """A failure of which nothing is known."""
+
+    def to_json(self) -> Any:
+        return UNKNOWN
+
+
+class Decision(NamedTuple):
+    """What a dry run had to assume: one of ``options`` possibilities. Decisions are in the order of the run."""
+
+    rank: int
+    choice: int
+    options: int
+    is_condition: bool = False
+
+
+class OutcomeRun(NamedTuple):
+    """One dry run: the outcomes taken, by rank, as text, and the failures that it produced itself.
+
+    ``conditions`` are what those were taken to be that cannot be known, ``elements`` the lengths of known lists.
+    """
+
+    decisions: tuple[Decision, ...]
+    choices: dict[int, str]
+    started: tuple[int, ...]
+    states: dict[str, list[int]]
+    errors: dict[int, str]
+    conditions: dict[int, bool]
+    elements: dict[int, int]
+
+    def to_json(self, ids: Sequence[str]) -> dict[str, Any]:
+        named = {state: [ids[rank] for rank in ranks] for state, ranks in self.states.items()}
+        out: dict[str, Any] = {"choices": {ids[rank]: path for rank, path in self.choices.items()}}
+        if self.conditions:
+            out["conditions"] = {ids[rank]: holds for rank, holds in self.conditions.items()}
+        return {**out, "run": [], "skipped": [], **named}
+
+
+def count_steps(prepared: ValidatedPlan) -> int:
+    """The looks at messages, Calls, paths and their names that one dry run takes."""
+    steps = 5 * sum(message.instance is None for message in prepared.request.data())
+    for node in prepared.nodes:
+        paths = [path for paths in (*(use.paths for use in node.reads), *node.outcomes) for path in paths]
+        steps += _CALL_STEPS + len(node.scopes) + _EACH_STEPS * node.is_each + sum(3 + len(p.names) for p in paths)
+    return steps
+
+
+class DryRuns:
+    """A dry run of a plan for each combination of outcomes; ``truncated`` says that some were left out.
+
+    ``doomed`` are the ranks of Calls that cannot be started. ``options`` are the indexes of the outcomes that a Call
+    can take, by rank: the first, a failure's, those that a Message can choose; a model can choose any.
+    """
+
+    def __init__(self, prepared: ValidatedPlan, doomed: set[int], max_steps: int | None = None) -> None:
+        self._choosing: dict[tuple[Any, ...], dict[int, list[Path]]] = {}
+        self.options = [self._options(node) for node in prepared.nodes]
+        self._doomed, self._steps_of_run, self._steps = doomed, count_steps(prepared), 0
+        # Without the data of instances that no Call is for, so that a run of a template costs one instance
+        request, visible = prepared.request, {None, *(n.instance for n in prepared.nodes)}
+        context = (
+            m for m in request.context if not isinstance(m, Data) or m.instance in visible or m.schema is not None
+        )
+        self._prepared = replace(prepared, request=replace(request, context=tuple(context)))
+        self.truncated = False
+        self.runs = self._explore(MAX_STEPS if max_steps is None else max_steps)
+
+    def _options(self, node: PlannedCall) -> tuple[int, ...]:
+        if node.outcomes and not node.result_outcome_count:
+            return SUCCESS, 0
+        if node.kind == "latent" and not node.is_each:
+            return tuple(range(len(node.outcomes)))
+        choosing = self._choosing_paths(node) if len(node.outcomes) > 1 else {}
+        return tuple(i for i in range(len(node.outcomes)) if i in (0, node.error) or i in choosing)
+
+    def _choosing_paths(self, node: PlannedCall) -> dict[int, list[Path]]:
+        """By outcome, the paths at which a Message writes that chooses it: all of one kind."""
+        if node.is_each:
+            return {}
+        key = (node.outcomes, node.result_outcome_count, node.runs_activity, is_server_tool(node.tool.schema))
+        if key not in self._choosing:
+            found = self._choosing[key] = {}
+            for outcome, paths in enumerate(node.result_outcomes):
+                of_kind = [path for path in paths if path.kind == paths[0].kind]
+                with suppress(CallError):
+                    takes_all = len(node.outcomes) > MAX_TRIED_OUTCOMES
+                    if takes_all or place_result(node, _message_at(of_kind))[0] == outcome:
+                        found[outcome] = of_kind
+        return self._choosing[key]
+
+    def _explore(self, max_steps: int) -> list[OutcomeRun]:
+        """The first outcomes come first, then what differs from them in one choice, in two …
+
+        A run repeats the choices of an earlier one up to some Call, takes another outcome there and the first ones
+        after it; so no combination comes twice.
+        """
+        prefixes: deque[tuple[int, ...]] = deque([()])
+        runs: dict[tuple[Any, ...], OutcomeRun] = {}
+        number = 0
+        while prefixes:
+            if number == MAX_COMBINATIONS or (number and self._steps + self._steps // number > max_steps):
+                self.truncated = True
+                break
+            prefix = prefixes.popleft()
+            run = self._run(prefix)
+            number += 1
+            runs.setdefault((tuple(run.choices.items()), tuple(run.conditions.items()), run.started), run)
+            choices = tuple(decision.choice for decision in run.decisions)
+            more = (
+                (*choices[:at], other)
+                for at in range(len(prefix), len(choices))
+                for other in range(1, run.decisions[at].options)
+            )
+            prefixes.extend(islice(more, MAX_COMBINATIONS - len(prefixes)))
+            self.truncated = self.truncated or next(more, None) is not None
+        return list(runs.values())
+
+    def _run(self, prefix: tuple[int, ...]) -> OutcomeRun:
+        """Walk with these choices, and with the first possibilities after them."""
+        decisions: list[Decision] = []
+
+        def decide(rank: int, options: int, *, is_condition: bool = False) -> int:
+            choice = prefix[len(decisions)] if len(decisions) < len(prefix) else 0
+            decisions.append(Decision(rank, choice, options, is_condition))
+            return choice
+
+        walk = Walk(self._prepared, lambda node: node.id, assume=lambda rank: decide(rank, 2, is_condition=True) == 0)
+        started: list[int] = []
+        commands = deque(walk.begin(_NOW))
+        while commands:
+            command = commands.popleft()
+            if not isinstance(command, StartCall):
+                continue
+            rank = walk.by_key[command.node.key].rank
+            if rank in self._doomed:
+                commands.extend(walk.failed(walk.nodes[rank].key, UnknownFailure(SCHEMA_MISMATCH, ""), _NOW))
+                continue
+            started.append(rank)
+            options = self.options[rank]
+            choice = decide(rank, len(options)) if len(options) > 1 else 0
+            commands.extend(self._settle(walk, rank, options[choice] if options else None))
+        work = walk.work.texts.spent // _TEXT_PER_STEP + walk.work.steps.spent // _WORK_PER_STEP
+        self._steps += self._steps_of_run + work
+        return _outcome_run(walk, decisions, started, self._doomed)
+
+    def _settle(self, walk: Walk, rank: int, outcome: int | None) -> list[Command]:
+        """Let a Call end with an outcome (None: it is fire-and-forget)."""
+        node = walk.nodes[rank]
+        if outcome is None:
+            return walk.completed(node.key, None, _NOW)
+        if outcome == node.error:
+            return walk.failed(node.key, UnknownFailure("unknown", ""), _NOW)
+        if node.is_each:
+            length = _known_length(walk.calls[rank])
+            results = UNKNOWN if length is None or length > MAX_LIST else [UNKNOWN] * length
+            return walk.completed(node.key, results, _NOW)
+        if node.kind == "latent":
+            return walk.completed(node.key, UNKNOWN, _NOW, outcome if outcome > 0 else None)
+        paths = self._choosing_paths(node).get(outcome) if outcome > 0 else None
+        return walk.completed(node.key, _message_at(paths) if paths else UNKNOWN, _NOW)
+
+
+def _known_length(call: CallState) -> int | None:
+    elements = call.elements
+    is_known = elements is not None and (elements.reading is None or elements.reading.is_known)
+    return elements.total if elements is not None and is_known else None
+
+
+def _outcome_run(walk: Walk, decisions: Sequence[Decision], started: Sequence[int], doomed: set[int]) -> OutcomeRun:
+    states: dict[str, list[int]] = {}
+    errors: dict[int, str] = {}
+    for rank, call in enumerate(walk.calls):
+        states.setdefault(_REPORTED_STATES.get(call.state, "waiting"), []).append(rank)
+        if call.state == "failed" and rank not in doomed:
+            # An UnknownFailure has no error of its own: it fails here because it cannot be written
+            readable = isinstance(call.error, dict)
+            errors[rank] = str(call.error["message"]) if readable and call.error else "its error cannot be written"
+    branching = sorted({*(decision.rank for decision in decisions if not decision.is_condition), *doomed})
+    choices = {
+        rank: conjunction(walk.nodes[rank].outcomes[outcome])
+        for rank in branching
+        if (outcome := walk.calls[rank].outcome) is not None and walk.calls[rank].state == "completed"
+    }
+    conditions = {decision.rank: decision.choice == 0 for decision in decisions if decision.is_condition}
+    lengths = {rank: length for rank, call in enumerate(walk.calls) if (length := _known_length(call)) is not None}
+    return OutcomeRun(tuple(decisions), choices, tuple(started), states, errors, conditions, lengths)

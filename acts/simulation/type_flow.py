@@ -11,23 +11,18 @@ from __future__ import annotations
 
 import bisect
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from acts.language.errors import Problem, truncate
-from acts.language.references import ELEMENT_KINDS, Expression, Operation, Path, TextTemplate, operands
+from acts.language.references import ELEMENT_KINDS, Expression, Operation, Path, ReferenceUse, TextTemplate, operands
 from acts.language.schemas import follow, with_null
 from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, list_index, pointer, type_name
+from acts.plan.calls import PlannedCall
 from acts.plan.context_log import START
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from acts.language.references import ReferenceUse
-    from acts.plan.calls import PlannedCall
-    from acts.plan.validate import ValidatedPlan
-
+from acts.plan.validate import ValidatedPlan
 
 # Alternatives of one value, levels of nesting: beyond them, "fits"
 MAX_ALTERNATIVES: Final = 32
@@ -43,9 +38,6 @@ _ELSEWHERE: Final = (
 )  # fmt: skip
 
 
-# -- one value -----------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TypeAlternative:
     """One way a value may be.
@@ -59,13 +51,16 @@ class TypeAlternative:
     root: Json = None
     exact: Json = ABSENT
 
+    def fits(self, other: TypeAlternative) -> bool:
+        """True when a value that is this may be the other. What is inside is not compared."""
+        return self.name == other.name and (ABSENT in (other.exact, self.exact) or other.exact == self.exact)
+
 
 Alternatives = tuple[TypeAlternative, ...]
 NOTHING: Final = "nothing"
 UNDECLARED: Final = "undeclared"
 ANY: Final = TypeAlternative("any")
 _NOTHING: Final = TypeAlternative(NOTHING)
-_LIST: Final = TypeAlternative("list", {})
 # The alternatives that say nothing of a value's type
 OPEN: Final = ("any", NOTHING, UNDECLARED)
 
@@ -127,9 +122,6 @@ def _at_name(one: TypeAlternative, name: str) -> Alternatives:
     return (TypeAlternative(UNDECLARED),) if declared and not any(k in one.schema for k in _ELSEWHERE) else (ANY,)
 
 
-# -- two values ----------------------------------------------------------------
-
-
 class Incompatibility(NamedTuple):
     """Why a value may not fit, or (``certain``) never does: the types that it may have, and those that are accepted."""
 
@@ -139,20 +131,16 @@ class Incompatibility(NamedTuple):
 
 
 def find_incompatibility(produced: Alternatives, accepted: Alternatives) -> Incompatibility | None:
-    """Why a value that is one of ``produced`` may be none of ``accepted``, or None. What is inside is not compared."""
+    """Why a value that is one of ``produced`` may be none of ``accepted``, or None."""
     if any(other.name in OPEN for other in accepted):
         return None
-    misfits = [one for one in produced if one.name != "any" and not any(_fits(one, other) for other in accepted)]
+    misfits = [one for one in produced if one.name != "any" and not any(map(one.fits, accepted))]
     if not misfits:
         return None
     clear = [one for one in misfits if one.name != UNDECLARED]
     if len(clear) == len(produced):
         return Incompatibility(True, _describe(produced), _describe(accepted))
     return Incompatibility(False, _describe((clear or misfits)[:1]), _describe(accepted))
-
-
-def _fits(one: TypeAlternative, other: TypeAlternative) -> bool:
-    return one.name == other.name and (ABSENT in (other.exact, one.exact) or other.exact == one.exact)
 
 
 def _describe(types: Sequence[TypeAlternative]) -> str:
@@ -166,8 +154,6 @@ def _describe(types: Sequence[TypeAlternative]) -> str:
     return truncate(" or ".join(dict.fromkeys(words)), 200)
 
 
-# -- who writes what -------------------------------------------------------------
-
 # What a failure writes to an error path
 _FAILURE: Final[dict[str, Any]] = {
     "type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": True},
@@ -175,20 +161,12 @@ _FAILURE: Final[dict[str, Any]] = {
 _HINT: Final = "read another path, or change the _output of the one tool or the parameter of the other"
 
 
-@dataclass(frozen=True, slots=True)
-class TypeProblem:
-    """A producer and a consumer that do not go together; ``rank`` is the consumer's. ``certain``: it cannot run."""
+class TypeProblem(NamedTuple):
+    """A producer and a consumer, of this ``rank``, that do not go together, as JSON; ``certain``: it cannot run."""
 
     rank: int
-    producer: str
-    misfit: Incompatibility
-    problem: Problem
     certain: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """The problem, with the producer and both types."""
-        types = {"found": self.misfit.produced, "expected": self.misfit.accepted}
-        return {**self.problem.to_json(), "producer": self.producer, **types}
+    item: dict[str, Any]
 
 
 class _Producer(NamedTuple):
@@ -200,106 +178,30 @@ class _Producer(NamedTuple):
 
 def find_type_problems(prepared: ValidatedPlan) -> list[TypeProblem]:
     """Each parameter that a producer cannot or may not fit; in plan order."""
-    flow = _TypeFlow(prepared)
-    problems = (flow.check_read(rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads)
-    return [problem for problem in problems if problem is not None]
+    reads = ((rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads)
+    return [problem for rank, read in reads if (problem := _check_read(prepared, rank, read)) is not None]
 
 
-class _TypeFlow:
-    """Follows references to the Calls that write their paths."""
-
-    def __init__(self, prepared: ValidatedPlan) -> None:
-        self.prepared = prepared
-
-    def check_read(self, rank: int, read: ReferenceUse) -> TypeProblem | None:
-        """Why the value of a reference may not fit its parameter, or cannot exist."""
-        node = self.prepared.nodes[rank]
-        if read is node.condition:
-            return None  # of what is absent or of another type, it is false
-        is_text = isinstance(read.tree, TextTemplate)  # whether a text fits is checked by the validation
-        accepted = (ANY,) if is_text else _types_of_parameter(node, read.at)
-        for tree in read.expressions:
-            producers = self._producers(rank, tree)
-            misfits = [(p.name, m) for p in producers if (m := find_incompatibility(p.types, accepted)) is not None]
-            if accepted == (ANY,) and all(one.name == NOTHING for p in producers for one in p.types):
-                misfits = [(p.name, Incompatibility(True, NOTHING, "a value")) for p in producers]
-            if misfits:
-                is_proof = len(misfits) == len(producers) and all(m.certain for _, m in misfits)
-                certain = is_proof and not self._may_wait(producers)
-                first = next((pair for pair in misfits if pair[1].certain), misfits[0])
-                return _type_problem(rank, node, read, *first, certain=certain)
-        return None
-
-    def _may_wait(self, producers: Sequence[_Producer]) -> bool:
-        """True when the Call waits for somebody to provide the value that its producers do not write."""
-        waits = self.prepared.request.config.missing == "wait"
-        return waits and any(one.name == NOTHING for p in producers for one in p.types)
-
-    def _producers(self, rank: int, tree: Expression) -> list[_Producer]:
-        """The producers of an expression's value."""
-        if isinstance(tree, Operation) and tree.sign == "&&":
-            return self._producers(rank, tree.terms[-1])
-        if not isinstance(tree, Path):
-            producers = [p for term in operands(tree) for p in self._producers(rank, term)]
-            return _without(producers, (NOTHING, UNDECLARED, "null"))
-        if self.prepared.nodes[rank].is_each and tree.kind in ELEMENT_KINDS:
-            return [_Producer("_each", (ANY,))]
-        return _without(self._producers_of_path(rank, tree), (NOTHING, UNDECLARED))
-
-    def _producers_of_path(self, rank: int, path: Path) -> list[_Producer]:
-        """The producers of the value at a path; of one that several writes build up, nothing is known."""
-        nodes, instance = self.prepared.nodes, self.prepared.nodes[rank].instance
-        writers = self.prepared.graph.writers
-        out: list[_Producer] = []
-        for chain in writers.above(path, instance, itself=True):
-            count = bisect.bisect_left(chain.entries, rank)
-            for writer in chain.entries[max(0, count - MAX_WRITERS) : count][::-1]:
-                tail = path.names[len(chain.path.names) :]
-                out.append(_Producer(nodes[writer].id, self._types_written(writer, chain.path, tail)))
-            if count > MAX_WRITERS:
-                out.append(_Producer("other calls", (ANY,)))
-        for chain in writers.at_or_below(path, instance):
-            before = chain.entries[: min(bisect.bisect_left(chain.entries, rank), MAX_WRITERS + 1)]
-            written = [p for writer in before for p in nodes[writer].writes if path.holds(p) and p != path]
-            if written or len(before) > MAX_WRITERS:
-                out.append(_Producer("calls that write below it", (ANY,)))
-        value = self.prepared.initial_log.read(path, START, instance)
-        if value is not ABSENT:
-            out.append(_Producer("the context", (exact_type(value),)))
-        return out
-
-    def _types_written(self, writer: int, path: Path, tail: Names) -> Alternatives:
-        """What a Call may put at ``tail`` below the ``path`` that it writes."""
-        node = self.prepared.nodes[writer]
-        if node.method != "set":
-            return (ANY,)
-        if writer in self.prepared.literal_outputs:
-            return alternatives_at((exact_type(node.call["_output"]),), tail)
-        outcomes = [i for i, outcome in enumerate(node.outcomes) if path in outcome]
-        types = _types_of_result(node, tail) if any(i < node.result_outcome_count for i in outcomes) else ()
-        if node.error in outcomes:
-            types += alternatives_at(type_alternatives(_FAILURE, _FAILURE), tail)
-        return types
-
-
-def _types_of_parameter(node: PlannedCall, at: tuple[str | int, ...]) -> Alternatives:
-    if at[0] == "_each":
-        return (_LIST,) if at == ("_each",) else (ANY,)
-    schema = node.tool.parameters.schema
-    types = alternatives_at(type_alternatives(schema, schema), tuple(map(str, at)))
-    return (ANY,) if any(one.name in OPEN for one in types) else types
-
-
-def _types_of_result(node: PlannedCall, tail: Names) -> Alternatives:
-    schema = with_null(node.tool.output)
-    of_list = (TypeAlternative("list", {"items": schema}, schema),)
-    return alternatives_at(of_list if node.is_each else type_alternatives(schema, schema), tail)
-
-
-def _without(producers: list[_Producer], names: tuple[str, ...]) -> list[_Producer]:
-    """The producers without the types of these names; all as they are when nothing else is left."""
-    rest = [_Producer(p.name, tuple(one for one in p.types if one.name not in names)) for p in producers]
-    return [p for p in rest if p.types] or producers
+def _check_read(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:
+    """Why the value of a reference may not fit its parameter, or cannot exist."""
+    node = prepared.nodes[rank]
+    if read is node.condition:
+        return None  # of what is absent or of another type, it is false
+    is_text = isinstance(read.tree, TextTemplate)  # whether a text fits is checked by the validation
+    accepted = (ANY,) if is_text else _types_of_parameter(node, read.at)
+    for tree in read.expressions:
+        producers = _producers(prepared, rank, tree)
+        misfits = [(p.name, m) for p in producers if (m := find_incompatibility(p.types, accepted)) is not None]
+        if accepted == (ANY,) and all(one.name == NOTHING for p in producers for one in p.types):
+            misfits = [(p.name, Incompatibility(True, NOTHING, "a value")) for p in producers]
+        if misfits:
+            is_proof = len(misfits) == len(producers) and all(m.certain for _, m in misfits)
+            # Somebody may provide the value that its producers do not write
+            may_wait = prepared.request.config.missing == "wait"
+            may_wait = may_wait and any(one.name == NOTHING for p in producers for one in p.types)
+            first = next((pair for pair in misfits if pair[1].certain), misfits[0])
+            return _type_problem(rank, node, read, *first, certain=is_proof and not may_wait)
+    return None
 
 
 def _type_problem(
@@ -308,8 +210,72 @@ def _type_problem(
     gives = f"{'gives' if certain else 'may give'} {misfit.produced}"
     if misfit.produced == UNDECLARED:
         gives = "does not declare it"
-    name = ".".join(str(t) for t in read.at)
-    text = f'"{name}" takes {misfit.accepted}; {producer} {gives} at {read.text}'
+    text = f'"{".".join(map(str, read.at))}" takes {misfit.accepted}; {producer} {gives} at {read.text}'
     code, severity = ("cannotFit", "error") if certain else ("mayNotFit", "warning")
     problem = Problem(code, text, node.pointer + pointer(*read.at), node.id, _HINT, severity)
-    return TypeProblem(rank, producer, misfit, problem, certain)
+    types = {"found": misfit.produced, "expected": misfit.accepted}
+    return TypeProblem(rank, certain, {**problem.to_json(), "producer": producer, **types})
+
+
+def _types_of_parameter(node: PlannedCall, at: tuple[str | int, ...]) -> Alternatives:
+    if at[0] == "_each":
+        return (TypeAlternative("list", {}),) if at == ("_each",) else (ANY,)
+    schema = node.tool.parameters.schema
+    types = alternatives_at(type_alternatives(schema, schema), tuple(map(str, at)))
+    return (ANY,) if any(one.name in OPEN for one in types) else types
+
+
+def _producers(prepared: ValidatedPlan, rank: int, tree: Expression) -> list[_Producer]:
+    """The producers of an expression's value, as far as they may give one."""
+    if isinstance(tree, Operation) and tree.sign == "&&":
+        return _producers(prepared, rank, tree.terms[-1])
+    if not isinstance(tree, Path):
+        producers = [p for term in operands(tree) for p in _producers(prepared, rank, term)]
+        dropped: tuple[str, ...] = (NOTHING, UNDECLARED, "null")
+    elif prepared.nodes[rank].is_each and tree.kind in ELEMENT_KINDS:
+        return [_Producer("_each", (ANY,))]
+    else:
+        producers, dropped = _producers_of_path(prepared, rank, tree), (NOTHING, UNDECLARED)
+    rest = [_Producer(p.name, tuple(one for one in p.types if one.name not in dropped)) for p in producers]
+    return [p for p in rest if p.types] or producers
+
+
+def _producers_of_path(prepared: ValidatedPlan, rank: int, path: Path) -> list[_Producer]:
+    """The producers of the value at a path; of one that several writes build up, nothing is known."""
+    nodes, instance = prepared.nodes, prepared.nodes[rank].instance
+    writers = prepared.graph.writers
+    out: list[_Producer] = []
+    for chain in writers.above(path, instance, itself=True):
+        count = bisect.bisect_left(chain.entries, rank)
+        for writer in chain.entries[max(0, count - MAX_WRITERS) : count][::-1]:
+            tail = path.names[len(chain.path.names) :]
+            out.append(_Producer(nodes[writer].id, _types_written(prepared, writer, chain.path, tail)))
+        if count > MAX_WRITERS:
+            out.append(_Producer("other calls", (ANY,)))
+    for chain in writers.at_or_below(path, instance):
+        before = chain.entries[: min(bisect.bisect_left(chain.entries, rank), MAX_WRITERS + 1)]
+        written = [p for writer in before for p in nodes[writer].writes if path.holds(p) and p != path]
+        if written or len(before) > MAX_WRITERS:
+            out.append(_Producer("calls that write below it", (ANY,)))
+    value = prepared.initial_log.read(path, START, instance)
+    if value is not ABSENT:
+        out.append(_Producer("the context", (exact_type(value),)))
+    return out
+
+
+def _types_written(prepared: ValidatedPlan, writer: int, path: Path, tail: Names) -> Alternatives:
+    """What a Call may put at ``tail`` below the ``path`` that it writes."""
+    node = prepared.nodes[writer]
+    if node.method != "set":
+        return (ANY,)
+    if writer in prepared.literal_outputs:
+        return alternatives_at((exact_type(node.call["_output"]),), tail)
+    types: Alternatives = ()
+    outcomes = [i for i, outcome in enumerate(node.outcomes) if path in outcome]
+    if any(i < node.result_outcome_count for i in outcomes):
+        schema = with_null(node.tool.output)
+        of_list = (TypeAlternative("list", {"items": schema}, schema),)
+        types = alternatives_at(of_list if node.is_each else type_alternatives(schema, schema), tail)
+    if node.error in outcomes:
+        types += alternatives_at(type_alternatives(_FAILURE, _FAILURE), tail)
+    return types

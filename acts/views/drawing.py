@@ -23,7 +23,7 @@ from acts.language.errors import truncate
 from acts.plan.calls import PlannedCall
 from acts.plan.graph import paths_read
 from acts.plan.validate import ValidatedPlan, is_template
-from acts.simulation.forecast import find_waves
+from acts.simulation.simulate import find_waves
 from acts.views.text import STATE_MARKS, UNKNOWN_MARK, fit, named_instances
 
 Report = Mapping[str, Any]

@@ -29,8 +29,7 @@ from acts.machines.run_machine import RunMachine
 from acts.machines.set_run import SetRun
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
-from acts.simulation.outcomes import count_steps
-from acts.simulation.simulate import simulate_prepared
+from acts.simulation.simulate import count_steps, simulate_prepared
 from acts.tree.decisions import SIGN, PendingApproval
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results

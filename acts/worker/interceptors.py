@@ -34,9 +34,9 @@ from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
 from acts.telemetry import metrics
 from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
+from acts.workflows.driver import used_shares
 from acts.workflows.handlers import RunWorkflow, describe_interactions
 from acts.workflows.in_flight import must_go_through_queue
-from acts.workflows.observe import used_shares
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
 if TYPE_CHECKING:

@@ -29,15 +29,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from temporalio import workflow
+from temporalio import exceptions, workflow
 from temporalio.common import RawValue, SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    ChildWorkflowError,
-    WorkflowAlreadyStartedError,
-    is_cancelled_exception,
-)
+from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
 
 from acts.language import wire
 from acts.language.errors import CallError, truncate
@@ -48,6 +42,7 @@ from acts.tree.signal_records import ChildReset, Superseded
 from acts.workflows.payloads import MAX_TASK_BYTES, TaskRoom, encode_record, find_token, payload_bytes, recorded_bytes
 
 Handle = workflow.ChildWorkflowHandle[Any, Any]
+_Handle = Handle | None
 Target = Handle | workflow.ExternalWorkflowHandle[Any]
 Outcome = Callable[[BaseException | None], None]
 
@@ -108,14 +103,12 @@ def cause_of(error: BaseException) -> BaseException:
 class Lifeline:
     """What happens to one run from outside its work; the workflow object makes it before anything else.
 
-    ``token`` is that of its tree, ``signals`` counts those that it has received, ``started_at`` is when this run of the
-    workflow was started, ``noted_lineage`` belongs to the last reset that the driver has noted, ``superseded_by`` is
-    the run that does its work now.
+    ``token`` is that of its tree, ``signals`` counts those received, ``noted_lineage`` belongs to the last reset that
+    the driver has noted, ``superseded_by`` is the run that does its work now.
     """
 
     def __init__(self) -> None:
-        self.token = ""
-        self.signals = 0
+        self.token, self.signals = "", 0
         info = workflow.info()
         # Not the seed as of now: a reset at the first task has changed it
         self._first_seed = self.noted_lineage = seed_of(info.original_execution_run_id)
@@ -143,10 +136,7 @@ class Lifeline:
             self.main_task.cancel()
 
     async def report_reset(self, start: RawValue) -> None:
-        """Tell the run above of a reset that no driver has noted: this run ended before it had one.
-
-        ``start`` is what it was started with: the token of its tree is in there.
-        """
+        """Tell the run above of a reset that this run, started with ``start``, ended too early to note."""
         info = workflow.info()
         token = find_token(start)
         if self.noted_lineage == self.lineage or info.parent is None or token is None:
@@ -208,13 +198,10 @@ async def start_child(
     type_: str, name: str, arg: RawValue, label: str, lifeline: Lifeline, *,
     siblings: Iterable[tuple[str, str]] = (), **options: Any,
 ) -> Handle:  # fmt: skip
-    """A child ``<this run>/<name>``; where that id is in use, with the start of the run's id behind it.
+    """A child ``<this run>/<name>``; where that id is in use, with the start of the run's id behind it, or CallError.
 
     A run that is left from before a reset under that id ends first, but none of this run's own ``siblings``
     (type and name): an instance may be called as a Call is.
-
-    Raises:
-        CallError: all ids are in use.
     """
     info = workflow.info()
     first = child_id(info.workflow_id, name)
@@ -227,7 +214,7 @@ async def start_child(
                 type_, arg, id=id_, result_type=RawValue, static_summary=truncate(label, MAX_LABEL),
                 search_attributes=attributes, **options,
             )  # fmt: skip
-        except WorkflowAlreadyStartedError:
+        except exceptions.WorkflowAlreadyStartedError:
             return None
 
     handle = await start(first)
@@ -241,9 +228,7 @@ async def start_child(
     return handle
 
 
-async def _replace_leftover(
-    id_: str, lifeline: Lifeline, start: Callable[[str], Awaitable[Handle | None]]
-) -> Handle | None:
+async def _replace_leftover(id_: str, lifeline: Lifeline, start: Callable[[str], Awaitable[_Handle]]) -> _Handle:
     """Stop the run of this id and start another in its place; None when it is not one of this tree, or does not end."""
     info = workflow.info()
     sent_at = exact_date(workflow.now())

@@ -18,21 +18,27 @@ from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Final
+from typing import Any, Final
 
 from temporalio import workflow
+from temporalio.common import SearchAttributeKey
 
 from acts.language.errors import CallError, truncate
-from acts.language.wire import CANCELLED, ENGINE_ERROR, INSTANCE, PLAN
+from acts.language.wire import CANCELLED, ENGINE_ERROR, INSTANCE, PLAN, SEARCH_ATTRIBUTES, TIMEOUT
 from acts.machines import commands, events
 from acts.machines.approvals import iso
 from acts.machines.lifetime import DRAIN_TIMER, HistorySize, Lifetime
 from acts.machines.run_machine import RunMachine
+from acts.plan.calls import UNIT
+from acts.telemetry import metrics
+from acts.tree import search_attributes as names
+from acts.tree.decisions import PendingApproval
 from acts.tree.signal_records import DecisionAnswer
 from acts.tree.wire_format import VersionedRecord
-from acts.workflows.children import Children, Lifeline, Outbox
+from acts.views.run_views import RunView
+from acts.workflows.children import ROOT, Children, Lifeline, Outbox
+from acts.workflows.engine_calls import ask_or_none
 from acts.workflows.in_flight import TasksInFlight
-from acts.workflows.observe import RunIndex
 from acts.workflows.payloads import TaskRoom, encode, encode_record, encode_state
 
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
@@ -114,7 +120,8 @@ class Driver:
         if not self.tasks.waiting and not self._is_quiet():
             return False
         history = self._history()
-        return self.tasks.has_new_task(history) or (self._is_quiet() and self._is_due(history))
+        has_new_task = bool(self.tasks.waiting) and history.events != self.tasks.task  # which has started nothing
+        return has_new_task or (self._is_quiet() and self._is_due(history))
 
     def _empty_inbox(self, flush: Callable[[str], list[commands.RunCommand]]) -> None:
         while self.inbox:
@@ -300,8 +307,7 @@ class Driver:
         """Send a record to a run of the tree; ``RecordEnded`` follows."""
 
         def outcome(error: BaseException | None) -> None:
-            reason = None if error is None else truncate(str(error), 200)
-            self.inbox.append(events.RecordEnded(command.key, reason))
+            self.inbox.append(events.RecordEnded(command.key, None if error is None else truncate(str(error), 200)))
 
         try:
             payload = encode_record(command.record)
@@ -319,3 +325,108 @@ def _now() -> str:
 @lru_cache(maxsize=16)  # all events of a workflow task have its time
 def _date_at(nanoseconds: int) -> str:
     return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
+
+
+# From this part on a budget is nearly spent
+LOW_SHARE: Final = 0.9
+_CALLS: Final = (commands.StartCall, commands.AskOutput, commands.StartChild, commands.StartBackground)
+_ENDS: Final = (events.CallEnded, events.CallDetached, events.ChildEnded)
+_OUTCOMES: Final = {CANCELLED: "cancelled", TIMEOUT: "timeout"}
+PHASE: Final = SearchAttributeKey.for_keyword(names.PHASE)
+WAITING: Final = SearchAttributeKey.for_int(names.WAITING)
+_KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {
+    names.PHASE: PHASE, names.WAITING: WAITING, names.TOOLS: SearchAttributeKey.for_keyword_list(names.TOOLS),
+    names.MODEL: SearchAttributeKey.for_keyword(names.MODEL), names.COST: SearchAttributeKey.for_float(names.COST),
+    names.ROOT: ROOT,
+}  # fmt: skip
+
+
+def used_shares(run: RunMachine) -> dict[str, float]:
+    """What a tree has used of its own budget, by limit; empty below its root, and where nothing limits it."""
+    return {} if run.budget.ledger is None else run.budget.ledger.used_shares(run.own)
+
+
+class RunIndex:
+    """What can be seen of one run. While metrics are off, counting costs one comparison.
+
+    What it counts never becomes a command. It records nothing while history is replayed, but keeps what it needs to
+    measure what ends after it. A root that has ``ActsRoot`` writes the search attributes, one event for each change of
+    its phase: it gives that to itself when the namespace has them, a child gets it, and continue-as-new keeps it.
+    """
+
+    def __init__(self, run: RunMachine, view: RunView) -> None:
+        self._run, self._view = run, view
+        self._meters = metrics.meters()
+        self._started: dict[str, tuple[str, float]] = {}  # by a Call's key: its Tool, and when it was started
+        self._waits: dict[tuple[str, str | None, str | None], PendingApproval] = {}
+        self._low: set[str] = set()
+        attributes = workflow.info().typed_search_attributes
+        self._is_indexed = run.position.is_root and attributes.get(ROOT) is not None
+        self._last = attributes.get(PHASE), bool(attributes.get(WAITING))
+
+    async def begin(self, *, is_first_run: bool) -> None:
+        """Ask the server, once, whether the namespace has the attributes."""
+        if not self._is_indexed and is_first_run and self._run.position.is_root:
+            label = "whether the namespace has our search attributes"
+            self._is_indexed = bool(await ask_or_none(SEARCH_ATTRIBUTES, None, label))
+
+    def record_start(self, command: object) -> None:
+        """A Call is started."""
+        node = command.node if self._meters is not None and isinstance(command, _CALLS) else None
+        if node is not None and node.kind != UNIT:
+            self._started[node.key] = node.tool.name, workflow.time()
+
+    def record_event(self, event: events.Event) -> None:
+        """A Call may have ended."""
+        if self._meters is None or not isinstance(event, _ENDS):
+            return
+        started = self._started.pop(event.key, None)
+        if started is None or workflow.unsafe.is_replaying():
+            return
+        outcome = "detached" if isinstance(event, events.CallDetached) else "completed"
+        if not isinstance(event, events.CallDetached) and event.error is not None:
+            outcome = _OUTCOMES.get(event.error.code, "failed")
+        tool, began = started
+        self._meters.add(metrics.CALLS, tool=tool, outcome=outcome)
+        self._meters.record(metrics.CALL_SECONDS, max(0.0, workflow.time() - began), tool=tool)
+
+    def update(self) -> None:
+        """Write the attributes if the phase, or whether anything waits, has changed; count what else has."""
+        if self._meters is not None:
+            if self._waits or self._run.approvals.waits.own:
+                self._update_waits(self._meters)
+            self._update_budget(self._meters)
+        if not self._is_indexed:
+            return
+        current = self._run.phase, bool(self._run.approvals.pending)
+        if current == self._last:
+            return
+        self._last = current
+        info = workflow.info()
+        held = info.typed_search_attributes
+        values = {names.ROOT: held.get(ROOT) or info.workflow_id, **self._view.search_values()}
+        changes = [_KEYS[k].value_set(v) for k, v in values.items() if v is not None and held.get(_KEYS[k]) != v]
+        workflow.upsert_search_attributes(changes)
+
+    def _update_waits(self, meters: metrics.Meters) -> None:
+        before, self._waits = self._waits, {(w.what, w.call, w.instance): w for w in self._run.approvals.waits.own}
+        if workflow.unsafe.is_replaying():
+            return
+        began, now = workflow.info().workflow_start_time.timestamp(), workflow.time()
+        for key, wait in self._waits.items():
+            # One that the run before this one had opened already was counted there
+            if key not in before and datetime.fromisoformat(wait.since).timestamp() >= began:
+                meters.add(metrics.APPROVALS_OPENED, what=wait.what)
+        for key, wait in before.items():
+            if key not in self._waits:
+                seconds = now - datetime.fromisoformat(wait.since).timestamp()
+                meters.add(metrics.APPROVALS_CLOSED, what=wait.what)
+                meters.record(metrics.APPROVAL_SECONDS, max(0.0, seconds), what=wait.what)
+
+    def _update_budget(self, meters: metrics.Meters) -> None:
+        for limit, share in used_shares(self._run).items():
+            if share >= LOW_SHARE and limit not in self._low:
+                self._low.add(limit)
+                if not workflow.unsafe.is_replaying():
+                    meters.add(metrics.BUDGET_LOW, limit=limit)
+                    workflow.logger.warning("the budget of this run is nearly spent: %.0f %% of %s", 100 * share, limit)

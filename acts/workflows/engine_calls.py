@@ -45,6 +45,7 @@ from acts.tree.records import Capabilities, ContextRef, GrantedRequest, Instance
 from acts.workflows.children import cause_of, exact_date
 from acts.workflows.payloads import decode, encode, share_storage
 
+Handle = workflow.ActivityHandle[RawValue]
 # Five times the rhythm of the Activities that beat; a worker that died is missed after this long
 HEARTBEAT_SECONDS: Final = 15.0
 # One attempt: as many of the longest answers as it may ask for, and twice the time that one waits for its turn. The
@@ -53,9 +54,7 @@ REQUEST_SECONDS: Final = wire.MAX_UNUSABLE_ANSWERS * answer_seconds(LONGEST_ANSW
 
 
 def _retries(attempts: int = 0, first: float = 1, longest: float | None = None) -> RetryPolicy:
-    """So many attempts (0: without a limit), in seconds from the first to the longest pause: the Activity says which
-    failures are final.
-    """
+    """So many attempts (0: without a limit), with pauses in seconds; the Activity says which failures are final."""
     return RetryPolicy(
         initial_interval=timedelta(seconds=first), maximum_attempts=attempts,
         maximum_interval=None if longest is None else timedelta(seconds=longest),
@@ -102,14 +101,8 @@ QUEUES_LABEL: Final = "which task queues have workers"
 OPTIONS: Final = Options(timeout=REQUEST_SECONDS, heartbeat=HEARTBEAT_SECONDS)
 
 
-def start_engine_activity(
-    name: str, request: Any, label: str, id_: str | None = None
-) -> workflow.ActivityHandle[RawValue]:
-    """Schedule one of the engine's Activities; ``request`` is its JSON, None for one that takes nothing.
-
-    Raises:
-        CallError: the request is too large to be recorded.
-    """
+def start_engine_activity(name: str, request: Any, label: str, id_: str | None = None) -> Handle:
+    """Schedule one of the engine's Activities with its JSON (None: it takes nothing); CallError: it is too large."""
     how = ENGINE_ACTIVITIES[name]
     args = [] if request is None else [request if isinstance(request, RawValue) else encode(request)]
     options: dict[str, Any] = {
@@ -210,13 +203,11 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
     answer = await ask(wire.REGISTRY, query, "which tools and activities the worker has")
     places = {m.tool.removeprefix("Tool."): m.index for m in parsed.context
               if isinstance(m, ToolMessage) and isinstance(m.tool, str)}  # fmt: skip
-    problems = [
-        Problem(
-            "toolUnavailable", f'the tool "{name}" is not there: {reason}', pointer("context", places[name], "tool")
-        )
-        for name, reason in answer.get("unavailable", {}).items()  # by a server that should offer it
-        if name in places and not answer["tools"].get(name)
-    ]
+    problems = []
+    for name, reason in answer.get("unavailable", {}).items():  # by a server that should offer it
+        if name in places and not answer["tools"].get(name):
+            text, place = f'the tool "{name}" is not there: {reason}', pointer("context", places[name], "tool")
+            problems.append(Problem("toolUnavailable", text, place))
     if problems:
         raise InvalidRequest(problems)
     price = answer.get("price")
@@ -233,11 +224,7 @@ async def load_definition(name: str, sha256: str | None = None) -> Any:
 
 
 async def _load_upfront(parsed: Request, capabilities: Capabilities) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The messages that put what delegates take and return into their Tools, and the pinned SHA-256 by name.
-
-    Raises:
-        InvalidRequest: a definition cannot be loaded.
-    """
+    """The messages that put what delegates take and return into their Tools, and the pinned SHA-256 by name."""
     tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
     by_tool = resolved_upfront(parsed, tools)
     loaded: dict[str, Any] = {}
@@ -275,10 +262,7 @@ async def read_past(workflow_id: str, run_id: str | None) -> PastRun:
 async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
     """What a run knows before it begins, with what an earlier run had done, if it resumes one.
 
-    ``state`` is what the run before carried over; it has read that already.
-
-    Raises:
-        InvalidRequest: ``config.resume`` does not fit the plan, or the earlier run.
+    ``state`` is what the run before carried over: it has read that already.
     """
     own, resume = setup.input, setup.prepared.request.config.resume
     if state is not None:
@@ -318,11 +302,7 @@ def own_context(message_count: int) -> ContextRef:
 
 
 def model_request(run: RunMachine, command: AskSolution | AskOutput) -> RawValue:
-    """What the model Activity is asked for a tick, or for a latent Call.
-
-    Raises:
-        CallError: the Call's parameters are too large to be recorded.
-    """
+    """What the model Activity is asked for a tick, or for a latent Call; CallError where that is too large."""
     if isinstance(command, AskSolution):
         source = own_context(command.message_count)
         request: dict[str, Any] = {

@@ -37,9 +37,8 @@ from acts.tree.wire_format import RecordError, VersionedRecord
 from acts.views.results import MAX_RESULT, without_details
 from acts.views.run_views import RunView
 from acts.workflows.children import Lifeline
-from acts.workflows.driver import Driver
+from acts.workflows.driver import Driver, RunIndex
 from acts.workflows.engine_calls import QUEUES_LABEL, ask_or_none
-from acts.workflows.observe import RunIndex
 from acts.workflows.payloads import NOTHING, decode, decode_or_none, decode_signal, encode, raw
 
 AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
@@ -81,8 +80,6 @@ _ENGINES_QUERIES: Final = (wire.PROMPT_CONTEXT, wire.STREAMED_CALLS)
 _LIKENESS: Final = 0.7
 # Characters of a name that a note shows; the server allows 1,000
 _MAX_NAME: Final = 60
-# As a timer of the server, the shortest
-_NEXT_TASK: Final = timedelta(milliseconds=1)
 # Before the run knows its Request
 STARTING: Final[dict[str, Any]] = {
     "phase": "planning", "calls": [], "usage": {"requests": 0, "inputTokens": 0, "outputTokens": 0, "cost": 0},
@@ -279,14 +276,15 @@ class RunWorkflow:
         except CallError as error:
             _refuse(problem_of(error))
         self._updates[id_] = future = asyncio.get_running_loop().create_future()
-        is_early = self._has_not_begun() and workflow.info().continued_run_id is None
+        has_not_begun = self.machine is None or self.machine.has_not_begun
+        is_early = has_not_begun and workflow.info().continued_run_id is None
         await asyncio.sleep(0)  # after the signals of the same task: see ``Driver``
         self._inbox.append(event)
         problem = await future
         if is_early:
             # A local Activity of the start may have taken several tasks. Where the run has to be replayed before the
             # last of them has ended, the SDK takes that task for a past one: it announces an answer, and sends none
-            await workflow.sleep(_NEXT_TASK)
+            await workflow.sleep(timedelta(milliseconds=1))  # as a timer of the server, the shortest
         if problem is not None:
             _refuse(problem)
         return self.status()
@@ -298,15 +296,13 @@ class RunWorkflow:
         While the run does not know its pending approvals yet (a worker that has just come gets the update together with
         the events before it), and where a run below is the judge, the handler refuses.
         """
-        if self._driver is None or self._has_not_begun() or self._inbox:
+        run = self.machine
+        if run is None or run.has_not_begun or self._inbox:
             return
         try:
-            self._driver.run.approvals.judge(read_input(value))
+            run.approvals.judge(read_input(value))
         except (PlanError, CallError) as error:
             _refuse(problem_of(error))
-
-    def _has_not_begun(self) -> bool:
-        return self._driver is None or self._driver.run.has_not_begun
 
     # -- queries ----------------------------------------------------------------------------------------
 
@@ -331,7 +327,7 @@ class RunWorkflow:
         description='The messages so far. A page: {"offset": 0, "limit": 1000}. One value: {"path": "†state.name"}.',
     )
     def context(self, page: RawValue = NOTHING) -> RawValue:
-        return _json([] if self._view is None else self._view.context(_query_argument(page), MAX_RESULT))
+        return _json([] if self._view is None else self._view.context(decode(page), MAX_RESULT))
 
     @workflow.query(
         name=wire.PENDING,
@@ -354,7 +350,7 @@ class RunWorkflow:
     @workflow.query(name=wire.PROMPT_CONTEXT, description="For the engine: what a model is shown.")
     def prompt_context(self, page: RawValue = NOTHING) -> RawValue:
         empty: dict[str, Any] = {"messages": []}
-        return _json(empty if self._view is None else self._view.prompt_context(_query_argument(page), MAX_RESULT))
+        return _json(empty if self._view is None else self._view.prompt_context(decode(page), MAX_RESULT))
 
     @workflow.query(name=wire.STREAMED_CALLS, description="For the engine: how many calls of the answer have come.")
     def streamed_call_count(self, _: RawValue = NOTHING) -> RawValue:
@@ -408,10 +404,6 @@ def _readable(error: BaseException) -> BaseException:
 
 def _json(value: Any) -> RawValue:
     return raw(write_json(value))
-
-
-def _query_argument(value: RawValue) -> Any:
-    return decode(value) if value.payload.metadata else None
 
 
 def _refuse(problem: signal_records.DecisionAnswer) -> NoReturn:

@@ -44,25 +44,13 @@ from acts.machines.run_machine import RunMachine
 from acts.plan.calls import PlannedCall
 from acts.tree.identity import short_id
 from acts.tree.records import Accounting
+from acts.workflows import payloads
 from acts.workflows.children import Children, Handle, cause_of
 from acts.workflows.engine_calls import OPTIONS, QUEUES_LABEL, model_request, start_engine_activity, usage_of
-from acts.workflows.payloads import (
-    EXPECTED_BYTES,
-    MARKER_BYTES,
-    MAX_LOCAL_BYTES,
-    MAX_TASK_BYTES,
-    TaskRoom,
-    decode,
-    decode_own,
-    encode,
-    encode_record,
-    max_payload_bytes,
-    payload_bytes,
-    recorded_bytes,
-    too_large_hint,
-)
+from acts.workflows.payloads import TaskRoom, decode, encode, encode_record, payload_bytes, recorded_bytes
 
 Task = asyncio.Task[Any]
+MaybeEvent = events.Event | None
 StartCommand = (
     commands.StartCall | commands.AskOutput | commands.AskSolution | commands.StartBackground | commands.StartChild
 )
@@ -191,15 +179,11 @@ def miss_of(error: BaseException | None, options: Options) -> Miss | None:
 
 
 async def run_missed(
-    start: Callable[[int], workflow.ActivityHandle[Any]], options: Options, show: Callable[[str | None], None],
-    miss: Miss,
-) -> Any:  # fmt: skip
-    """The result of an Activity that was missed, from a worker that has it.
+    start: Callable[[int], Task], options: Options, show: Callable[[str | None], None], miss: Miss
+) -> Any:
+    """The result of an Activity that was missed, from a worker that has it; CallError where none has.
 
     ``start`` schedules it with so many attempts; ``show`` takes the note, or None.
-
-    Raises:
-        ActivityError: it failed there. CallError: no worker has it.
     """
     began, left, pause = workflow.now(), options.retry.maxAttempts, 0.0
     limit = NOT_SERVED_SECONDS if options.queueTimeout is None else options.queueTimeout
@@ -223,24 +207,19 @@ async def run_missed(
             try:
                 return await handle
             except ActivityError as error:
-                again = miss_of(error, options)
-                if again is None:
+                if (again := miss_of(error, options)) is None:
                     raise
                 miss = again
     finally:
         show(None)
 
 
-# -- what is in flight ------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class Start:
     """What is ready to be sent, and the events that its end becomes; None where it is started again.
 
-    ``source`` is what its result is expected to be like, ``size`` what it adds to the message of its workflow task, in
-    bytes: a local one adds nothing before it ends. ``held`` are the bytes of large arguments, which stay in memory
-    until the result is there.
+    ``source`` is what its result is expected to be like, ``size`` what it adds to its workflow task, in bytes: a local
+    one nothing before it ends. ``held`` are the bytes of large arguments, in memory until the result is there.
     """
 
     key: str
@@ -248,7 +227,7 @@ class Start:
     size: int
     send: Callable[[], Task]
     completed: Callable[[Any], events.Event]
-    failed: Callable[[BaseException], events.Event | None]
+    failed: Callable[[BaseException], MaybeEvent]
     held: int = 0
     is_local: bool = False
 
@@ -256,10 +235,9 @@ class Start:
 class TasksInFlight:
     """What one run starts: the line of what waits for a workflow task, and the tasks in flight, by their keys.
 
-    ``emit`` takes the event of each that ends; nothing here decides what an outcome means. ``defer`` takes the command
-    of a local Activity whose outcome an ordinary one is to return. Where the history has no room, the line stops; the
-    driver hands what is left back to a machine that can start it in the next run. Where memory has none, it waits for
-    the results of Activities that hold it.
+    ``emit`` takes the event of each that ends, ``defer`` the command of a local Activity whose outcome an ordinary one
+    is to return. Where the history has no room, the line stops; the driver hands what is left back to a machine that
+    can start it in the next run. Where memory has none, it waits for the results of Activities that hold it.
     """
 
     def __init__(
@@ -272,9 +250,8 @@ class TasksInFlight:
         self._run, self._children, self._lifetime, self._room = run, children, lifetime, room
         self._emit, self._defer = emit, defer
         self._head: Start | None = None
-        self._task = -1
-        self._expected = ExpectedResults()
-        self._held_bytes = 0
+        self.task = -1  # the last one that has started something
+        self._expected, self._held_bytes = ExpectedResults(), 0
         self._deferred: set[str] = set()
         # By name of a Tool, what is the same for each Call: its schema, the bytes of that, and its options
         self._tools: dict[str, tuple[RawValue, int, dict[str, Any]]] = {}
@@ -289,13 +266,9 @@ class TasksInFlight:
             self._children.expect(command.type, command.name)
         self.waiting.append(command)
 
-    def has_new_task(self, history: HistorySize) -> bool:
-        """True when something waits, and a workflow task has begun that has started nothing."""
-        return bool(self.waiting) and history.events != self._task
-
     def send(self, history: HistorySize) -> None:
         """Start what this workflow task and the history have room for."""
-        self._task, self.waits_for_results = history.events, False
+        self.task, self.waits_for_results = history.events, False
         while self.waiting:
             start = self._head = self._head or self._prepare(self.waiting[0])
             if start is not None:
@@ -329,7 +302,7 @@ class TasksInFlight:
             return room.starts <= MAX_SLICE_BYTES
         is_slice = room.starts == 0 or room.starts + start.size <= MAX_SLICE_BYTES
         is_alone = room.local + room.signals == 0
-        return is_slice and (is_alone or room.local + commands_bytes + start.size <= MAX_TASK_BYTES)
+        return is_slice and (is_alone or room.local + commands_bytes + start.size <= payloads.MAX_TASK_BYTES)
 
     def _fits_history(self, start: Start, history: HistorySize) -> bool:
         # Its share of the budget would be lost with a delegate in the background
@@ -368,12 +341,12 @@ class TasksInFlight:
         size = None if payload is None else recorded_bytes(payload.ByteSize())
         if start.is_local:
             self._room.local_running -= 1
-            self._room.local_bytes += (size or 0) + MARKER_BYTES
+            self._room.local_bytes += (size or 0) + payloads.MARKER_BYTES
         else:
             self._expected.ended(start.source, size)
             self._room.begin_task()
         try:
-            event: events.Event | None = start.completed(task.result())
+            event: MaybeEvent = start.completed(task.result())
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - its failure is its outcome
             event = start.failed(error)
         if event is not None:
@@ -411,11 +384,7 @@ class TasksInFlight:
     # -- Activities of Tools ---------------------------------------------------------------------
 
     def _activity(self, command: commands.StartCall) -> Start:
-        """An Activity with three arguments: Call, Tool, scopes.
-
-        Raises:
-            CallError: they are too large to record.
-        """
+        """An Activity with three arguments: Call, Tool, scopes; CallError where they are too large to record."""
         node = command.node
         tool = node.tool
         if tool.name not in self._tools:
@@ -431,24 +400,21 @@ class TasksInFlight:
         args, total = [call, schema, context], payload_bytes(call) + schema_bytes + context_bytes
         size = total
         if total >= wire.STORED_ABOVE_BYTES:
-            if total > max_payload_bytes():
-                limit = f"at most {max_payload_bytes():,} can be recorded: {too_large_hint()}"
+            if total > payloads.max_payload_bytes():
+                limit = f"at most {payloads.max_payload_bytes():,} can be recorded: {payloads.too_large_hint()}"
                 text = f"its parameters, tool and scopes are {total:,} bytes; {limit}"
                 raise CallError(wire.RESULT_TOO_LARGE, text)
             size = sum(recorded_bytes(payload_bytes(arg)) for arg in args)
         completed = partial(_call_completed, node.key)
-        is_deferred = node.key in self._deferred
-        if tool.options.local and not is_deferred and self._room.local + EXPECTED_BYTES <= MAX_LOCAL_BYTES:
+        if tool.options.local and node.key not in self._deferred and self._room.takes_local:
             run, failed = partial(self._start_local, node, args), partial(self._local_failed, command, args)
             return Start(node.key, tool.name, 0, run, completed, failed, is_local=True)
         self._deferred.discard(node.key)
         send, failed = partial(self._start_activity, node, args), partial(self._activity_failed, node, args)
-        held = total if size < total else 0
-        return Start(node.key, tool.name, size + COMMAND_BYTES, send, completed, failed, held)
+        size, held = size + COMMAND_BYTES, total if size < total else 0
+        return Start(node.key, tool.name, size, send, completed, failed, held)
 
-    def _start_activity(
-        self, node: PlannedCall, args: list[RawValue], attempts: int | None = None
-    ) -> workflow.ActivityHandle[Any]:
+    def _start_activity(self, node: PlannedCall, args: list[RawValue], attempts: int | None = None) -> Task:
         """Schedule the Call's Activity, with so many attempts or (None) as its Tool says."""
         tool = node.tool
         options = self._tools[tool.name][2] if attempts is None else activity_options(tool.options, attempts)
@@ -457,7 +423,7 @@ class TasksInFlight:
             **options,
         )  # fmt: skip
 
-    def _start_local(self, node: PlannedCall, args: list[RawValue]) -> workflow.ActivityHandle[Any]:
+    def _start_local(self, node: PlannedCall, args: list[RawValue]) -> Task:
         options = self._tools[node.tool.name][2]
         return workflow.start_local_activity(
             str(node.tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key),
@@ -465,9 +431,7 @@ class TasksInFlight:
             retry_policy=options["retry_policy"], local_retry_threshold=MAX_LOCAL_WAIT,
         )  # fmt: skip
 
-    def _local_failed(
-        self, command: commands.StartCall, args: list[RawValue], error: BaseException
-    ) -> events.Event | None:
+    def _local_failed(self, command: commands.StartCall, args: list[RawValue], error: BaseException) -> MaybeEvent:
         cause = cause_of(error)
         if not isinstance(cause, ApplicationError) or cause.type != wire.LOCAL_DEFERRED:
             return self._activity_failed(command.node, args, error)
@@ -475,7 +439,7 @@ class TasksInFlight:
         self._defer(command)
         return None
 
-    def _activity_failed(self, node: PlannedCall, args: list[RawValue], error: BaseException) -> events.Event | None:
+    def _activity_failed(self, node: PlannedCall, args: list[RawValue], error: BaseException) -> MaybeEvent:
         """How the Call failed; None where it stays in flight until a worker that has its Activity takes it."""
         miss = miss_of(error, node.tool.options)
         if miss is None:
@@ -561,7 +525,7 @@ class TasksInFlight:
             report = read_json(zlib.decompress(detail)) if isinstance(detail, bytes) else detail
             return ended(report if isinstance(report, dict) else None, call_error(error, options))
 
-        return Start(key, type_, _command_bytes(arg), send, lambda result: ended(decode_own(result)), failed)
+        return Start(key, type_, _command_bytes(arg), send, lambda result: ended(payloads.decode_own(result)), failed)
 
     def restart_child(self, key: str) -> None:
         """Start a child again whose result does not come; what waited for that waits in vain."""

@@ -110,8 +110,13 @@ class TaskRoom:
 
     @property
     def local(self) -> int:
-        """What the task must have room for beside commands; beyond MAX_LOCAL_BYTES an Activity is an ordinary one."""
+        """What the task must have room for beside commands."""
         return self.local_bytes + self.local_running * EXPECTED_BYTES
+
+    @property
+    def takes_local(self) -> bool:
+        """True when one more Activity may be local; else it is an ordinary one, whose result ends the task."""
+        return self.local + EXPECTED_BYTES <= MAX_LOCAL_BYTES
 
 
 _JSON: Final = {"encoding": b"json/plain"}
@@ -214,12 +219,12 @@ def encode_state(state: VersionedRecord) -> RawValue | None:
     content = state.to_json()
     if SharedSizes().size(content) > (MAX_STORED_FROM if uses_storage() else MAX_COMPRESSED_FROM):
         return None
-    data = _compress(write_json(content))
-    return None if data is None else _packed(data, _COMPRESSED, state)
+    return _compress(content, state)
 
 
-def _compress(data: bytes) -> bytes | None:
-    """The data compressed; None as soon as it is clear that it does not fit one payload."""
+def _compress(value: Any, record: VersionedRecord | None = None) -> RawValue | None:
+    """JSON compressed; None as soon as it is clear that it does not fit one payload."""
+    data = write_json(value)
     limit, level = max_payload_bytes(), _FAST if len(data) > MAX_COMPRESSED_FROM // 4 and uses_storage() else _DENSE
     compressor, out, size = zlib.compressobj(level), list[bytes](), 0
     for start in range(0, len(data), _CHUNK):
@@ -229,7 +234,7 @@ def _compress(data: bytes) -> bytes | None:
             return None
     out.append(compressor.flush())
     packed = b"".join(out)
-    return packed if len(packed) <= limit else None
+    return _packed(packed, _COMPRESSED, record) if len(packed) <= limit else None
 
 
 def record_type(value: RawValue) -> str:
@@ -272,18 +277,13 @@ def decode_signal(value: RawValue, type_: type[R]) -> R:
 
 
 def encode_or_compress(value: Any) -> RawValue:
-    """JSON that a person can read, or compressed where that is too large: much of a large result is alike.
-
-    Raises:
-        CallError: it is too large even so.
-    """
+    """JSON that a person can read, or compressed where that is too large; CallError where even that is."""
     size = SharedSizes().size(value)
     if size > MAX_COMPRESSED_FROM:
         raise _too_large(size)
     try:
         return encode(value)
     except CallError:
-        data = _compress(write_json(value))
-        if data is None:
+        if (packed := _compress(value)) is None:
             raise
-        return _packed(data, _COMPRESSED)
+        return packed

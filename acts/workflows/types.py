@@ -63,9 +63,6 @@ MAX_STORED_RESULT: Final = wire.MAX_STORED_BYTES - 512 * 1024
 MAX_ERRORS: Final = 20
 
 
-# -- how a run ends ----------------------------------------------------------------------------
-
-
 def _end(payload: RawValue, failure: CallError | None) -> RawValue:
     """The result of a run; ApplicationError with it as the first detail where the run has failed."""
     if failure is None:
@@ -91,11 +88,7 @@ def _failure_of_root(run: PlanRun | SetRun, text: Callable[[], str], code: str =
 
 
 def _report(out: dict[str, Any], failure: CallError | None, encode_: Callable[[Any], RawValue]) -> RawValue:
-    """What the run above is given; too large, it fails as ``resultTooLarge``, and costs what it cost.
-
-    Raises:
-        ApplicationError: the run has failed; ``out`` is its detail.
-    """
+    """What the run above is given; too large, it fails as ``resultTooLarge``, and costs what it cost."""
     try:
         payload = encode_(out)
     except CallError as error:
@@ -194,11 +187,7 @@ async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanIn
 
 
 async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[PlanInput]) -> PlanSetup:
-    """What the run knows before it begins.
-
-    Raises:
-        InvalidRequest: with every problem of the Request. RecordError: it was started with something else.
-    """
+    """What the run knows before it begins; RecordError where it was started with something else."""
     own: PlanInput | None = None
     capabilities: records.Capabilities | None = None
     position: TreePosition | None = None
@@ -270,10 +259,7 @@ async def plan_and_walk(
     owner: RunWorkflow, request: dict[str, Any], position: TreePosition, start: DelegateInput | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> tuple[AgentRun, AgentView]:  # fmt: skip
-    """Run an agent from its first tick; returns the run and its view.
-
-    ``start`` is what a delegate was started with; ``more`` are fields that ``AgentState`` carries besides.
-    """
+    """Run an agent, or a delegate that was started with ``start``; ``AgentState`` carries the fields ``more``, too."""
     info = workflow.info()
     request, parsed, capabilities = await prepare_request(request, position)
     engine_calls.refuse_resume(parsed.config)
@@ -318,31 +304,28 @@ class DelegateWorkflow(RunWorkflow):
             return _agent_report(*await go_on(self, value), definition)
         own = decode_record(value, DelegateInput)
         own = own.model_copy(update={"position": await complete_position(own.position, value)})
+        machine: DelegateMachine
+        origin: dict[str, str] = {}
+        workflow_id = workflow.info().workflow_id
         if own.delegate == wire.ANONYMOUS:
-            return await self._make_one_call(own)
-        workflow.set_current_details("**loading** the definition")
-        loaded = await engine_calls.load_definition(own.delegate, own.sha256)
-        origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
-        request = delegate_request(own, loaded["definition"])
-        parsed = read_request(request)
-        engine_calls.refuse_resume(parsed.config)
-        if parsed.plan is not None and parsed.plan.run:
+            parsed = read_request(anonymous_request(own))
+            prepared = validate_parsed(parsed, {}, [own.call.tool] if own.call is not None and own.call.served else [])
             position = _limit(own.position, parsed.config, own.lease)
-            machine = WalkedDelegate(workflow.info().workflow_id, own, position, parsed, request)
-            return await self._drive_machine(machine, DelegateView(machine), origin)
-        return _agent_report(*await plan_and_walk(self, request, own.position, own, {"definition": origin}), origin)
-
-    async def _make_one_call(self, own: DelegateInput) -> RawValue:
-        parsed = read_request(anonymous_request(own))
-        served = [own.call.tool] if own.call is not None and own.call.served else []
-        prepared = validate_parsed(parsed, {}, served)
-        position = _limit(own.position, parsed.config, own.lease)
-        source, capabilities = own_context(len(parsed.context)), records.Capabilities(price=own.price)
-        machine = AnonymousDelegate(workflow.info().workflow_id, own, position, prepared, capabilities, source)
-        return await self._drive_machine(machine, DelegateView(machine), {})
-
-    async def _drive_machine(self, machine: DelegateMachine, view: DelegateView, origin: dict[str, str]) -> RawValue:
-        await self.drive(machine, view, _cannot_carry, is_first_run=True)
+            source, capabilities = own_context(len(parsed.context)), records.Capabilities(price=own.price)
+            machine = AnonymousDelegate(workflow_id, own, position, prepared, capabilities, source)
+        else:
+            workflow.set_current_details("**loading** the definition")
+            loaded = await engine_calls.load_definition(own.delegate, own.sha256)
+            origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
+            request = delegate_request(own, loaded["definition"])
+            parsed = read_request(request)
+            engine_calls.refuse_resume(parsed.config)
+            if parsed.plan is None or not parsed.plan.run:
+                more = {"definition": origin}
+                return _agent_report(*await plan_and_walk(self, request, own.position, own, more), origin)
+            position = _limit(own.position, parsed.config, own.lease)
+            machine = WalkedDelegate(workflow_id, own, position, parsed, request)
+        await self.drive(machine, DelegateView(machine), _cannot_carry, is_first_run=True)
         return _delegate_report(machine, origin)
 
 
@@ -435,11 +418,7 @@ async def walk_set(owner: RunWorkflow, value: RawValue) -> RawValue:
 
 
 async def _set_setup(value: RawValue, state: SetState | None) -> SetSetup:
-    """What the run knows before it begins.
-
-    Raises:
-        InvalidRequest: with every problem of the Request. ApplicationError: the run that it names cannot be resumed.
-    """
+    """What the run knows before it begins; ApplicationError where the run that it names cannot be resumed."""
     if state is not None:
         request, capabilities, lease = state.request, state.capabilities, state.lease
         position, parsed = payloads.share_storage(state.position), read_request(request)
@@ -490,11 +469,8 @@ class BackgroundWorkflow:
                 await _run_activity(own, show)
             else:
                 policy, arg = workflow.ParentClosePolicy.REQUEST_CANCEL, encode_record(own.delegate)
-                await (
-                    await start_child(
-                        wire.DELEGATE, "delegate", arg, own.label, self._lifeline, parent_close_policy=policy
-                    )
-                )
+                lifeline, label = self._lifeline, own.label
+                await (await start_child(wire.DELEGATE, "delegate", arg, label, lifeline, parent_close_policy=policy))
         except (FailureError, asyncio.CancelledError) as error:
             self._lifeline.raise_ending(error)
             raise
@@ -526,8 +502,7 @@ async def _run_activity(own: records.BackgroundInput, show: Callable[[str | None
     try:
         await start(options.retry.maxAttempts)
     except ActivityError as error:
-        miss = miss_of(error, options)
-        if miss is None:
+        if (miss := miss_of(error, options)) is None:
             raise
         try:
             await run_missed(start, options, show, miss)

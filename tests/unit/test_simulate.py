@@ -21,7 +21,7 @@ from acts.language.values import UNKNOWN, nest
 from acts.machines.commands import StartCall
 from acts.machines.walk import Walk
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.simulation import outcomes
+from acts.simulation import simulate as outcomes
 from acts.simulation.simulate import simulate, simulate_prepared
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.plan.validate import validate_request
-from acts.simulation.forecast import schedule
-from acts.simulation.simulate import simulate
+from acts.simulation.simulate import schedule, simulate
 
 Json = Any
 
