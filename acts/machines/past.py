@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from acts.language.admission import Work
@@ -57,11 +58,11 @@ class PastCalls:
         return [raw for run in self._state.past for raw in run.provided] if self._state.source else []
 
     def align(self, nodes: Sequence[PlannedCall]) -> None:
-        calls = {_name(call): call for run in self._state.past for call in run.calls}
+        calls = {(call.instance, call.call): call for run in self._state.past for call in run.calls}
         planned = {n.key: planned_digest(n) for n in nodes if n.kind != UNIT}
         same_id = {n.key: past for n in nodes if (past := calls.get((self._instance(n), n.id))) is not None}
         self._same = {key: past for key, past in same_id.items() if past.planned == planned.get(key)}
-        used = set(map(_name, self._same.values()))
+        used = set(map(attrgetter("instance", "call"), self._same.values()))
         others: dict[tuple[str | None, str], deque[PastCall]] = {}
         for name, past in calls.items():
             if name not in used:
@@ -70,8 +71,8 @@ class PastCalls:
             equal = others.get((self._instance(node), planned.get(node.key, "")))
             if equal and node.key not in self._same:
                 self._same[node.key] = equal.popleft()
-        used = set(map(_name, self._same.values()))
-        mended = {key: past for key, past in same_id.items() if _name(past) not in used}
+        used = set(map(attrgetter("instance", "call"), self._same.values()))
+        mended = {key: past for key, past in same_id.items() if (past.instance, past.call) not in used}
         self.ids = {key: past.id for key, past in {**mended, **self._same}.items() if past.state == "open"}
 
     def _instance(self, node: PlannedCall) -> str | None:
@@ -140,20 +141,16 @@ class PastCalls:
 
     def to_state(self, calls: Sequence[CallState]) -> PastState:
         nodes = [call.node for call in calls if call.stage in SETTLED]
-        settled = {_name(self._same[node.key]) for node in nodes if node.key in self._same}
+        settled = {(past.instance, past.call) for node in nodes if (past := self._same.get(node.key))}
         members = {member for node in nodes for member in node.members}
         runs = tuple(
             run.model_copy(update={
-                "calls": tuple(c for c in run.calls if _name(c) not in settled),
+                "calls": tuple(c for c in run.calls if (c.instance, c.call) not in settled),
                 "instances": tuple(i for i in run.instances if i.id not in members),
             })
             for run in self._state.past
         )  # fmt: skip
         return self._state.model_copy(update={"past": runs, "taken": dict(self.taken)})
-
-
-def _name(call: PastCall) -> tuple[str | None, str]:
-    return call.instance, call.call
 
 
 def _digest_reads(
@@ -239,20 +236,16 @@ def past_of_root(resume: Resume, past: PastRun, prepared: ValidatedPlan) -> Past
     source |= {"only": resume.only} if resume.only is not None else {}
     state = PastState(
         source=source, past=(past,), calls=calls, keepsIds=resume.keeps_ids,
-        hasSamePrompt=past.prompt == _prompt(prepared, instances=False),
+        hasSamePrompt=past.prompt == prompt_digest([m.raw for m in prepared.request.context], instances=False),
     )  # fmt: skip
     return past_of_state(state, prepared, ())
 
 
 def past_of_state(state: PastState, prepared: ValidatedPlan, instances: tuple[str, ...]) -> PastCalls:
     """What a run takes over, as ``state`` says: one that walks ``instances``, or (none) a run of a whole plan."""
-    has_prompt = state.hasSamePrompt or not instances
+    prompt = prompt_digest([m.raw for m in prepared.request.context], instances=True)
     member = instances[0] if len(instances) == 1 else None
-    return PastCalls(state, _prompt(prepared, instances=True) if has_prompt else None, member)
-
-
-def _prompt(prepared: ValidatedPlan, *, instances: bool) -> str:
-    return prompt_digest([m.raw for m in prepared.request.context], instances=instances)
+    return PastCalls(state, prompt if state.hasSamePrompt or not instances else None, member)
 
 
 def calls_before(call: str, past: PastRun, prepared: ValidatedPlan) -> list[str]:

@@ -95,9 +95,6 @@ class Walk:
         self._progress = WriterProgress(prepared.graph, self.calls)
         self.context = WalkContext(prepared, self.calls, provided)
         self._readers: dict[tuple[str, ...], list[int]] = {}  # that wait for data, by kind and first name of a path
-        for call in self.calls:
-            if call.stage == "awaiting_input":
-                self._await_input(call)
         self._ready: list[int] = []  # a heap of ranks: of Calls, and of those whose elements are ready
         self._ready_elements: dict[int, Elements] = {}
         self._out: list[Command] = []
@@ -128,6 +125,8 @@ class Walk:
         for call in self.calls:
             if call.stage == "collecting":
                 self._add_ready(call)
+            elif call.stage == "awaiting_input":
+                self._await_input(call)
             elif not self._progress.is_waiting(call.rank):
                 self._go_on(call, now)
         return self.advance(now)
