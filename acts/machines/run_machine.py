@@ -285,7 +285,7 @@ class RunMachine:
                 effects += self.queue_watch.begin()
             case events.CancelRequested():
                 effects += self.approvals.refuse_updates("the run was cancelled before the decision was judged")
-                effects += self._held_answers
+                effects, self._held_answers = [*effects, *self._held_answers], []
                 for end in self.permits.void_waiting():
                     effects += self._handle(end, now)
         out = self._apply(effects, now)
