@@ -9,17 +9,16 @@ read as they are, so runs that began without keys continue. ``ACTS_CODEC_KEYS`` 
   file ``current`` names;
 * ``module:function``: it returns or yields pairs ``(id, 32 bytes)``; the first encrypts.
 
-A key is 32 random bytes in base64. Laws of this file: no error of it contains a key. The SDK encodes before it stores
-large payloads elsewhere, so what is stored is encrypted too.
+A key is 32 random bytes in base64. Laws of this file: no error of it contains a key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import importlib
 import logging
 import os
+import pkgutil
 import re
 import threading
 import time
@@ -81,13 +80,8 @@ def read_keys(setting: str) -> dict[str, bytes]:
     try:
         if path.is_dir():
             keys = _read_folder(path)
-        elif path.is_file():
-            keys = _check(setting, _read_lines(path))
-        elif _FUNCTION.fullmatch(setting):
-            keys = _check(setting, _call(setting))
         else:
-            text = f"{VARIABLE} is {setting!r}: there is no such file or folder, and it is no module:function"
-            raise KeySettingsError(text)
+            keys = _check(setting, _read_lines(path) if path.is_file() else _call(setting))
     except OSError as error:
         raise KeySettingsError(f"{VARIABLE} names {setting}, which cannot be read: {error.strerror}") from None
     if not keys:
@@ -117,10 +111,11 @@ def _read_folder(path: Path) -> dict[str, bytes]:
 
 
 def _call(setting: str) -> Iterable[tuple[str, bytes]]:
-    module, _, name = setting.partition(":")
+    if not _FUNCTION.fullmatch(setting):
+        text = f"{VARIABLE} is {setting!r}: there is no such file or folder, and it is no module:function"
+        raise KeySettingsError(text)
     try:
-        function: Callable[[], Iterable[tuple[str, bytes]]] = getattr(importlib.import_module(module), name)
-        return [(id_, key) for id_, key in function()]
+        return [(id_, key) for id_, key in pkgutil.resolve_name(setting)()]
     except Exception as error:
         # Its text could hold a key
         raise KeySettingsError(f"{VARIABLE}: {setting} failed with {type(error).__name__}") from error
@@ -194,12 +189,11 @@ class AesGcmCodec(PayloadCodec):
             self._read_at = self._clock()
 
     def _cipher(self, key: bytes) -> AESGCM:
-        cipher = self._ciphers.get(key)
-        if cipher is None:
+        if key not in self._ciphers:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-            cipher = self._ciphers[key] = AESGCM(key)
-        return cipher
+            self._ciphers[key] = AESGCM(key)
+        return self._ciphers[key]
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         await self._refresh()

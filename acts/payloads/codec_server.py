@@ -25,8 +25,6 @@ from acts.payloads.codec import CodecError
 TOKEN_VARIABLE: Final = "ACTS_CODEC_TOKEN"  # noqa: S105 - the name of a variable
 # A history in base64; the server's own limit is 50 MB
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-# A client that sends nothing for so long is gone
-SOCKET_SECONDS: Final = 30.0
 _HINT: Final = "POST /decode or /encode"
 _CORS: Final = {
     "Vary": "Origin",
@@ -63,14 +61,13 @@ class _Handler(BaseHTTPRequestHandler):
     codec: PayloadCodec
     origins: Sequence[str]
     token: str | None
-    timeout = SOCKET_SECONDS
+    timeout = 30.0  # of a client that sends nothing
     server_version, sys_version = "acts-codec", ""
 
     def do_OPTIONS(self) -> None:
         self._answer(204 if self._is_allowed_origin() else 403)
 
     def do_GET(self) -> None:
-        """A health check."""
         self._answer(*((200, {"status": "ok"}) if self.path == "/health" else (404, {"error": _HINT})))
 
     def do_POST(self) -> None:

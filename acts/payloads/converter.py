@@ -51,17 +51,14 @@ VARIABLE: Final = "ACTS_STORAGE"
 CACHE_BYTES: Final = 64 * 1024 * 1024
 MAX_CACHED_BYTES: Final = CACHE_BYTES // 4
 # Content that was stored so recently is not stored again: a replay encodes all that a run ever sent
-STORED_SECONDS: Final = 60.0
-MAX_STORED: Final = 10_000
+STORED_SECONDS, MAX_STORED = 60.0, 10_000
 # A workflow task has 10 s by default, and may wait twice: for what it reads, and for what it writes
 TASK_PATIENCE_SECONDS: Final = 4.0
-# An Activity has done its work, or could begin it: it waits as long as a Tool's default timeout
-ACTIVITY_PATIENCE_SECONDS: Final = 300.0
+ACTIVITY_PATIENCE_SECONDS: Final = 300.0  # a Tool's default timeout
 CLIENT_PATIENCE_SECONDS: Final = 1.0  # a person watches
 MISSING_PATIENCE_SECONDS: Final = 1.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
-# Between two lines of the log about a store that is away
-_LOG_SECONDS: Final = 10.0
+_LOG_SECONDS: Final = 10.0  # between two lines about a store that is away
 
 
 class ContentCache:
@@ -161,9 +158,6 @@ class ContentDriver(StorageDriver):
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
-# == what the environment sets ==============================================================
-
-
 @lru_cache(maxsize=8)  # one cache and one set of threads per store and process
 def read_setting(text: str) -> ContentDriver:
     """The driver of the store that a value of ``ACTS_STORAGE`` names. Raises StorageError if it names none."""
@@ -201,9 +195,9 @@ def verify_storage(*, writes: bool) -> str:
     try:
         if driver is not None:
             driver.contents.verify(writes=writes)
-    except stores.StorageRefused:
-        raise
     except stores.StorageUnavailable as error:
+        if isinstance(error, stores.StorageRefused):
+            raise
         return str(error)
     return ""
 
@@ -244,8 +238,7 @@ def _with_driver(converter: DataConverter, driver: ContentDriver, patience: floa
     return replace(converter, external_storage=ExternalStorage([own], payload_size_threshold=STORED_ABOVE_BYTES))
 
 
-# In place of a message that is encrypted: the SDK's own words
-_ENCODED: Final = "Encoded failure"
+_ENCODED: Final = "Encoded failure"  # the SDK's own words, in place of a message that is encrypted
 
 
 @cache

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 # Longer than a value waits for the reference to it: an Activity or a client whose server is away
 DEFAULT_GRACE: Final = timedelta(days=1)
-# Histories that are read at a time: more would be a load on a server that others work with
-READERS: Final = 10
+READERS: Final = 10  # histories at a time
 _PAGE: Final = 1_000
 _DIGESTS: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 # A reference that a codec has encoded (an option of later SDKs) hides what it refers to

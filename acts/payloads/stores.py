@@ -23,11 +23,10 @@ import os
 import re
 import secrets
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.language.errors import install_hint
 
@@ -59,8 +58,7 @@ class ContentMissing(StorageError):
     """The place is there, the content is not."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredContent:
+class StoredContent(NamedTuple):
     """One piece of content. ``last_use``: no program has begun to refer to it after that time."""
 
     location: str
@@ -70,7 +68,6 @@ class StoredContent:
 
 
 def make_key(namespace: str, digest: str) -> str:
-    """The key of content that is stored now."""
     now = datetime.now(UTC)
     monday = now - timedelta(days=now.weekday())
     return f"{path_segment(namespace)}/{monday:%Y-%m-%d}/{digest[:2]}/{digest}"
@@ -78,12 +75,10 @@ def make_key(namespace: str, digest: str) -> str:
 
 def read_key(key: str) -> tuple[str, datetime] | None:
     """The SHA-256 in a key, and the end of its week; None for a key of another form."""
-    match = _KEY.fullmatch(key)
-    try:
-        monday = datetime.strptime(match[1], "%Y-%m-%d").replace(tzinfo=UTC) if match else None
-    except ValueError:
-        return None
-    return (match[2], monday + timedelta(weeks=1)) if match and monday else None
+    with suppress(ValueError):
+        if match := _KEY.fullmatch(key):
+            return match[2], datetime.strptime(match[1], "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(weeks=1)
+    return None
 
 
 def sha256(data: bytes) -> str:
@@ -270,8 +265,8 @@ class S3Store:
     def prepare(self, *, creates: bool) -> None:  # noqa: ARG002 - a bucket is created by its owner
         """Look whether boto3 is installed: to load it takes half a second, and many commands store nothing."""
         if importlib.util.find_spec("boto3") is None:
-            text = f"ACTS_STORAGE is {self.describe()}, but boto3 is not installed: {install_hint('s3')}"
-            raise StorageError(text)
+            hint = install_hint("s3")
+            raise StorageError(f"ACTS_STORAGE is {self.describe()}, but boto3 is not installed: {hint}")
 
     def verify(self, *, writes: bool) -> None:
         """Read the marker, and write it before where the caller ``writes``. Raises StorageRefused or …Unavailable."""
@@ -328,9 +323,9 @@ class S3Store:
             answer = self._client.head_object(Bucket=self.bucket, Key=key)
         except ClientError as error:
             # Without s3:ListBucket, S3 says 403 of what is not there. If it means it, it says so to the writing, too
-            if _code(error) in (*_NOT_THERE, *_DENIED):
-                return False
-            raise
+            if _code(error) not in (*_NOT_THERE, *_DENIED):
+                raise
+            return False
         return bool(answer["ContentLength"] == size)
 
     @cached_property
@@ -370,12 +365,12 @@ class S3Store:
             raise StorageUnavailable(f"{text}: {error}") from error
 
     def _hint(self, verb: str, code: str) -> str:
-        # Who gave the answer: a forgotten address means that AWS was asked
         hint = "check the credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION)"
         if code in _DENIED:
             hint = f"these credentials need {_PERMISSIONS[verb]} (docs/storage.md)"
         elif code == "NoSuchBucket":
             hint = "create the bucket, or correct ACTS_STORAGE"
+        # A forgotten address means that AWS was asked
         return f"{hint}; the request went to {self._client.meta.endpoint_url} (AWS_ENDPOINT_URL)"
 
 
