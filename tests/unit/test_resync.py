@@ -10,7 +10,7 @@ from acts.machines.budget import BudgetMachine, RequestSize
 from acts.machines.commands import RestartChild, SendRecord, StartTimer
 from acts.machines.events import ChildStarted
 from acts.machines.permits import Permits
-from acts.machines.resync import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ResetRecovery
+from acts.machines.run_machine import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ResetRecovery
 from acts.tree.records import BudgetAccount, TreePosition
 from acts.tree.signal_records import BudgetGrant, BudgetRequest, ChildReset, PermitRequest, PlanExtension, Resync
 
