@@ -172,9 +172,9 @@ class ResetRecovery:
     cancelled some of them: their results do not come again.
 
     So a run that was reset asks each run below it to say again what waits there and what it needs (``Resync``), and
-    each passes that on. A child that cannot be reached has ended: after ``GRACE_SECONDS``, in which its result may still
-    come, it is started again, and its Calls have the same ``_id``s. A run that is about to end still takes the message,
-    and a child may be started late; so it is sent again after some time.
+    each passes that on. A child that cannot be reached has ended: after ``GRACE_SECONDS``, in which its result may
+    still come, it is started again, and its Calls have the same ``_id``s. A run that is about to end still takes the
+    message, and a child may be started late; so it is sent again after some time.
 
     It also says so to its parent, with the first run of its chain (``ChildReset``). A parent that has started another
     run of that workflow id since waits in vain, since the server has ended that one without a word: it starts the child
