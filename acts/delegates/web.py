@@ -10,7 +10,7 @@
   checks.
 * The body is read as it is sent, at most ``MAX_BYTES``. A compressed one is refused: a few kilobytes of it can be
   gigabytes.
-* One deadline covers everything, and there is no cache: each load asks the server.
+* One deadline covers everything, and there is no cache.
 """
 
 from __future__ import annotations

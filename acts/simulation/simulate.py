@@ -39,7 +39,7 @@ from acts.plan.calls import MAX_ELEMENTS, PlannedCall, approval_needed
 from acts.plan.context_log import place_result
 from acts.plan.graph import ChainFold, Graph
 from acts.plan.validate import ValidatedPlan, is_template, lint, validate_request
-from acts.simulation.type_flow import TypeProblem, find_type_problems
+from acts.simulation.type_flow import TypeProblem, find_type_problem
 from acts.tree.child_requests import group_instances, needs_children, resolved_upfront
 
 # The estimated US dollars of one request to a model, or None where no price is known
@@ -113,7 +113,8 @@ def simulate_prepared(
         TooComplex: one walk of the plan takes more steps than its limit.
     """
     Meter(DRY_RUN).spend(count_steps(prepared))
-    type_problems = find_type_problems(prepared)
+    reads = ((rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads)
+    type_problems = [p for rank, read in reads if (p := find_type_problem(prepared, rank, read)) is not None]
     dry = DryRuns(prepared, {p.rank for p in type_problems if p.certain}, max_steps)
     ids = [n.id for n in prepared.nodes]
     literal, approve = prepared.literal_outputs, prepared.request.config.approve

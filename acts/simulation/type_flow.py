@@ -176,13 +176,7 @@ class _Producer(NamedTuple):
     types: Alternatives
 
 
-def find_type_problems(prepared: ValidatedPlan) -> list[TypeProblem]:
-    """Each parameter that a producer cannot or may not fit; in plan order."""
-    reads = ((rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads)
-    return [problem for rank, read in reads if (problem := _check_read(prepared, rank, read)) is not None]
-
-
-def _check_read(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:
+def find_type_problem(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:
     """Why the value of a reference may not fit its parameter, or cannot exist."""
     node = prepared.nodes[rank]
     if read is node.condition:

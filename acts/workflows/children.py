@@ -284,10 +284,10 @@ class Children:
         self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[Handle, bool], None],
         seconds: float | None = None,
     ) -> RawValue:  # fmt: skip
-        """Start a child that was expected, and wait for its result.
+        """Start a child that was expected, and wait for its result, at most for so many seconds.
 
-        ``started`` is called with its handle, and True where a reset has been noted since it was to start.
-        ``seconds`` bounds how long it may take. A child that another run of this one took with it is started again.
+        ``started`` is called with its handle, and True where a reset has been noted since it was to start. A child that
+        another run of this one took with it is started again.
         """
         child = self._running[type_, name]
         try:

@@ -56,11 +56,11 @@ class Driver:
     """
 
     def __init__(
-        self, run: RunMachine, inbox: deque[events.Event], carry: Callable[[], VersionedRecord],
-        answer: Callable[[commands.AnswerUpdate], None], lifeline: Lifeline, index: RunIndex,
+        self, run: RunMachine, view: RunView, inbox: deque[events.Event], carry: Callable[[], VersionedRecord],
+        answer: Callable[[commands.AnswerUpdate], None], lifeline: Lifeline,
     ) -> None:  # fmt: skip
         self.run, self.inbox, self.lifeline = run, inbox, lifeline
-        self._carry, self._answer, self._index = carry, answer, index
+        self._carry, self._answer, self.index = carry, answer, RunIndex(run, view)
         room = TaskRoom()
         self.outbox = Outbox(room)
         self.children = Children(self.outbox, run.note, lifeline)
@@ -107,7 +107,7 @@ class Driver:
                 self._renew(self._history())
             if is_held:
                 self._handle(events.StartsReleased())
-            self._index.update()
+            self.index.update()
 
     def _note_reset(self) -> None:
         if self.lifeline.noted_lineage != self.lifeline.lineage:
@@ -135,7 +135,7 @@ class Driver:
             if event.name == DRAIN_TIMER:
                 self.lifetime.end_drain()
                 event = events.StartsReleased()
-        self._index.record_event(event)
+        self.index.record_event(event)
         try:
             effects = self.run.handle(event, _now())
         except Exception as error:
@@ -161,7 +161,7 @@ class Driver:
                 commands.StartCall() | commands.StartChild() | commands.AskOutput() | commands.AskSolution()
                 | commands.StartBackground()
             ):  # fmt: skip
-                self._index.record_start(command)
+                self.index.record_start(command)
                 self.tasks.add(command)
                 self._send_starts()  # at once: commands reach the server in the machine's order, as replay expects
             case commands.StartTimer(name=name):
@@ -191,7 +191,7 @@ class Driver:
         while True:
             self._note_reset()
             self._empty_inbox(self.run.flush_at_end)
-            self._index.update()
+            self.index.update()
             if self._nothing_left():
                 break
             await workflow.wait_condition(lambda: bool(self.inbox) or self._nothing_left())
@@ -395,7 +395,13 @@ class RunIndex:
         if self._meters is not None:
             if self._waits or self._run.approvals.waits.own:
                 self._update_waits(self._meters)
-            self._update_budget(self._meters)
+            for limit, share in used_shares(self._run).items():
+                if share >= LOW_SHARE and limit not in self._low:
+                    self._low.add(limit)
+                    if not workflow.unsafe.is_replaying():
+                        self._meters.add(metrics.BUDGET_LOW, limit=limit)
+                        text = "the budget of this run is nearly spent: %.0f %% of %s"
+                        workflow.logger.warning(text, 100 * share, limit)
         if not self._is_indexed:
             return
         current = self._run.phase, bool(self._run.approvals.pending)
@@ -422,11 +428,3 @@ class RunIndex:
                 seconds = now - datetime.fromisoformat(wait.since).timestamp()
                 meters.add(metrics.APPROVALS_CLOSED, what=wait.what)
                 meters.record(metrics.APPROVAL_SECONDS, max(0.0, seconds), what=wait.what)
-
-    def _update_budget(self, meters: metrics.Meters) -> None:
-        for limit, share in used_shares(self._run).items():
-            if share >= LOW_SHARE and limit not in self._low:
-                self._low.add(limit)
-                if not workflow.unsafe.is_replaying():
-                    meters.add(metrics.BUDGET_LOW, limit=limit)
-                    workflow.logger.warning("the budget of this run is nearly spent: %.0f %% of %s", 100 * share, limit)

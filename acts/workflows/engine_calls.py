@@ -138,8 +138,6 @@ async def ask_or_none(name: str, request: Any, label: str) -> Any:
         return None
 
 
-# -- before a run begins ----------------------------------------------------------------------
-
 APPROVERS_VARIABLE: Final = "ACTS_APPROVERS"
 _APPROVERS_PATCH: Final = "acts-approvers"
 
@@ -292,9 +290,6 @@ async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
     return replace(setup, past=past_of_root(resume, past_run, setup.prepared))
 
 
-# -- models ------------------------------------------------------------------------------------
-
-
 def own_context(message_count: int) -> ContextRef:
     """The context of this run."""
     info = workflow.info()
@@ -341,11 +336,3 @@ def _settings(
         "model": model, "priced": run.budget.limits_cost, "mayRepair": grant is None or grant.mayRepair,
         "token": position.token, "patience": config.patience, **{k: v for k, v in settings.items() if v is not None},
     }  # fmt: skip
-
-
-def usage_of(error: BaseException) -> dict[str, Any] | None:
-    """What a failed request cost, where its failure says so."""
-    cause = cause_of(error)
-    detail = cause.details[0] if isinstance(cause, ApplicationError) and cause.details else None
-    usage = detail.get("usage") if isinstance(detail, dict) else None
-    return usage if isinstance(usage, dict) else None

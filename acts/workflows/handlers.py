@@ -37,13 +37,12 @@ from acts.tree.wire_format import RecordError, VersionedRecord
 from acts.views.results import MAX_RESULT, without_details
 from acts.views.run_views import RunView
 from acts.workflows.children import Lifeline
-from acts.workflows.driver import Driver, RunIndex
+from acts.workflows.driver import Driver
 from acts.workflows.engine_calls import QUEUES_LABEL, ask_or_none
 from acts.workflows.payloads import NOTHING, decode, decode_or_none, decode_signal, encode, raw
 
 AIM: Final = 'No input needed; {"workflowId"?, "instance"?} names one run below.'
 WHICH: Final = '"call"? names a call, "workflowId"? and "instance"? one of several; "version"? what you have seen'
-AS_TEXT: Final = 'As lines for a terminal: {"format": "text"}.'
 
 # What people send, with what the Web UI says of it
 PEOPLES_SIGNALS: Final[Mapping[str, str]] = {
@@ -149,32 +148,29 @@ class RunWorkflow:
     # -- for the workflow classes -----------------------------------------------------------------
 
     async def drive(
-        self, run: RunMachine, view: RunView, carry: Callable[[], VersionedRecord], *, is_first_run: bool
-    ) -> None:
-        """Run a machine to its end. Raises CancelledError when cancelled."""
+        self, run: RunMachine, view: RunView, carry: Callable[[], VersionedRecord], *, is_first_run: bool,
+        report: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:  # fmt: skip
+        """Run a machine to its end, or raise CancelledError; ``report`` tells the parent what it had done by then."""
         self._view = view
         self.lifeline.token = run.position.token
-        index = RunIndex(run, view)
-        self._driver = driver = Driver(run, self._inbox, carry, self._answer, self.lifeline, index)
+        self._driver = driver = Driver(run, view, self._inbox, carry, self._answer, self.lifeline)
         for text in self._early_notes:
             run.note(text)
         options = (tool.options for tool in run.watched_tools if tool.activity and not tool.options.local)
         own = (None, workflow.info().task_queue)
-        queues = tuple(dict.fromkeys(o.taskQueue for o in options if o.taskQueue not in own))
-        if queues:
-            run.queue_watch.queues = queues
+        run.queue_watch.queues = queues = tuple(dict.fromkeys(o.taskQueue for o in options if o.taskQueue not in own))
+        try:
             # A run that continues as new begins at once, and checks then: people may ask what it waits for
-            if is_first_run:
+            if queues and is_first_run:
                 has_workers = await ask_or_none(wire.QUEUES, {"queues": list(queues)}, QUEUES_LABEL)
                 run.queue_watch.record_check(has_workers or {}, iso(workflow.now()))
-        await index.begin(is_first_run=is_first_run)
-        await driver.drive()
-
-    async def report_cancelled(self, report: dict[str, Any]) -> None:
-        """Tell the parent what this cancelled run had done."""
-        driver = self._driver
-        if driver is not None and driver.run.position.ancestors and self.lifeline.superseded_by is None:
-            await driver.send_and_wait(driver.run.report_cancelled(report))
+            await driver.index.begin(is_first_run=is_first_run)
+            await driver.drive()
+        except asyncio.CancelledError:
+            if report is not None and run.position.ancestors and self.lifeline.superseded_by is None:
+                await driver.send_and_wait(run.report_cancelled(report()))
+            raise
 
     @property
     def machine(self) -> RunMachine | None:
@@ -335,8 +331,7 @@ class RunWorkflow:
         "[{workflowId, what, call?, version, since}]",
     )
     def pending(self, _: RawValue = NOTHING) -> RawValue:
-        waits = [] if self._driver is None else self._driver.run.approvals.pending
-        return _json([wait.to_json() for wait in waits])
+        return _json([] if self.machine is None else [wait.to_json() for wait in self.machine.approvals.pending])
 
     @workflow.query(
         name=wire.PENDING_PARAMETERS,
@@ -358,7 +353,10 @@ class RunWorkflow:
         received = sum(isinstance(record, signal_records.StreamedCalls) for record in records)
         return _json(received + (len(self.machine.stream.calls) if isinstance(self.machine, AgentRun) else 0))
 
-    @workflow.query(name=wire.GRAPH, description=f"The latest plan as a Mermaid flowchart. {AS_TEXT}")
+    @workflow.query(
+        name=wire.GRAPH,
+        description="""The latest plan as a Mermaid flowchart. As lines for a terminal: {"format": "text"}.""",
+    )
     def graph(self, options: RawValue = NOTHING) -> Any:
         return "" if self._view is None else self._view.graph(decode_or_none(options))
 

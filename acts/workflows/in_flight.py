@@ -12,9 +12,8 @@
   versions poll one queue, as in every rolling deploy, any of them may take any Call. A miss is no attempt of the Tool:
   the Activity is scheduled again, with the attempts that are left, until a worker that has it takes it. Where none
   comes, the Call fails with ``NotServed`` and names the workers that took it.
-* Local Activities of one workflow task may return so many bytes (``TaskRoom``): each outcome is a marker in the
-  message that ends the task, and the server terminates a run whose message is above 4 MiB. The room is what history
-  has, so every replay decides alike; ``ResultRooms`` in ``acts/worker/interceptors.py`` is the other side of the limit.
+* Local Activities of one workflow task may return so many bytes (``TaskRoom``): each outcome is a marker in the message
+  that ends the task, of at most 4 MiB. ``ResultRooms`` in ``acts/worker/interceptors.py`` is the other side.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from acts.tree.identity import short_id
 from acts.tree.records import Accounting
 from acts.workflows import payloads
 from acts.workflows.children import Children, Handle, cause_of
-from acts.workflows.engine_calls import OPTIONS, QUEUES_LABEL, model_request, start_engine_activity, usage_of
+from acts.workflows.engine_calls import OPTIONS, QUEUES_LABEL, model_request, start_engine_activity
 from acts.workflows.payloads import TaskRoom, decode, encode, encode_record, payload_bytes, recorded_bytes
 
 Task = asyncio.Task[Any]
@@ -466,7 +465,9 @@ class TasksInFlight:
             return events.CallEnded(key, answer["output"], answer["path"], answer["usage"])
 
         def failed(error: BaseException) -> events.Event:
-            failure, usage = call_error(error, OPTIONS), usage_of(error)
+            failure, detail = call_error(error, OPTIONS), _first_detail(error)
+            cost = detail.get("usage") if isinstance(detail, dict) else None
+            usage = cost if isinstance(cost, dict) else None
             if is_tick:
                 return events.ModelEnded(error=failure, usage=usage)
             # The details of a model's failure are what it cost
@@ -520,8 +521,7 @@ class TasksInFlight:
 
         def failed(error: BaseException) -> events.Event:
             """What a child that failed says of itself is its failure's first detail."""
-            cause = cause_of(error)
-            detail = cause.details[0] if isinstance(cause, ApplicationError) and cause.details else None
+            detail = _first_detail(error)
             report = read_json(zlib.decompress(detail)) if isinstance(detail, bytes) else detail
             return ended(report if isinstance(report, dict) else None, call_error(error, options))
 
@@ -537,6 +537,11 @@ class TasksInFlight:
         else:
             self._expected.ended(start.source, None)
             self._launch(start)
+
+
+def _first_detail(error: BaseException) -> Any:
+    cause = cause_of(error)
+    return cause.details[0] if isinstance(cause, ApplicationError) and cause.details else None
 
 
 def _command_bytes(arg: RawValue) -> int:

@@ -172,7 +172,7 @@ def decode(value: RawValue) -> Any:
 
 
 def decode_or_none(value: RawValue) -> Any:
-    """The JSON of a signal; None when it is none."""
+    """The JSON of a payload; None when it is none."""
     try:
         return decode(value)
     except CallError:
@@ -196,9 +196,6 @@ def decode_request(value: RawValue) -> Any:
     except CallError as error:
         text = error.message.replace("the result", "the Request")
         raise InvalidRequest([Problem("invalidJson", text, hint=hint)]) from error
-
-
-# -- records ---------------------------------------------------------------------------------
 
 
 def _packed(data: bytes, encoding: bytes, record: VersionedRecord | None = None) -> RawValue:

@@ -132,9 +132,6 @@ def _page_report(out: dict[str, Any]) -> RawValue:
         return encode_or_compress({**out, "instances": statuses, "omitted": omitted})
 
 
-# -- plans ----------------------------------------------------------------------------------------
-
-
 @workflow.defn(name=wire.PLAN, failure_exception_types=FATAL, sandboxed=False)
 class PlanWorkflow(RunWorkflow):
     """Walks one plan."""
@@ -175,14 +172,10 @@ async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanIn
     if state is not None:
         run.restore(state)
     view = PlanView(run)
-    try:
-        await owner.drive(
-            run, view, lambda: PlanState(**run.common_snapshot(), **run.snapshot_fields()), is_first_run=state is None
-        )
-    except asyncio.CancelledError:
-        if setup.input is not None:  # what it had done, in the form of its result
-            await owner.report_cancelled(view.instance_result() if setup.instances else view.part_result())
-        raise
+    await owner.drive(
+        run, view, lambda: PlanState(**run.common_snapshot(), **run.snapshot_fields()), is_first_run=state is None,
+        report=view.instance_result if setup.instances else view.part_result,
+    )  # fmt: skip
     return run, view
 
 
@@ -347,14 +340,17 @@ class BatchWorkflow(RunWorkflow):
         read = await engine_calls.ask(wire.READ_PAGE, own.reading.to_json(), label)
         page = PageResults(own, read["rows"], read["bad"])
         setup = _batch_setup(own, read["rows"], page) if read["rows"] else None
-        if setup is None:
-            return await _write_lines(own, page)
+        if setup is None:  # no row runs: their lines are written
+            while (command := page.append()) is not None:
+                await engine_calls.ask(command.activity, command.argument, command.label)
+                page.record_append(None)
+            accounting = records.Accounting(permits=None if own.lease is None else own.lease.permits)
+            return _page_report({"status": "failed", **page.report(), "accounting": accounting.to_json()})
         run = BatchRun(workflow.info().workflow_id, setup, partial(_identify, own.position.identity, None), page)
-        try:
-            await self.drive(run, PlanView(run), _cannot_carry, is_first_run=True)
-        except asyncio.CancelledError:
-            await self.report_cancelled({**page.report(), "usage": run.usage.to_json()})
-            raise
+        await self.drive(
+            run, PlanView(run), _cannot_carry, is_first_run=True,
+            report=lambda: {**page.report(), "usage": run.usage.to_json()},
+        )  # fmt: skip
         rest = {"usage": run.usage.to_json(), "accounting": _accounting(run)}
         if run.failure is not None:
             return _end(raw(write_json(rest)), CallError(run.failure.code, run.failure.message))
@@ -377,16 +373,6 @@ def _batch_setup(own: BatchInput, rows: Sequence[Any], page: PageResults) -> Pla
         return None
     source = own_context(len(parsed.context))
     return PlanSetup(request, prepared, capabilities, own.position, source, own, own.lease)
-
-
-async def _write_lines(own: BatchInput, page: PageResults) -> RawValue:
-    """The result of a page of which no row runs: their lines are written."""
-    while (command := page.append()) is not None:
-        await engine_calls.ask(command.activity, command.argument, command.label)
-        page.record_append(None)
-    permits = None if own.lease is None else own.lease.permits
-    accounting = records.Accounting(permits=permits).to_json()
-    return _page_report({"status": "failed", **page.report(), "accounting": accounting})
 
 
 def starts_set(value: RawValue) -> bool:
@@ -462,7 +448,11 @@ class BackgroundWorkflow:
         self._lifeline.token = own.token
         self.uses_storage = own.storesValues
         name = own.delegate.delegate if own.delegate is not None else str(own.activity)
-        show = partial(_show, f"fire-and-forget: {code_span(name)}")
+        title = f"fire-and-forget: {code_span(name)}"
+
+        def show(note: str | None) -> None:
+            workflow.set_current_details(title if note is None else f"{title}\n\n{code_span(note)}")
+
         show(None)
         try:
             if own.delegate is None:
@@ -508,7 +498,3 @@ async def _run_activity(own: records.BackgroundInput, show: Callable[[str | None
             await run_missed(start, options, show, miss)
         except CallError as failure:
             raise ApplicationError(failure.message, type=failure.code, non_retryable=True) from None
-
-
-def _show(title: str, note: str | None) -> None:
-    workflow.set_current_details(title if note is None else f"{title}\n\n{code_span(note)}")
