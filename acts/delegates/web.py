@@ -96,18 +96,13 @@ class FetchRules:
     write: Callable[[bytes], object] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchTarget:
-    """A URL that may be fetched. ``host`` and ``port`` are compared with the settings."""
+def _port(url: httpx2.URL) -> int:
+    return PORTS[url.scheme] if url.port is None else url.port
 
-    url: httpx2.URL
-    host: str
-    port: int
 
-    @property
-    def origin(self) -> str:
-        """``scheme://host:port``, for errors: a path or a query may hold a secret."""
-        return f"{self.url.scheme}://{bracket_ipv6(self.host)}:{self.port}"
+def _origin(url: httpx2.URL) -> str:
+    """``scheme://host:port``, for errors: a path or a query may hold a secret."""
+    return f"{url.scheme}://{bracket_ipv6(host_of(url))}:{_port(url)}"
 
 
 async def fetch(
@@ -126,17 +121,17 @@ async def fetch(
                 if isinstance(result, bytes):
                     return result
                 try:
-                    following = fetcher.check_url(str(target.url.join(result)))
+                    following = fetcher.check_url(str(target.join(result)))
                 except (httpx2.InvalidURL, ValueError) as error:
-                    raise _refusal(f"{target.origin} redirects to something that is no URL") from error
-                if target.url.scheme == "https" and following.url.scheme == "http":
-                    text = f"{target.origin} redirects to {following.origin}: from https to http is not followed"
+                    raise _refusal(f"{_origin(target)} redirects to something that is no URL") from error
+                if target.scheme == "https" and following.scheme == "http":
+                    text = f"{_origin(target)} redirects to {_origin(following)}: from https to http is not followed"
                     raise _refusal(text)
                 target = following
     except TimeoutError as error:
-        text = f"{target.origin} did not send the {fetcher.rules.noun} within {deadline_seconds:g} s"
+        text = f"{_origin(target)} did not send the {fetcher.rules.noun} within {deadline_seconds:g} s"
         raise load_error(DELEGATE_UNAVAILABLE, text) from error
-    raise _refusal(f"{target.origin}: more than {MAX_REDIRECTS} redirects, one after another")
+    raise _refusal(f"{_origin(target)}: more than {MAX_REDIRECTS} redirects, one after another")
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ class _Fetcher:
     rules: FetchRules
     resolve: Resolve | None
 
-    def check_url(self, url: str) -> FetchTarget:
+    def check_url(self, url: str) -> httpx2.URL:
         """The URL as a target; ``DelegateRefused`` names the fault and what is allowed."""
         noun = self.rules.noun
         if len(url) > MAX_URL:
@@ -160,36 +155,36 @@ class _Fetcher:
             raise _refusal(f"a {noun}'s URL has the scheme {quote(parts.scheme)}; allowed: {format_choices(PORTS)}")
         if parts.userinfo:  # not repeated: it may be a password
             raise _refusal(f"the URL of a {noun} has a user or a password before the host: leave it out")
-        target = FetchTarget(parts, host_of(parts), PORTS[parts.scheme] if parts.port is None else parts.port)
-        if not target.host:
+        if not host_of(parts):
             raise _refusal(f"the URL of a {noun} has no host: {quote(url)}")
-        if not self.sources.allows(parts.scheme, target.host, target.port):
+        if not self.sources.allows(parts.scheme, host_of(parts), _port(parts)):
             allowed = self.sources.hosts | self.sources.private_hosts
             hosts = [bracket_ipv6(h) + ("" if port is None else f":{port}") for h, port in allowed]
-            text = f"{noun}s are not fetched from {target.origin}; {self.rules.hosts} allows: {format_choices(hosts)}"
+            text = f"{noun}s are not fetched from {_origin(parts)}; {self.rules.hosts} allows: {format_choices(hosts)}"
             raise _refusal(text)
-        return target
+        return parts
 
-    async def _resolve_addresses(self, target: FetchTarget) -> list[str]:
+    async def _resolve_addresses(self, target: httpx2.URL) -> list[str]:
         """The addresses of a target; one that is not allowed refuses all of them."""
+        host, port = host_of(target), _port(target)
         try:
             if self.resolve is not None:
-                addresses = list(await self.resolve(target.host, target.port))
+                addresses = list(await self.resolve(host, port))
             else:
                 loop = asyncio.get_running_loop()
-                answers = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+                answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 addresses = list(dict.fromkeys(str(address[0]) for *_, address in answers))
         except (OSError, UnicodeError) as error:
-            text = f"the host of {target.origin} cannot be resolved: {error}"
+            text = f"the host of {_origin(target)} cannot be resolved: {error}"
             raise load_error(DELEGATE_UNAVAILABLE, text) from error
         private = next((a for a in addresses if not is_public(a)), None)
-        if private is not None and (target.host, target.port) not in self.sources.private_hosts:
-            host = f"{bracket_ipv6(target.host)}:{target.port}"
-            text = f"{target.origin} is at {private}, which is not a public address"
-            raise _refusal(f"{text}; for a server of your own, list {host} in {self.rules.private_hosts}")
+        if private is not None and (host, port) not in self.sources.private_hosts:
+            own = f"{bracket_ipv6(host)}:{port}"
+            text = f"{_origin(target)} is at {private}, which is not a public address"
+            raise _refusal(f"{text}; for a server of your own, list {own} in {self.rules.private_hosts}")
         return addresses[:MAX_ADDRESSES]
 
-    async def request(self, target: FetchTarget, tls: ssl.SSLContext) -> bytes | str:
+    async def request(self, target: httpx2.URL, tls: ssl.SSLContext) -> bytes | str:
         """The body, or the location of a redirect. Addresses are tried until one can be connected to."""
         reason = "it has no address"
         for address in await self._resolve_addresses(target):
@@ -200,23 +195,23 @@ class _Fetcher:
                 while fault is not None and not isinstance(fault, ssl.SSLCertVerificationError):
                     fault = fault.__cause__ or fault.__context__
                 if fault is not None:
-                    text = f"{target.origin}: its certificate is not accepted: {fault.verify_message or fault}"
+                    text = f"{_origin(target)}: its certificate is not accepted: {fault.verify_message or fault}"
                     raise _refusal(text) from error
                 reason = str(error) or type(error).__name__
             except (httpx2.HTTPError, OSError) as error:
-                text = f"{target.origin} broke off its answer: {str(error) or type(error).__name__}"
+                text = f"{_origin(target)} broke off its answer: {str(error) or type(error).__name__}"
                 raise load_error(DELEGATE_UNAVAILABLE, text) from error
-        raise load_error(DELEGATE_UNAVAILABLE, f"{target.origin} cannot be reached: {reason}")
+        raise load_error(DELEGATE_UNAVAILABLE, f"{_origin(target)} cannot be reached: {reason}")
 
-    async def _request_at(self, target: FetchTarget, address: str, tls: ssl.SSLContext) -> bytes | str:
+    async def _request_at(self, target: httpx2.URL, address: str, tls: ssl.SSLContext) -> bytes | str:
         """One request to one address. Each has a client of its own: another host must not get its connection."""
         headers = {
-            "Host": target.url.netloc.decode("ascii"), "Accept": "application/json, text/plain;q=0.5",
+            "Host": target.netloc.decode("ascii"), "Accept": "application/json, text/plain;q=0.5",
             "Accept-Encoding": "identity", "User-Agent": "acts", "Connection": "close",
         }  # fmt: skip
-        url = target.url.copy_with(host=address, fragment=None)
+        url = target.copy_with(host=address, fragment=None)
         timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)  # the deadline of ``fetch`` limits the rest
-        extensions: dict[str, Any] = {"sni_hostname": target.host}
+        extensions: dict[str, Any] = {"sni_hostname": host_of(target)}
         async with (
             httpx2.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=timeout) as client,
             client.stream("GET", url, headers=headers, extensions=extensions) as response,
@@ -226,21 +221,21 @@ class _Fetcher:
                 return str(location)
             return await self._read_body(target, response)
 
-    async def _read_body(self, target: FetchTarget, response: httpx2.Response) -> bytes:
+    async def _read_body(self, target: httpx2.URL, response: httpx2.Response) -> bytes:
         status = response.status_code
         if status != _OK:
             may_recover = status in _TRY_LATER or status >= _SERVER_ERROR
             type_ = DELEGATE_UNAVAILABLE if may_recover else DELEGATE_REFUSED
-            text = f"{target.origin} answered {status}; a {self.rules.noun} comes with 200"
+            text = f"{_origin(target)} answered {status}; a {self.rules.noun} comes with 200"
             raise load_error(DELEGATE_NOT_FOUND if status in _GONE else type_, text)
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.strip().lower() not in ("", "identity"):
-            text = f"{target.origin} sent a body in the encoding {quote(encoding)}"
+            text = f"{_origin(target)} sent a body in the encoding {quote(encoding)}"
             raise _refusal(f"{text}; only identity, which was asked for, is accepted")
         content, write = response.headers.get("content-type", ""), self.rules.write
         if write is None and not _CONTENT_TYPES.fullmatch(content.partition(";")[0].strip()):
             actual = quote(content) if content else "nothing"
-            text = f"{target.origin} sent the content type {actual}; allowed: application/json, …+json, text/plain"
+            text = f"{_origin(target)} sent the content type {actual}; allowed: application/json, …+json, text/plain"
             raise load_error(DELEGATE_INVALID, text)
         data = bytearray()
         async for chunk in response.aiter_raw():
@@ -249,5 +244,5 @@ class _Fetcher:
                 continue
             data += chunk
             if len(data) > MAX_BYTES:
-                raise too_large(target.origin)
+                raise too_large(_origin(target))
         return bytes(data)

@@ -30,7 +30,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from acts.delegates import sources as places
 from acts.delegates.sources import DelegateSources, quote
@@ -91,8 +91,7 @@ class SetSources:
     hosts: DelegateSources = field(default_factory=DelegateSources)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSet:
+class OpenSet(NamedTuple):
     """An open set: its name for people, and whether it is read from a copy of another place."""
 
     name: str

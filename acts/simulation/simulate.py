@@ -101,16 +101,11 @@ def simulate_prepared(
     ``outside`` are the Calls that may change something outside of the run: those with an Activity and
     delegates; a latent Call only reads. ``elements`` is how often a Call with ``_each`` is made, ``conditions`` what a
     combination takes those to be that cannot be known. ``waiting`` are Calls that need what only ``provide`` can bring.
-    ``actions`` are Temporal's billable actions without retries (see above). ``price`` returns the estimated US
-    dollars of one request to a model, or None. ``child`` says that an agent starts the run as one of its own,
-    ``max_steps`` how much work the combinations of outcomes may take (default ``MAX_STEPS``). A template is walked
-    for its first instance; its figures are those of all ``instances``, or of one row of a ``set``. ``runs`` is the
-    number of child workflows that walk instances, ``unforeseen`` the figures to which other runs add what cannot be
+    A template is walked for its first instance; its figures are those of all ``instances``, or of one row of a ``set``.
+    ``runs`` are child workflows that walk instances, ``unforeseen`` the figures to which other runs add what cannot be
     foreseen. ``seconds`` is there where a Tool declares a duration; the critical path is then the slowest, else the
-    one with most Calls.
-
-    Raises:
-        TooComplex: one walk of the plan takes more steps than its limit.
+    one with most Calls. ``child`` says that an agent starts the run, ``max_steps`` is in place of ``MAX_STEPS``;
+    TooComplex: one walk of the plan takes more steps than that.
     """
     Meter(DRY_RUN).spend(count_steps(prepared))
     reads = ((rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads)
@@ -310,10 +305,7 @@ def _range(numbers: Iterable[int]) -> dict[str, int]:
 
 
 def longest_paths(graph: Graph, weights: Sequence[float]) -> tuple[list[float], list[int | None]]:
-    """Where each Call ends that begins where the last one that it waits for ends, and which one that is; by rank.
-
-    Linear in the Calls: each chain keeps the last of its ends.
-    """
+    """Where each Call ends that begins where the last one that it waits for ends, and which one that is; by rank."""
     ends: list[float] = []
     before: list[int | None] = []
 
@@ -360,8 +352,7 @@ class Schedule(NamedTuple):
 def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenario]], times: int) -> dict[str, Any]:
     """``{seconds: {min, max}, slowest: ranks | None, withoutDuration: [tool]}``; {} where no duration is known.
 
-    ``times`` is how many instances walk the plan; ``slowest`` the critical path of the slowest combination, None where
-    a duration is missing.
+    ``slowest`` is the critical path of the slowest combination, None where a duration is missing.
     """
     literal = prepared.literal_outputs
     tools = {r: n.tool for r, n in enumerate(prepared.nodes) if not n.is_detached and r not in literal}
@@ -385,10 +376,7 @@ def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenar
 
 
 def schedule(graph: Graph, starts: Mapping[int, tuple[float, int]], limit: int, times: int = 1) -> Schedule:
-    """The bounds for Calls that take ``starts[rank]`` seconds, so many times each.
-
-    A Call that is not started takes no time, and those that wait for it wait for what it waited for.
-    """
+    """The bounds for Calls that take ``starts[rank]`` seconds, so many times each; others take none."""
     weights = [0.0] * len(graph.order)
     for rank, (seconds, times_each) in starts.items():
         weights[rank] = seconds if times_each else 0.0
@@ -551,8 +539,7 @@ class DryRuns:
     def _explore(self, max_steps: int) -> list[OutcomeRun]:
         """The first outcomes come first, then what differs from them in one choice, in two …
 
-        A run repeats the choices of an earlier one up to some Call, takes another outcome there and the first ones
-        after it; so no combination comes twice.
+        A run repeats the choices of an earlier one up to some Call, and takes another outcome there: none comes twice.
         """
         prefixes: deque[tuple[int, ...]] = deque([()])
         runs: dict[tuple[Any, ...], OutcomeRun] = {}

@@ -193,22 +193,17 @@ def find_type_problem(prepared: ValidatedPlan, rank: int, read: ReferenceUse) ->
             # Somebody may provide the value that its producers do not write
             may_wait = prepared.request.config.missing == "wait"
             may_wait = may_wait and any(one.name == NOTHING for p in producers for one in p.types)
-            first = next((pair for pair in misfits if pair[1].certain), misfits[0])
-            return _type_problem(rank, node, read, *first, certain=is_proof and not may_wait)
+            certain = is_proof and not may_wait
+            producer, misfit = next((pair for pair in misfits if pair[1].certain), misfits[0])
+            gives = f"{'gives' if certain else 'may give'} {misfit.produced}"
+            if misfit.produced == UNDECLARED:
+                gives = "does not declare it"
+            text = f'"{".".join(map(str, read.at))}" takes {misfit.accepted}; {producer} {gives} at {read.text}'
+            code, severity = ("cannotFit", "error") if certain else ("mayNotFit", "warning")
+            problem = Problem(code, text, node.pointer + pointer(*read.at), node.id, _HINT, severity)
+            types = {"producer": producer, "found": misfit.produced, "expected": misfit.accepted}
+            return TypeProblem(rank, certain, {**problem.to_json(), **types})
     return None
-
-
-def _type_problem(
-    rank: int, node: PlannedCall, read: ReferenceUse, producer: str, misfit: Incompatibility, *, certain: bool
-) -> TypeProblem:
-    gives = f"{'gives' if certain else 'may give'} {misfit.produced}"
-    if misfit.produced == UNDECLARED:
-        gives = "does not declare it"
-    text = f'"{".".join(map(str, read.at))}" takes {misfit.accepted}; {producer} {gives} at {read.text}'
-    code, severity = ("cannotFit", "error") if certain else ("mayNotFit", "warning")
-    problem = Problem(code, text, node.pointer + pointer(*read.at), node.id, _HINT, severity)
-    types = {"found": misfit.produced, "expected": misfit.accepted}
-    return TypeProblem(rank, certain, {**problem.to_json(), "producer": producer, **types})
 
 
 def _types_of_parameter(node: PlannedCall, at: tuple[str | int, ...]) -> Alternatives:
