@@ -31,7 +31,7 @@ from acts.activities.models import select
 from acts.activities.models.endpoints import price_per_token
 from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from acts.activities.patience import BREAKS, FAIL_OVER, OUTAGES, RequestLog, format_seconds
-from acts.activities.run_reports import CallStream, report_end, report_wait
+from acts.activities.run_reports import CallStream, report_wait, send_wait
 from acts.language import wire
 from acts.language.errors import TooComplex, truncate
 from acts.language.schemas import Checker
@@ -86,7 +86,7 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
         except ModelError as error:
             result = await asker.report_failure(error)
         if log.is_reported:
-            await report_end(question)
+            await send_wait(question)
         return result
 
 
@@ -273,7 +273,7 @@ class _Asker:
             unusable = {"code": error.code, "message": error.message, **text, "answers": max(1, log.answers), **cap}
             return _encode({"unusable": unusable}, log)
         if not error.retryable and log.is_reported:
-            await report_end(question)
+            await send_wait(question)
         # The next attempt reads it
         activity.heartbeat(log.to_details())
         # Without its causes: the Web UI shows the failure of an attempt only while it has less than some 4 kB

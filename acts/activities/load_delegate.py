@@ -65,9 +65,13 @@ class Loader:
             ApplicationError: one of the ``Delegate…`` types.
         """
         name, expected = request["delegate"], str(request.get("sha256") or "").lower()
-        if not _is_url(name):
+        scheme = _SCHEME.match(name)
+        if scheme is None:
             data, source = await asyncio.to_thread(read_file, (*self._sources.folders, SHIPPED), name)
         else:
+            if scheme[1].lower() not in PORTS:
+                text = f"the delegate {quote(name)} has the scheme {quote(scheme[1])}; allowed: http, https"
+                raise load_error(DELEGATE_REFUSED, f"{text}, or a name or path without any")
             # The HTTP part is imported when a URL is first loaded: it takes a tenth of a second
             web = await asyncio.to_thread(importlib.import_module, "acts.delegates.web")
             data, source = await web.fetch(name, self._sources, **self._fetch_options), name
@@ -77,14 +81,3 @@ class Loader:
             raise load_error(DELEGATE_CHANGED, text)
         definition = await asyncio.to_thread(read_definition, data, source)
         return {"definition": definition, "sha256": sha256, "source": source}
-
-
-def _is_url(name: str) -> bool:
-    """True for a URL of a scheme that is allowed; any other scheme is refused."""
-    match = _SCHEME.match(name)
-    if match is None:
-        return False
-    if match.group(1).lower() in PORTS:
-        return True
-    text = f"the delegate {quote(name)} has the scheme {quote(match.group(1))}; allowed: http, https"
-    raise load_error(DELEGATE_REFUSED, f"{text}, or a name or path without any")

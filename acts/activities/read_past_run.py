@@ -59,15 +59,35 @@ class PastRuns:
         return read_past_run
 
     async def _past(self, id_: str, run_id: str | None) -> PastRun:
-        history, run_id = await _fetch_latest(activity.client(), id_, run_id)
-        _refuse_other_runs(history, run_id)
+        name = quote(id_)
+        for _ in range(MAX_RUNS):
+            history, run_id = await _fetch(activity.client(), id_, run_id)
+            ending = history.events[-1].workflow_execution_continued_as_new_event_attributes
+            if not ending.new_execution_run_id:
+                break
+            run_id = ending.new_execution_run_id
+        else:
+            raise refuse(f"{name} has continued as new too often to be followed")
+        type_ = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
+        if run_id == activity.info().workflow_run_id:
+            raise refuse(f'{name} is this run itself: name an earlier one of this id with "runId"')
+        if type_ == AGENT:
+            raise refuse(f"{name} is an Agent, and a run of a plan cannot resume it: {_AGENT_HINT}")
+        if type_ not in (PLAN, INSTANCE):
+            raise refuse(f'{name} is a run of the type "{truncate(type_, 100)}"; a run of the type Plan can be resumed')
         past = await self._replay(history, run_id)
         if past.set is not None:  # whoever needs its rows asks for them
             past = past.model_copy(update={"set": past.set.model_copy(update={"rows": ()})})
         return past
 
     async def _replay(self, history: WorkflowHistory, run_id: str) -> PastRun:
-        past, name = await self._read(history, run_id, _started_children(history.events)), _name(history.workflow_id)
+        children: dict[str, str] = {}  # the runs that it has started, in their order
+        for event in history.events:
+            child = event.child_workflow_execution_started_event_attributes.workflow_execution
+            if child.workflow_id:
+                children.pop(child.workflow_id, None)
+                children[child.workflow_id] = child.run_id
+        past, name = await self._read(history, run_id, children), quote(history.workflow_id)
         if isinstance(past, str):
             text = f"{name} does not replay with the code of this worker: {truncate(past, 500)}"
             raise refuse(f"{text}\nstart the worker with the code that ran it, or start the plan anew")
@@ -103,7 +123,7 @@ def _pack(past: PastRun) -> bytes:
     ):
         hint = "keep large results outside and pass references, or reset that run instead"
         more = "" if is_stored else "; or give workers and clients an ACTS_STORAGE (docs/storage.md)"
-        text = f"what {_name(past.workflowId)} had done takes {len(data):,} bytes, {len(packed):,} of them compressed"
+        text = f"what {quote(past.workflowId)} had done takes {len(data):,} bytes, {len(packed):,} of them compressed"
         raise refuse(f"{text}, too many to record: {hint}{more}")
     return packed
 
@@ -116,48 +136,10 @@ async def _fetch(client: Client, id_: str, run_id: str | None) -> tuple[Workflow
     except RPCError as error:
         if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT):
             raise
-        which = "" if run_id is None else f" with the run id {_name(run_id)}"
-        text = f'there is no run {_name(id_)}{which} in the namespace "{client.namespace}"'
+        which = "" if run_id is None else f" with the run id {quote(run_id)}"
+        text = f'there is no run {quote(id_)}{which} in the namespace "{client.namespace}"'
         hint = "the server keeps a run that has ended as long as the namespace's retention says"
         raise refuse(f"{text}; {hint}") from None
-
-
-async def _fetch_latest(client: Client, id_: str, run_id: str | None) -> tuple[WorkflowHistory, str]:
-    """The history of a run, or of the one that it continued as, and its run id.
-
-    Raises:
-        ApplicationError: there is no such run.
-    """
-    for _ in range(MAX_RUNS):
-        history, own = await _fetch(client, id_, run_id)
-        ending = history.events[-1].workflow_execution_continued_as_new_event_attributes
-        if not ending.new_execution_run_id:
-            return history, own
-        run_id = ending.new_execution_run_id
-    raise refuse(f"{_name(id_)} has continued as new too often to be followed")
-
-
-def _refuse_other_runs(history: WorkflowHistory, run_id: str) -> None:
-    """Refuse a run that is not ours, of another kind, or this one."""
-    start = history.events[0].workflow_execution_started_event_attributes
-    type_, name = start.workflow_type.name, _name(history.workflow_id)
-    if run_id == activity.info().workflow_run_id:
-        raise refuse(f'{name} is this run itself: name an earlier one of this id with "runId"')
-    if type_ == AGENT:
-        raise refuse(f"{name} is an Agent, and a run of a plan cannot resume it: {_AGENT_HINT}")
-    if type_ not in (PLAN, INSTANCE):
-        raise refuse(f'{name} is a run of the type "{truncate(type_, 100)}"; a run of the type Plan can be resumed')
-
-
-def _started_children(events: Any) -> dict[str, str]:
-    """The runs that a run has started: run id by workflow id, in their order."""
-    out: dict[str, str] = {}
-    for event in events:
-        child = event.child_workflow_execution_started_event_attributes.workflow_execution
-        if child.workflow_id:
-            out.pop(child.workflow_id, None)
-            out[child.workflow_id] = child.run_id
-    return out
 
 
 def refuse(message: str) -> ApplicationError:
@@ -165,5 +147,6 @@ def refuse(message: str) -> ApplicationError:
     return ApplicationError(message, type=RESUME_REFUSED, non_retryable=True)
 
 
-def _name(text: str) -> str:
+def quote(text: str) -> str:
+    """An id for a message."""
     return f'"{truncate(text, 200)}"'

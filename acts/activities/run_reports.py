@@ -44,8 +44,8 @@ class CallStream:
     """
 
     def __init__(self, agent_id: str, run_id: str, tick: int, attempt: int, token: str) -> None:
-        self._agent_id, self._run_id = agent_id, run_id
-        self._tick, self._attempt, self._token = tick, attempt, token
+        self._agent = agent_id, run_id
+        self._source: dict[str, Any] = {"tick": tick, "attempt": attempt, "token": token}
         self._calls: list[Any] = []
         self._reported = 0
         self._over, self._changed = asyncio.Event(), asyncio.Event()
@@ -86,17 +86,14 @@ class CallStream:
                     await asyncio.wait_for(self._over.wait(), PATIENCE_SECONDS)
             unreported = len(self._calls) - self._reported
             if unreported > self._reported // _CALLS_PER_REPORTED and not self._over.is_set():
-                await self._report()
-
-    async def _report(self) -> None:
-        first, calls = self._reported, tuple(self._calls[self._reported :])
-        record = StreamedCalls(tick=self._tick, attempt=self._attempt, first=first, calls=calls, token=self._token)
-        if json_size(record.to_json()) > MAX_PAYLOAD_BYTES:
-            self._over.set()
-            return
-        self._reported += len(calls)  # also if the signal fails: it may have arrived
-        if not await send_record(STREAMED_CALLS, record, self._agent_id, self._run_id):
-            self._over.set()
+                calls = tuple(self._calls[self._reported :])
+                record = StreamedCalls(**self._source, first=self._reported, calls=calls)
+                is_sent = json_size(record.to_json()) <= MAX_PAYLOAD_BYTES
+                if is_sent:
+                    self._reported += len(calls)  # also if the signal fails: it may have arrived
+                    is_sent = await send_record(STREAMED_CALLS, record, *self._agent)
+                if not is_sent:
+                    self._over.set()
 
 
 # -- waits ---------------------------------------------------------------------------
@@ -117,18 +114,14 @@ async def report_wait(question: ModelQuestion, model: str, reason: str, seconds:
         if len(_reported_until) > _MAX_RUNS:
             del _reported_until[next(iter(_reported_until))]
         until = datetime.fromtimestamp(now + seconds, UTC).isoformat(timespec="seconds")
-        await _report(question, model=model, reason=reason, seconds=round(seconds, 1), nextTry=until)
+        await send_wait(question, round(seconds, 1), model=model, reason=reason, nextTry=until)
     return True
 
 
-async def report_end(question: ModelQuestion) -> None:
-    """Report that the wait is over; the run itself sees it by the result."""
-    await _report(question, seconds=0)
-
-
-async def _report(question: ModelQuestion, **fields: Any) -> None:
+async def send_wait(question: ModelQuestion, seconds: float = 0, **fields: Any) -> None:
+    """Tell the run and the root of its tree of a wait, or (no seconds) the root that it is over."""
     info = activity.info()
-    record = ModelWait(workflowId=info.workflow_id or "", token=question.token, **fields)
+    record = ModelWait(workflowId=info.workflow_id or "", token=question.token, seconds=seconds, **fields)
     if record.seconds:
         await send_record(MODEL_WAIT, record, record.workflowId, info.workflow_run_id)
     if question.root:

@@ -53,11 +53,18 @@ class SetActivities:
 
     def all(self) -> list[Callable[..., Any]]:
         """The activities to register."""
-        work = {
+        work: dict[str, Callable[[Json], Json]] = {
             wire.READ_PAGE: self.read_page, wire.CREATE_RESULTS: self.create_results,
             wire.APPEND_RESULTS: self.append_results, wire.CLOSE_PAGE: self.close_page,
         }  # fmt: skip
-        others = [_activity(name, _in_thread(function)) for name, function in work.items()]
+
+        def in_thread(function: Callable[[Json], Json]) -> Callable[[Json], Awaitable[RawValue]]:
+            async def run(request: Json) -> RawValue:
+                return encode_result(await asyncio.to_thread(function, request))
+
+            return run
+
+        others = [_activity(name, in_thread(function)) for name, function in work.items()]
         return [_activity(wire.SURVEY_SET, self.survey), *others]
 
     async def survey(self, request: Json) -> RawValue:
@@ -76,9 +83,10 @@ class SetActivities:
     def count_rows(self, source: str, id_field: str | None, ids: RowIds) -> RawValue:
         """The survey of a file at rest, with what ``ids`` says of earlier runs."""
         with open_set(source, self._sources, self._download, is_fresh=True) as opened:
-            before = _mark(opened.stream)
+            before = os.fstat(opened.stream.fileno())
             result = survey(opened.stream, opened.name, id_field, ids)
-            if not opened.is_copy and _mark(opened.stream) != before:
+            after = os.fstat(opened.stream.fileno())
+            if not opened.is_copy and (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                 raise SetError(wire.SET_UNAVAILABLE, f"{opened.name} was written to while its rows were counted")
         try:
             return encode_result(result.to_json())
@@ -89,15 +97,16 @@ class SetActivities:
     def read_page(self, request: Json) -> Json:
         """The rows of a page: those that run, and those that cannot."""
         reading = PageReading.from_json(request)
-        try:
-            rows = self._read_rows_of(reading, is_fresh=False)
-        except SetError as error:
-            if error.type != wire.SET_CHANGED:
-                raise
-            rows = self._read_rows_of(reading, is_fresh=True)  # a copy of another place may be stale, once
-        good: list[list[Any]] = []
-        bad: list[list[Any]] = []
-        skipped = frozenset(reading.skipped)
+        for is_fresh in (False, True):  # a copy of another place may be stale, once
+            try:
+                with open_set(reading.source, self._sources, self._download, is_fresh=is_fresh) as opened:
+                    opened.stream.seek(reading.page.offset)
+                    rows = read_page(opened.stream, reading.dialect, reading.page, opened.name)
+                break
+            except SetError as error:
+                if error.type != wire.SET_CHANGED or is_fresh:
+                    raise
+        good, bad, skipped = list[list[Any]](), list[list[Any]](), frozenset(reading.skipped)
         for number, row in enumerate(rows, reading.page.row):
             if number in skipped:
                 continue
@@ -107,11 +116,6 @@ class SetActivities:
             else:
                 good.append([number, id_, row.data])
         return {"rows": good, "bad": bad}
-
-    def _read_rows_of(self, reading: PageReading, *, is_fresh: bool) -> list[Row]:
-        with open_set(reading.source, self._sources, self._download, is_fresh=is_fresh) as opened:
-            opened.stream.seek(reading.page.offset)
-            return read_page(opened.stream, reading.dialect, reading.page, opened.name)
 
     def create_results(self, request: Json) -> Json:
         """Create the results file of a run."""
@@ -137,11 +141,6 @@ class SetActivities:
         return counts.to_json()
 
 
-def _mark(stream: Any) -> tuple[int, int]:
-    status = os.fstat(stream.fileno())
-    return status.st_size, status.st_mtime_ns
-
-
 def _judge(row: Row, number: int, reading: PageReading) -> tuple[str | None, str, str]:
     """The id of a row, or the code and message that say why it cannot be used."""
     if row.data is None:
@@ -152,16 +151,6 @@ def _judge(row: Row, number: int, reading: PageReading) -> tuple[str | None, str
     if number in reading.repeated:
         return None, wire.DUPLICATE_ID, f'an earlier row, which runs, has its id, "{id_}"'
     return id_, "", ""
-
-
-# -- as activities ------------------------------------------------------------------------
-
-
-def _in_thread(work: Callable[[Json], Json]) -> Callable[[Json], Awaitable[RawValue]]:
-    async def run(request: Json) -> RawValue:
-        return encode_result(await asyncio.to_thread(work, request))
-
-    return run
 
 
 def _activity(name: str, work: Callable[[Json], Awaitable[RawValue]]) -> Callable[..., Any]:

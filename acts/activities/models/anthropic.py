@@ -113,13 +113,9 @@ def _update_tokens(stream: ResponseStream, usage: Any) -> None:
         value = dig(usage, *names)
         return before if value is None else count_tokens(value)
 
-    cache_reads = latest(old.cachedTokens, "cache_read_input_tokens")
-    cache_writes = latest(old.cacheWriteTokens, "cache_creation_input_tokens")
+    reads = latest(old.cachedTokens, "cache_read_input_tokens")
+    writes = latest(old.cacheWriteTokens, "cache_creation_input_tokens")
     fresh = latest(old.inputTokens - old.cachedTokens - old.cacheWriteTokens, "input_tokens")
-    stream.tokens = TokenCounts(
-        inputTokens=fresh + cache_reads + cache_writes,
-        outputTokens=latest(old.outputTokens, "output_tokens"),
-        cachedTokens=cache_reads,
-        cacheWriteTokens=cache_writes,
-        reasoningTokens=latest(old.reasoningTokens, "output_tokens_details", "thinking_tokens"),
-    )
+    output = latest(old.outputTokens, "output_tokens")
+    reasoning = latest(old.reasoningTokens, "output_tokens_details", "thinking_tokens")
+    stream.tokens = TokenCounts(fresh + reads + writes, output, reads, writes, reasoning)

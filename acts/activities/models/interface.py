@@ -9,7 +9,7 @@ ModelError where there is no usable one; cancelling closes the connection. ``on_
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final
 
 from acts.language.values import Json
@@ -68,11 +68,8 @@ class ModelRequest:
 
     def with_repair(self, answer: str, reply: str) -> ModelRequest:
         """The request after an answer that could not be used, with our reply to it."""
-        turns = (
-            ModelTurn("assistant", (PromptBlock(answer.rstrip()),)),
-            ModelTurn("user", (PromptBlock(reply),)),
-        )
-        return replace(self, turns=(*self.turns, *turns))
+        turns = ("assistant", answer.rstrip()), ("user", reply)
+        return replace(self, turns=(*self.turns, *(ModelTurn(role, (PromptBlock(text),)) for role, text in turns)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +114,16 @@ class ModelError(Exception):
 
     code: str
     message: str
-    retryable: bool = field(kw_only=True)
-    retryAfter: float | None = field(default=None, kw_only=True)
-    tokens: TokenCounts | None = field(default=None, kw_only=True)
-    cost: float | None = field(default=None, kw_only=True)
-    text: str = field(default="", kw_only=True)
-    details: dict[str, Any] = field(default_factory=dict, kw_only=True)
-    cap: int | None = field(default=None, kw_only=True)
-    longest: int | None = field(default=None, kw_only=True)
-    finishReason: str | None = field(default=None, kw_only=True)
+    _: KW_ONLY
+    retryable: bool
+    retryAfter: float | None = None
+    tokens: TokenCounts | None = None
+    cost: float | None = None
+    text: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    cap: int | None = None
+    longest: int | None = None
+    finishReason: str | None = None
 
     def __str__(self) -> str:
         return self.message

@@ -62,14 +62,11 @@ async def ask(
     # A default of ours could exceed the window of a small model, which is an error there
     default_cap = DEFAULT_MAX_OUTPUT_TOKENS if is_own or not is_chat else None
     stream = await begin_stream("openai", request, on_call, endpoint, default_cap)
-    omissions = endpoint.quirks.omit if endpoint else ()
-    takes_marks = has_breakpoints(request.model) and "prompt_cache_options" not in omissions
-    marks = _MAX_BREAKPOINTS if takes_marks else 0
-    body = _chat_body(stream, marks, is_own=is_own) if is_chat else _responses_body(stream, marks)
+    body = _build_body(stream, endpoint.quirks.omit if endpoint else (), is_chat=is_chat, is_own=is_own)
     create: Any = client.chat.completions.create if is_chat else client.responses.create
     handle = _read_chunk if is_chat else _ResponsesReader().read
     with translate_failures(stream, sdk):
-        async with await create(**_omit_fields(body, omissions)) as events:
+        async with await create(**body) as events:
             stream.is_accepted, stream.requestId = True, events.response.headers.get("x-request-id")
             async for event in events:
                 handle(stream, event)
@@ -95,75 +92,46 @@ def _build_cloud_client(endpoint: Endpoint, key: str | None) -> Any:
     return sdk.AsyncOpenAI(provider=provider, **CLIENT_OPTIONS)
 
 
-# -- requests --------------------------------------------------------------------
-
-
-def _responses_body(stream: ResponseStream, marks: int) -> dict[str, Any]:
-    request, sent = stream.request, stream.sent
-    system = "\n\n".join(block.text for block in request.system if block.text.strip())
-    is_plain = sent.form == "words"
-    # Plain JSON is refused unless the input itself contains the word; the instructions do not count
-    first = [{"role": "developer", "content": sent.in_words}] if is_plain else []
-    turns = build_messages(request, _MARK, marks, "input_text")
-    # Models with breakpoints also expect the phase of their earlier messages
-    phase = {"phase": "final_answer"} if has_breakpoints(request.model) else {}
-    return {
-        **_common_body(request),
-        **({"instructions": system} if system else {}),
-        "input": [*first, *(turn | (phase if turn["role"] == "assistant" else {}) for turn in turns)],
-        "text": {"format": {"type": "json_object"} if is_plain else {"type": "json_schema", **_format(stream)}},
-        "max_output_tokens": request.maxOutputTokens,
-        **({"reasoning": {"effort": request.effort}} if request.effort is not None else {}),
-        **_cache_body(request, marks),
-        "store": False,
-    }
-
-
-def _chat_body(stream: ResponseStream, marks: int, *, is_own: bool) -> dict[str, Any]:
-    request, sent = stream.request, stream.sent
-    is_plain = sent.form == "words"
-    is_schema_seen = is_own or OPENAI_MODEL.match(request.model) is not None
+def _build_body(stream: ResponseStream, omissions: Sequence[str], *, is_chat: bool, is_own: bool) -> dict[str, Any]:
+    """The request of either API, without the fields that the endpoint does not take."""
+    request, sent, cap, key = stream.request, stream.sent, stream.request.maxOutputTokens, stream.request.cache_key
+    is_plain, takes_marks = sent.form == "words", has_breakpoints(request.model)
+    is_schema_seen = not is_chat or is_own or OPENAI_MODEL.match(request.model) is not None
+    marks = _MAX_BREAKPOINTS if takes_marks and "prompt_cache_options" not in omissions else 0
     texts = [block.text for block in request.system if block.text.strip()]
-    if is_plain or not is_schema_seen:
-        texts.append(sent.in_words)
-    first = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
-    format_ = {"type": "json_object"} if is_plain else {"type": "json_schema", "json_schema": _format(stream)}
-    return {
-        **_common_body(request),
-        # Contents are plain text where no breakpoint is in them: not every server accepts a list of parts
-        "messages": [*first, *build_messages(request, _MARK, marks, prefers_text=True)],
-        "stream_options": {"include_usage": True},
-        "response_format": format_,
-        **(_cache_body(request, marks) if is_schema_seen else {}),
-        **({"reasoning_effort": request.effort} if request.effort is not None else {}),
-        **({"max_completion_tokens" if is_own else "max_tokens": cap} if (cap := request.maxOutputTokens) else {}),
-    }
-
-
-def _common_body(request: ModelRequest) -> dict[str, Any]:
-    temperature = {} if request.temperature is None else {"temperature": request.temperature}
-    return {"model": request.model, "stream": True, **temperature}
-
-
-def _cache_body(request: ModelRequest, marks: int) -> dict[str, Any]:
-    body: dict[str, Any] = {"prompt_cache_options": {"mode": "explicit"}} if marks else {}
-    if key := request.cache_key:
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.label)[:_MAX_NAME] or "solution"
+    schema = {"name": name, "strict": sent.form == "strict", "schema": sent.schema}
+    body: dict[str, Any] = {"model": request.model, "stream": True}
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if is_schema_seen and marks:
+        body["prompt_cache_options"] = {"mode": "explicit"}
+    if is_schema_seen and key:
         body["prompt_cache_key"] = hashlib.sha256(key.encode()).hexdigest() if len(key) > _MAX_CACHE_KEY else key
-    return body
-
-
-def _format(stream: ResponseStream) -> dict[str, Any]:
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", stream.request.label)[:_MAX_NAME] or "solution"
-    return {"name": name, "strict": stream.sent.form == "strict", "schema": stream.sent.schema}
-
-
-def _omit_fields(body: dict[str, Any], omissions: Sequence[str]) -> dict[str, Any]:
-    """The request without what the endpoint does not take."""
-    out = {k: v for k, v in body.items() if k not in omissions}
-    for name, other in _CAPS.items():
-        if name in omissions and name in body and other not in omissions:
-            out[other] = body[name]
-    return out
+    if is_chat:
+        texts += [sent.in_words] if is_plain or not is_schema_seen else []
+        first = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+        # Contents are plain text where no breakpoint is in them: not every server accepts a list of parts
+        body["messages"] = [*first, *build_messages(request, _MARK, marks, prefers_text=True)]
+        body["stream_options"] = {"include_usage": True}
+        body["response_format"] = (
+            {"type": "json_object"} if is_plain else {"type": "json_schema", "json_schema": schema}
+        )
+        body |= {"reasoning_effort": request.effort} if request.effort is not None else {}
+        body |= {"max_completion_tokens" if is_own else "max_tokens": cap} if cap else {}
+    else:
+        # Plain JSON is refused unless the input itself contains the word; the instructions do not count
+        first = [{"role": "developer", "content": sent.in_words}] if is_plain else []
+        # Models with breakpoints also expect the phase of their earlier messages
+        phase = {"phase": "final_answer"} if takes_marks else {}
+        turns = build_messages(request, _MARK, marks, "input_text")
+        body["input"] = [*first, *(turn | (phase if turn["role"] == "assistant" else {}) for turn in turns)]
+        body["text"] = {"format": {"type": "json_object"} if is_plain else {"type": "json_schema", **schema}}
+        body |= {"instructions": "\n\n".join(texts)} if texts else {}
+        body |= {"reasoning": {"effort": request.effort}} if request.effort is not None else {}
+        body |= {"max_output_tokens": cap, "store": False}
+    renamed = {_CAPS[k]: v for k, v in body.items() if k in _CAPS and k in omissions}
+    return {k: v for k, v in {**body, **renamed}.items() if k not in omissions}
 
 
 # -- answers ---------------------------------------------------------------------
@@ -205,37 +173,29 @@ class _ResponsesReader:
         elif kind == "error":
             raise _failure(stream, event)
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
-            _end_response(stream, kind, dig(event, "response"))
-
-
-def _end_response(stream: ResponseStream, kind: str, response: Any) -> None:
-    stream.model = dig(response, "model")
-    if (usage := dig(response, "usage")) is not None:
-        stream.tokens = _count_tokens(usage, "input_tokens", "output_tokens")
-    if kind == "response.failed":
-        raise _failure(stream, dig(response, "error"))
-    is_incomplete = "incomplete" in (kind.removeprefix("response."), dig(response, "status"))
-    # The likely reason, where the server states none
-    reason = dig(response, "incomplete_details", "reason") or "max_output_tokens"
-    stream.finish_reason = reason if is_incomplete else "completed"
+            response = dig(event, "response")
+            stream.model = dig(response, "model")
+            if (usage := dig(response, "usage")) is not None:
+                stream.tokens = _count_tokens(usage, "input_tokens", "output_tokens")
+            if kind == "response.failed":
+                raise _failure(stream, dig(response, "error"))
+            is_incomplete = "incomplete" in (kind.removeprefix("response."), dig(response, "status"))
+            # The likely reason, where the server states none
+            reason = dig(response, "incomplete_details", "reason") or "max_output_tokens"
+            stream.finish_reason = reason if is_incomplete else "completed"
 
 
 def _failure(stream: ResponseStream, error: Any) -> Exception:
     code, message = dig(error, "code"), dig(error, "message")
-    fault = ProviderFault(
-        message if isinstance(message, str) and message else "the response failed",
-        words=(code,) if isinstance(code, str) else (),
-        requestId=stream.requestId,
-    )
+    text = message if isinstance(message, str) and message else "the response failed"
+    words = (code,) if isinstance(code, str) else ()
+    fault = ProviderFault(text, words=words, requestId=stream.requestId)
     return fault.to_error(stream.site, stream.request.model, **stream.usage())
 
 
 def _count_tokens(usage: Any, input_name: str, output_name: str) -> TokenCounts:
     """Usage of either API; many servers send no details."""
-    return TokenCounts(
-        inputTokens=count_tokens(dig(usage, input_name)),
-        outputTokens=count_tokens(dig(usage, output_name)),
-        cachedTokens=count_tokens(dig(usage, f"{input_name}_details", "cached_tokens")),
-        cacheWriteTokens=count_tokens(dig(usage, f"{input_name}_details", "cache_write_tokens")),
-        reasoningTokens=count_tokens(dig(usage, f"{output_name}_details", "reasoning_tokens")),
-    )
+    details = f"{input_name}_details"
+    paths = (input_name,), (output_name,), (details, "cached_tokens"), (details, "cache_write_tokens")
+    counts = [count_tokens(dig(usage, *path)) for path in (*paths, (f"{output_name}_details", "reasoning_tokens"))]
+    return TokenCounts(*counts)

@@ -40,14 +40,12 @@ _LIMITS: Final[dict[Dialect, dict[str, tuple[str, ...]]]] = {
         "array": ("minItems", "maxItems"),
     },
 }
-# Never sent, and of no use in a description
-_IGNORED: Final = frozenset(
-    {
-        "$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$vocabulary", "$defs", "definitions", "examples",
-        "readOnly", "writeOnly", "deprecated", "unevaluatedProperties", "unevaluatedItems", "discriminator",
-    }
-)  # fmt: skip
-_ANNOTATIONS: Final = _IGNORED | {"title", "description", "default"}
+# Never sent as they are, and of no use in a description
+_ANNOTATIONS: Final = frozenset({
+    "$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$vocabulary", "$defs", "definitions", "examples",
+    "readOnly", "writeOnly", "deprecated", "unevaluatedProperties", "unevaluatedItems", "discriminator",
+    "title", "description", "default",
+})  # fmt: skip
 # Keywords that a strict schema has in one form or another; all others become part of the description
 _STRUCTURE: Final = frozenset({"type", "enum", "const", "properties", "required", "additionalProperties", "items"})
 _COMBINED: Final = ("$ref", "anyOf", "oneOf", "allOf")
@@ -96,8 +94,11 @@ def _choose_form(text: str, dialect: Dialect, first: Form) -> SentSchema:
     if first == "strict":
         try:
             strict = lower_schema(schema, dialect)
-            _require_size(strict, dialect)
-            return SentSchema("strict", strict)
+            measure = _measure_for_anthropic if dialect == "anthropic" else _measure_for_openai
+            excess = [f"{n:,} {what}, and at most {most:,} are taken" for n, most, what in measure(strict) if n > most]
+            if not excess:
+                return SentSchema("strict", strict)
+            reason = excess[0]
         except (NotStrict, RecursionError) as error:
             reason = str(error) or "too many levels"
     return SentSchema("unenforced" if dialect == "openai" and first != "words" else "words", schema, reason)
@@ -198,14 +199,13 @@ class _Lowering:
         if not lowered.keys() >= set(required):
             raise NotStrict("a required property without a schema")
         if self._dialect == "openai":
-            lowered = {k: v if k in required else _or_null(v) for k, v in lowered.items()}
-        return {
-            "type": "object",
-            **_describe(schema, ()),
-            "properties": lowered,
-            "required": [k for k in lowered if self._dialect == "openai" or k in required],
-            "additionalProperties": False,
-        }
+            for name, part in lowered.items():
+                options = part.get("anyOf", [part])
+                if name not in required and _NULL not in options:
+                    lowered[name] = {**(part if "anyOf" in part else {}), "anyOf": [*options, _NULL]}
+        names = [k for k in lowered if self._dialect == "openai" or k in required]
+        rest = {"properties": lowered, "required": names, "additionalProperties": False}
+        return {"type": "object", **_describe(schema, ()), **rest}
 
     def _lower_array(self, schema: dict[str, Any], _: str) -> dict[str, Any]:
         if {"enum", "const"} & set(schema):
@@ -225,18 +225,17 @@ class _Lowering:
 
     def _supported_limits(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
         keywords = _LIMITS[self._dialect].get(name, ())
-        limits = {k: v for k, v in schema.items() if k in keywords and self._is_supported(k, v)}
+        limits = {k: v for k, v in schema.items() if k in keywords}
+        if _PLAIN_PATTERN.fullmatch(limits.get("pattern", "")) is None:
+            del limits["pattern"]
+        if limits.get("format") not in (*_FORMATS, *(("uri",) if self._dialect == "anthropic" else ())):
+            limits.pop("format", None)
+        if self._dialect == "anthropic" and limits.get("minItems", 0) > 1:
+            del limits["minItems"]
         if pattern := limits.get("pattern"):  # some engines search with it, some match all of the text
             start, end = "" if pattern.startswith("^") else "^.*", "" if pattern.endswith("$") else ".*$"
             limits["pattern"] = f"{start}{pattern}{end}"
         return limits
-
-    def _is_supported(self, keyword: str, value: Any) -> bool:
-        if keyword == "pattern":
-            return _PLAIN_PATTERN.fullmatch(value) is not None
-        if keyword == "format":
-            return value in _FORMATS or (value == "uri" and self._dialect == "anthropic")
-        return keyword != "minItems" or self._dialect != "anthropic" or value in (0, 1)
 
 
 def _describe(schema: dict[str, Any], sent: Iterable[str]) -> dict[str, str]:
@@ -247,13 +246,6 @@ def _describe(schema: dict[str, Any], sent: Iterable[str]) -> dict[str, str]:
     text = f"{text} ({limits})" if text and limits else text or limits
     title = {"title": schema["title"]} if "title" in schema else {}
     return {**title, "description": text} if text else title
-
-
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    options = schema.get("anyOf", [schema])
-    if _NULL in options:
-        return schema
-    return {**schema, "anyOf": [*options, _NULL]} if "anyOf" in schema else {"anyOf": [schema, _NULL]}
 
 
 def _types_of(schema: dict[str, Any]) -> list[str]:
@@ -277,18 +269,9 @@ def _type_of(value: Json) -> str:
 # -- limits ------------------------------------------------------------------------
 
 
-def _require_size(schema: dict[str, Any], dialect: Dialect) -> None:
-    """Raise NotStrict, like ``9,120 bytes of grammar, and at most 7,000 are taken``, above a limit of the provider."""
-    measure = _measure_for_anthropic if dialect == "anthropic" else _measure_for_openai
-    for size, most, what in measure(schema):
-        if size > most:
-            raise NotStrict(f"{size:,} {what}, and at most {most:,} are taken")
-
-
 def _measure_for_anthropic(schema: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
-    """24 and 16 are documented, and count what is reached without a ``$ref``. Users report a grammar of 7,354 bytes,
-    without texts for the reader, that was refused.
-    """
+    # 24 and 16 are documented, and count what is reached without a $ref. Users report a grammar of 7,354 bytes, without
+    # texts for the reader, that was refused
     inline = list(subschemas({k: v for k, v in schema.items() if k != "$defs"}))
     yield sum(len(p["properties"]) - len(p["required"]) for p in inline if "properties" in p), 24, "optional properties"
     yield sum("anyOf" in part for part in inline), 16, "unions"
@@ -298,7 +281,6 @@ def _measure_for_anthropic(schema: dict[str, Any]) -> Iterator[tuple[int, int, s
 
 
 def _measure_for_openai(schema: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
-    """All documented."""
     definitions: dict[str, Any] = schema.get("$defs", {})
     parts = list(subschemas(schema))
     names = [name for part in parts for name in part.get("properties", ())]
@@ -320,21 +302,19 @@ def _depth(schema: dict[str, Any]) -> int:
 # -- answers -----------------------------------------------------------------------
 
 
-def drop_nulls(value: Json, schema: Json) -> Json:
+def drop_nulls(value: Json, schema: Json, definitions: dict[str, Json] | None = None) -> Json:
     """The answer without the nulls that stand for absent properties: optional ones that do not take null."""
-    return _drop_nulls(value, schema, schema.get("$defs", {}) if isinstance(schema, dict) else {})
-
-
-def _drop_nulls(value: Json, schema: Json, definitions: dict[str, Json]) -> Json:
+    if definitions is None:
+        definitions = schema.get("$defs", {}) if isinstance(schema, dict) else {}
     if isinstance(value, list):
         items = next((p["items"] for p in _alternatives(schema, definitions) if "items" in p), True)
-        return value if items is True else [_drop_nulls(item, items, definitions) for item in value]
+        return value if items is True else [drop_nulls(item, items, definitions) for item in value]
     if not isinstance(value, dict):
         return value
     part = next((p for p in _alternatives(schema, definitions) if _may_fit(p, value)), {})
     properties, required = part.get("properties", {}), part.get("required", [])
     return {
-        key: _drop_nulls(item, properties.get(key, True), definitions)
+        key: drop_nulls(item, properties.get(key, True), definitions)
         for key, item in value.items()
         if item is not None or key in required or _takes_null(properties.get(key, True), definitions)
     }

@@ -36,8 +36,6 @@ SHIPPED: Final = (_ACTS / "cli" / "demo", _ACTS.parent / "examples")
 _NAME: Final = re.compile(r"[\w-]+(/[\w-]+)*")
 # Roughly a token of English or JSON, where a script states no number
 _BYTES_PER_TOKEN: Final = 4
-
-
 _Count = Literal["inputTokens", "outputTokens", "cachedTokens", "cacheWriteTokens", "reasoningTokens"]
 
 
@@ -51,11 +49,6 @@ class _When(_Part):
     says: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
 
-    def fits(self, topic: str, words: str) -> bool:
-        """True for a request about this topic, with these words."""
-        is_topic = (self.tick is None or topic == f"tick {self.tick}") and self.tool in (None, topic)
-        return is_topic and all(w in words for w in self.says) and not any(w in words for w in self.lacks)
-
 
 class _Error(_Part):
     code: str
@@ -64,7 +57,7 @@ class _Error(_Part):
 
 
 class _Answer(_Part):
-    when: _When | None = None
+    when: _When = _When()
     solution: dict[str, Any] | None = None
     output: Any = None
     path: Any = None  # like a model, a script may answer with what is no path
@@ -85,21 +78,17 @@ async def ask(request: ModelRequest, on_call: CallReceiver | None = None, _endpo
     blocks = [*request.system, *(block for turn in request.text_turns for block in turn.blocks)]
     words = "\n".join([*(b.text for b in blocks if not b.is_rules), compact_json(request.schema)])
     for answer in _read_script(request.model).answers:
-        if (answer.when or _When()).fits(request.topic, words):
+        when = answer.when
+        is_topic = (when.tick is None or request.topic == f"tick {when.tick}") and when.tool in (None, request.topic)
+        if is_topic and all(w in words for w in when.says) and not any(w in words for w in when.lacks):
             return _respond(answer, "\n".join(b.text for b in blocks), on_call)
     text = f'the script "{request.model}" has no answer for {request.topic or "this request"}: add one that fits'
     end = truncate(blocks[-1].text if blocks else "", 300)
     raise ModelError("notInScript", f"{text}; the request ends with: {end}", retryable=False)
 
 
-def script_folders() -> list[Path]:
-    """The folders of scripts, in the order in which they are searched."""
-    folders = [Path(p) for p in os.environ.get("ACTS_SCRIPTS", "").split(os.pathsep) if p]
-    return [*folders, *SHIPPED]
-
-
 def _find_script(name: str) -> Path:
-    folders = script_folders()
+    folders = [*(Path(p) for p in os.environ.get("ACTS_SCRIPTS", "").split(os.pathsep) if p), *SHIPPED]
     for folder in folders if _NAME.fullmatch(name) else ():
         file = folder / f"{name}.json"
         if file.is_file() and file.resolve().is_relative_to(folder.resolve()):

@@ -46,13 +46,16 @@ async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = 
     return await observe(model, _CLOUDS[cloud] if cloud else address.provider, own, answer)
 
 
-# -- what is measured ------------------------------------------------------------------
-
-
 async def observe(model: str, provider: str, request: ModelRequest, answer: Awaitable[ModelResponse]) -> ModelResponse:
     """The answer to a request, observed; ``model`` is its full name, ``provider`` that of the conventions."""
     current, began = Tracing.current, time.monotonic()
-    attributes = _request_attributes(provider, request)
+    values = {
+        "gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": request.model,
+        "gen_ai.output.type": "json", "gen_ai.request.stream": True,
+        "gen_ai.request.max_tokens": request.maxOutputTokens, "gen_ai.request.temperature": request.temperature,
+        "gen_ai.conversation.id": request.cache_key or None,
+    }  # fmt: skip
+    attributes = {name: value for name, value in values.items() if value is not None}
     scope = current.span(f"chat {request.model}", kind="CLIENT", attributes=attributes) if current else nullcontext()
     result: ModelResponse | ModelError | None = None
     _count_in_flight(model, 1)
@@ -69,23 +72,22 @@ async def observe(model: str, provider: str, request: ModelRequest, answer: Awai
             return result
     finally:
         _count_in_flight(model, -1)
-        _count(model, result, time.monotonic() - began)
+        if (meters := metrics.meters()) is not None:
+            outcome = result.code if isinstance(result, ModelError) else "cancelled" if result is None else "ok"
+            meters.add(metrics.MODEL_REQUESTS, model=model, outcome=outcome)
+            meters.record(metrics.MODEL_SECONDS, time.monotonic() - began, model=model)
+            tokens = (result and result.tokens) or TokenCounts()
+            for kind in ("input", "output", "cached", "reasoning"):
+                if count := getattr(tokens, f"{kind}Tokens"):
+                    meters.add(metrics.MODEL_TOKENS, count, model=model, kind=kind)
+            if result is not None and result.cost:
+                meters.add(metrics.MODEL_COST, round(result.cost * MICRO), model=model)
 
 
 def _count_in_flight(model: str, change: int) -> None:
     _in_flight[model] += change
     if (meters := metrics.meters()) is not None:
         meters.set(metrics.MODEL_IN_FLIGHT, _in_flight[model], model=model)
-
-
-def _request_attributes(provider: str, request: ModelRequest) -> dict[str, Any]:
-    values = {
-        "gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": request.model,
-        "gen_ai.output.type": "json", "gen_ai.request.stream": True,
-        "gen_ai.request.max_tokens": request.maxOutputTokens, "gen_ai.request.temperature": request.temperature,
-        "gen_ai.conversation.id": request.cache_key or None,
-    }  # fmt: skip
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _result_attributes(result: ModelResponse | ModelError) -> dict[str, Any]:
@@ -103,18 +105,3 @@ def _result_attributes(result: ModelResponse | ModelError) -> dict[str, Any]:
         "acts.cost.dollars": result.cost,
     }
     return {name: value for name, value in values.items() if value}
-
-
-def _count(model: str, result: ModelResponse | ModelError | None, seconds: float) -> None:
-    meters = metrics.meters()
-    if meters is None:
-        return
-    outcome = result.code if isinstance(result, ModelError) else "cancelled" if result is None else "ok"
-    meters.add(metrics.MODEL_REQUESTS, model=model, outcome=outcome)
-    meters.record(metrics.MODEL_SECONDS, seconds, model=model)
-    tokens = (result and result.tokens) or TokenCounts()
-    for kind in ("input", "output", "cached", "reasoning"):
-        if count := getattr(tokens, f"{kind}Tokens"):
-            meters.add(metrics.MODEL_TOKENS, count, model=model, kind=kind)
-    if result is not None and result.cost:
-        meters.add(metrics.MODEL_COST, round(result.cost * MICRO), model=model)
