@@ -55,7 +55,6 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MAX_BYTES: Final = 64 * 1024
 _ENV: Final = "env:"
 SECRET_REFUSED: Final = "SecretRefused"  # noqa: S105 - the type of an error
-# In a miss, as a version that polls: workers that have the secret may come, so a Call waits as in a rolling deploy
 # Causes of a failure that are masked; deeper ones are left out
 _MAX_CAUSES: Final = 10
 
@@ -95,23 +94,19 @@ def read_secret(setting: str, name: str) -> str:
     elif setting:
         path = Path(setting) / name
         try:
-            value, reason = _read_text(path), f"{path} is empty"
-        except (OSError, ValueError) as error:
-            reason = f"{path}: {error.strerror if isinstance(error, OSError) else error}"
+            with path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+            if len(data) > MAX_BYTES:
+                reason = f"{path}: it has more than {MAX_BYTES:,} bytes"
+            else:
+                value, reason = data.decode().removesuffix("\n").removesuffix("\r"), f"{path} is empty"
+        except OSError as error:
+            reason = f"{path}: {error.strerror}"
+        except UnicodeDecodeError:
+            reason = f"{path}: it is not text in UTF-8"
     if not value:
         raise SecretMissing(f'the secret "{name}" is missing: {reason}')
     return value
-
-
-def _read_text(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
-    try:
-        return data.decode().removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError:
-        raise ValueError("it is not text in UTF-8") from None
 
 
 def check_tools(tools: Mapping[str, Any], setting: str) -> list[str]:
@@ -171,19 +166,6 @@ class SecretInterceptor:
         Raises:
             ApplicationError: a secret is missing, or this Call must not have it.
         """
-        self._check(args)
-        secrets: dict[str, str] = {}
-        for name in dict.fromkeys(n for value in fixed.values() for n in secret_names(value)):
-            try:
-                secrets[name] = await asyncio.to_thread(read_secret, self._setting, name)
-            except SecretMissing as error:
-                raise _miss(f'tool "{args[0].get("_tool")}": {error}') from None
-        self._announce(secrets.values())
-        call = {**args[0], **{key: put_secrets(value, secrets) for key, value in fixed.items()}}
-        return [call, *args[1:]], SecretMasks(secrets.values())
-
-    def _check(self, args: list[Any]) -> None:
-        """Raise unless the Call fits the Tool of this worker, and the Tool is the one that was sent with it."""
         call, schema, kind = args[0], args[1], activity.info().activity_type
         name = call.get("_tool") if isinstance(call, dict) else None
         own = self._registry.tools.get(name) if isinstance(name, str) else None
@@ -197,6 +179,15 @@ class SecretInterceptor:
         if tool.parameters.defects({k: v for k, v in call.items() if k not in META and k != "_id"}):
             text = f'the Call does not fit the tool "{name}", which names a secret'
             raise ApplicationError(text, type=SECRET_REFUSED, non_retryable=True)
+        secrets: dict[str, str] = {}
+        for secret in dict.fromkeys(n for value in fixed.values() for n in secret_names(value)):
+            try:
+                secrets[secret] = await asyncio.to_thread(read_secret, self._setting, secret)
+            except SecretMissing as error:
+                raise _miss(f'tool "{name}": {error}') from None
+        self._announce(secrets.values())
+        call = {**call, **{key: put_secrets(value, secrets) for key, value in fixed.items()}}
+        return [call, *args[1:]], SecretMasks(secrets.values())
 
 
 def _binding(schema: Mapping[str, Any]) -> str:
@@ -245,7 +236,16 @@ def masked_failure(error: Exception, masks: SecretMasks) -> Exception:
         return error
     copy: ApplicationError | None = None
     for part in reversed(chain):
-        cause, copy = copy, _masked_copy(part, masks)
+        cause = copy
+        if isinstance(part, ApplicationError):
+            copy = ApplicationError(
+                masks.mask_text(part.message), *masks.mask_value(_plain(part.details)),
+                type=None if part.type is None else masks.mask_text(part.type), non_retryable=part.non_retryable,
+                next_retry_delay=part.next_retry_delay, category=part.category,
+            )  # fmt: skip
+        else:
+            copy = ApplicationError(masks.mask_text(str(part)), type=type(part).__name__)
+        copy = copy.with_traceback(part.__traceback__)
         copy.__cause__, copy.__suppress_context__ = cause, True
     return copy or error
 
@@ -253,15 +253,3 @@ def masked_failure(error: Exception, masks: SecretMasks) -> Exception:
 def _plain(details: Any) -> Any:
     """Details as JSON; what is none as text."""
     return json.loads(json.dumps(details, default=str, ensure_ascii=False))
-
-
-def _masked_copy(error: BaseException, masks: SecretMasks) -> ApplicationError:
-    if isinstance(error, ApplicationError):
-        copy = ApplicationError(
-            masks.mask_text(error.message), *masks.mask_value(_plain(error.details)),
-            type=None if error.type is None else masks.mask_text(error.type), non_retryable=error.non_retryable,
-            next_retry_delay=error.next_retry_delay, category=error.category,
-        )  # fmt: skip
-    else:
-        copy = ApplicationError(masks.mask_text(str(error)), type=type(error).__name__)
-    return copy.with_traceback(error.__traceback__)

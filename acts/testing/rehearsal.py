@@ -1,4 +1,4 @@
-"""A rehearsal: one run of a plan with canned results, without a server.
+"""A rehearsal: one run of a plan with canned results, without a server; and the cases of a test file.
 
 Theory of operation. The machine of a run (``PlanRun``) decides everything, as in a workflow; here is the smallest
 driver around it. Calls are answered in plan order, the lowest first, and each decision is sent as soon as what it is
@@ -7,6 +7,10 @@ children; the protocol promises the same result for that too.
 
 No I/O and no clock. Time stands still until nothing else can happen; then the next deadline passes. A canned result
 is looked up by the Call alone, never by the order in which Calls end.
+
+A test file is read completely, and every problem is reported at once, with its JSON pointer. A part of a State is
+compared by the keys that the case names; a list is compared as a whole, and ``{"$absent": true}`` matches what does not
+exist.
 """
 
 from __future__ import annotations
@@ -14,32 +18,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from acts.language import wire
-from acts.language.errors import CallError, PlanError, brief
+from acts.language.errors import CallError, InvalidRequest, PlanError, Problem, brief, suggest
 from acts.language.messages import Data, parse_message
-from acts.language.values import Json
+from acts.language.values import ABSENT, Json, pointer
+from acts.machines import commands, events
 from acts.machines.approvals import iso
-from acts.machines.commands import (
-    AnswerUpdate,
-    AskOutput,
-    CancelTimer,
-    StartBackground,
-    StartCall,
-    StartChild,
-    StartTimer,
-)
-from acts.machines.events import (
-    Begin,
-    CallDetached,
-    CallEnded,
-    ChildEnded,
-    DecisionReceived,
-    Event,
-    Provided,
-    TimerFired,
-)
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.machines.run_machine import QUEUE_TIMER
 from acts.plan.validate import ValidatedPlan
@@ -49,7 +38,9 @@ from acts.tree.records import Accounting, Capabilities, ContextRef, TreePosition
 from acts.views.results import build_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from pydantic_core import ErrorDetails
 
     from acts.machines.call_state import CallState
     from acts.plan.calls import PlannedCall
@@ -63,41 +54,9 @@ RUN_ID: Final = "test"
 _UPDATE: Final = "decision"
 
 
-class CannedResultError(CallError):
-    """A canned result has no usable form, or there is none; the message says what to write."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__("NoCannedResult", text)
-
-
-@dataclass
-class CannedResults:
-    """Results by name: of a Tool (``charge``), a Call (``2:charge``) or an element (``2:charge[0]``); in front of each
-    may stand the instance (``c1/2:charge``). The most particular name wins. A function gets the Call.
-    """
-
-    by_name: Mapping[str, Any]
-    _counts: dict[str, int] = field(default_factory=dict)
-
-    def answer(self, node: PlannedCall, call: Mapping[str, Any]) -> tuple[Json, int | None]:
-        """What a Call that has started returns and, of a model, the index of the outcome that it chooses.
-
-        Raises:
-            CallError: it fails. CannedResultError: there is no result for it.
-        """
-        name = next((n for n in names_of(node) if n in self.by_name), None)
-        if name is None:
-            text = brief({k: v for k, v in call.items() if not k.startswith("_")}, 200)
-            raise CannedResultError(f"{_describe(node)} has no canned result; it is called with {text}")
-        result = self.by_name[name]
-        if isinstance(result, dict) and isinstance(listed := result.get("$sequence"), list):
-            count = self._counts[name] = self._counts.get(name, 0) + 1
-            if count > len(listed):
-                raise CannedResultError(
-                    f"{name}: $sequence has {len(listed)} results, {_describe(node)} needs one more"
-                )
-            result = listed[count - 1]
-        return _call_function(result, call) if callable(result) else _read_result(name, result, node)
+# A canned result has no usable form, or there is none; the message says what to write
+_NO_RESULT: Final = "NoCannedResult"
+_CannedResultError: Final = partial(CallError, _NO_RESULT)
 
 
 def names_of(node: PlannedCall) -> list[str]:
@@ -106,14 +65,7 @@ def names_of(node: PlannedCall) -> list[str]:
     return names if node.instance is None else [f"{node.instance}/{n}" for n in names] + names
 
 
-def unknown_names(by_name: Iterable[str], nodes: Iterable[PlannedCall]) -> list[str]:
-    """The names of canned results that no Call of the plan can have."""
-    known = {name for node in nodes for name in names_of(node)}
-    return [name for name in by_name if name not in known and name.rpartition("[")[0] not in known]
-
-
 def _call_id(node: PlannedCall) -> str:
-    """The id of the Call, also of an element."""
     return node.id if node.element is None else node.id.rpartition("[")[0]
 
 
@@ -128,34 +80,19 @@ def _read_result(name: str, result: Any, node: PlannedCall) -> tuple[Json, int |
         case {"$error": {"code": str(code), **error}, **rest} if not rest:
             raise CallError(code, str(error.get("message", f"a canned failure of {name}")), error.get("details"))
         case {"$path": path, **rest} if set(rest) <= {"$value"}:
-            plain = [_without_spaces(text) for text in node.outcome_texts]
-            if _without_spaces(str(path)) not in plain:
+            chosen, *plain = ("".join(text.split()).replace("†", "") for text in (str(path), *node.outcome_texts))
+            if chosen not in plain:
                 choices = ", ".join(node.outcome_texts)
-                raise CannedResultError(f"{name}: $path is {brief(path)}; {_describe(node)} can choose {choices}")
-            return rest.get("$value"), plain.index(_without_spaces(str(path)))
+                raise _CannedResultError(f"{name}: $path is {brief(path)}; {_describe(node)} can choose {choices}")
+            return rest.get("$value"), plain.index(chosen)
         case {"$value": value, **rest} if not rest:
             return value, None
         case dict() if any(key.startswith("$") for key in result):
             forms = "$error, $sequence, $path and $value, which holds any value as it is"
-            raise CannedResultError(
+            raise _CannedResultError(
                 f"{name}: {brief(sorted(result))} are no keys of a canned result; the forms: {forms}"
             )
     return result, None
-
-
-def _without_spaces(text: str) -> str:
-    return "".join(text.split()).replace("†", "")
-
-
-def _call_function(function: Callable[[dict[str, Any]], Any], call: Mapping[str, Any]) -> tuple[Json, None]:
-    try:
-        return function(dict(call)), None
-    except CallError:
-        raise
-    except Exception as error:
-        # An ApplicationError's type is its code, as in a run
-        code = getattr(error, "type", None) or type(error).__name__
-        raise CallError(str(code), str(getattr(error, "message", None) or error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +111,13 @@ class StartedCall:
 class Script:
     """What happens to a rehearsed run from outside.
 
+    ``results`` are by name: of a Tool (``charge``), a Call (``2:charge``) or an element (``2:charge[0]``); in front of
+    each may stand the instance (``c1/2:charge``). The most particular name wins. A function gets the Call.
     ``decisions`` are those of ``decide``, or ``approve`` for everything that waits. ``messages`` are provided one after
     another, each when nothing else can happen. ``ends_waiting``: no deadline passes.
     """
 
-    results: CannedResults
+    results: Mapping[str, Any]
     decisions: Sequence[Mapping[str, Any]] | str = ()
     messages: Sequence[Any] = ()
     ends_waiting: bool = False
@@ -230,16 +169,20 @@ class _Driver:
         self._timers: dict[str, datetime] = {}
         self._decisions = [] if isinstance(script.decisions, str) else list(script.decisions)
         self._messages = list(script.messages)
+        self._counts: dict[str, int] = {}
 
     def run_to_end(self) -> Rehearsal:
         """Let everything happen that can."""
-        self._handle(Begin())
+        self._handle(events.Begin())
         while self.run.finished is None and (
             self._decide() or self._answer_call() or self._provide() or self._pass_deadline()
         ):
             pass
-        self.complaints += [f"the decision {_shorten(d)} was not needed: {self._refusal(d)}" for d in self._decisions]
-        self.complaints += [f"the message {_shorten(m)} was not needed: the run ended before" for m in self._messages]
+        unused = [("decision", d, self._refusal(d)) for d in self._decisions]
+        unused += [("message", m, "the run ended before") for m in self._messages]
+        for kind, value, reason in unused:
+            text = json.dumps(value, ensure_ascii=False)[:200]
+            self.complaints.append(f"the {kind} {text} was not needed: {reason}")
         walk = self.run.walk
         started = [call for _, call in sorted(self._started, key=lambda pair: pair[0])]
         result = build_result(walk, self.run.usage, self.run.finished)
@@ -253,16 +196,14 @@ class _Driver:
     def _decide(self) -> bool:
         """Send the first decision that something waits for."""
         if self.script.decisions == APPROVE_ALL:
-            waits = [*self.run.approvals.waits.own]
-            targets = [{"call": wait.call, "instance": wait.instance} for wait in waits[:1]]
-            decisions: list[Mapping[str, Any]] = [
-                {"decision": APPROVE_ALL, **{k: v for k, v in t.items() if v}} for t in targets
-            ]
+            waits = [*self.run.approvals.waits.own][:1]
+            targets = [{"decision": APPROVE_ALL, "call": wait.call, "instance": wait.instance} for wait in waits]
+            decisions: list[Mapping[str, Any]] = [{k: v for k, v in target.items() if v} for target in targets]
         else:
             decisions = [decision for decision in self._decisions if not self._refusal(decision)][:1]
             self._decisions = [d for d in self._decisions if not any(d is decision for decision in decisions)]
         for decision in decisions:
-            self._handle(DecisionReceived(dict(decision), None, _UPDATE))
+            self._handle(events.DecisionReceived(dict(decision), None, _UPDATE))
         return bool(decisions)
 
     def _refusal(self, decision: Mapping[str, Any]) -> str:
@@ -283,25 +224,55 @@ class _Driver:
         command = self._in_flight.pop(key)
         value, chosen, failure = None, None, None
         try:
-            value, chosen = self.script.results.answer(command.node, _sent(command)[0])
+            value, chosen = self._find_result(command.node, _sent(command)[0])
             value = json.loads(json.dumps(value))
         except CallError as error:
             failure = error
-            if isinstance(error, CannedResultError):
+            if error.code == _NO_RESULT:
                 self.complaints.append(error.message)
-        if isinstance(command, StartChild):
+        if isinstance(command, commands.StartChild):
             report = {"output": value, **({} if chosen is None else {"path": chosen})} if failure is None else None
-            self._handle(ChildEnded(key, report, failure, accounting=Accounting()))
+            self._handle(events.ChildEnded(key, report, failure, accounting=Accounting()))
         else:
-            self._handle(CallEnded(key, value, chosen) if failure is None else CallEnded(key, error=failure))
+            self._handle(
+                events.CallEnded(key, value, chosen) if failure is None else events.CallEnded(key, error=failure)
+            )
         return True
+
+    def _find_result(self, node: PlannedCall, call: Mapping[str, Any]) -> tuple[Json, int | None]:
+        """What a Call that has started returns and, of a model, the index of the outcome that it chooses.
+
+        Raises:
+            CallError: it fails, or there is no result for it.
+        """
+        name = next((n for n in names_of(node) if n in self.script.results), None)
+        if name is None:
+            text = brief({k: v for k, v in call.items() if not k.startswith("_")}, 200)
+            raise _CannedResultError(f"{_describe(node)} has no canned result; it is called with {text}")
+        result = self.script.results[name]
+        if isinstance(result, dict) and isinstance(listed := result.get("$sequence"), list):
+            count = self._counts[name] = self._counts.get(name, 0) + 1
+            if count > len(listed):
+                text = f"{name}: $sequence has {len(listed)} results, {_describe(node)} needs one more"
+                raise _CannedResultError(text)
+            result = listed[count - 1]
+        if not callable(result):
+            return _read_result(name, result, node)
+        try:
+            return result(dict(call)), None
+        except CallError:
+            raise
+        except Exception as error:
+            # An ApplicationError's type is its code, as in a run
+            code = getattr(error, "type", None) or type(error).__name__
+            raise CallError(str(code), str(getattr(error, "message", None) or error)) from error
 
     def _provide(self) -> bool:
         if not self._messages:
             return False
         message = parse_message(self._messages.pop(0))
         if isinstance(message, Data):
-            self._handle(Provided(message))
+            self._handle(events.Provided(message))
         else:
             self.complaints.append("only a data, input or state message can be provided")
         return True
@@ -311,12 +282,12 @@ class _Driver:
             return False
         name = min(self._timers, key=lambda n: self._timers[n])
         self.now = max(self.now, self._timers.pop(name))
-        self._handle(TimerFired(name))
+        self._handle(events.TimerFired(name))
         return True
 
     # -- the machine ------------------------------------------------------------------------------
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: events.Event) -> None:
         for command in self.run.handle(event, iso(self.now)):
             self._perform(command)
         for command in self.run.flush(iso(self.now)):
@@ -324,18 +295,18 @@ class _Driver:
 
     def _perform(self, command: Any) -> None:
         match command:
-            case StartCall() | AskOutput() | StartChild(type=wire.DELEGATE):
+            case commands.StartCall() | commands.AskOutput() | commands.StartChild(type=wire.DELEGATE):
                 node: Any = command.node
                 self._in_flight[node.key] = command
                 self._record(node, *_sent(command))
-            case StartBackground():
+            case commands.StartBackground():
                 self._record(command.node, *_sent(command))
-                self._handle(CallDetached(command.node.key))
-            case StartTimer() if command.name != QUEUE_TIMER:
+                self._handle(events.CallDetached(command.node.key))
+            case commands.StartTimer() if command.name != QUEUE_TIMER:
                 self._timers[command.name] = self.now + timedelta(seconds=command.seconds)
-            case CancelTimer():
+            case commands.CancelTimer():
                 self._timers.pop(command.name, None)
-            case AnswerUpdate() if command.problem is not None:
+            case commands.AnswerUpdate() if command.problem is not None:
                 self.complaints.append(f"a decision was refused: {command.problem.message}")
             case _:
                 pass  # records for other runs, checks of queues, the end
@@ -352,14 +323,223 @@ class _Driver:
 
 def _sent(command: Any) -> tuple[dict[str, Any], list[Any]]:
     """The Call and the context that what answers it is sent."""
-    if isinstance(command, StartCall | AskOutput):
+    if isinstance(command, commands.StartCall | commands.AskOutput):
         return command.call, command.context
-    if isinstance(command, StartChild):
+    if isinstance(command, commands.StartChild):
         delegate: Any = command.input
         return delegate.input, list(delegate.context)
     own = command.input.delegate
     return (command.input.call, list(command.input.context)) if own is None else (own.input, list(own.context))
 
 
-def _shorten(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)[:200]
+# == cases of a file ===========================================================================
+
+
+AWAITING: Final = "awaiting"
+Status = Literal["completed", "partial", "failed", "rejected", "awaiting"]
+Decisions = Literal["approve"] | list[dict[str, Any]]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _CallPart(_Part):
+    """Something of a Call; a text is its id."""
+
+    call: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, row: Any) -> Any:
+        return {"call": row} if isinstance(row, str) else row
+
+
+class ExpectedCall(_CallPart):
+    """A Call that runs, and what it is called with."""
+
+    call: str
+    parameters: dict[str, Any] | None = Field(default=None, alias="with")
+
+
+class ExpectedError(_CallPart):
+    """A failure that no error path took."""
+
+    instance: Any = None
+    code: Any = None
+    message: Any = None
+
+
+class ExpectedEnd(_Part):
+    """How a run, or one instance of it, ends. Of ``state``, what must be in it; of ``exactState``, all of it."""
+
+    status: Status = "completed"
+    state: Any = None
+    exactState: Any = None
+
+
+class Expectations(ExpectedEnd):
+    """What a case expects. None: nothing is expected of it.
+
+    ``calls`` are the Calls that run, in plan order; ``states`` the final state by Call id.
+    """
+
+    calls: list[ExpectedCall] | None = None
+    states: dict[str, str] = {}
+    errors: list[ExpectedError] | None = None
+    instances: dict[str, ExpectedEnd] = {}
+
+
+class PlanCase(_Part):
+    """One case. ``context`` are messages that are added to the plan's, ``provide`` those that come while it runs."""
+
+    name: str = ""
+    input: Any = None
+    context: list[Any] = []
+    results: dict[str, Any] = {}
+    decisions: Decisions = []
+    provide: list[Any] = []
+    expect: Expectations = Expectations()
+
+    @property
+    def messages(self) -> list[Any]:
+        """The messages that are added to the plan's, the input last."""
+        own = [{"type": "input", "input": self.input}] if "input" in self.model_fields_set else []
+        return [*self.context, *own]
+
+
+class CaseFile(_Part):
+    """A test file. ``plan`` is the path of the plan, relative to the file; None: the file beside it.
+
+    ``results`` and ``decisions`` are shared by the cases that have none of their own.
+    """
+
+    plan: str | None = None
+    cases: list[PlanCase] = Field(min_length=1)
+    results: dict[str, Any] = {}
+    decisions: Decisions = []
+
+    @field_validator("cases")
+    @classmethod
+    def _have_own_names(cls, cases: list[PlanCase]) -> list[PlanCase]:
+        for number, case in enumerate(cases, 1):
+            case.name = case.name or f"case {number}"
+        names = [case.name for case in cases]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f'two cases are called "{repeated[0]}"')
+        return cases
+
+
+def read_case_file(raw: Json) -> CaseFile:
+    """A test file from its JSON; its cases have the results and decisions that they share.
+
+    Raises:
+        InvalidRequest: with every problem.
+    """
+    try:
+        file = CaseFile.model_validate(raw)
+    except ValidationError as error:
+        raise InvalidRequest([_problem(item) for item in error.errors(include_url=False)]) from None
+    for case in file.cases:
+        case.results = {**file.results, **case.results}
+        if "decisions" not in case.model_fields_set:
+            case.decisions = file.decisions
+    return file
+
+
+_PARTS: Final = (CaseFile, PlanCase, Expectations, ExpectedCall, ExpectedError)
+_KEYS: Final = sorted({f.alias or name for part in _PARTS for name, f in part.model_fields.items()})
+
+
+def _problem(error: ErrorDetails) -> Problem:
+    """A problem of the file from one of pydantic's errors."""
+    key = str(error["loc"][-1]) if error["loc"] else ""
+    if error["type"] == "extra_forbidden":
+        return Problem("testFile", f'unknown key "{key}"', pointer(*error["loc"]), hint=suggest(key, _KEYS))
+    return Problem("testFile", f'"{key}": {error["msg"]}', pointer(*error["loc"]))
+
+
+_ABSENT: Final = {"$absent": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One difference. ``expected`` and ``actual`` are JSON to be compared; both None where the text says it all."""
+
+    text: str
+    expected: Json = None
+    actual: Json = None
+
+    def to_json(self) -> dict[str, Any]:
+        """``{message, expected?, actual?}``"""
+        values = {"expected": self.expected, "actual": self.actual}
+        return {"message": self.text, **(values if any(v is not None for v in values.values()) else {})}
+
+
+def find_mismatches(case: PlanCase, rehearsal: Rehearsal) -> list[Mismatch]:
+    """Every difference between what happened and what the case expects."""
+    expect, nodes, results = case.expect, [node for node, _ in rehearsal.calls], rehearsal.result.get("instances") or {}
+    names = [*dict.fromkeys(name for node in nodes for name in (node.tool.name, node.id))]
+    known, out = {name for node in nodes for name in names_of(node)}, list[Mismatch]()
+    for name in case.results:
+        if name not in known and name.rpartition("[")[0] not in known:
+            hint = f" ({text})" if (text := suggest(name, names)) else ""
+            out.append(Mismatch(f'no call of the plan has the canned result "{name}"{hint}'))
+    out += [Mismatch(text) for text in rehearsal.complaints]
+    out += _compare_end(expect, rehearsal.status, rehearsal.result)
+    if expect.calls is not None:
+        out += _compare_calls(expect.calls, rehearsal.started)
+    for id_, state in expect.states.items():
+        states = {call.state for node, call in rehearsal.calls if id_ in (node.id, f"{node.instance}/{node.id}")}
+        if states != {state}:
+            out.append(Mismatch(f"{id_} is {', '.join(sorted(states)) or 'no call of the plan'}, not {state}"))
+    if expect.errors is not None:
+        rows, errors = [row.model_dump(exclude_unset=True) for row in expect.errors], rehearsal.result["errors"]
+        if len(rows) != len(errors) or any(row != project(row, dict(e)) for row, e in zip(rows, errors, strict=True)):
+            out.append(Mismatch("the errors differ", rows, [dict(error) for error in errors]))
+    for id_, end in expect.instances.items():
+        if id_ in results:
+            out += _compare_end(end, results[id_]["status"], results[id_], f" of the instance {id_}")
+        else:
+            out.append(Mismatch(f"there is no instance {id_}"))
+    return out
+
+
+def _compare_end(expect: ExpectedEnd, status: str, result: Mapping[str, Any], whose: str = "") -> list[Mismatch]:
+    out = []
+    if status != expect.status:
+        reasons = "".join(f"; {e['call']}: [{e['code']}] {e['message']}" for e in result["errors"][:3])
+        out.append(Mismatch(f"the status{whose} is {status}, not {expect.status}{reasons}"))
+    part, whole = project(expect.state, result["state"]), result["state"]
+    for wanted, actual in ((expect.state, part), (expect.exactState, whole)):
+        if wanted is not None and actual != wanted:
+            out.append(Mismatch(f"the state{whose} differs", wanted, actual))
+    return out
+
+
+def project(expected: Json, actual: Json) -> Json:
+    """The part of a value that an expectation names; ``{"$absent": true}`` for what it says is absent, and is."""
+    if expected == _ABSENT:
+        return _ABSENT if actual is ABSENT else actual
+    if not isinstance(expected, dict) or not isinstance(actual, dict):
+        return actual
+    parts = {k: project(v, actual.get(k, ABSENT)) for k, v in expected.items()}
+    return {k: v for k, v in parts.items() if v is not ABSENT}
+
+
+def _compare_calls(expected: Sequence[ExpectedCall], started: Sequence[StartedCall]) -> list[Mismatch]:
+    """Compare the Calls that ran, in plan order. A Call with elements is one row, unless a row names an element."""
+    named = [row.call for row in expected]
+    by_element = {call.call_id for call in started if call.id in named}
+    actual: dict[tuple[str, str | None], StartedCall] = {}
+    for call in started:
+        actual.setdefault((call.id if call.call_id in by_element else call.call_id, call.instance), call)
+    ids = [id_ for id_, _ in actual]
+    if ids != named:
+        return [Mismatch("other calls ran", named, ids)]
+    out = []
+    for row, call in zip(expected, actual.values(), strict=True):
+        parameters = project(row.parameters, call.parameters)
+        if row.parameters is not None and parameters != row.parameters:
+            out.append(Mismatch(f"{row.call} is called with other parameters", row.parameters, parameters))
+    return out

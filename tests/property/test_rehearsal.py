@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
 from acts.plan.validate import validate_request
-from acts.testing.rehearsal import CannedResults, Script, rehearse
+from acts.testing.rehearsal import Script, rehearse
 from tests import oracle
 from tests.cases import ROWS, Row
 from tests.property.drive import hides_a_list_beside_a_read, plain
 from tests.strategies import Case, cases, collisions
 
 
-def canned(results: dict[str, Any]) -> CannedResults:
+def canned(results: dict[str, Any]) -> dict[str, Any]:
     """The results of a case, which writes a failure as ``$fail``."""
 
     def form(result: Any) -> Any:
@@ -25,7 +25,7 @@ def canned(results: dict[str, Any]) -> CannedResults:
             return {"$error": {"code": result["$fail"]["type"], "message": result["$fail"]["message"]}}
         return {"$value": result}
 
-    return CannedResults({name: form(result) for name, result in results.items()})
+    return {name: form(result) for name, result in results.items()}
 
 
 @settings(

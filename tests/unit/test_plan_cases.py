@@ -8,8 +8,7 @@ import pytest
 
 from acts.language.errors import InvalidRequest
 from acts.plan.validate import validate_request
-from acts.testing.cases import AWAITING, find_mismatches, read_case_file
-from acts.testing.rehearsal import CannedResults, Rehearsal, Script, rehearse
+from acts.testing.rehearsal import AWAITING, Rehearsal, Script, find_mismatches, read_case_file, rehearse
 
 Json = Any
 
@@ -48,7 +47,7 @@ WAITING = request({"_tool": "go", "x": "†data.late", "_outputPath": "†state.
 
 
 def run(plan: Json, **script: Json) -> Rehearsal:
-    results = CannedResults(script.pop("results", {}))
+    results = script.pop("results", {})
     return rehearse(validate_request(plan), Script(results, **script))
 
 
@@ -56,7 +55,7 @@ def differences(plan: Json, **case: Json) -> list[str]:
     """What is wrong with a case."""
     only = read_case_file({"cases": [case]}).cases[0]
     plan = {**plan, "context": [*plan["context"], *only.messages]}
-    script = Script(CannedResults(only.results), only.decisions, only.provide, only.expect.status == AWAITING)
+    script = Script(only.results, only.decisions, only.provide, only.expect.status == AWAITING)
     return [m.text for m in find_mismatches(only, rehearse(validate_request(plan), script))]
 
 

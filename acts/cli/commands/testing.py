@@ -20,8 +20,16 @@ from acts.cli.text.source import compare_plans, read_source
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.values import Json, pointer
 from acts.plan.validate import validate_request
-from acts.testing.cases import AWAITING, Mismatch, PlanCase, find_mismatches, read_case_file
-from acts.testing.rehearsal import CannedResults, Rehearsal, Script, rehearse
+from acts.testing.rehearsal import (
+    AWAITING,
+    Mismatch,
+    PlanCase,
+    Rehearsal,
+    Script,
+    find_mismatches,
+    read_case_file,
+    rehearse,
+)
 
 STARTER: Final = Path(__file__).parents[1] / "starter"
 # File of the starter -> its name in the folder
@@ -204,7 +212,7 @@ class PlanTests:
         """Run one case."""
         where = self.source.where(pointer("cases", self.cases.index(case)))
         request = _with_context(self.plan.value, case.messages)
-        script = Script(CannedResults(case.results), case.decisions, case.provide, case.expect.status == AWAITING)
+        script = Script(case.results, case.decisions, case.provide, case.expect.status == AWAITING)
         try:
             rehearsal = _rehearse(request, self._preflight, script)
         except InvalidRequest as error:
@@ -224,7 +232,7 @@ def rehearse_plan(
     file = None if isinstance(plan, dict) else str(plan)
     messages = [*context, *([] if input is None else [{"type": "input", "input": input}])]
     request = _with_context(plan if file is None else read_source(file).value, messages)
-    script = Script(CannedResults(results or {}), decisions, tuple(provide), ends_waiting=True)
+    script = Script(results or {}, decisions, tuple(provide), ends_waiting=True)
     return _rehearse(request, run_preflight(request, file=file, agent=False), script)
 
 
