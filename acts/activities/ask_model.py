@@ -174,10 +174,8 @@ class _Asker:
         return self._stream is not None and self._stream.has_reported
 
     async def ask_models(self) -> dict[str, Any]:
-        """The answer of the first model that gives one, as the activity's result has it.
-
-        Raises:
-            ModelError: no model answers now. ``retryAfter`` is the pause before the next attempt.
+        """The answer of the first model that gives one, as the activity's result has it. Raises ModelError: no model
+        answers now. ``retryAfter`` is the pause before the next attempt.
         """
         log, models = self._log, list(dict.fromkeys((self._question.model, *self._question.fallbackModels)))
         while True:
@@ -205,10 +203,8 @@ class _Asker:
                 return task.read_answer(response.value)
 
     async def _ask_until_usable(self, question: ModelQuestion, task: ModelTask) -> ModelResponse:
-        """The answer of one model: after further requests if one cannot be used and nothing of it has started.
-
-        Raises:
-            ModelError: no answer can be used.
+        """The answer of one model: after further requests if one cannot be used and nothing of it has started. Raises
+        ModelError: no answer can be used.
         """
         log, request = self._log, task.request
         if question.priced and await asyncio.to_thread(price_per_token, question.model) is None:
@@ -260,10 +256,8 @@ class _Asker:
         return request.with_repair(error.text, render_repair_turn([error.message]))
 
     async def report_failure(self, error: ModelError) -> RawValue:
-        """The result of a question without an answer, for the planner.
-
-        Raises:
-            ApplicationError: the question has failed, or is asked again in the next attempt.
+        """The result of a question without an answer, for the planner. Raises ApplicationError: the question has
+        failed, or is asked again in the next attempt.
         """
         question, log = self._question, self._log
         if question.is_planning and (self._has_started or error.code in _REPORTED_TO_PLANNER):
@@ -305,11 +299,7 @@ async def _send(model: str, request: ModelRequest, on_call: Callable[[int, Any],
 
 
 def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
-    """The activity's result.
-
-    Raises:
-        ModelError: the answer cannot be recorded.
-    """
+    """The activity's result. Raises ModelError: the answer cannot be recorded."""
     notes = {"notes": log.notes} if log.notes else {}
     try:
         return encode_result({**result, "usage": log.usage.to_json(), **notes})

@@ -53,11 +53,8 @@ def encode_result(result: dict[str, Any], limit: int = MAX_PAYLOAD_BYTES) -> Raw
     """The result as one payload of at most ``limit`` bytes.
 
     The SDK's own converter would sort the keys, which in a schema or a plan are in their author's order, and would
-    write each letter outside of ASCII in six bytes.
-
-    Raises:
-        ResultTooLarge: it cannot be recorded.
-        ValueError: it holds a string or a number that JSON cannot (a lone surrogate, NaN).
+    write each letter outside of ASCII in six bytes. Raises ResultTooLarge: it cannot be recorded; ValueError: it holds
+    a string or a number that JSON cannot (a lone surrogate, NaN).
     """
     data = write_json(result)
     if len(data) > limit:

@@ -59,11 +59,7 @@ class Loader:
         return load_delegate
 
     async def load(self, request: dict[str, Any]) -> dict[str, Any]:
-        """See the top of the file.
-
-        Raises:
-            ApplicationError: one of the ``Delegate…`` types.
-        """
+        """See the top of the file. Raises ApplicationError: one of the ``Delegate…`` types."""
         name, expected = request["delegate"], str(request.get("sha256") or "").lower()
         scheme = _SCHEME.match(name)
         if scheme is None:

@@ -76,9 +76,7 @@ class ContextReader:
 
     async def read(self, client: Client, source: QuestionSource, turns: int = 0) -> PromptContext:
         """What of a run's context a model is shown: the messages that count, and of an agent its first ``turns``.
-
-        Raises:
-            ApplicationError: ``ContextUnavailable``, the run does not answer; retryable.
+        Raises ApplicationError: ``ContextUnavailable``, the run does not answer; retryable.
         """
         key, upto = (source.workflowId, source.runId), source.upto
         context = self._cache.pop(key, None) or PromptContext()
@@ -96,10 +94,8 @@ class ContextReader:
 
 
 async def query_run(client: Client, workflow_id: str, run_id: str, name: str, *args: Any) -> Any:
-    """The answer of a run to a query.
-
-    Raises:
-        ApplicationError: ``ContextUnavailable``, the run does not answer; retryable.
+    """The answer of a run to a query. Raises ApplicationError: ``ContextUnavailable``, the run does not answer;
+    retryable.
     """
     try:
         return await client.get_workflow_handle(workflow_id, run_id=run_id).query(name, *args)

@@ -96,10 +96,8 @@ class PastRuns:
         return past
 
     async def rows(self, id_: str, run_id: str) -> AsyncIterator[tuple[PastRow, ...]]:
-        """The results of the rows of a run over a set without a results file, and of the runs that it continues.
-
-        Raises:
-            ApplicationError: one of these runs is not there any more, or does not replay.
+        """The results of the rows of a run over a set without a results file, and of the runs that it continues. Raises
+        ApplicationError: one of these runs is not there any more, or does not replay.
         """
         while run_id:
             history, _ = await _fetch(activity.client(), id_, run_id)
@@ -111,11 +109,7 @@ class PastRuns:
 
 
 def _pack(past: PastRun) -> bytes:
-    """The record as JSON, compressed: many Calls are alike.
-
-    Raises:
-        ApplicationError: it is too large to be recorded.
-    """
+    """The record as JSON, compressed: many Calls are alike. Raises ApplicationError: it is too large to be recorded."""
     data = write_json(past.to_json())
     packed, is_stored = zlib.compress(data), activity.client().data_converter.external_storage is not None
     if len(data) > (MAX_STORED_BYTES if is_stored else MAX_BYTES) or (

@@ -215,10 +215,8 @@ def _encode_answer(answer: dict[str, Any], tool: str) -> RawValue:
 
 
 def from_environment() -> Registry:
-    """The registry that the environment and the installed packages describe.
-
-    Raises:
-        RegistryError: something they name cannot be loaded.
+    """The registry that the environment and the installed packages describe. Raises RegistryError: something they name
+    cannot be loaded.
     """
     modules = [m.strip() for m in os.environ.get("ACTS_ACTIVITIES", "").split(",") if m.strip()]
     folders = [Path(p) for p in os.environ.get("ACTS_TOOLS", "").split(os.pathsep) if p]
@@ -227,10 +225,8 @@ def from_environment() -> Registry:
 
 
 def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None = None) -> Registry:
-    """Import the modules (and entry points), read the folders, and the file of MCP servers.
-
-    Raises:
-        RegistryError: naming the module or file, and the reason.
+    """Import the modules (and entry points), read the folders, and the file of MCP servers. Raises RegistryError:
+    naming the module or file, and the reason.
     """
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # users start the worker in the folder of their modules

@@ -41,11 +41,7 @@ _RECHECK_SECONDS: Final = 60.0
 
 
 def approvers_from_environment() -> tuple[Approver, ...]:
-    """The approvers; none where the variable is not set.
-
-    Raises:
-        ApproversError: the file cannot be used.
-    """
+    """The approvers; none where the variable is not set. Raises ApproversError: the file cannot be used."""
     setting = os.environ.get(VARIABLE)
     try:
         return read_approvers(read_json(Path(setting).read_bytes(), unique_keys=True)) if setting else ()
@@ -73,11 +69,7 @@ def value_type(name: str) -> IndexedValueType.ValueType:
 
 
 async def registered_types(client: Client) -> dict[str, IndexedValueType.ValueType]:
-    """The custom search attributes of the client's namespace, by name.
-
-    Raises:
-        RPCError: the server does not say.
-    """
+    """The custom search attributes of the client's namespace, by name. Raises RPCError: the server does not say."""
     request = ListSearchAttributesRequest(namespace=client.namespace)
     answer = await client.operator_service.list_search_attributes(request, timeout=_RPC_TIMEOUT)
     return dict(answer.custom_attributes)
@@ -119,11 +111,7 @@ async def first_attempt(query: dict[str, str]) -> str:
 
 
 async def read_pollers(client: Client, queue: str) -> Sequence[PollerInfo]:
-    """Who polls a task queue for activities.
-
-    Raises:
-        RPCError: the server does not say.
-    """
+    """Who polls a task queue for activities. Raises RPCError: the server does not say."""
     kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind

@@ -79,11 +79,7 @@ def check_setting(setting: str) -> None:
 
 
 def read_secret(setting: str, name: str) -> str:
-    """The value of a secret from where ``ACTS_SECRETS`` says.
-
-    Raises:
-        SecretMissing: it is not there, or is no text.
-    """
+    """The value of a secret from where ``ACTS_SECRETS`` says. Raises SecretMissing: it is not there, or is no text."""
     if not NAME.fullmatch(name):
         text = "a name is 1 to 128 letters, digits, and . _ -, beginning with a letter or digit"
         raise SecretMissing(f"{name[:80]!r} cannot be the name of a secret: {text}")
@@ -110,10 +106,8 @@ def read_secret(setting: str, name: str) -> str:
 
 
 def check_tools(tools: Mapping[str, Any], setting: str) -> list[str]:
-    """What is missing for the Tools of a worker: a line for each secret.
-
-    Raises:
-        SecretSettingsError: a Tool names a secret in a place where none is read.
+    """What is missing for the Tools of a worker: a line for each secret. Raises SecretSettingsError: a Tool names a
+    secret in a place where none is read.
     """
     missing: dict[str, None] = {}
     for tool, schema in tools.items():
@@ -161,10 +155,8 @@ class SecretInterceptor:
         raise failure  # here, so that the failure as it was is not its context
 
     async def fill(self, args: list[Any], fixed: Mapping[str, Any]) -> tuple[list[Any], SecretMasks]:
-        """The arguments of an Activity with the secrets in its Call, and their masks.
-
-        Raises:
-            ApplicationError: a secret is missing, or this Call must not have it.
+        """The arguments of an Activity with the secrets in its Call, and their masks. Raises ApplicationError: a secret
+        is missing, or this Call must not have it.
         """
         call, schema, kind = args[0], args[1], activity.info().activity_type
         name = call.get("_tool") if isinstance(call, dict) else None

@@ -240,10 +240,8 @@ class _Driver:
         return True
 
     def _find_result(self, node: PlannedCall, call: Mapping[str, Any]) -> tuple[Json, int | None]:
-        """What a Call that has started returns and, of a model, the index of the outcome that it chooses.
-
-        Raises:
-            CallError: it fails, or there is no result for it.
+        """What a Call that has started returns and, of a model, the index of the outcome that it chooses. Raises
+        CallError: it fails, or there is no result for it.
         """
         name = next((n for n in names_of(node) if n in self.script.results), None)
         if name is None:
@@ -431,10 +429,8 @@ class CaseFile(_Part):
 
 
 def read_case_file(raw: Json) -> CaseFile:
-    """A test file from its JSON; its cases have the results and decisions that they share.
-
-    Raises:
-        InvalidRequest: with every problem.
+    """A test file from its JSON; its cases have the results and decisions that they share. Raises InvalidRequest: with
+    every problem.
     """
     try:
         file = CaseFile.model_validate(raw)

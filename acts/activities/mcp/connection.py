@@ -232,10 +232,8 @@ class McpConnection:
         self, tool: str, arguments: Mapping[str, Any], *,
         digest: str | None, meta: Mapping[str, Any], seconds: float, progress: ProgressFnT,
     ) -> dict[str, Any]:  # fmt: skip
-        """The answer to one Call, as ``tools/call`` has it in JSON.
-
-        Raises:
-            ApplicationError: the Call has no answer; not retryable where it would have none again.
+        """The answer to one Call, as ``tools/call`` has it in JSON. Raises ApplicationError: the Call has no answer;
+        not retryable where it would have none again.
         """
         deadline = time.monotonic() + seconds
         client = await self._client_with_tools(min(PATIENCE_SECONDS, seconds))

@@ -107,10 +107,8 @@ class McpServerConfig(BaseModel):
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> tuple[McpServerConfig, ...]:
-    """The servers of a file, without those that are disabled.
-
-    Raises:
-        McpConfigError: the file cannot be read, or says something that is not allowed, or the MCP SDK is missing.
+    """The servers of a file, without those that are disabled. Raises McpConfigError: the file cannot be read, or says
+    something that is not allowed, or the MCP SDK is missing.
     """
     if find_spec("mcp") is None:
         raise McpConfigError(f"{VARIABLE} is set, but the MCP SDK is not installed: {install_hint('mcp')}")
@@ -211,10 +209,8 @@ def read_listing(config: McpServerConfig, listed: Iterable[Mapping[str, Any]]) -
 
 
 def read_server_tool(config: McpServerConfig, raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of one tool as a Tool: the parameters, the result, and what a Call may carry.
-
-    Raises:
-        ValueError: it cannot be used, and why.
+    """The schema of one tool as a Tool: the parameters, the result, and what a Call may carry. Raises ValueError: it
+    cannot be used, and why.
     """
     remote, execution = raw.get("name"), raw.get("execution")
     if not isinstance(remote, str) or not _TOOL_NAME.fullmatch(remote):
@@ -306,11 +302,7 @@ def _add_output(schema: dict[str, Any], output: dict[str, Any]) -> None:
 
 
 def _usable_schema(schema: Any, what: str) -> dict[str, Any]:
-    """The schema as 2020-12, checked.
-
-    Raises:
-        ValueError: it cannot be used, and why.
-    """
+    """The schema as 2020-12, checked. Raises ValueError: it cannot be used, and why."""
     if not isinstance(schema, dict):
         raise ValueError(f"{what} is not an object")  # noqa: TRY004 - one error for all that is refused
     read: dict[str, Any] = _rewrite(schema, MAX_LEVELS)

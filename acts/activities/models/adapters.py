@@ -65,10 +65,8 @@ def get_client(
     provider: Dialect, endpoint: Endpoint | None, model: str,
     build: Callable[..., Any], build_cloud: Callable[[Endpoint, str | None], Any],
 ) -> Any:  # fmt: skip
-    """The client of a provider, or of an endpoint that speaks its API, in the running event loop.
-
-    Raises:
-        ModelError: there is no key, or what a cloud needs is not installed.
+    """The client of a provider, or of an endpoint that speaks its API, in the running event loop. Raises ModelError:
+    there is no key, or what a cloud needs is not installed.
     """
     site = provider if endpoint is None else endpoint.name
     base, *credentials = (os.environ.get(name) or None for name in _VARIABLES[provider])
@@ -323,10 +321,8 @@ class CallReader:
 
 
 def find_json(text: str) -> Json:
-    """The JSON of a text: all of it, or that in a fence, between sentences, or after thoughts.
-
-    Raises:
-        ValueError: no JSON is in it; the message says why the whole text is no JSON.
+    """The JSON of a text: all of it, or that in a fence, between sentences, or after thoughts. Raises ValueError: no
+    JSON is in it; the message says why the whole text is no JSON.
     """
     try:
         return read_json(text, unique_keys=True)
@@ -438,11 +434,7 @@ class ResponseStream:
         return "".join(self._pieces)
 
     def add_text(self, text: str) -> None:
-        """Add a piece of the answer.
-
-        Raises:
-            ModelError: it has become too long to be of any use.
-        """
+        """Add a piece of the answer. Raises ModelError: it has become too long to be of any use."""
         self._pieces.append(text)
         self._size += len(text)
         if self._size > MAX_ANSWER_CHARACTERS:
@@ -496,11 +488,7 @@ class ResponseStream:
         return build_error(code, self.site, self.request.model, message, finishReason=self.finish_reason, **more)
 
     def response(self) -> ModelResponse:
-        """The complete answer.
-
-        Raises:
-            ModelError: it is cut, a refusal, broke off, or has no JSON.
-        """
+        """The complete answer. Raises ModelError: it is cut, a refusal, broke off, or has no JSON."""
         if self.finish_reason in _BAD_ENDINGS:
             raise self.error(*_BAD_ENDINGS[self.finish_reason])
         if self.refusal is not None:

@@ -14,19 +14,8 @@ from typing import Any, Final
 
 import anthropic as sdk
 
-from acts.activities.models.adapters import (
-    CLIENT_OPTIONS,
-    NO_KEY,
-    ResponseStream,
-    begin_stream,
-    build_block,
-    build_messages,
-    count_tokens,
-    dig,
-    get_client,
-    is_home,
-    translate_failures,
-)
+from acts.activities.models import adapters
+from acts.activities.models.adapters import ResponseStream, count_tokens, dig
 from acts.activities.models.endpoints import Endpoint
 from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
@@ -40,12 +29,12 @@ async def ask(
     request: ModelRequest, on_call: CallReceiver | None = None, endpoint: Endpoint | None = None
 ) -> ModelResponse:
     """One request to ``anthropic:…``, or to an endpoint that speaks its API."""
-    client = get_client("anthropic", endpoint, request.model, _build_client, _build_cloud_client)
-    stream = await begin_stream("anthropic", request, on_call, endpoint, DEFAULT_MAX_OUTPUT_TOKENS)
+    client = adapters.get_client("anthropic", endpoint, request.model, _build_client, _build_cloud_client)
+    stream = await adapters.begin_stream("anthropic", request, on_call, endpoint, DEFAULT_MAX_OUTPUT_TOKENS)
     if request.temperature is not None:
         left_out = f"temperature {request.temperature:g} was left out: Anthropic's API has none"
         stream.notes = (*stream.notes, left_out)
-    with translate_failures(stream, sdk):
+    with adapters.translate_failures(stream, sdk):
         async with await client.messages.create(**_build_body(stream), stream=True) as events:
             stream.is_accepted, stream.requestId = True, events.response.headers.get("request-id")
             async for event in events:
@@ -54,15 +43,15 @@ async def ask(
 
 
 def _build_client(base: str, key: str | None, token: str | None = None) -> Any:
-    key = key or (None if token else NO_KEY)
+    key = key or (None if token else adapters.NO_KEY)
     # The SDK sends the key as a bearer token; servers that imitate the API look for the older header
-    headers = {"x-api-key": key} if key and not is_home("anthropic", base) else {}
+    headers = {"x-api-key": key} if key and not adapters.is_home("anthropic", base) else {}
     credentials: dict[str, Any] = {"api_key": key} if key else {"auth_token": token}
-    return sdk.AsyncAnthropic(**credentials, base_url=base, default_headers=headers, **CLIENT_OPTIONS)
+    return sdk.AsyncAnthropic(**credentials, base_url=base, default_headers=headers, **adapters.CLIENT_OPTIONS)
 
 
 def _build_cloud_client(endpoint: Endpoint, key: str | None) -> Any:
-    options: dict[str, Any] = {"base_url": endpoint.url, **CLIENT_OPTIONS}
+    options: dict[str, Any] = {"base_url": endpoint.url, **adapters.CLIENT_OPTIONS}
     if endpoint.cloud == "bedrock":
         return sdk.AsyncAnthropicBedrock(aws_region=endpoint.region, api_key=key, **options)
     if endpoint.cloud == "azure":
@@ -76,10 +65,10 @@ def _build_body(stream: ResponseStream) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.maxOutputTokens,
-        "messages": build_messages(request, _MARK, _MARKED_TURNS),
+        "messages": adapters.build_messages(request, _MARK, _MARKED_TURNS),
     }
     words = (PromptBlock(sent.in_words),) if sent.form == "words" else ()
-    if system := [build_block(b, "text", {}) for b in (*request.system, *words) if b.text.strip()]:
+    if system := [adapters.build_block(b, "text", {}) for b in (*request.system, *words) if b.text.strip()]:
         if any(block.is_cached for block in request.system):
             system[-1] |= _MARK
         body["system"] = system

@@ -93,10 +93,8 @@ class Endpoint(_Settings):
         return self.quirks.api or ("responses" if self.cloud in _RESPONSES_CLOUDS else None)
 
     def read_key(self) -> str | None:
-        """The key, read anew: a secret that is rotated in its file is used from the next request on.
-
-        Raises:
-            EndpointsError: it is missing or empty.
+        """The key, read anew: a secret that is rotated in its file is used from the next request on. Raises
+        EndpointsError: it is missing or empty.
         """
         if self.keyEnv is None and self.keyFile is None:
             return None
@@ -113,10 +111,8 @@ class Endpoint(_Settings):
 
 @lru_cache(maxsize=8)
 def read_endpoints(path: Path) -> Mapping[str, Endpoint]:
-    """The endpoints of a file, by name.
-
-    Raises:
-        EndpointsError: it cannot be read, or says something that is not allowed.
+    """The endpoints of a file, by name. Raises EndpointsError: it cannot be read, or says something that is not
+    allowed.
     """
     import yaml
 
@@ -179,11 +175,7 @@ class ModelAddress:
 
 
 def find_model(model: str) -> ModelAddress:
-    """The address of ``provider:name`` or ``endpoint/name``.
-
-    Raises:
-        ModelError: ``modelUnknown``.
-    """
+    """The address of ``provider:name`` or ``endpoint/name``. Raises ModelError: ``modelUnknown``."""
     match = _MODEL.fullmatch(model)
     first, mark, name = match.groups() if match else ("", "", "")
     if mark == ":" and first in PROVIDERS:

@@ -22,19 +22,8 @@ from typing import Any, Final
 
 import openai as sdk
 
-from acts.activities.models.adapters import (
-    CLIENT_OPTIONS,
-    NO_KEY,
-    ProviderFault,
-    ResponseStream,
-    begin_stream,
-    build_messages,
-    count_tokens,
-    dig,
-    get_client,
-    is_home,
-    translate_failures,
-)
+from acts.activities.models import adapters
+from acts.activities.models.adapters import ResponseStream, count_tokens, dig
 from acts.activities.models.endpoints import OPENAI_MODEL, Endpoint, has_breakpoints
 from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
@@ -53,19 +42,19 @@ async def ask(
     request: ModelRequest, on_call: CallReceiver | None = None, endpoint: Endpoint | None = None
 ) -> ModelResponse:
     """One request to ``openai:…``, or to an endpoint that speaks its APIs."""
-    client = get_client("openai", endpoint, request.model, _build_client, _build_cloud_client)
-    is_at_home = is_home("openai", str(client.base_url))
+    client = adapters.get_client("openai", endpoint, request.model, _build_client, _build_cloud_client)
+    is_at_home = adapters.is_home("openai", str(client.base_url))
     chosen = os.environ.get("ACTS_OPENAI_API") if endpoint is None else endpoint.api
     is_chat = (chosen or ("responses" if is_at_home else "chat")) == "chat"
     # Azure, Bedrock and Vertex have OpenAI's own models
     is_own = is_at_home or (endpoint is not None and endpoint.cloud is not None)
     # A default of ours could exceed the window of a small model, which is an error there
     default_cap = DEFAULT_MAX_OUTPUT_TOKENS if is_own or not is_chat else None
-    stream = await begin_stream("openai", request, on_call, endpoint, default_cap)
+    stream = await adapters.begin_stream("openai", request, on_call, endpoint, default_cap)
     body = _build_body(stream, endpoint.quirks.omit if endpoint else (), is_chat=is_chat, is_own=is_own)
     create: Any = client.chat.completions.create if is_chat else client.responses.create
     handle = _read_chunk if is_chat else _ResponsesReader().read
-    with translate_failures(stream, sdk):
+    with adapters.translate_failures(stream, sdk):
         async with await create(**body) as events:
             stream.is_accepted, stream.requestId = True, events.response.headers.get("x-request-id")
             async for event in events:
@@ -75,7 +64,7 @@ async def ask(
 
 def _build_client(base: str, key: str | None, organization: str | None = None, project: str | None = None) -> Any:
     place: dict[str, Any] = {"organization": organization, "project": project, "base_url": base}
-    return sdk.AsyncOpenAI(api_key=key or NO_KEY, **place, **CLIENT_OPTIONS)
+    return sdk.AsyncOpenAI(api_key=key or adapters.NO_KEY, **place, **adapters.CLIENT_OPTIONS)
 
 
 def _build_cloud_client(endpoint: Endpoint, key: str | None) -> Any:
@@ -84,12 +73,12 @@ def _build_cloud_client(endpoint: Endpoint, key: str | None) -> Any:
     url, region = endpoint.url, endpoint.region
     if endpoint.cloud == "azure":
         place: dict[str, Any] = {"azure_endpoint": url or "", "api_version": endpoint.apiVersion}
-        return sdk.AsyncAzureOpenAI(api_key=key, **place, **CLIENT_OPTIONS)
+        return sdk.AsyncAzureOpenAI(api_key=key, **place, **adapters.CLIENT_OPTIONS)
     if endpoint.cloud == "bedrock":
-        return sdk.AsyncOpenAI(provider=bedrock(region=region, base_url=url, api_key=key), **CLIENT_OPTIONS)
+        return sdk.AsyncOpenAI(provider=bedrock(region=region, base_url=url, api_key=key), **adapters.CLIENT_OPTIONS)
     token = None if key is None else lambda: key
     provider = vertex(project=endpoint.project, location=region, base_url=url, token_provider=token)
-    return sdk.AsyncOpenAI(provider=provider, **CLIENT_OPTIONS)
+    return sdk.AsyncOpenAI(provider=provider, **adapters.CLIENT_OPTIONS)
 
 
 def _build_body(stream: ResponseStream, omissions: Sequence[str], *, is_chat: bool, is_own: bool) -> dict[str, Any]:
@@ -112,7 +101,7 @@ def _build_body(stream: ResponseStream, omissions: Sequence[str], *, is_chat: bo
         texts += [sent.in_words] if is_plain or not is_schema_seen else []
         first = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
         # Contents are plain text where no breakpoint is in them: not every server accepts a list of parts
-        body["messages"] = [*first, *build_messages(request, _MARK, marks, prefers_text=True)]
+        body["messages"] = [*first, *adapters.build_messages(request, _MARK, marks, prefers_text=True)]
         body["stream_options"] = {"include_usage": True}
         body["response_format"] = (
             {"type": "json_object"} if is_plain else {"type": "json_schema", "json_schema": schema}
@@ -124,7 +113,7 @@ def _build_body(stream: ResponseStream, omissions: Sequence[str], *, is_chat: bo
         first = [{"role": "developer", "content": sent.in_words}] if is_plain else []
         # Models with breakpoints also expect the phase of their earlier messages
         phase = {"phase": "final_answer"} if takes_marks else {}
-        turns = build_messages(request, _MARK, marks, "input_text")
+        turns = adapters.build_messages(request, _MARK, marks, "input_text")
         body["input"] = [*first, *(turn | (phase if turn["role"] == "assistant" else {}) for turn in turns)]
         body["text"] = {"format": {"type": "json_object"} if is_plain else {"type": "json_schema", **schema}}
         body |= {"instructions": "\n\n".join(texts)} if texts else {}
@@ -189,7 +178,7 @@ def _failure(stream: ResponseStream, error: Any) -> Exception:
     code, message = dig(error, "code"), dig(error, "message")
     text = message if isinstance(message, str) and message else "the response failed"
     words = (code,) if isinstance(code, str) else ()
-    fault = ProviderFault(text, words=words, requestId=stream.requestId)
+    fault = adapters.ProviderFault(text, words=words, requestId=stream.requestId)
     return fault.to_error(stream.site, stream.request.model, **stream.usage())
 
 

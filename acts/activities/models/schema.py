@@ -105,11 +105,7 @@ def _choose_form(text: str, dialect: Dialect, first: Form) -> SentSchema:
 
 
 def lower_schema(schema: Json, dialect: Dialect) -> dict[str, Any]:
-    """The strict schema.
-
-    Raises:
-        NotStrict: it has no strict form; the message names the part.
-    """
+    """The strict schema. Raises NotStrict: it has no strict form; the message names the part."""
     lowering = _Lowering(schema, dialect)
     root = lowering.lower(schema)
     if root.get("type") != "object":
