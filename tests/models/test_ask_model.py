@@ -13,7 +13,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from acts.activities import ask_model as module
-from acts.activities import run_reports
 from acts.activities.engine_activities import encode_result
 from acts.activities.model_context import PromptContext
 from acts.activities.registry import Registry
@@ -37,7 +36,7 @@ class Contexts:
 @pytest.fixture(autouse=True)
 def contexts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_contexts", Contexts())
-    monkeypatch.setattr(run_reports, "LEAST_SECONDS", math.inf)  # there is no run to report to
+    monkeypatch.setattr(module, "LEAST_SECONDS", math.inf)  # there is no run to report to
 
 
 def solution_request(**fields: Any) -> dict[str, Any]:
