@@ -16,12 +16,12 @@ exist.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from acts.language import wire
 from acts.language.errors import CallError, InvalidRequest, PlanError, Problem, brief, suggest
@@ -34,7 +34,7 @@ from acts.machines.run_machine import QUEUE_TIMER
 from acts.plan.validate import ValidatedPlan
 from acts.tree.child_requests import expand_template
 from acts.tree.identity import call_identity
-from acts.tree.records import Accounting, Capabilities, ContextRef, TreePosition
+from acts.tree.records import Accounting, Capabilities, ContextRef, DelegateInput, TreePosition
 from acts.views.results import build_result
 
 if TYPE_CHECKING:
@@ -42,18 +42,15 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from acts.machines.call_state import CallState
     from acts.plan.calls import PlannedCall
 
 
 APPROVE_ALL: Final = "approve"
+AWAITING: Final = "awaiting"
 # Dates of a rehearsal begin here, so that they are the same in each
 BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 # The workflow id of a rehearsed run, and what the ``_id``s of its Calls derive from
 RUN_ID: Final = "test"
-_UPDATE: Final = "decision"
-
-
 # A canned result has no usable form, or there is none; the message says what to write
 _NO_RESULT: Final = "NoCannedResult"
 _CannedResultError: Final = partial(CallError, _NO_RESULT)
@@ -123,21 +120,6 @@ class Script:
     ends_waiting: bool = False
 
 
-@dataclass
-class Rehearsal:
-    """How a rehearsed run ended. ``result`` is that of a ``Plan``; ``status`` is ``awaiting`` for one that still waits.
-
-    ``started`` are the Calls that ran, in plan order; ``complaints`` what the script lacks, or has too much of;
-    ``calls`` each Call of the plan with its final state, one per instance.
-    """
-
-    status: str
-    result: dict[str, Any]
-    started: list[StartedCall]
-    calls: list[tuple[PlannedCall, CallState]]
-    complaints: list[str] = field(default_factory=list)
-
-
 class _WholePlan(PlanSetup):
     """A run that walks its instances itself, with the Calls of all of them in one walk."""
 
@@ -156,40 +138,42 @@ def rehearse(
     capabilities = Capabilities(tools=dict(tools or {}), served=tuple(served))
     setup = _WholePlan(request.raw, prepared, capabilities, position, source)
     run = PlanRun(RUN_ID, setup, lambda node: call_identity(RUN_ID, node.instance, node.id))
-    return _Driver(run, script).run_to_end()
+    return Rehearsal(run, script)
 
 
-class _Driver:
+class Rehearsal:
+    """A rehearsed run. ``result`` is that of a ``Plan``; ``status`` is ``awaiting`` for one that still waits.
+
+    ``started`` are the Calls that ran, in plan order; ``complaints`` what the script lacks, or has too much of;
+    ``calls`` each Call of the plan with its final state, one per instance.
+    """
+
     def __init__(self, run: PlanRun, script: Script) -> None:
         self.run, self.script = run, script
         self.now = BEGINNING
         self.complaints: list[str] = []
         self._started: list[tuple[tuple[int, int], StartedCall]] = []
-        self._in_flight: dict[str, Any] = {}  # commands that start a Call, by its key
+        # Commands that start a Call, with the Call, by its place in the plan
+        self._in_flight: dict[tuple[int, int], tuple[Any, dict[str, Any]]] = {}
         self._timers: dict[str, datetime] = {}
         self._decisions = [] if isinstance(script.decisions, str) else list(script.decisions)
         self._messages = list(script.messages)
         self._counts: dict[str, int] = {}
-
-    def run_to_end(self) -> Rehearsal:
-        """Let everything happen that can."""
         self._handle(events.Begin())
-        while self.run.finished is None and (
-            self._decide() or self._answer_call() or self._provide() or self._pass_deadline()
-        ):
+        steps = (self._decide, self._answer_call, self._provide, self._pass_deadline)
+        while self.run.finished is None and any(step() for step in steps):
             pass
         unused = [("decision", d, self._refusal(d)) for d in self._decisions]
         unused += [("message", m, "the run ended before") for m in self._messages]
         for kind, value, reason in unused:
             text = json.dumps(value, ensure_ascii=False)[:200]
             self.complaints.append(f"the {kind} {text} was not needed: {reason}")
-        walk = self.run.walk
-        started = [call for _, call in sorted(self._started, key=lambda pair: pair[0])]
-        result = build_result(walk, self.run.usage, self.run.finished)
+        self.status = self.run.finished or AWAITING
+        self.started = [call for _, call in sorted(self._started, key=lambda pair: pair[0])]
+        self.result = build_result(self.run.walk, self.run.usage, self.run.finished)
         if self.run.approvals.records:
-            result["decisions"] = self.run.approvals.records
-        calls = list(zip(walk.nodes, walk.calls, strict=True))
-        return Rehearsal(self.run.finished or "awaiting", result, started, calls, self.complaints)
+            self.result["decisions"] = self.run.approvals.records
+        self.calls = list(zip(self.run.walk.nodes, self.run.walk.calls, strict=True))
 
     # -- what can happen next; False if it cannot -------------------------------------------------
 
@@ -203,7 +187,7 @@ class _Driver:
             decisions = [decision for decision in self._decisions if not self._refusal(decision)][:1]
             self._decisions = [d for d in self._decisions if not any(d is decision for decision in decisions)]
         for decision in decisions:
-            self._handle(events.DecisionReceived(dict(decision), None, _UPDATE))
+            self._handle(events.DecisionReceived(dict(decision), None, "decision"))
         return bool(decisions)
 
     def _refusal(self, decision: Mapping[str, Any]) -> str:
@@ -220,11 +204,10 @@ class _Driver:
         """Answer the first Call in plan order."""
         if not self._in_flight:
             return False
-        key = min(self._in_flight, key=lambda k: self._place(self._in_flight[k].node))
-        command = self._in_flight.pop(key)
-        value, chosen, failure = None, None, None
+        command, call = self._in_flight.pop(min(self._in_flight))
+        key, value, chosen, failure = command.node.key, None, None, None
         try:
-            value, chosen = self._find_result(command.node, _sent(command)[0])
+            value, chosen = self._find_result(command.node, call)
             value = json.loads(json.dumps(value))
         except CallError as error:
             failure = error
@@ -234,9 +217,8 @@ class _Driver:
             report = {"output": value, **({} if chosen is None else {"path": chosen})} if failure is None else None
             self._handle(events.ChildEnded(key, report, failure, accounting=Accounting()))
         else:
-            self._handle(
-                events.CallEnded(key, value, chosen) if failure is None else events.CallEnded(key, error=failure)
-            )
+            ended = events.CallEnded(key, value, chosen) if failure is None else events.CallEnded(key, error=failure)
+            self._handle(ended)
         return True
 
     def _find_result(self, node: PlannedCall, call: Mapping[str, Any]) -> tuple[Json, int | None]:
@@ -294,11 +276,10 @@ class _Driver:
     def _perform(self, command: Any) -> None:
         match command:
             case commands.StartCall() | commands.AskOutput() | commands.StartChild(type=wire.DELEGATE):
-                node: Any = command.node
-                self._in_flight[node.key] = command
-                self._record(node, *_sent(command))
+                place, call = self._record(command)
+                self._in_flight[place] = command, call
             case commands.StartBackground():
-                self._record(command.node, *_sent(command))
+                self._record(command)
                 self._handle(events.CallDetached(command.node.key))
             case commands.StartTimer() if command.name != QUEUE_TIMER:
                 self._timers[command.name] = self.now + timedelta(seconds=command.seconds)
@@ -309,31 +290,24 @@ class _Driver:
             case _:
                 pass  # records for other runs, checks of queues, the end
 
-    def _record(self, node: PlannedCall, call: Mapping[str, Any], context: list[dict[str, Any]]) -> None:
+    def _record(self, command: Any) -> tuple[tuple[int, int], dict[str, Any]]:
+        """Note that a Call is started; returns where it stands in plan order, and the Call as it is sent."""
+        sent: Any = command
+        if not isinstance(command, commands.StartCall | commands.AskOutput):
+            sent = (
+                command.input if isinstance(command, commands.StartChild) else command.input.delegate or command.input
+            )
+        call, node = sent.input if isinstance(sent, DelegateInput) else sent.call, command.node
         parameters = {k: v for k, v in call.items() if not k.startswith("_")}
-        started = StartedCall(node.id, _call_id(node), node.tool.name, parameters, context, node.instance)
-        self._started.append((self._place(node), started))
-
-    def _place(self, node: PlannedCall) -> tuple[int, int]:
-        """Where a Call or an element stands in plan order."""
-        return self.run.walk.by_key[node.key].rank, -1 if node.element is None else node.element
-
-
-def _sent(command: Any) -> tuple[dict[str, Any], list[Any]]:
-    """The Call and the context that what answers it is sent."""
-    if isinstance(command, commands.StartCall | commands.AskOutput):
-        return command.call, command.context
-    if isinstance(command, commands.StartChild):
-        delegate: Any = command.input
-        return delegate.input, list(delegate.context)
-    own = command.input.delegate
-    return (command.input.call, list(command.input.context)) if own is None else (own.input, list(own.context))
+        started = StartedCall(node.id, _call_id(node), node.tool.name, parameters, list(sent.context), node.instance)
+        place = self.run.walk.by_key[node.key].rank, -1 if node.element is None else node.element
+        self._started.append((place, started))
+        return place, call
 
 
 # == cases of a file ===========================================================================
 
 
-AWAITING: Final = "awaiting"
 Status = Literal["completed", "partial", "failed", "rejected", "awaiting"]
 Decisions = Literal["approve"] | list[dict[str, Any]]
 
@@ -342,27 +316,17 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _CallPart(_Part):
-    """Something of a Call; a text is its id."""
-
-    call: Any = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, row: Any) -> Any:
-        return {"call": row} if isinstance(row, str) else row
-
-
-class ExpectedCall(_CallPart):
+class ExpectedCall(_Part):
     """A Call that runs, and what it is called with."""
 
     call: str
     parameters: dict[str, Any] | None = Field(default=None, alias="with")
 
 
-class ExpectedError(_CallPart):
+class ExpectedError(_Part):
     """A failure that no error path took."""
 
+    call: Any = None
     instance: Any = None
     code: Any = None
     message: Any = None
@@ -376,15 +340,19 @@ class ExpectedEnd(_Part):
     exactState: Any = None
 
 
+# A text is the id of a Call
+_OfCall: Final = BeforeValidator(lambda row: {"call": row} if isinstance(row, str) else row)
+
+
 class Expectations(ExpectedEnd):
     """What a case expects. None: nothing is expected of it.
 
     ``calls`` are the Calls that run, in plan order; ``states`` the final state by Call id.
     """
 
-    calls: list[ExpectedCall] | None = None
+    calls: list[Annotated[ExpectedCall, _OfCall]] | None = None
     states: dict[str, str] = {}
-    errors: list[ExpectedError] | None = None
+    errors: list[Annotated[ExpectedError, _OfCall]] | None = None
     instances: dict[str, ExpectedEnd] = {}
 
 
