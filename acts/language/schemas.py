@@ -35,7 +35,7 @@ import jsonschema_rs
 
 from acts.language import values
 from acts.language.admission import Meter
-from acts.language.errors import Problem, TooComplex, brief, find_similar, format_choices, truncate
+from acts.language.errors import Problem, TooComplex, brief, format_choices, suggest, truncate
 from acts.language.references import MARK, unread_value
 from acts.language.strict_json import json_size, write_json
 from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, get, pointer
@@ -583,15 +583,9 @@ def _defects_of(error: Any, schema: Json) -> list[Defect]:
         choices = truncate(brief(kind.as_dict()["options"], _MAX_CHOICES_TEXT), _MAX_CHOICES_TEXT)
         return [(at, f"{shown} is not one of {choices}")]
     if kind.name == "additionalProperties":
-        return [(at, _text_of_extra_keys(kind.as_dict()["unexpected"], schema, error.schema_path[:-1]))]
+        extra, closed = kind.as_dict()["unexpected"], _find_part(schema, "#" + pointer(*error.schema_path[:-1]))
+        allowed = [*closed.get("properties", ()), *(brief(pattern) for pattern in closed.get("patternProperties", ()))]
+        names = ", ".join(f'"{truncate(key, 40)}"' for key in extra[:_MAX_NAMES])
+        text = f"{names} {'is' if len(extra) == 1 else 'are'} not allowed; allowed: {format_choices(allowed)}"
+        return [(at, "; ".join(filter(None, (text, suggest(extra[0], allowed)))))]
     return [(at, truncate(error.message, 240).replace('"', "'").replace(_SHOWN, shown))]
-
-
-def _text_of_extra_keys(extra: list[str], schema: Json, place: list[str | int]) -> str:
-    """Return the keys that a closed object does not allow, and those that it does."""
-    closed = _find_part(schema, "#" + pointer(*place))
-    allowed = [*closed.get("properties", ()), *(brief(pattern) for pattern in closed.get("patternProperties", ()))]
-    names = ", ".join(f'"{truncate(key, 40)}"' for key in extra[:_MAX_NAMES])
-    text = f"{names} {'is' if len(extra) == 1 else 'are'} not allowed; allowed: {format_choices(allowed)}"
-    similar = find_similar(extra[0], allowed)
-    return f'{text}; did you mean "{similar}"?' if similar is not None else text
