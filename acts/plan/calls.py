@@ -167,9 +167,6 @@ def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
     return "scopes" if approve.scopes and call.scopes and "_scopes" not in call.tool.consts else None
 
 
-# -- the elements of a Call ------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ElementReading:
     """What the elements of a Call are made of.
@@ -243,9 +240,6 @@ def read_elements(
         raise CallError(LIMIT_EXCEEDED, f"_each has {len(items):,} elements; at most {MAX_ELEMENTS:,} are allowed")
     values = {path: read(path) for use in own for path in use.paths}
     return ElementReading(items, call, own, values, context, is_known, work), []
-
-
-# -- the reader ------------------------------------------------------------------
 
 
 class CallReader:

@@ -164,10 +164,6 @@ def last_before(effects: Sequence[Effect], rank: int) -> Effect | None:
     return effects[at - 1] if at else None
 
 
-def effects_between(effects: Sequence[Effect], point: Point, rank: int) -> Sequence[Effect]:
-    return effects[bisect.bisect_left(effects, point) : bisect.bisect_left(effects, (rank, 0))]
-
-
 def write_of(message: Data) -> tuple[Path, str, Json] | None:
     """What a message writes: path, method, value; None when it has nothing at its path."""
     if message.payload is ABSENT:
@@ -284,7 +280,8 @@ class View:
             value = get(self.read(Path(path.kind, path.names[:growing]), rank, settled=settled), path.names[growing:])
         elif here is not None:
             owned: dict[int, Json] = {}
-            for effect in effects_between(here.others, point, rank):
+            begin, end = bisect.bisect_left(here.others, point), bisect.bisect_left(here.others, (rank, 0))
+            for effect in here.others[begin:end]:
                 value = apply_effect(value, effect[2][depth:], effect[3], effect[4], owned)
         if settled and here is not None:
             self._has_folds = True
@@ -305,7 +302,8 @@ class View:
         elif self._shared is not None and not self._hides_base(path, trail, rank):
             ranks.update(dict.fromkeys(self._shared.writers_of(path, rank)))
         if len(trail) > depth:
-            ranks.update(dict.fromkeys(effect[0] for effect in effects_between(trail[depth].others, point, rank)))
+            own = trail[depth].others[bisect.bisect_left(trail[depth].others, point) :]
+            ranks.update(dict.fromkeys(effect[0] for effect in own if effect[0] < rank))
         return list(ranks)
 
     def _hides_base(self, path: Path, trail: Trail, rank: int) -> bool:
@@ -424,9 +422,6 @@ class Log:
 
     def read_kind(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
         return self.read(Path(kind), rank, instance)
-
-
-# -- where a result goes ---------------------------------------------------------
 
 
 def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> tuple[int, Writes]:

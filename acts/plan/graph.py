@@ -146,11 +146,9 @@ class OpenRead:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The paths of the expression that lead into the context."""
         return tuple(path for path in paths(self.tree) if self.use.is_of_context(path))
 
     def is_satisfied(self, has: Callable[[Path], bool]) -> bool:
-        """True when ``has`` is true of every path of one alternative."""
         return is_provided(self.tree, lambda path: path not in self.unwritten or has(path))
 
 
@@ -208,9 +206,7 @@ def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[
     if not forward:
         return Graph(listing.calls, tuple(listing.waits), listing.writers), []
     sorter, problems = _prepare_sorter(listing, forward)
-    writers = WriterIndex()
     order: list[PlannedCall] = []
-    ordered_waits: list[tuple[Wait, ...]] = []
     ready: list[int] = []
     while (nodes := sorter.get_ready()) or ready:
         for node in nodes:
@@ -220,12 +216,10 @@ def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[
                 sorter.done(node)
         if not nodes:  # always the first-listed Call whose waits are over
             position = heapq.heappop(ready)
-            call = listing.calls[position]
-            ordered_waits.append(writers.waits(paths_read(call), call.instance))
-            writers.add(call, len(order))
-            order.append(call)
+            order.append(listing.calls[position])
             sorter.done(position)
-    return Graph(tuple(order), tuple(ordered_waits), writers), problems
+    ordered = PlanListing(order)
+    return Graph(ordered.calls, tuple(ordered.waits), ordered.writers), problems
 
 
 def paths_read(call: PlannedCall) -> tuple[Path, ...]:

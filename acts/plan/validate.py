@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from acts.language.references import ReferenceUse
     from acts.plan.graph import Has, OpenRead
 
-# A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the
-# smallest size. More belong into instances or several plans.
+# A plan is part of the run's input, which Temporal limits to 2 MB: about as many Calls of the smallest size
 MAX_CALLS: Final = 20_000
 # Subschemas that may be compiled once more for one path
 MAX_COPIED_PARTS: Final = 500
@@ -113,9 +112,9 @@ def group_instances(data: Iterable[Data]) -> list[list[str]]:
 class ValidatedPlan:
     """A Request that may run. ``literal_outputs`` are the ranks whose ``_output`` is the result.
 
-    The graph of a template (a plan that runs once per instance) is that of its first instance. ``unsplit`` is the plan
-    as written, where this one is the part that a single run walks. ``undecided`` are the ranks of the Calls that must
-    not start yet, because the plan is still being written and a Call that is added may write what they read.
+    The graph of a template (a plan that runs once per instance) is that of its first one. ``unsplit`` is the plan as
+    written, where this one is the part that a run walks. ``undecided`` are the ranks of the Calls that must not start
+    yet: the plan is still being written, and a Call that is added may write what they read.
     """
 
     request: Request
@@ -176,8 +175,8 @@ def validate_parsed(
     problems = [*request.problems, *tools.problems, *settings_problems_of(request)]
     plan = request.plan
     if plan is None and not request.is_partial:
-        hint = 'add {"type": "plan", "plan": [ … calls … ]}'
-        problems.append(Problem("noPlan", "the context holds no plan message", "/context", hint=hint))
+        text, hint = "the context holds no plan message", 'add {"type": "plan", "plan": [ … calls … ]}'
+        problems.append(Problem("noPlan", text, "/context", hint=hint))
     if plan is None:
         raise InvalidRequest(problems)
     at = ("context", plan.index, "plan")
@@ -233,10 +232,9 @@ def is_template(request: Request, calls: Iterable[PlannedCall]) -> bool:
 def _check_graph(
     request: Request, calls: Sequence[PlannedCall], log: Log, *, writes_unknown: bool
 ) -> tuple[Graph, list[Problem]]:
-    """The graph, its cycles, and the references that nothing satisfies, each reported once.
+    """The graph (of the first group of instances), its cycles, and the references that nothing satisfies, once each.
 
-    A template is checked once for each group of its instances; the graph is that of the first. With
-    ``writes_unknown`` a Call that could not be read may write anything, so no reference is reported.
+    With ``writes_unknown`` a Call that could not be read may write anything, so no reference is reported.
     """
     groups: Sequence[Sequence[str | None]] = [[None]]
     listing = PlanListing(calls)
