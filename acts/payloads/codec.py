@@ -37,7 +37,6 @@ KEY_BYTES: Final = 32  # AES-256
 # A changed file is read again after this long at most, an unknown id is looked up no more often than this
 REFRESH_SECONDS: Final = 5.0
 SERVICE_SECONDS: Final = 300.0  # for a key service
-# The id is in the metadata of each payload
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _HINT: Final = "`acts keygen --codec` prints a line for the file"
@@ -47,8 +46,7 @@ KEY_ID: Final = "encryption-key-id"
 CIPHER_KEY: Final = "encryption-cipher"
 CIPHER: Final = b"AES-256-GCM"
 NONCE_BYTES, TAG_BYTES = 12, 16  # what GCM is specified for
-# Authenticated together with the id of the key
-_FORMAT: Final = b"acts payload 1 "
+_FORMAT: Final = b"acts payload 1 "  # authenticated together with the id of the key
 # What an encrypted payload has more than the plain one: nonce, tag, metadata, and the framing of the inner message
 MAX_OVERHEAD_BYTES: Final = 256
 
@@ -160,7 +158,6 @@ class AesGcmCodec(PayloadCodec):
     """Encrypts with the first of its ``keys``, decrypts with the one that a payload names.
 
     ``read`` returns them by id; it may block, and is called again when an id is missing, and every ``seconds``.
-    ``source`` is the setting, for errors.
     """
 
     def __init__(

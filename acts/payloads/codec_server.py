@@ -23,8 +23,7 @@ from temporalio.converter import PayloadCodec
 from acts.payloads.codec import CodecError
 
 TOKEN_VARIABLE: Final = "ACTS_CODEC_TOKEN"  # noqa: S105 - the name of a variable
-# A history in base64; the server's own limit is 50 MB
-MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # a history in base64; the server's own limit is 50 MB
 _HINT: Final = "POST /decode or /encode"
 _CORS: Final = {
     "Vary": "Origin",

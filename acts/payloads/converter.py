@@ -188,8 +188,7 @@ def driver_from_environment(*, creates: bool = False) -> ContentDriver | None:
 def verify_storage(*, writes: bool) -> str:
     """Ask the storage itself, where one is set: "" if it can be used, else why it does not answer now.
 
-    Raises:
-        StorageError: it refuses, or the setting is wrong. One that does not answer is waited for whenever it is needed.
+    Raises StorageError where it refuses. One that does not answer is waited for whenever it is needed.
     """
     driver = driver_from_environment(creates=writes)
     try:
@@ -243,10 +242,8 @@ _ENCODED: Final = "Encoded failure"  # the SDK's own words, in place of a messag
 
 @cache
 def _with_encoded_messages(failures: type[FailureConverter]) -> type[FailureConverter]:
-    """The same failures, with message and stack trace in a payload, which the codec encrypts.
-
-    The SDK's own option would encode the stack trace before ``failures`` has shortened it.
-    """
+    """The same failures, with message and stack trace in a payload, which the codec encrypts."""
+    # The SDK's own option would encode the stack trace before ``failures`` has shortened it
 
     def to_failure(
         self: FailureConverter, exception: BaseException, payload_converter: PayloadConverter, failure: Failure

@@ -29,7 +29,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from acts.payloads.stores import ContentStore, StorageError, StoredContent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from temporalio.client import Client
 
@@ -53,13 +53,9 @@ class Inventory:
     runs: int = 0
     schedules: int = 0
 
-    @property
-    def bytes(self) -> int:
-        return sum(content.size for content in self.contents)
 
-    @property
-    def unused_bytes(self) -> int:
-        return sum(content.size for content in self.unused)
+def total_size(contents: Iterable[StoredContent]) -> int:
+    return sum(content.size for content in contents)
 
 
 async def find_unused(client: Client, store: ContentStore, grace: timedelta = DEFAULT_GRACE) -> Inventory:

@@ -38,8 +38,7 @@ _MARKER_DATA: Final = b'{"storage": "acts", "version": 2}\n'
 _KEY: Final = re.compile(r"[A-Za-z0-9_%-]+/(\d{4}-\d\d-\d\d)/[0-9a-f]{2}/([0-9a-f]{64})")
 # Bytes of a path segment that need no escape, on file systems and in S3 keys
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-# A file name has at most 255 bytes
-_MAX_SEGMENT: Final = 200
+_MAX_SEGMENT: Final = 200  # a file name has at most 255 bytes
 
 
 class StorageError(Exception):
@@ -231,12 +230,9 @@ def _reason(error: OSError) -> str:
 
 
 # == S3, and what speaks its protocol =======================================================
-# Connections at a time: as many as threads that store and load
-THREADS: Final = 16
-# To connect: with one more try, a workflow task still ends in its 10 s
-_CONNECT_SECONDS: Final = 2
-# Between two bytes of an answer: a slow server takes some to write 64 MiB
-_READ_SECONDS: Final = 10
+THREADS: Final = 16  # that store and load, each with a connection
+_CONNECT_SECONDS: Final = 2  # with one more try, a workflow task still ends in its 10 s
+_READ_SECONDS: Final = 10  # between two bytes of an answer: a slow server takes some to write 64 MiB
 _NOT_THERE: Final = ("404", "NoSuchKey", "NotFound")
 _DENIED: Final = ("403", "AccessDenied", "AllAccessDisabled", "AccountProblem")
 # Answers below 500 by which a server asks for patience

@@ -59,10 +59,9 @@ _CONTINUED: Final = "continuedAsNew"
 
 
 class EngineInterceptor(sdk.Interceptor):
-    """Both chains of one worker.
+    """Both chains of one worker. ``client`` tells how large a history is; None: nobody asks.
 
-    ``client`` tells how large a history is; None: nobody asks. ``steps`` stand around each Activity, the outermost
-    first; ``tracing`` takes the spans of runs.
+    ``steps`` stand around each Activity, the outermost first; ``tracing`` takes the spans of runs.
     """
 
     def __init__(

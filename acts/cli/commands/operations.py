@@ -50,7 +50,7 @@ from acts.payloads import codec as payload_codec
 from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, driver_from_environment
-from acts.payloads.storage_gc import Inventory, delete_unused, find_unused
+from acts.payloads.storage_gc import Inventory, delete_unused, find_unused, total_size
 from acts.payloads.stores import ContentStore, sha256
 from acts.tree.search_attributes import TYPES
 
@@ -416,11 +416,11 @@ async def gc(delete: Delete = False, grace: Grace = "1d", as_json: cli.AsJson = 
         return print_json(_figures(inventory, store, client.namespace, deleted=len(inventory.unused) if delete else 0))
     used = len(inventory.contents) - len(inventory.unused) - inventory.young
     about = f"{store.describe()}, namespace {client.namespace}"
-    print(f"{about}: {count_text(len(inventory.contents), 'value')}, {decimal(inventory.bytes)}")
+    print(f"{about}: {count_text(len(inventory.contents), 'value')}, {decimal(total_size(inventory.contents))}")
     read = f"{count_text(inventory.runs, 'run')} and {count_text(inventory.schedules, 'schedule')}"
     print(f"  in use      {used:>8,}   by {read}, read in {time.monotonic() - began:.1f} s")
     print(f"  too young   {inventory.young:>8,}   used within the grace period")
-    print(f"  unused      {len(inventory.unused):>8,}   {decimal(inventory.unused_bytes)}")
+    print(f"  unused      {len(inventory.unused):>8,}   {decimal(total_size(inventory.unused))}")
     if delete:
         print(f"deleted {len(inventory.unused):,}")
     elif inventory.unused:
@@ -436,7 +436,7 @@ async def check(as_json: cli.AsJson = False) -> int:
     inventory = await asyncio.to_thread(_try_store, store, client.namespace)
     if as_json:
         return print_json(_figures(inventory, store, client.namespace))
-    text = f"{count_text(len(inventory.contents), 'value')}, {decimal(inventory.bytes)}"
+    text = f"{count_text(len(inventory.contents), 'value')}, {decimal(total_size(inventory.contents))}"
     print(f"{store.describe()} can be written to and read; namespace {client.namespace}: {text}")
     return cli.EXIT_DONE
 
@@ -466,8 +466,8 @@ def _store() -> ContentStore:
 def _figures(inventory: Inventory, store: ContentStore, namespace: str, deleted: int = 0) -> dict[str, object]:
     return {
         "storage": store.describe(), "namespace": namespace, "values": len(inventory.contents),
-        "bytes": inventory.bytes, "young": inventory.young, "unused": len(inventory.unused),
-        "unusedBytes": inventory.unused_bytes, "runs": inventory.runs, "schedules": inventory.schedules,
+        "bytes": total_size(inventory.contents), "young": inventory.young, "unused": len(inventory.unused),
+        "unusedBytes": total_size(inventory.unused), "runs": inventory.runs, "schedules": inventory.schedules,
         "deleted": deleted,
     }  # fmt: skip
 
