@@ -53,9 +53,8 @@ Outcomes = tuple[tuple[Path, ...], ...]
 class PlannedCall:
     """A Call of a plan. ``id`` is ``<position from 1>:<tool>``, ``index`` the position from 0.
 
-    ``planned`` is the Call's own JSON; ``call`` is the same with the Tool's constants applied and without what only
-    the Tool decides. ``reads`` are the expressions and escaped texts of its parameters, of ``_each`` and of ``_when``;
-    ``condition`` is that of ``_when``.
+    ``planned`` is the Call's own JSON, ``call`` the same with the Tool's constants and without what only the Tool
+    decides. ``reads`` are the expressions and escaped texts of it; ``condition`` is that of ``_when``.
 
     ``outcomes`` are the alternatives of ``_outputPath``, each a conjunction of paths, and after them an ``_errorPath``
     of its own. A result takes one of the first ``result_outcome_count``, a failure the one at the index ``error``
@@ -137,7 +136,6 @@ class PlannedCall:
 
     @property
     def literal_output(self) -> Json:
-        """The ``_output`` of a latent Call, or ABSENT."""
         return self.call.get("_output", ABSENT) if self.kind == "latent" else ABSENT
 
     @property
@@ -339,7 +337,6 @@ class _CallParser:
         return call
 
     def report(self, code: str, message: str, *at: str | int, hint: str | None = None, warn: bool = False) -> None:
-        """Report a problem; ``at`` leads from the Call to the part that is wrong."""
         place = pointer(*self.plan.at, self.index, *at)
         self.problems.append(Problem(code, message, place, self.id, hint, "warning" if warn else "error"))
 
@@ -472,7 +469,6 @@ class _CallParser:
         return use
 
     def _add_use(self, parse_text: Callable[[str], Expression], text: Json, *at: str | int) -> ReferenceUse | None:
-        """Read an expression whose value the Call needs."""
         use = self._read(parse_text, text, *at)
         self.uses += [] if use is None else [use]
         return use
@@ -480,7 +476,6 @@ class _CallParser:
     def _read_parameters(self) -> None:
         for at, text in references.scan_marked({k: v for k, v in self.call.items() if k not in META}):
             self._add_use(references.parse_marked, text, *at)
-        # Two thousand elements may start at once
         count = sum(len(use.expressions) for use in self.uses if use.is_of_element)
         if count > MAX_ELEMENT_EXPRESSIONS:
             text = f"the parameters have {count:,} expressions with {MARK}item or {MARK}index"
@@ -488,7 +483,6 @@ class _CallParser:
             self.report(TOO_COMPLEX, text, "_each", hint="pass the whole element, and let the tool take it apart")
 
     def _read_elements(self) -> None:
-        """Read ``_each``: an expression that yields the list, or a literal list with expressions inside."""
         value = self.call.get("_each", ABSENT)
         if isinstance(value, list):
             self.plan.meter.spend(measure_json(value)[0] // 20)  # a Tool may fix a list for each of its Calls

@@ -18,8 +18,6 @@ messages and of all writes below rank r, in rank order. It looks only at what ov
 
 Each instance has a view of its own: its effects are folded onto the global view as of the same rank. Its own always
 win, and nothing of another instance is reachable.
-
-Who may read or write, and when, is not decided here.
 """
 
 from __future__ import annotations
@@ -51,14 +49,10 @@ The first two order the effects of a view, and no two effects have the same: bis
 Point = tuple[int, int]
 """A point in the order of effects: those at or after it are not applied yet."""
 
-MESSAGE_RANK: Final = -1
-"""The rank of the messages before the plan."""
-FIRST: Final[Point] = (-2, 0)
-"""Before the initial messages."""
-END: Final = 1 << 60
-"""A rank after every Call."""
-START: Final = 0
-"""A read as of this rank sees the context before the plan."""
+MESSAGE_RANK: Final = -1  # of the messages before the plan
+FIRST: Final[Point] = (-2, 0)  # before these
+START: Final = 0  # a read as of this rank sees the context before the plan
+END: Final = 1 << 60  # after every Call
 # Types of values that an object below them replaces
 _HAS_NO_KEYS: Final = ("list", "string", "number", "boolean")
 
@@ -223,7 +217,6 @@ class View:
         bisect.insort(effects.sets if operation == "set" else effects.others, effect)
 
     def fold_message(self, message: Data) -> CallError | None:
-        """Add a message to the context before the plan, or return why it cannot be applied."""
         write = write_of(message)
         if message.path is not None and message.payload is not ABSENT:
             value = ABSENT if write is None else write[2]
@@ -254,10 +247,7 @@ class View:
         return tuple(dict.fromkeys((*shared, *self._kinds)))
 
     def read(self, path: Path, rank: int, *, settled: bool = False) -> Json:
-        """The value at ``path`` as of ``rank``, or ABSENT.
-
-        ``settled`` promises that every overlapping write below ``rank`` has arrived: the fold is then cached.
-        """
+        """The value at ``path`` as of ``rank``, or ABSENT; ``settled``: every overlapping write below has arrived."""
         trail, depth = self._trail(path), len(path.names)
         if self._shared is None:
             self._owned = {}
@@ -417,7 +407,6 @@ class Log:
         return self.view_of(instance).read(path, rank, settled=settled)
 
     def has_initially(self, path: Path, instance: str | None = None) -> bool:
-        """True when the context has a value at the path before the plan (null is one)."""
         return self.read(path, START, instance) is not ABSENT
 
     def read_kind(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
@@ -449,7 +438,6 @@ def refuse_defects(call: PlannedCall, value: Json, *, levels: int = 0) -> None:
 
 
 def is_message(value: Json) -> bool:
-    """True for a data-like Message in wrapped form."""
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in DATA_TYPES or kind not in value:
         return False

@@ -2,12 +2,11 @@
 
 Theory of operation
 -------------------
-A Call depends on every earlier writer (in plan order) whose path overlaps one of its reads. As
-edges that is quadratic (ten thousand readers of ``†state`` after ten thousand writers), so edges
-are not stored. Instead every written path has two *chains*, lists of writers in plan order: those
-that write exactly there, and those that write there or below. "All writers of P before rank r" is
-then "the first k entries of a few chains", and a chain only records how many of its first entries
-have settled. Building and walking are linear in the number of Calls.
+A Call depends on every earlier writer (in plan order) whose path overlaps one of its reads. As edges that is quadratic
+(ten thousand readers of ``†state`` after ten thousand writers), so edges are not stored. Instead every written path has
+two *chains*, lists of writers in plan order: those that write exactly there, and those that write there or below. "All
+writers of P before rank r" is then "the first k entries of a few chains", and a chain only records how many of its
+first entries have settled. Building and walking are linear in the number of Calls.
 
 A *position* is the index of a Call in the list of Calls, a *rank* its index in plan order.
 """
@@ -262,7 +261,6 @@ def _prepare_sorter(
 
 
 def _cycle_problem(calls: Sequence[PlannedCall], cycle: list[int | _Prefix], chains: Mapping[int, Path]) -> Problem:
-    """The problem of a cycle, in which each node precedes the next one, and the last the first."""
     first = cycle.index(min(node for node in cycle if isinstance(node, int)))
     steps: list[str] = []
     reader, path = calls[cast("int", cycle[first])], Path("")

@@ -2,7 +2,6 @@
 
 ``validate_request`` turns a Request into a ``ValidatedPlan`` (Tools, Calls, graph, context), the only thing that is
 ever walked. ``validate`` returns the problems alone, with the warnings of ``lint``, which a run does not compute.
-Nothing here runs a plan, and nothing here looks up Tools or definitions: callers pass what they loaded.
 """
 
 from __future__ import annotations
@@ -41,10 +40,9 @@ MAX_COPIED_PARTS: Final = 500
 MAX_GROUPS: Final = 100
 # Strings that read nothing: of more, the check says no more, as of Calls with errors
 MAX_LACKING: Final = 1_000
-# Names, and Calls, that a hint compares with a reference, and paths that it lists
+# Names, and Calls, that a hint compares with a reference; and paths that it, and that a problem lists
 _COMPARED: Final = 50
 _WRITES_LISTED: Final = 6
-# Expressions of one string, and paths of one of them, that a problem names
 _PATHS_LISTED: Final = 20
 # Keywords that say more of a property than ``properties`` does
 _UNFOLLOWED: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"})
@@ -62,7 +60,6 @@ class KindSchemas:
         return bool(self._by_kind)
 
     def forbids(self, path: Path) -> bool:
-        """True when the kind's schema allows nothing at the path."""
         return _schema_at(self._by_kind.get(path.kind), path.names) is False
 
     def check_at(self, path: Path) -> Checker | None:
@@ -131,7 +128,6 @@ class ValidatedPlan:
 
     @cached_property
     def kind_schemas(self) -> KindSchemas:
-        """What the schemas of the context say of the paths that Calls write."""
         return KindSchemas(self.request.data())
 
     def create_log(self) -> Log:
@@ -265,7 +261,6 @@ def _check_graph(
 
 
 def _has(log: Log, instance: str | None, path: Path, own: str | None) -> bool:
-    """True when a path has a value before the plan, for an instance of a template, or that of a Call."""
     return log.has_initially(path, instance or own)
 
 
@@ -308,7 +303,6 @@ class _ReferenceCheck:
         return Problem("unknownReference", text, call.pointer + pointer(*use.at), call.id, hint, severity)
 
     def _hint(self, path: Path, position: int, instance: str | None) -> str:
-        """What the context has on the way to the path, and what other Calls write."""
         if path.kind in ELEMENT_KINDS:
             return f"{path} is an element of a list in the parameters of a call with _each, and nowhere else"
         near, text = self._context_near(path, instance)
@@ -328,7 +322,6 @@ class _ReferenceCheck:
         return text
 
     def _context_near(self, path: Path, instance: str | None) -> tuple[list[Path], str]:
-        """What the context has at the deepest place on the way to ``path``, as paths and in words."""
         for place in reversed([*path.prefixes()]):
             value = self._log.read(place, START, instance)
             if isinstance(value, dict):
