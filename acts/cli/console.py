@@ -105,7 +105,6 @@ async def for_run(run: str, request: Awaitable[T]) -> T:
 
 
 def codec_error(error: Exception) -> CommandError:
-    """Payloads that this program cannot encrypt or decrypt."""
     return command_error(clean(str(error), 500), hint="docs/encryption.md says where keys come from")
 
 
@@ -129,7 +128,6 @@ def explain_rpc_error(error: RPCError, run: str = "") -> CommandError:
 
 
 def ended_error(run: str) -> CommandError:
-    """The run has ended, so it accepts nothing any more."""
     return command_error(f'the run "{clean(run, 200)}" has ended', hint=f"`acts show {clean(run, 200)}` shows how")
 
 
@@ -150,7 +148,6 @@ def print_rows(table: Any) -> None:
 
 
 def print_err(text: str = "", style: str = "") -> None:
-    """Print a line on stderr."""
     console(stderr=True).print(text, style=style or None)
 
 
@@ -162,12 +159,10 @@ def print_json(value: Any) -> int:
 
 
 def print_message(head: str, *, where: str = "", hint: str = "", severity: str = "error") -> None:
-    """Print one message on stderr."""
     print_blocks([message(head, where=where, hint=hint, severity=severity)])
 
 
 def print_blocks(blocks: Iterable[MessageBlock]) -> None:
-    """Print messages on stderr."""
     from rich.text import Text
 
     for block in blocks:
@@ -188,7 +183,6 @@ def clean(text: object, limit: int | None = None) -> str:
 
 
 def clean_lines(text: str) -> list[str]:
-    """The lines of a text, each without control characters."""
     return [clean(line) for line in text.splitlines()] or [""]
 
 
@@ -210,7 +204,6 @@ def option(names: str, text: str, **more: Any) -> Any:
 
 
 def argument(metavar: str, text: str) -> Any:
-    """A positional argument and its help."""
     return typer.Argument(metavar=metavar, help=text, show_default=False)
 
 

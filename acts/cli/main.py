@@ -74,7 +74,6 @@ class LazyGroup(TyperGroup):
             self.commands[name] = TyperCommand(name, help=text)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Import the module of the command that is named."""
         if args and args[0] in COMMANDS:
             module = import_module(f"acts.cli.commands.{COMMANDS[args[0]][0]}")
             self.commands[args[0]] = typer.main.get_group(module.app).commands[args[0]]

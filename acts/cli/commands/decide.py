@@ -191,7 +191,6 @@ async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> i
 
 
 def login_name() -> str | None:
-    """The login name of the person at the terminal."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):
@@ -280,7 +279,6 @@ async def _sign(file: str, waiting: RunReader, approval: PendingApproval, decisi
 
 
 def read_key(file: str) -> Ed25519PrivateKey:
-    """The private key of a file."""
     hint = "`acts keygen FILE` makes a key; a key with a passphrase is not supported"
     try:
         key = load_pem_private_key(Path(file).read_bytes(), None)

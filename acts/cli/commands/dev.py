@@ -173,7 +173,6 @@ def demo() -> int:
 
 
 async def _run_steps(address: str) -> bool:
-    """Run each plan as `acts run` does, on the server of the demo; True if all completed."""
     for name in [name for name in os.environ if name.startswith("TEMPORAL_")]:  # they are about other servers
         del os.environ[name]
     os.environ |= {"TEMPORAL_ADDRESS": address, "TEMPORAL_CONFIG_FILE": os.devnull, preflight.MODULES: preflight.DEMO}
@@ -218,7 +217,6 @@ class Engine:
         self._files: dict[str, float] = {}  # when each was changed
 
     def start_worker(self) -> None:
-        """Start a worker, and wait until it serves."""
         self.serves = {}
         self._report.unlink(missing_ok=True)
         with ExitStack() as stack:

@@ -91,7 +91,6 @@ _INSTRUCTIONS: Final = (
 
 
 async def _check(request: Json, agent: bool | None) -> tuple[Preflight, Answer]:
-    """The checked Request, and the answer if it is invalid."""
     preflight = await asyncio.to_thread(run_preflight, request, agent=agent)
     return preflight, {"valid": not preflight.errors, "problems": [p.to_json() for p in preflight.problems]}
 

@@ -20,6 +20,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -243,7 +244,6 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
 
 
 def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) -> list[Finding]:
-    """Whether the workers have the same tools, and whether those of this shell are among them."""
     identities = [p.identity for p in pollers]
     digests = Counter(m[1] if (m := _DIGEST.match(id_)) else f"not of this engine ({id_})" for id_ in identities)
     versions = ", ".join(f"{n} × {clean(digest, 40)}" for digest, n in sorted(digests.items()))
@@ -279,7 +279,6 @@ async def check_backlog(client: Client, name: str) -> list[Finding]:
 
 
 def judge_backlog(count: int, age: float) -> Finding:
-    """What the calls that wait for a worker mean; ``age`` are seconds."""
     text = f"{count:,} calls wait for a worker, the oldest for {age:.0f} s" if count else "nothing waits for a worker"
     if not count or age < MAX_BACKLOG_SECONDS:
         return ok(text)
@@ -386,13 +385,10 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
         raise command_error(str(error)) from None
     except OSError as error:
         raise command_error(f"cannot listen on {host}:{port}: {error.strerror}", hint="--port names another") from None
-    with codec_http:
+    with codec_http, suppress(KeyboardInterrupt):
         address = f"http://{host}:{codec_http.server_address[1]}"
         print_err(f"codec server at {address} for pages of {', '.join(origins)}; Ctrl-C stops it")
-        try:
-            codec_http.serve_forever()
-        except KeyboardInterrupt:
-            return cli.EXIT_DONE
+        codec_http.serve_forever()
     return cli.EXIT_DONE
 
 

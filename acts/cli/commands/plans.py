@@ -143,7 +143,6 @@ def graph(what: cli.FileOrRun, inputs: cli.Inputs = None, mermaid: AsMermaid = F
 
 
 async def _draw_run(id_: str, *, mermaid: bool) -> int:
-    """Draw the plan of a run: the worker knows the Tools, the edits and the states."""
     from acts.cli.runs.run_reader import open_run
 
     run = await open_run(id_)
@@ -212,7 +211,6 @@ async def _print_prompt_of_run(id_: str, tick: int | None, *, as_json: bool) -> 
 
 
 def _print_prompt(context: PromptContext, model: str, tick: int, *, as_json: bool) -> int:
-    """Print a prompt with the schema that is sent beside it, and an estimate of the tokens of each kind of part."""
     from acts.activities.model_context import build_planner_request, room_of, sent_schema
     from acts.planner.request_estimate import bytes_per_token
 

@@ -262,7 +262,6 @@ async def tools(name: ToolName = None, here: Here = False, as_json: cli.AsJson =
 
 
 async def _read_worker_tools() -> dict[str, Any]:
-    """What a worker of the task queue serves: ``{version, worker, tools, activities}``."""
     client, queue = await server.connect(), server.task_queue()
     if not await server.has_pollers(client, queue, is_for_activities=True):
         raise command_error(f'no worker serves the task queue "{queue}"', hint=server.START_WORKER)

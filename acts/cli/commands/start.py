@@ -1,8 +1,6 @@
 """``acts run``, ``retry``, ``fork`` and ``schedule``: runs are started, at once or by the clock, and their end awaited.
 
-- A Request that no worker could run is not started: its problems are printed with their lines.
 - A run belongs to the server: Ctrl-C ends the waiting only, and names the commands that show and cancel the run.
-- A run that another one resumes is read, never changed; the worker decides which of its Calls are unchanged.
 - Temporal keeps ids unique among open runs. So a program that starts its runs under an id of its own, such as the
   number of an order, may repeat a start after a lost answer, and no second run comes of it.
 - The line that describes a run in lists has names and first lines only. Parameters of Calls, data of the context and
@@ -195,7 +193,6 @@ async def fork(
 
 
 async def start_and_wait(request: Json, workflow: str, run_id: str, source: SourceText, policy: StartPolicy) -> int:
-    """Start a run and wait for its end; the exit code says how it ended."""
     target = server.find_target()
     client = await server.connect(target)
     # Raises StorageError for a storage that refuses: the result of the run could not be read
@@ -286,7 +283,6 @@ def summarize(request: Json) -> str:
 async def _resume(
     run: RunReader, resume: dict[str, Any], file: str | None, results: str | None, new_id: str, policy: StartPolicy
 ) -> int:
-    """Start a plan that resumes another."""
     type_ = (await run.describe()).workflow_type
     if type_ != PLAN:
         text = f'the run "{clean(run.id, 200)}" is of the type {clean(type_, 100)}'

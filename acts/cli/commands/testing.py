@@ -114,7 +114,6 @@ def test(files: Files = None, name: Name = "", verbose: Verbose = False, as_json
 
 
 def _print_file(file: str, cases: Sequence[CaseReport], *, lists_cases: bool) -> None:
-    """Print what passed, and what differs."""
     screen = console()
     failed = [case for case in cases if case.faults]
     counts = f"{len(cases) - len(failed)} passed" + (f", {len(failed)} failed" if failed else "")
@@ -129,7 +128,6 @@ def _print_file(file: str, cases: Sequence[CaseReport], *, lists_cases: bool) ->
 
 
 def find_test_files(names: Sequence[str]) -> list[Path]:
-    """The named test files, and those in the named folders; without names, those below the working directory."""
     out: dict[Path, None] = {}
     for path in map(Path, names or (".",)):
         if not path.exists():
@@ -209,7 +207,6 @@ class PlanTests:
         return preflight
 
     def run_case(self, case: PlanCase) -> CaseReport:
-        """Run one case."""
         where = self.source.where(pointer("cases", self.cases.index(case)))
         request = _with_context(self.plan.value, case.messages)
         script = Script(case.results, case.decisions, case.provide, case.expect.status == AWAITING)

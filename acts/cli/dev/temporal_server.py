@@ -29,18 +29,15 @@ from acts.tree.search_attributes import TYPES as SEARCH_ATTRIBUTES
 # With the defaults, an activity on another queue costs 100 ms, a child workflow 200 ms, a sleep of 1 ms a whole second;
 # with these values 6 to 20 ms per activity remain.
 DYNAMIC_CONFIG: Final[Mapping[str, str]] = {
-    # Timers are read in batches, so they may fire so much late; the default of 1 s is added to every retry and sleep.
+    # Timers are read in batches, so they may fire so much late; the default is 1 s.
     "history.timerProcessorMaxTimeShift": '"1ms"',
     # Polls per second and shard, of which there is one (default 20, so 50 ms per sequential hop): no limit.
     "history.transferProcessorMaxPollRPS": "10000",
     "history.timerProcessorMaxPollRPS": "10000",
     "history.visibilityProcessorMaxPollRPS": "10000",
-    # Updates in flight per run (default 10): every decision that is being applied is one.
-    "history.maxInFlightUpdates": "1000",
-    # Updates per run in all (default 2,000): at 5 events each, the limit of 51,200 events per history comes first.
-    "history.maxTotalUpdates": "100000",
-    # Events buffered while a workflow task runs (default 100; beyond it the task is discarded and replayed): two for
-    # each of the 2,000 activities a run may have pending.
+    "history.maxInFlightUpdates": "1000",  # per run (default 10): every decision that is being applied is one
+    "history.maxTotalUpdates": "100000",  # per run (default 2,000): the limit of events per history comes first
+    # While a workflow task runs (default 100; beyond it the task is replayed): two for each of 2,000 pending activities
     "history.maximumBufferedEventsBatch": "4000",
     # Events of active runs (default 512 KiB per shard; what does not fit is read from the database again): a run of
     # 2,000 calls with arguments of 1 kB has 2 MB of them, so 64 MiB are room for 30 such runs.
@@ -52,10 +49,8 @@ DYNAMIC_CONFIG: Final[Mapping[str, str]] = {
     # A run is terminated above this (default 50 MB). The engine ends a run at 46 MB, but results that are on their way
     # still arrive: 100 calls in flight (the default) with 2 MB each.
     "limit.historySize.error": "268435456",
-    # Otherwise, what the server hands to a worker that stops is lost until its timeout.
-    "frontend.enableCancelWorkerPollsOnShutdown": "true",
-    # The server would ask for the newest version.
-    "frontend.enableServerVersionCheck": "false",
+    "frontend.enableCancelWorkerPollsOnShutdown": "true",  # else what a stopping worker is handed is lost for a while
+    "frontend.enableServerVersionCheck": "false",  # it would ask for the newest version
 }
 
 # A commit is in the file system's cache before it is acknowledged: kill -9 of any process loses nothing, a power cut
@@ -177,7 +172,6 @@ def spawn(
 
 
 def is_listening(address: str) -> bool:
-    """True if ``host:port`` accepts connections."""
     host, _, port = address.rpartition(":")
     with suppress(OSError):
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

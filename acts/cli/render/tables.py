@@ -56,7 +56,6 @@ def new_table(*titles: str, **options: Any) -> Table:
 
 
 def text_table(titles: Sequence[str], rows: Sequence[Sequence[object]], limit: int = MAX_NOTE, **options: Any) -> Table:
-    """A table of clean texts of at most ``limit`` characters."""
     table = new_table(*titles, **options)
     for row in rows:
         table.add_row(*(Text(clean(cell, limit)) for cell in row))
@@ -178,7 +177,6 @@ def set_text(report: Mapping[str, Any]) -> str:
 
 
 def report_parts(report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[RenderableType]:
-    """The calls and the instances of a result or a status."""
     if isinstance(calls := report.get("calls"), list) and calls:
         yield calls_table(calls, rows)
     instances = []
@@ -217,7 +215,6 @@ def progress_parts(run: str, status: Mapping[str, Any], rows: int = MAX_ROWS) ->
 
 
 def print_outcome(outcome: Outcome, run: str, *facts: str) -> None:
-    """Print a run that has ended."""
     screen, result = console(), outcome.result
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, count_text(ticks, "tick") if ticks else ""))
@@ -244,7 +241,6 @@ def print_outcome(outcome: Outcome, run: str, *facts: str) -> None:
 
 
 def value_text(value: Any) -> str:
-    """A value as clean, indented JSON of bounded size."""
     rows = json.dumps(value, indent=2, ensure_ascii=False).splitlines()
     more = [f"… {len(rows) - MAX_ROWS} more lines; --json prints all"] if len(rows) > MAX_ROWS else []
     return "\n".join([clean(truncate(row, 1000)) for row in rows[:MAX_ROWS]] + more)
@@ -292,7 +288,6 @@ async def watch_run(run: RunReader) -> Outcome:
 
 
 async def _follow(run: RunReader, show: Show) -> Outcome:
-    """The outcome of a run; its progress is shown."""
 
     async def poll() -> None:
         last: Mapping[str, Any] = {}
@@ -353,13 +348,11 @@ _DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def print_diff(rows: Sequence[str]) -> None:
-    """Print a unified diff, coloured on a terminal."""
     for row in rows:
         console().print(row, style="bold" if row[:3] in ("+++", "---") else _DIFF_STYLES.get(row[:1]))
 
 
 def print_plan(request: Json, preflight: Preflight, *, mermaid: bool = False) -> None:
-    """Print the plan of a valid Request as a drawing."""
     prepared = validate_request(request, preflight.tools, preflight.served)
     print_drawing(draw_mermaid(prepared) if mermaid else draw_text(prepared), mermaid=mermaid)
 
@@ -375,7 +368,6 @@ def print_drawing(drawing: str, *, mermaid: bool) -> None:
 
 
 def print_simulation(simulation: Mapping[str, Any]) -> None:
-    """Print what ``simulate`` returns."""
     screen, calls, outcomes = console(), simulation["calls"], simulation["outcomes"]
     screen.print("waves", style="bold")
     for number, wave in enumerate(simulation["waves"], 1):

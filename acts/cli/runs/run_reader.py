@@ -1,15 +1,12 @@
 """What runs answer, and which there are: descriptions, queries, Requests, results, progress, lists, approvals.
 
-- A reader fetches an answer once and keeps it. A query that no worker answers in time returns None: the caller decides
-  what that means.
+- A reader keeps each answer. A query that no worker answers in time returns None: the caller decides what that means.
 - A failure of type PlanFailed carries the whole result, one of type InvalidRequest the problems: both are unpacked, so
   that completed work is never lost.
 - An agent learns the states of its Calls when their plan ends, so the plan of the tick is queried too. Only the server
   knows whether a worker has taken a Call: one that waits in its task queue is ``ready``.
 - The parameters of a pending Call are those that its run has resolved and will use; a decision does not depend on them.
-- An instance is executed by the run itself, by a child of its own, or by a child that it shares with others. A run that
-  has ended is read from its result; else, or if that has no details, the run or the child is queried.
-- Filters of runs become one visibility query; no worker is asked for a list of runs.
+- An instance is executed by the run itself, by a child of its own, or by a child that it shares with others.
 """
 
 from __future__ import annotations
@@ -119,7 +116,6 @@ def outcome_of_failure(cause: BaseException | None) -> Outcome:
 
 
 def _once(method: Callable[[RunReader], Awaitable[T]]) -> Callable[[RunReader], Coroutine[Any, Any, T]]:
-    """Keep the answer of a method."""
 
     @functools.wraps(method)
     async def read(self: RunReader) -> T:
@@ -131,7 +127,6 @@ def _once(method: Callable[[RunReader], Awaitable[T]]) -> Callable[[RunReader], 
 
 
 async def open_run(id_: str, run_id: str | None = None) -> RunReader:
-    """A reader of a run on the server of this command."""
     return RunReader(await server.connect(), id_, run_id)
 
 
@@ -149,11 +144,9 @@ class RunReader:
         self._answers: dict[Any, Any] = {}
 
     def fresh(self) -> RunReader:
-        """A reader of the same run that has no answers yet."""
         return RunReader(self.client, self.id, self.handle.run_id)
 
     def other(self, id_: str) -> RunReader:
-        """A reader of another run of the same server."""
         return RunReader(self.client, id_)
 
     @_once
@@ -162,7 +155,6 @@ class RunReader:
         return await console.for_run(self.id, self.handle.describe(rpc_timeout=server.RPC))
 
     async def exists(self) -> bool:
-        """Whether the server has a run of this id."""
         try:
             await self.describe()
         except CommandError:
@@ -170,7 +162,6 @@ class RunReader:
         return True
 
     async def describe_running(self) -> None:
-        """Require a run that accepts signals, updates and cancellation."""
         if (await self.describe()).close_time is not None:
             raise console.ended_error(self.id)
 
@@ -478,7 +469,6 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
 
 
 def unknown_instance_error(run: str, names: Sequence[str], name: str, where: str = "--instance") -> CommandError:
-    """The run has no such instance; the error lists those that it has."""
     hint = f"it has: {list_names(names, 12)}" if names else "`_instance` names an instance in a request"
     return command_error(f'the run {clean(run, 200)} has no instance "{clean(name, 100)}"', where=where, hint=hint)
 
@@ -495,12 +485,10 @@ MAX_LISTED: Final = 10_000  # ten pages of the server
 
 
 def quote(text: str) -> str:
-    """A string of the visibility language."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def iso_text(moment: datetime) -> str:
-    """A moment in UTC, with a Z."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 

@@ -39,12 +39,10 @@ class ServerTarget(NamedTuple):
 
 
 def task_queue() -> str:
-    """The task queue of the worker."""
     return os.environ.get("ACTS_TASK_QUEUE") or TASK_QUEUE
 
 
 def find_target() -> ServerTarget:
-    """The server to connect to; it need not run."""
     from temporalio.envconfig import ClientConfig
 
     try:

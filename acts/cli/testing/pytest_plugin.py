@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> PlanTestFile | None:
-    """Collect ``orders.test.yaml``."""
     is_test = file_path.name.endswith((".test.yaml", ".test.yml", ".test.json"))
     return PlanTestFile.from_parent(parent, path=file_path) if is_test else None
 
@@ -42,7 +41,6 @@ class PlanTestFile(pytest.File):
     """A test file of a plan."""
 
     def collect(self) -> Iterator[PlanTestCase]:
-        """One item per case."""
         from acts.cli.commands.testing import PlanTests
         from acts.cli.console import CommandError, load_project_file
 
@@ -63,11 +61,9 @@ class PlanTestCase(pytest.Item):
     run_case: Callable[[], CaseReport]
 
     def runtest(self) -> None:
-        """Run the plan and compare."""
         report = self.run_case()
         if report.faults:
             pytest.fail("\n".join([report.where, *report.lines()]), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where pytest says that the case is."""
         return self.path, None, f"{self.path.name}: {self.name}"

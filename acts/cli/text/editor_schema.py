@@ -38,7 +38,6 @@ class _SettingsGenerator(GenerateJsonSchema):
 
 
 def request_schema() -> Schema:
-    """The schema of a Request file."""
     text = Path(__file__).with_name("request_schema.yaml").read_text("utf-8")
     text = text.replace("enum: METHODS", f"enum: {json.dumps(list(METHODS))}").replace("METHODS", METHODS_TEXT)
     content = yaml.safe_load(text.replace("enum: META", f"enum: {json.dumps(list(META))}"))
@@ -55,7 +54,6 @@ def request_schema() -> Schema:
 
 
 def _settings(texts: dict[str, str]) -> Schema:
-    """Config and Options with their parts."""
     schemas: Schema = {}
     for model in (Config, Options):
         schema = model.model_json_schema(ref_template="#/$defs/{model}", schema_generator=_SettingsGenerator)

@@ -100,7 +100,6 @@ def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, a
 def _find_problems(
     request: Request, raw: Json, tools: Mapping[str, Any], served: Iterable[str], *, agent: bool
 ) -> list[Problem]:
-    """The problems of a plan, or those of an agent before its first tick."""
     from acts.machines.agent_context import AgentContext
 
     if agent:
@@ -176,14 +175,12 @@ def load_registry(
 
 
 def is_configured() -> bool:
-    """True if the environment or an installed package names modules to load."""
     from importlib.metadata import entry_points
 
     return any(map(os.environ.get, (MODULES, FOLDERS, SERVERS))) or bool(entry_points(group="acts.activities"))
 
 
 def has_examples() -> bool:
-    """True in a checkout of the engine; a wheel ships the tools of the demo alone."""
     return (EXAMPLES / "__init__.py").is_file() and (CHECKOUT / "pyproject.toml").is_file()
 
 
@@ -201,7 +198,6 @@ _NOT_ROWS: Final = ("state", "item", "index", "decision")
 
 
 def names_set(request: Json) -> bool:
-    """True for a Request that names a set."""
     context = request.get("context") if isinstance(request, dict) else None
     return isinstance(context, list) and any(isinstance(m, dict) and INSTANCES in m for m in context)
 

@@ -87,7 +87,6 @@ class SourceText:
         return self.name if position is None else f"{self.name}:{position.line}"
 
     def excerpt(self, at: str) -> str:
-        """The line of the value at a JSON pointer."""
         position = self.position(at)
         return "" if position is None else _cut_line(self.text, position)
 
@@ -137,7 +136,6 @@ def _read_bytes(name: str) -> bytes:
 
 
 def parse_source(name: str, text: str, format_: Format) -> SourceText:
-    """A text with its value."""
     if not text.strip():
         raise command_error("the file is empty", where=name, hint="it must hold one JSON or YAML value")
     try:
@@ -185,7 +183,6 @@ def problem_blocks(problems: Iterable[Problem], source: SourceText | None) -> li
 
 
 def problems_from_json(items: Sequence[dict[str, Any]]) -> list[Problem]:
-    """The problems of an InvalidRequest failure."""
     keys = [field.name for field in fields(Problem)]
     return [Problem(**{"code": "unknown", "message": "", **{k: i[k] for k in keys if k in i}}) for i in items]
 
