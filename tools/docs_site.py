@@ -1,9 +1,7 @@
 """Makes the documentation's site of the checkout's Markdown: an mkdocs hook, run by ``make docs``.
 
-Laws of this file: the Markdown files stay as GitHub shows them; what the site needs beyond them is made here.
-- Pages that lie outside docs/ get a name in the site, and every link is rewritten to it.
-- A link to another file of the checkout leads to a copy of it, so that the site is complete on a disk.
-- The reference of the Request file, of the commands and of the worker's settings comes from the code.
+The Markdown files stay as GitHub shows them. Pages that lie outside docs/ get a name in the site, and every link is
+rewritten to it; a link to another file of the checkout leads to a copy, so that the site is complete on a disk.
 """
 
 from __future__ import annotations

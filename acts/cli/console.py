@@ -226,12 +226,12 @@ Note = Annotated[str | None, option("--note TEXT", "Why.")]
 
 
 class CommandGroup(typer.Typer):
-    """Commands that return an exit code, or a coroutine of one; a ``CommandError`` is printed and becomes its code."""
+    """Commands that return an exit code (None: done), or a coroutine; a ``CommandError`` becomes its code."""
 
     def __init__(self, name: str | None = None, text: str | None = None) -> None:
         super().__init__(name=name, help=text, rich_markup_mode=None, no_args_is_help=True)
 
-    def add(self, function: Callable[..., int | Coroutine[Any, Any, int]]) -> Callable[..., Any]:
+    def add(self, function: Callable[..., int | Coroutine[Any, Any, int | None] | None]) -> Callable[..., Any]:
         """Register a function under its name, with its docstring as help; examples in it stay a line each."""
 
         @functools.wraps(function)
@@ -246,7 +246,7 @@ class CommandGroup(typer.Typer):
             except CommandError as error:
                 print_blocks(error.blocks)
                 code = error.code
-            raise typer.Exit(code)
+            raise typer.Exit(code or EXIT_DONE)
 
         text = inspect.cleandoc(function.__doc__ or "").replace("\n\nExamples:\n", "\n\n\b\nExamples:\n")
         self.command(function.__name__.rstrip("_").replace("_", "-"), help=text)(run_command)

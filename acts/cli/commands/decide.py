@@ -125,14 +125,14 @@ async def pending(
 async def approve(
     run: cli.Run, call: Call = None, version: Version = None, by: By = None, note: cli.Note = None,
     instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """Approve a plan or a call that waits.
 
     Examples:
       acts approve order-7
       acts approve order-7 --call 2:refund --version 1 --note "as agreed"
     """
-    return await _decide(run, "approved", Decision.model_construct(
+    await _decide(run, "approved", Decision.model_construct(
         decision=APPROVE, call=call, instance=instance, workflow_id=workflow_id, version=version, by=by, reason=note
     ), key)  # fmt: skip
 
@@ -141,9 +141,9 @@ async def approve(
 async def reject(
     run: cli.Run, reason: Reason, call: Call = None, version: Version = None, by: By = None, instance: Instance = None,
     workflow_id: Below = None, key: SigningKey = None,
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """Reject a plan or a call that waits, with a reason."""
-    return await _decide(run, "rejected", Decision.model_construct(
+    await _decide(run, "rejected", Decision.model_construct(
         decision=REJECT, call=call, instance=instance, workflow_id=workflow_id, version=version, by=by, reason=reason
     ), key)  # fmt: skip
 
@@ -152,7 +152,7 @@ async def reject(
 async def edit(
     run: cli.Run, call: Call = None, file: NewPlan = None, yes: cli.Yes = False, version: Version = None, by: By = None,
     note: cli.Note = None, instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """Change the plan that waits, or one call, in $EDITOR. The new version then waits for an approval of its own."""
     decision = Decision.model_construct(
         decision=EDIT, call=call, instance=instance, workflow_id=workflow_id, version=version, by=by, reason=note
@@ -170,7 +170,7 @@ async def edit(
         value = source.value
         if value == before:
             print_err("nothing was changed")
-            return cli.EXIT_DONE
+            return
         if isinstance(value, list):  # a whole plan, perhaps in place of one call
             before, position = calls, None
         print_diff(texts.compare_plans(before, value, ("waits", "edited")))
@@ -178,16 +178,14 @@ async def edit(
         content = {"plan": value} if position is None else {"call": name, "with": value}
         await send_decision(reader, decision, approval, key=key, content=content, source=source)
     print_err(f"edited, and an edit is no approval: `acts pending {clean(run, 200)}` lists what waits now")
-    return cli.EXIT_DONE
 
 
-async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> int:
+async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> None:
     run = await open_run(id_)
     approval = await find_approval(run, decision)
     status = await send_decision(run, decision, approval, key=key)
     state = f"; the run is {status['phase']}" if isinstance(status, dict) and "phase" in status else ""
     print_err(clean(f"{past}: {approval} (version {approval.version}){state}"))
-    return cli.EXIT_DONE
 
 
 def login_name() -> str | None:
@@ -318,7 +316,7 @@ def _edited_text(file: str | None, before: Json) -> Iterator[SourceText]:
 
 
 @app.add
-async def provide(run: cli.Run, message: Message) -> int:
+async def provide(run: cli.Run, message: Message) -> None:
     """Send a run a message that it waits for.
 
     Examples:
@@ -350,30 +348,26 @@ async def provide(run: cli.Run, message: Message) -> int:
         raise command_error(f"{name} refused the message: {refused.removeprefix(_REFUSED)}", hint=hint)
     effect = "has the message" if status is not None else "will get the message when a worker runs; none answers now"
     print_err(f"{clean(run)} {effect}")
-    return cli.EXIT_DONE
 
 
 @app.add
-async def cancel(run: cli.Run) -> int:
+async def cancel(run: cli.Run) -> None:
     """Cancel a run: running calls are cancelled, no more start."""
     reader = await open_run(run)
     await reader.describe_running()  # the server accepts the request for a run that has ended, without any effect
     await cli.for_run(run, reader.handle.cancel(rpc_timeout=server.RPC))
     print_err(f"{clean(run)} is being cancelled")
-    return cli.EXIT_DONE
 
 
 @app.add
-async def pause(run: cli.Run) -> int:
+async def pause(run: cli.Run) -> None:
     """Start no more calls of a run; running ones continue."""
     await cli.for_run(run, (await open_run(run)).handle.signal(PAUSE, rpc_timeout=server.RPC))
     print_err(f"{clean(run)} is paused: it starts no more calls")
-    return cli.EXIT_DONE
 
 
 @app.add
-async def resume(run: cli.Run) -> int:
+async def resume(run: cli.Run) -> None:
     """Resume a paused run."""
     await cli.for_run(run, (await open_run(run)).handle.signal(RESUME, rpc_timeout=server.RPC))
     print_err(f"{clean(run)} is resumed")
-    return cli.EXIT_DONE

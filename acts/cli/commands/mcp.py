@@ -46,7 +46,7 @@ app = cli.CommandGroup()
 
 
 @app.add
-async def mcp(allow_decisions: AllowDecisions = False) -> int:
+async def mcp(allow_decisions: AllowDecisions = False) -> None:
     """Serve validate, simulate, run, status, pending and why as MCP tools on standard input and output."""
     try:
         from mcp.server.mcpserver import MCPServer
@@ -61,7 +61,6 @@ async def mcp(allow_decisions: AllowDecisions = False) -> int:
         annotations = ToolAnnotations(read_only_hint=reads, destructive_hint=not reads, open_world_hint=not reads)
         served.add_tool(_answer_in_text(tool), annotations=annotations, structured_output=False)
     await served.run_stdio_async()
-    return cli.EXIT_DONE
 
 
 def _answer_in_text(tool: Callable[..., Coroutine[Any, Any, Answer]]) -> Callable[..., Coroutine[Any, Any, str]]:

@@ -301,12 +301,12 @@ SERVER_CHECKS: Final = {
 
 
 @app.add
-async def setup(show: ShowOnly = False) -> int:
+async def setup(show: ShowOnly = False) -> None:
     """Prepare a namespace: register the search attributes by which runs are found."""
     if show:
         for name, type_ in TYPES.items():
             print(f"temporal operator search-attribute create --name {name} --type {type_}")
-        return cli.EXIT_DONE
+        return
     client = await server.connect()
     try:
         wrong, names = await _search_attributes(client)
@@ -322,7 +322,6 @@ async def setup(show: ShowOnly = False) -> int:
         raise command_error(head, hint="an administrator can: `acts setup --show` prints the commands") from None
     done = f"registered {', '.join(missing)}" if missing else "has all search attributes"
     print_err(f"namespace {client.namespace}: {done}; runs that start from now on (within a minute) have them")
-    return cli.EXIT_DONE
 
 
 async def _search_attributes(client: Client) -> tuple[list[str], list[str]]:
@@ -333,7 +332,7 @@ async def _search_attributes(client: Client) -> tuple[list[str], list[str]]:
 
 
 @app.add
-def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
+def keygen(file: KeyFile = None, codec: CodecKey = False) -> None:
     """Make a key: of an approver, for `acts approve --key`; or for payloads (--codec).
 
     The private key goes to FILE, which nobody else may read; the line for ACTS_APPROVERS is printed. With --codec, the
@@ -343,7 +342,7 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
     """
     if codec:
         print(f"k{datetime.now(UTC):%Y%m%d%H%M%S} {base64.b64encode(os.urandom(payload_codec.KEY_BYTES)).decode()}")
-        return cli.EXIT_DONE
+        return
     if file is None:
         raise command_error("a file for the private key is missing", hint="like `acts keygen ada.pem`")
     path = Path(file)
@@ -355,7 +354,6 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> int:
         raise command_error(f"{path} cannot be written: {error.strerror}") from None
     print_err(f"{path} is the private key: only the approver needs it. For the file of ACTS_APPROVERS:")
     print(f'"{path.stem}": "{base64.b64encode(public).decode()}"')
-    return cli.EXIT_DONE
 
 
 def create_key(path: Path) -> bytes:
@@ -368,7 +366,7 @@ def create_key(path: Path) -> bytes:
 
 
 @app.add
-def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: CodecOrigins = None) -> int:
+def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: CodecOrigins = None) -> None:
     """Decrypt payloads for the Web UI and for `temporal`, with the keys of ACTS_CODEC_KEYS.
 
     In the Web UI: the glasses in the upper right corner, endpoint http://127.0.0.1:8081. With `temporal`:
@@ -389,7 +387,6 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
         address = f"http://{host}:{codec_http.server_address[1]}"
         print_err(f"codec server at {address} for pages of {', '.join(origins)}; Ctrl-C stops it")
         codec_http.serve_forever()
-    return cli.EXIT_DONE
 
 
 @storage.add

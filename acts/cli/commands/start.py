@@ -41,6 +41,10 @@ from acts.tree.identity import MAX_ID_BYTES
 # What to do while a run of the id runs, and where one has ended
 WhileRunning = Literal["fail", "use-existing", "terminate"]
 OnceEnded = Literal["again", "again-if-failed", "use-existing", "fail"]
+_REUSE: Final = {
+    "again": WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+    "again-if-failed": WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+}
 MAX_SUMMARY_BYTES: Final = 200  # the server takes 400
 
 SetFile = Annotated[
@@ -90,21 +94,6 @@ class StartPolicy:
     if_running: WhileRunning = "fail"
     if_ended: OnceEnded = "again"
     delay: float | None = None
-
-    def start_options(self) -> dict[str, Any]:
-        """Keyword arguments of the SDK's ``start_workflow``; some words the server would refuse together."""
-        # USE_EXISTING of the server would not say whether the run is new, so a refused start is looked up instead
-        reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE
-        if self.if_ended.startswith("again"):
-            always, if_failed = WorkflowIDReusePolicy.ALLOW_DUPLICATE, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-            reuse = always if self.if_ended == "again" else if_failed
-        elif self.if_running == "terminate":
-            text = f"--if-running terminate starts a run anew, --if-ended {self.if_ended} never does"
-            raise command_error(text, hint="leave one of them out")
-        policies = WorkflowIDConflictPolicy
-        conflict = policies.TERMINATE_EXISTING if self.if_running == "terminate" else policies.FAIL
-        delay = None if self.delay is None else timedelta(seconds=self.delay)
-        return {"id_reuse_policy": reuse, "id_conflict_policy": conflict, "start_delay": delay}
 
 
 @app.add
@@ -249,10 +238,18 @@ async def start(
         raise command_error(text, where=source_name, hint=hint)
     if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
         raise command_error(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")
+    terminates = policy.if_running == "terminate"
+    if terminates and not policy.if_ended.startswith("again"):
+        text = f"--if-running terminate starts a run anew, --if-ended {policy.if_ended} never does"
+        raise command_error(text, hint="leave one of them out")
+    # USE_EXISTING of the server would not say whether the run is new, so a refused start is looked up instead
+    conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING if terminates else WorkflowIDConflictPolicy.FAIL
     try:
         await client.start_workflow(
             workflow, request, id=run_id, task_queue=server.task_queue(), rpc_timeout=server.RPC,
-            static_summary=summarize(request) or source_name[:MAX_SUMMARY_BYTES], **policy.start_options(),
+            id_reuse_policy=_REUSE.get(policy.if_ended, WorkflowIDReusePolicy.REJECT_DUPLICATE),
+            id_conflict_policy=conflict, start_delay=None if policy.delay is None else timedelta(seconds=policy.delay),
+            static_summary=summarize(request) or source_name[:MAX_SUMMARY_BYTES],
         )  # fmt: skip
     except WorkflowAlreadyStartedError:
         status = (await client.get_workflow_handle(run_id).describe(rpc_timeout=server.RPC)).status
@@ -336,7 +333,7 @@ def _source_of(request: Json) -> SourceText:
 async def create(
     schedule_id: ScheduleId, file: cli.File, cron: Cron = None, every: Every = None, timezone: Zone = None,
     overlap: Overlap = "skip", replace: Replace = False, inputs: cli.Inputs = None, agent: cli.Agent = None,
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """Start a file by the clock, with --cron or --every.
 
     Each start is a run of its own, so its calls have ids of their own.
@@ -365,7 +362,6 @@ async def create(
     upcoming = (await handle.describe(rpc_timeout=server.RPC)).info.next_action_times
     first = f"; first start {_moment(upcoming[0])}" if upcoming else ""
     print_err(f"schedule {clean(schedule_id)} starts {clean(file)} as {workflow}{first}")
-    return cli.EXIT_DONE
 
 
 @schedule.add
@@ -385,32 +381,32 @@ async def list_(as_json: cli.AsJson = False) -> int:
 
 
 @schedule.add
-async def pause(schedule_id: ScheduleId, note: cli.Note = None) -> int:
+async def pause(schedule_id: ScheduleId, note: cli.Note = None) -> None:
     """Start nothing until it is resumed; runs continue."""
-    return await _perform(schedule_id, lambda handle: handle.pause(note=note, rpc_timeout=server.RPC), "paused")
+    await _perform(schedule_id, lambda handle: handle.pause(note=note, rpc_timeout=server.RPC), "paused")
 
 
 @schedule.add
-async def resume(schedule_id: ScheduleId, note: cli.Note = None) -> int:
+async def resume(schedule_id: ScheduleId, note: cli.Note = None) -> None:
     """Resume a paused schedule; what it missed is not made up for."""
-    return await _perform(schedule_id, lambda handle: handle.unpause(note=note, rpc_timeout=server.RPC), "resumed")
+    await _perform(schedule_id, lambda handle: handle.unpause(note=note, rpc_timeout=server.RPC), "resumed")
 
 
 @schedule.add
-async def trigger(schedule_id: ScheduleId, overlap: Overlap = "allow-all") -> int:
+async def trigger(schedule_id: ScheduleId, overlap: Overlap = "allow-all") -> None:
     """Start a run now, whatever the clock says."""
     policy = overlap_policy(overlap)
-    return await _perform(schedule_id, lambda it: it.trigger(overlap=policy, rpc_timeout=server.RPC), "triggered")
+    await _perform(schedule_id, lambda it: it.trigger(overlap=policy, rpc_timeout=server.RPC), "triggered")
 
 
 @schedule.add
-async def delete(schedule_id: ScheduleId, yes: cli.Yes = False) -> int:
+async def delete(schedule_id: ScheduleId, yes: cli.Yes = False) -> None:
     """Delete a schedule; its runs continue."""
     cli.require_yes(f"delete the schedule {clean(schedule_id, 200)}?", "it was not deleted", yes=yes)
-    return await _perform(schedule_id, lambda it: it.delete(rpc_timeout=server.RPC), "deleted; its runs continue")
+    await _perform(schedule_id, lambda it: it.delete(rpc_timeout=server.RPC), "deleted; its runs continue")
 
 
-async def _perform(schedule_id: str, request: Callable[[sdk.ScheduleHandle], Awaitable[None]], done: str) -> int:
+async def _perform(schedule_id: str, request: Callable[[sdk.ScheduleHandle], Awaitable[None]], done: str) -> None:
     try:
         await request((await server.connect()).get_schedule_handle(schedule_id))
     except RPCError as error:
@@ -419,7 +415,6 @@ async def _perform(schedule_id: str, request: Callable[[sdk.ScheduleHandle], Awa
         head = f'there is no schedule "{clean(schedule_id, 200)}"'
         raise command_error(head, hint="`acts schedule list` names all") from None
     print_err(f"{clean(schedule_id)}: {done}")
-    return cli.EXIT_DONE
 
 
 def overlap_policy(word: OverlapWord) -> sdk.ScheduleOverlapPolicy:

@@ -9,16 +9,14 @@ from temporalio.exceptions import ApplicationError
 
 Json = dict[str, Any]
 
-_RAINY: Final = ("Bergen", "London")
 _CARD_LIMIT: Final = 20.0  # US dollars in one payment
 _LAST_ORDER: Final = 50.0  # US dollars that the customer paid
-_MARK_DIGITS: Final = 6
 
 
 @activity.defn(name="askWeather")
 def ask_weather(call: Json, _tool: Json, _context: list[Json]) -> Json:
     """Return a message with either ``state.sunny`` or ``state.rainy``, which selects the branch."""
-    is_rainy = call["city"] in _RAINY
+    is_rainy = call["city"] in ("Bergen", "London")
     answer = {"city": call["city"], "sky": "rain" if is_rainy else "clear"}
     return {"type": "state", "state": {"rainy" if is_rainy else "sunny": answer}}
 
@@ -44,7 +42,7 @@ def process_payment(call: Json, _tool: Json, _context: list[Json]) -> Json:
     """Return a receipt, or fail with ``card_declined``; ``_id`` is the same in every attempt of the call."""
     if call["amount"] > _CARD_LIMIT:
         raise ApplicationError("Your card was declined.", type="card_declined", non_retryable=True)
-    return {"number": f"R-{call['_id'][-_MARK_DIGITS:]}", "amount": call["amount"]}
+    return {"number": f"R-{call['_id'][-6:]}", "amount": call["amount"]}
 
 
 @activity.defn(name="writeLetter")

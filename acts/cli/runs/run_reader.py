@@ -408,9 +408,7 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
 async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
     """An instance: ``{status, state?, calls, errors, decisions?}``, and the run that it was read from."""
     result = await run.result()
-    if set_counts(result) is not None:
-        raise _set_error(run.id)
-    item = (result.get("instances") or {}).get(name) or {}
+    item = named_instances(result).get(name) or {}
     if "state" in item:
         return _item(item, name, result), run.id
     try:
@@ -419,13 +417,6 @@ async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]
         if "calls" not in item:
             raise
         return _item(item, name, result), run.id
-
-
-def _set_error(run_id: str) -> CommandError:
-    """The instances of a set are too many to be found by name."""
-    text = f'the instances of "{clean(run_id)}" are the rows of a set'
-    hint = f"each has a line in its results file; a run that walks some of them: acts show {clean(run_id)}/batch-…/ID"
-    return command_error(text, where="--instance", hint=hint)
 
 
 def _item(item: Mapping[str, Any], name: str, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -444,8 +435,10 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
         plan = run.other(child_id(run.id, f"plan-{status['tick']}"))
         if await plan.exists():
             return await read_instance(plan, name)
-    if set_counts(status) is not None:
-        raise _set_error(run.id)
+    if set_counts(status) is not None:  # too many to be found by name
+        text, name = f'the instances of "{clean(run.id)}" are the rows of a set', clean(run.id)
+        hint = f"each has a line in its results file; a run that walks some of them: acts show {name}/batch-…/ID"
+        raise command_error(text, where="--instance", hint=hint)
     names = list(status.get("instances") or ())
     if name not in names:
         raise unknown_instance_error(run.id, names, name)

@@ -253,11 +253,7 @@ def _put_set(context: list[Any], text: str) -> None:
             context[index] = {**message, INSTANCES: {**own, **value}}
             return
     at = next((i for i, m in enumerate(context) if isinstance(m, dict) and m.get("type") == "plan"), len(context))
-    context.insert(at, {"type": "data", "kind": _kind_of_rows(context), INSTANCES: value})
-
-
-def _kind_of_rows(context: list[Any]) -> str:
-    """The one kind that calls read and nothing provides."""
+    # Of the one kind that calls read and nothing provides
     messages = [message for message in context if isinstance(message, dict)]
     provided = {str(m.get("kind", m["type"])) for m in messages if m.get("type") in ("data", "input", "state")}
     plans = [m.get("plan") for m in messages if m.get("type") == "plan"]
@@ -274,4 +270,4 @@ def _kind_of_rows(context: list[Any]) -> str:
         hint = f'add {{"type": "data", "kind": …, "{INSTANCES}": {{"source": …}}}} to the context, which says it'
         text = f"the calls read {format_choices(open_kinds)}, and the rows can be one of them"
         raise command_error(text, where="--set", hint=hint)
-    return open_kinds[0] if open_kinds else "row"
+    context.insert(at, {"type": "data", "kind": open_kinds[0] if open_kinds else "row", INSTANCES: value})
