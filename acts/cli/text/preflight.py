@@ -246,11 +246,11 @@ def _put_set(context: list[Any], text: str) -> None:
         file, id_ = named[1], named[2]
     if Path(file).exists():  # the worker may have been started in another folder
         file = str(Path(file).absolute())
-    value = {"source": file, **({} if id_ is None else {"id": id_})}
+    rows = {"source": file, **({} if id_ is None else {"id": id_})}
     for index, message in enumerate(context):
         if isinstance(message, dict) and INSTANCES in message:
             own = message[INSTANCES] if isinstance(message[INSTANCES], dict) else {}
-            context[index] = {**message, INSTANCES: {**own, **value}}
+            context[index] = {**message, INSTANCES: {**own, **rows}}
             return
     at = next((i for i, m in enumerate(context) if isinstance(m, dict) and m.get("type") == "plan"), len(context))
     # Of the one kind that calls read and nothing provides
@@ -270,4 +270,4 @@ def _put_set(context: list[Any], text: str) -> None:
         hint = f'add {{"type": "data", "kind": …, "{INSTANCES}": {{"source": …}}}} to the context, which says it'
         text = f"the calls read {format_choices(open_kinds)}, and the rows can be one of them"
         raise command_error(text, where="--set", hint=hint)
-    context.insert(at, {"type": "data", "kind": open_kinds[0] if open_kinds else "row", INSTANCES: value})
+    context.insert(at, {"type": "data", "kind": open_kinds[0] if open_kinds else "row", INSTANCES: rows})
