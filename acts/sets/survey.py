@@ -44,7 +44,6 @@ MAX_ID: Final = 300
 JSON_LINES: Final = "jsonl"
 CSV: Final = "csv"
 _BOM: Final = b"\xef\xbb\xbf"
-_OTHER_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 _CHUNK: Final = 64 * 1024
 # Two pages that differ have the same digest once in 3e14 times
 DIGEST_BYTES: Final = 6
@@ -106,7 +105,7 @@ class LineReader:
 def read_dialect(stream: BinaryIO, name: str) -> Dialect:
     """How a file of this name is read, from its beginning; SetError where its header cannot be used."""
     beginning = stream.read(len(_BOM))
-    if beginning[:2] in _OTHER_BOMS:
+    if beginning[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise SetError(SET_INVALID, f"{name} is UTF-16; a set is UTF-8: save it as UTF-8")
     bom = len(_BOM) if beginning == _BOM else 0
     stream.seek(bom)
@@ -188,10 +187,6 @@ def _csv_rows(lines: LineReader, dialect: Dialect) -> Iterator[Row]:
         yield Row(record.size, record.lines, value, fault)
 
 
-class _QuoteTooLongError(Exception):
-    """A quote is still open after more bytes than a row may have."""
-
-
 def _csv_records(lines: LineReader, delimiter: str) -> Iterator[Row]:
     """The fields of each record. One that cannot be read is the line that it begins on."""
     record_lines: list[tuple[bytes, int]] = []
@@ -203,7 +198,7 @@ def _csv_records(lines: LineReader, delimiter: str) -> Iterator[Row]:
             record_lines.append(item)
             size += item[1]
             if size > MAX_ROW_BYTES:
-                raise _QuoteTooLongError
+                raise csv.Error
             yield item[0].decode("utf-8", "surrogateescape")
 
     reader = csv.reader(read_texts(), delimiter=delimiter, strict=True)
@@ -213,8 +208,8 @@ def _csv_records(lines: LineReader, delimiter: str) -> Iterator[Row]:
             if fields is None:
                 return
             record = Row(size, len(record_lines), fields)
-        except (csv.Error, _QuoteTooLongError) as error:
-            fault = f"it is not CSV: {error}" if isinstance(error, csv.Error) else "a quote is not closed"
+        except csv.Error as error:
+            fault = f"it is not CSV: {error}" if str(error) else "a quote is not closed"
             lines.give_back(record_lines[1:])
             record = Row(record_lines[0][1], 1, None, fault)
             reader = csv.reader(read_texts(), delimiter=delimiter, strict=True)
@@ -255,9 +250,9 @@ _BLOCK: Final = 1_000
 
 
 class RowIds:
-    """The ids of the rows of a set: which repeat, and for a run that resumes another one, which rows do not run.
+    """The ids of the rows of a set: which repeat, and for a run that resumes ``past_run``, which rows do not run.
 
-    ``past_run`` names the earlier run, for people. Its lines are added before the rows; of each id the latest counts.
+    The lines of that one are added before the rows; of each id the latest counts.
     """
 
     def __init__(self, past_run: str | None = None, *, only_failed: bool = False) -> None:
@@ -361,7 +356,6 @@ def rows_of_page(number: int) -> int:
 
 
 def _page_hash(rows: list[Row]) -> str:
-    """12 hex digits."""
     return hashlib.blake2b(b"".join(row.digest for row in rows), digest_size=DIGEST_BYTES).hexdigest()
 
 

@@ -49,8 +49,6 @@ Lengths = Mapping[int, tuple[int, int]]
 # How often one combination starts each Call, by rank, and how many paths have to be provided for them
 _Scenario = tuple[dict[int, int], int]
 
-# Digits of a time: nobody plans in microseconds
-DIGITS: Final = 3
 # An activity, a timer, a signal and an update are one action each. A child takes two, one to record the intent and one
 # for the start. All local activities of one workflow task take one together.
 _CHILD: Final = 2
@@ -216,10 +214,7 @@ def _list_lengths(prepared: ValidatedPlan, runs: Sequence[OutcomeRun]) -> dict[i
 
 
 def _sample(schema: Json, root: Json, parts: Iterator[int], depth: int = 0) -> Json:
-    """A sample value of a part of a schema; null where it says nothing.
-
-    It is as full as its schema allows. Patterns, formats and bounds are not followed, so it may not validate.
-    """
+    """A sample of a part of a schema, null where it says nothing. Patterns, formats and bounds are not followed."""
     if not isinstance(schema, dict) or depth > MAX_SAMPLE_DEPTH or next(parts) > MAX_SAMPLE_PARTS:
         return None
     for key in ("const", "default", "enum", "examples"):
@@ -350,10 +345,7 @@ class Schedule(NamedTuple):
 
 
 def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenario]], times: int) -> dict[str, Any]:
-    """``{seconds: {min, max}, slowest: ranks | None, withoutDuration: [tool]}``; {} where no duration is known.
-
-    ``slowest`` is the critical path of the slowest combination, None where a duration is missing.
-    """
+    """``{seconds: {min, max}, slowest: ranks (None: one is missing), withoutDuration: [tool]}``, if any is known."""
     literal = prepared.literal_outputs
     tools = {r: n.tool for r, n in enumerate(prepared.nodes) if not n.is_detached and r not in literal}
     expected = {tool.name: tool.options.expected for tool in tools.values()}
@@ -371,7 +363,7 @@ def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenar
     )
     slowest = max(slow, key=lambda s: s.most)
     low = min(*(s.least for s in quick), slowest.most)
-    figures = {"min": round(low, DIGITS), "max": round(slowest.most, DIGITS)}
+    figures = {"min": round(low, 3), "max": round(slowest.most, 3)}
     return {"seconds": figures, "slowest": None if unknown else slowest.path, "withoutDuration": unknown}
 
 
@@ -463,10 +455,7 @@ class Decision(NamedTuple):
 
 
 class OutcomeRun(NamedTuple):
-    """One dry run: the outcomes taken, by rank, as text, and the failures that it produced itself.
-
-    ``conditions`` are what those were taken to be that cannot be known, ``elements`` the lengths of known lists.
-    """
+    """One dry run: the outcomes taken, as text, its own failures, and by rank what it took conditions to be."""
 
     decisions: tuple[Decision, ...]
     choices: dict[int, str]

@@ -169,11 +169,8 @@ class TypeProblem(NamedTuple):
     item: dict[str, Any]
 
 
-class _Producer(NamedTuple):
-    """A Call, or the context, and what it may put at the path that is read."""
-
-    name: str
-    types: Alternatives
+# A Call, or the context, and what it may put at the path that is read
+_Producer = tuple[str, Alternatives]
 
 
 def find_type_problem(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:
@@ -185,14 +182,14 @@ def find_type_problem(prepared: ValidatedPlan, rank: int, read: ReferenceUse) ->
     accepted = (ANY,) if is_text else _types_of_parameter(node, read.at)
     for tree in read.expressions:
         producers = _producers(prepared, rank, tree)
-        misfits = [(p.name, m) for p in producers if (m := find_incompatibility(p.types, accepted)) is not None]
-        if accepted == (ANY,) and all(one.name == NOTHING for p in producers for one in p.types):
-            misfits = [(p.name, Incompatibility(True, NOTHING, "a value")) for p in producers]
+        misfits = [(name, m) for name, types in producers if (m := find_incompatibility(types, accepted)) is not None]
+        if accepted == (ANY,) and all(one.name == NOTHING for _, types in producers for one in types):
+            misfits = [(name, Incompatibility(True, NOTHING, "a value")) for name, _ in producers]
         if misfits:
             is_proof = len(misfits) == len(producers) and all(m.certain for _, m in misfits)
             # Somebody may provide the value that its producers do not write
             may_wait = prepared.request.config.missing == "wait"
-            may_wait = may_wait and any(one.name == NOTHING for p in producers for one in p.types)
+            may_wait = may_wait and any(one.name == NOTHING for _, types in producers for one in types)
             certain = is_proof and not may_wait
             producer, misfit = next((pair for pair in misfits if pair[1].certain), misfits[0])
             gives = f"{'gives' if certain else 'may give'} {misfit.produced}"
@@ -222,11 +219,11 @@ def _producers(prepared: ValidatedPlan, rank: int, tree: Expression) -> list[_Pr
         producers = [p for term in operands(tree) for p in _producers(prepared, rank, term)]
         dropped: tuple[str, ...] = (NOTHING, UNDECLARED, "null")
     elif prepared.nodes[rank].is_each and tree.kind in ELEMENT_KINDS:
-        return [_Producer("_each", (ANY,))]
+        return [("_each", (ANY,))]
     else:
         producers, dropped = _producers_of_path(prepared, rank, tree), (NOTHING, UNDECLARED)
-    rest = [_Producer(p.name, tuple(one for one in p.types if one.name not in dropped)) for p in producers]
-    return [p for p in rest if p.types] or producers
+    rest = [(name, tuple(one for one in types if one.name not in dropped)) for name, types in producers]
+    return [(name, types) for name, types in rest if types] or producers
 
 
 def _producers_of_path(prepared: ValidatedPlan, rank: int, path: Path) -> list[_Producer]:
@@ -238,17 +235,17 @@ def _producers_of_path(prepared: ValidatedPlan, rank: int, path: Path) -> list[_
         count = bisect.bisect_left(chain.entries, rank)
         for writer in chain.entries[max(0, count - MAX_WRITERS) : count][::-1]:
             tail = path.names[len(chain.path.names) :]
-            out.append(_Producer(nodes[writer].id, _types_written(prepared, writer, chain.path, tail)))
+            out.append((nodes[writer].id, _types_written(prepared, writer, chain.path, tail)))
         if count > MAX_WRITERS:
-            out.append(_Producer("other calls", (ANY,)))
+            out.append(("other calls", (ANY,)))
     for chain in writers.at_or_below(path, instance):
         before = chain.entries[: min(bisect.bisect_left(chain.entries, rank), MAX_WRITERS + 1)]
         written = [p for writer in before for p in nodes[writer].writes if path.holds(p) and p != path]
         if written or len(before) > MAX_WRITERS:
-            out.append(_Producer("calls that write below it", (ANY,)))
+            out.append(("calls that write below it", (ANY,)))
     value = prepared.initial_log.read(path, START, instance)
     if value is not ABSENT:
-        out.append(_Producer("the context", (exact_type(value),)))
+        out.append(("the context", (exact_type(value),)))
     return out
 
 
