@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from temporalio.activity import Info
 
-# The model Activity of a tick asks for no Tool
-PLANNER: Final = "planner"
+PLANNER: Final = "planner"  # the model Activity of a tick asks for no Tool
 # The ids of the Call that runs
 current_call: Final[ContextVar[dict[str, Any] | None]] = ContextVar("acts_call", default=None)
 

@@ -46,8 +46,7 @@ logger = logging.getLogger(__name__)
 
 # The loop comes back in milliseconds; Tools run beside it. Above the pause of a large garbage collection
 LOOP_SECONDS: Final = 5.0
-# Of the server
-ANSWER_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 5.0  # of the server
 
 
 @contextmanager

@@ -145,10 +145,8 @@ class _Heartbeats(sdk.ActivityOutboundInterceptor):
 
 # -- room for results --------------------------------------------------------------------------
 
-# A result that fits leaves the run below its own end
-MAX_HISTORY_BYTES: Final = END_BYTES - 1_000_000
-# A size is trusted for so long, as long as the history is less than half full
-TRUST_SECONDS: Final = 1.0
+MAX_HISTORY_BYTES: Final = END_BYTES - 1_000_000  # a result that fits leaves the run below its own end
+TRUST_SECONDS: Final = 1.0  # a size is trusted for so long, as long as the history is less than half full
 # Outcomes that are kept, of at most 2 MB; the oldest is dropped, and its Activity runs again
 MAX_OUTCOMES: Final = 32
 # Runs whose bytes are counted; one is forgotten when so many others have returned something since

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 # Names the file that the start is reported to, instead of a line in the log: for ``acts dev``
 START_REPORT: Final = "ACTS_START_REPORT"
-# A stop without patience still lets the server know of it
-MIN_STOP_SECONDS: Final = 1.0
+MIN_STOP_SECONDS: Final = 1.0  # a stop without patience still lets the server know of it
 # Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
 TASK_THREADS: Final = 100
 LOCAL_ACTIVITIES: Final = 100  # at once: the SDK's own default
@@ -59,8 +58,7 @@ LOCAL_ACTIVITIES: Final = 100  # at once: the SDK's own default
 # poll is for runs outside the cache, as by default: the server spreads them over the parts of a task queue, and lists
 # only what polls the first part. Of a worker that joined with four, it knew nothing for fifty seconds
 TASK_POLLS: Final = 20
-# Workflows in the cache, half of the SDK's number
-CACHED_WORKFLOWS: Final = 500
+CACHED_WORKFLOWS: Final = 500  # workflows in the cache, half of the SDK's number
 # New objects after which the garbage collector looks for cycles; the default is 700
 OBJECTS_PER_COLLECTION: Final = 10_000
 
@@ -98,8 +96,7 @@ class Watches:
 
 
 QUERY: Final = "acts_last_poll"
-# It takes 5 to 100 ms. What has not arrived by then must not delay the stop
-DRAIN_SECONDS: Final = 1.0
+DRAIN_SECONDS: Final = 1.0  # it takes 5 to 100 ms. What has not arrived by then must not delay the stop
 # A query for a run that has become busy waits for the run's next task; then another run is asked
 ROUND_SECONDS: Final = 0.1
 LOOK_SECONDS: Final = 0.003

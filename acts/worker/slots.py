@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 # Sticky tasks at once, at first and after one that took long; and at most: more than the Activities that a tree has in
 # flight by default (100), each of which brings one
 MIN_STICKY, MAX_STICKY = 8, 128
-# From its arrival until it has computed: a fifth of the server's timeout
-LATE_SECONDS: Final = 2.0
+LATE_SECONDS: Final = 2.0  # from its arrival until it has computed: a fifth of the server's timeout
 # Others at once: first tasks of new runs take some milliseconds, most of them for the way to the server and back
 MAX_OTHERS: Final = 8
 # Above this a task was a long replay: with eight at once, each would take eight times as long, near the server's 10 s
@@ -170,8 +169,7 @@ class TaskSlots(CustomSlotSupplier):
 # Of CPU, lately: above this a tree is busy. A plan of one call after the other has a third of it, a batch with 100
 # calls in flight three times as much
 BUSY_SECONDS: Final = 0.05
-# What a tree has computed counts half after this time
-HALF_LIFE_SECONDS: Final = 1.0
+HALF_LIFE_SECONDS: Final = 1.0  # what a tree has computed counts half after this time
 # A quiet tree is at work for so long after a task of it: longer than a call that does not wait for anything takes
 AT_WORK_SECONDS: Final = 0.5
 # Answers of a busy tree beyond what the way to the server holds. With one, a batch is an eighth slower; with four no
@@ -313,8 +311,7 @@ class Turns:
 
 # -- tasks under the watch --------------------------------------------------------------------------
 
-# Of queries that the server sends without a workflow task
-QUERY_ID: Final = "legacy_query"
+QUERY_ID: Final = "legacy_query"  # of queries that the server sends without a workflow task
 
 
 class WatchedRunner(UnsandboxedWorkflowRunner):

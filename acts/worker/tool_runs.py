@@ -27,8 +27,7 @@ logger = logging.getLogger(__name__)
 
 # A loop that does not come back for so long is blocked: a busy one comes back many times in a second
 BLOCKED_SECONDS: Final = 1.0
-# Each blocked loop is one thread; with so many of them blocked, calls wait
-MAX_LOOPS: Final = 16
+MAX_LOOPS: Final = 16  # each blocked loop is one thread; with so many of them blocked, calls wait
 
 
 class ToolCall:

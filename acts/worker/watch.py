@@ -81,8 +81,7 @@ def keep_looking(looks: Sequence[Callable[[], None]]) -> Iterator[None]:
 # Frames of these, and of this room, are the way to the code that matters. Our own may be among the installed packages
 _LIBRARIES: Final = ("<frozen", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _ROOT: Final = Path(__file__).resolve().parents[1]
-# Deeper stacks are cut at their outer end; the place of interest is the inner one
-MAX_FRAMES: Final = 40
+MAX_FRAMES: Final = 40  # deeper stacks are cut at their outer end; the place of interest is the inner one
 
 
 def find_frame(thread_id: int | None) -> FrameType | None:
@@ -126,10 +125,8 @@ WAIT_SHARE: Final = 3.0
 IDLE_SHARE: Final = 0.1
 # How long a thread may take to leave its loop after the exception, before it is left behind
 UNWIND_SECONDS: Final = 2.0
-# The first may be chance; a run that fails is lost, so it takes a second time
-ATTEMPTS: Final = 2
-# More runs than can be stuck in one process before it is renewed
-MAX_OFFENDERS: Final = 1_000
+ATTEMPTS: Final = 2  # the first may be chance; a run that fails is lost, so it takes a second time
+MAX_OFFENDERS: Final = 1_000  # more runs than can be stuck in one process before it is renewed
 
 
 class StopTask(BaseException):
@@ -304,10 +301,8 @@ def _empty_completion() -> WorkflowActivationCompletion:
 HIGH_SHARE: Final = 0.8
 # Of the idle workflows, at each round: small steps, since a run that is evicted costs a replay
 EVICTED_SHARE: Final = 0.25
-# Between two rounds: the SDK evicts asynchronously
-ROUND_SECONDS: Final = 2.0
-# A workflow that computed a moment ago will do so again
-IDLE_SECONDS: Final = 1.0
+ROUND_SECONDS: Final = 2.0  # between two rounds: the SDK evicts asynchronously
+IDLE_SECONDS: Final = 1.0  # a workflow that computed a moment ago will do so again
 # Growth, and workflows that have ended, since the last collection from which on another is worth the pause: up to half
 # a second beside a batch of 20,000 instances
 COLLECTED_BYTES: Final = 48 * 1024 * 1024

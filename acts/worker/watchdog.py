@@ -30,12 +30,9 @@ import weakref
 from pathlib import Path
 from typing import Final, Self
 
-# Half a tick of the watchdog
-BEAT_SECONDS: Final = 0.5
-# As many as there are threads for workflow tasks; what finds no slot is not named
-SLOTS: Final = 128
-# A slot of the board: one JSON text, padded with zeros
-SLOT_BYTES: Final = 512
+BEAT_SECONDS: Final = 0.5  # half a tick of the watchdog
+SLOTS: Final = 128  # as many as there are threads for workflow tasks; what finds no slot is not named
+SLOT_BYTES: Final = 512  # a slot of the board: one JSON text, padded with zeros
 # Characters of a name: type, id and run. An id may have 1,000 of them, and a slot has room for some 400 bytes
 MAX_NAME: Final = 150
 
@@ -106,12 +103,10 @@ class Watchdog:
 
 # -- in the watchdog's process ------------------------------------------------------------------------
 
-# The worker beats twice in this time
-TICK_SECONDS: Final = 1.0
+TICK_SECONDS: Final = 1.0  # the worker beats twice in this time
 # From the request for the stacks to the end: faulthandler writes them within milliseconds
 STACK_SECONDS: Final = 2.0
-# The runs that the record keeps: the newest
-MAX_RECORD: Final = 100
+MAX_RECORD: Final = 100  # the runs that the record keeps: the newest
 
 
 def main() -> None:
