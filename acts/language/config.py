@@ -165,7 +165,6 @@ class Resume(_Closed):
 
     @property
     def keeps_ids(self) -> bool:
-        """True when a Call that had failed gets the ``_id`` that it had."""
         return self.ids == "same" if self.ids is not None else self.keep == "completed"
 
 
@@ -202,7 +201,6 @@ class Config(_Closed):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Every model that the run may ask, each once."""
         names = (self.model, self.latentModel, *self.fallbackModels)
         return tuple(dict.fromkeys(name for name in names if name))
 

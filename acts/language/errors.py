@@ -90,7 +90,6 @@ class Problem:
 
     @property
     def fatal(self) -> bool:
-        """True when a plan with this problem does not start."""
         return self.severity == "error"
 
     def to_json(self) -> dict[str, Any]:
@@ -168,7 +167,6 @@ def begin_json(value: Any, limit: int) -> str:
 
 
 def brief(value: Any, limit: int = 80) -> str:
-    """A value as JSON with single quotes, cut at ``limit`` characters."""
     return truncate(begin_json(value, limit).replace('"', "'"), limit)
 
 

@@ -3,7 +3,6 @@
 A Request is ``{config, context, schema}``; its context is a list of Messages. A record keeps the JSON that it was read
 from (``raw``). Both forms of a data-like Message, wrapped and inline, are read here and nowhere else. Messages are open
 JSON: they are parsed by hand, so that an error names the message's index; settings are closed models (``config.py``).
-What a plan or a Tool means is not known here.
 """
 
 from __future__ import annotations
@@ -257,7 +256,6 @@ class _Reader:
         self, code: str, message: str, *at: str | int,
         hint: str | None = None, like: tuple[str, Sequence[str]] | None = None, warn: bool = False,
     ) -> None:  # fmt: skip
-        """Report a problem; ``like`` is a wrong name with the right ones, the most similar of which is the hint."""
         self._counts[warn] += 1
         if self._counts[warn] <= MAX_PROBLEMS_READ:
             hint = (suggest(*like) if like is not None else None) or hint
@@ -265,7 +263,6 @@ class _Reader:
             self.problems.append(Problem(code, truncate(message), place, hint=hint, severity=severity))
 
     def _obeys(self, raw: dict[str, Any], keys: Iterable[str], *at: str) -> bool:
-        """Return whether the values of these keys are what they must be; report those that are not."""
         wrong = [key for key in keys if not _RULES[key][0](raw.get(key, ABSENT))]
         for key in wrong:
             _, code, text = _RULES[key]

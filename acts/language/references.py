@@ -165,7 +165,6 @@ def evaluate(tree: Expression, read: Read, work: Work | None = None) -> Json:
 
 
 def _fill(template: TextTemplate, read: Read, work: Work) -> Json:
-    """The text of a template, ABSENT when a part of it is, UNKNOWN_TEXT when a part cannot be known."""
     values = [unescape_inside(p) if isinstance(p, str) else evaluate(p, read, work) for p in template.parts]
     if any(value is ABSENT for value in values):
         return ABSENT
@@ -260,7 +259,6 @@ def _distribute(tree: Expression) -> tuple[tuple[Path, ...], ...]:
 
 
 def conjunction(paths_: Iterable[Path]) -> str:
-    """The expression ``path && path …``, as text; empty without paths."""
     return " && ".join(map(str, paths_))
 
 
@@ -332,7 +330,6 @@ class _Parser:
         raise ExpressionError(reason, self.at + 1)
 
     def fail_at_rest(self) -> NoReturn:
-        """What comes next cannot continue an expression."""
         sign = self.text[self.at]
         if self.is_condition and self._operator():
             self.fail("a comparison has two sides; join two comparisons with &&")
@@ -521,7 +518,6 @@ def _needed_terms(tree: Expression) -> Iterator[Expression]:
 
 
 def _is_plain(tree: Expression) -> bool:
-    """True for an expression that is no condition."""
     is_joined = isinstance(tree, Operation) and tree.sign in ("||", "&&")
     return all(map(_is_plain, operands(tree))) if is_joined else isinstance(tree, Path)
 
@@ -538,7 +534,6 @@ def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
 
 
 def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
-    """Each expression and template of ``value``, with its place."""
     return ((place, text) for place, text in scan_marked(value, *at) if is_reference(text) or OPENING in text)
 
 

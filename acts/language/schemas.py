@@ -277,7 +277,6 @@ class _Graph:
         return self._node(target, (reference,))
 
     def _sort(self) -> list[_Node]:
-        """Return the nodes, each after those that it leads to in place."""
         try:
             order = list(TopologicalSorter({node: node.in_place for node in self.nodes}).static_order())
         except CycleError as error:
@@ -519,7 +518,6 @@ class Checker:
         self._text = write_json(schema)
 
     def defects(self, value: Json, meter: Meter | None = None) -> list[Defect]:
-        """Return why a resolved value does not fit."""
         return self._find(value, None, meter)
 
     def open_defects(self, value: Json, meter: Meter | None = None, *, is_planned: bool = True) -> list[Defect]:
@@ -566,7 +564,6 @@ def _explain(verdict: JudgedSchema, value: Json, looks: int, *, has_unknown: boo
 
 
 def _defects_of(error: Any, schema: Json) -> list[Defect]:
-    """Return the defects that an error of the library stands for, in words."""
     kind, at, value = error.kind, tuple(error.instance_path), error.instance
     shown = "a template" if value == _ANY_TEXT else "a reference" if value == _ANYTHING else brief(value)
     if kind.name in ("anyOf", "oneOf") and hasattr(kind, "context"):

@@ -158,7 +158,6 @@ def read_tools(request: Request, registry: Mapping[str, Json], served: Callable[
 def _definitions(
     tool: Json, at: Place, registry: Mapping[str, Json], problems: list[Problem]
 ) -> list[tuple[str, Json, Place]]:
-    """The name, schema and place of each Tool that a message defines."""
     if isinstance(tool, str):
         name = tool.removeprefix("Tool.")
         if name in registry:
@@ -316,7 +315,6 @@ def secret_parameters(schema: Json) -> dict[str, Json]:
 
 
 def secret_names(value: Json) -> Iterator[str]:
-    """The names of the secrets in a fixed value."""
     stack = [value]
     while stack:
         part = stack.pop()
@@ -330,7 +328,6 @@ def secret_names(value: Json) -> Iterator[str]:
 
 
 def put_secrets(value: Json, secrets: Mapping[str, str]) -> Json:
-    """A fixed value with the secrets in the places of their names."""
     if isinstance(value, dict):
         if len(value) == 1 and isinstance(value.get(KEY), str):
             return secrets[value[KEY]]
@@ -366,7 +363,6 @@ def inline_secret_problems(request: Request) -> list[Problem]:
 
 
 def printed_forms(secret: str) -> set[str]:
-    """The texts as which a secret may be printed."""
     texts = {secret, secret.strip()}
     texts |= {line.strip() for line in secret.splitlines() if len(line.strip()) >= MIN_LINE_LENGTH}
     forms: set[str] = set()

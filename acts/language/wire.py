@@ -9,7 +9,6 @@ from typing import Final
 
 TASK_QUEUE: Final = "acts"
 ANONYMOUS: Final = "anonymous"
-
 # Workflow types
 PLAN: Final = "Plan"
 AGENT: Final = "Agent"
@@ -17,7 +16,6 @@ DELEGATE: Final = "Delegate"
 INSTANCE: Final = "Instance"
 BACKGROUND: Final = "Background"
 BATCH: Final = "Batch"
-
 # Signals and the update
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
@@ -26,7 +24,7 @@ PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 DECIDE: Final = "decide"
-# Signals between the engine's own runs
+# … between the engine's own runs
 PENDING_CHANGED: Final = "pendingChanged"
 DECISION: Final = "decision"
 DECISION_ANSWER: Final = "decisionAnswer"
@@ -45,7 +43,6 @@ CHILD_RESET: Final = "childReset"
 STREAMED_CALLS: Final = "streamedCalls"
 PLAN_EXTENSION: Final = "planExtension"
 MODEL_WAIT: Final = "modelWait"
-
 # Queries
 STATUS: Final = "status"
 PLAN_QUERY: Final = "plan"
@@ -56,7 +53,6 @@ GRAPH: Final = "graph"
 PROMPT_CONTEXT: Final = "promptContext"
 # The resolved parameters of the Calls with pending approvals
 PENDING_PARAMETERS: Final = "pendingParameters"
-
 # Activities
 REGISTRY: Final = "acts.registry"
 LIST_TOOLS: Final = "acts.tools"
@@ -72,7 +68,6 @@ READ_PAGE: Final = "acts.readPage"
 CREATE_RESULTS: Final = "acts.createResults"
 APPEND_RESULTS: Final = "acts.appendResults"
 CLOSE_PAGE: Final = "acts.closePage"
-
 # The server refuses a payload above 2 MiB (limit.blobSize.error); the rest is room for its envelope
 MAX_PAYLOAD_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
 # With external storage, values from this size on travel as references …
@@ -81,7 +76,6 @@ STORED_ABOVE_BYTES: Final = 128 * 1024
 MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 # So many unusable answers of a model in a row end a run, and a latent Call: more would only cost
 MAX_UNUSABLE_ANSWERS: Final = 3
-
 # Types of ApplicationError
 INVALID_REQUEST: Final = "InvalidRequest"
 PLAN_FAILED: Final = "PlanFailed"
