@@ -66,12 +66,10 @@ class CommandError(Exception):
 
 
 def message(head: str, *, where: str = "", hint: str = "", severity: str = "error") -> MessageBlock:
-    """A message with at most one hint."""
     return MessageBlock(head, where, (("hint", hint),) if hint else (), severity)
 
 
 def command_error(head: str, *, where: str = "", hint: str = "", code: int = EXIT_WRONG_INPUT) -> CommandError:
-    """A ``CommandError`` of one message with at most one hint."""
     return CommandError(message(head, where=where, hint=hint), code=code)
 
 
@@ -109,7 +107,6 @@ def codec_error(error: Exception) -> CommandError:
 
 
 def explain_rpc_error(error: RPCError, run: str = "") -> CommandError:
-    """What an error of the server means, and what to do about it."""
     from temporalio.service import RPCStatusCode as Code
 
     text = clean(error.message, 300)

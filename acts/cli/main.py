@@ -106,7 +106,6 @@ app = Program(
 
 
 def load_commands() -> TyperGroup:
-    """The program with all commands imported, for those who look at their options."""
     group = typer.main.get_group(app)
     for name in COMMANDS:
         group.resolve_command(typer.Context(group), [name])

@@ -196,7 +196,6 @@ def login_name() -> str | None:
 
 
 async def find_approval(run: RunReader, decision: Decision) -> PendingApproval:
-    """The one pending approval that a decision matches; what it leaves open matches any."""
     if decision.decision == REJECT and not (decision.reason or "").strip():
         raise command_error("a rejection needs a reason", hint="an agent plans again with it")
     await run.describe_running()

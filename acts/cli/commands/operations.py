@@ -531,7 +531,6 @@ async def deploy_check(
 
 
 def open_runs_query(query: str | None = None, queue: str | None = None, *, has_pinned: bool = False) -> str:
-    """The visibility query of the runs to replay; ``query`` narrows them."""
     behavior = "TemporalWorkflowVersioningBehavior"  # the server's own; runs of unversioned workers do not have it
     parts = ["ExecutionStatus = 'Running'", f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})"]
     parts.append(f"TaskQueue = {quote(queue or server.task_queue())}")

@@ -359,7 +359,6 @@ async def trace_value(run: str, path: str, instance: str | None, limits: Limits)
 
 
 async def _read_record(run: RunReader) -> tuple[RunRecord, str | None]:
-    """The record of a run with a context, and the run that passed it its data; None for a root."""
     parent = (await run.describe_planning()).parent_id
     await run.allow_replay_time()
     if parent is not None:  # also if its history is gone, and with it its type
@@ -475,7 +474,6 @@ def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
 
 
 def _author(source: Source, parent: str | None) -> str:
-    """The author of a message that no call of this run wrote."""
     place, payload = f"message {source.message}", source.raw.get(str(source.raw.get("type")))
     match source.origin.word:
         case provenance.REQUEST:

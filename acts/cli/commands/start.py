@@ -229,7 +229,6 @@ def new_id(file: str) -> str:
 async def start(
     client: sdk.Client, workflow: str, request: Json, run_id: str, source_name: str, policy: StartPolicy
 ) -> RunReader:
-    """Start a run; where the policy says so, use the one that has this id already."""
     size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
     limit = MAX_PAYLOAD_BYTES if client.data_converter.external_storage is None else MAX_STORED_BYTES
     if size > limit:
@@ -299,7 +298,6 @@ async def _resume(
 
 
 async def _read_edited(run: RunReader, file: str | None) -> tuple[dict[str, Any], SourceText]:
-    """The Request of the new run, and the text that its problems are shown in."""
     request = await _read_request(run)
     calls: Any = await run.plan() if file is None else None  # as it was edited; without a worker, as it was sent
     if file is not None:

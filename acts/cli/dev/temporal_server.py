@@ -135,7 +135,6 @@ def dev_server(
 
 
 def find_dev_server(state: Path) -> DevServer | None:
-    """The server that runs on this folder now, whichever process started it."""
     try:
         with (state / "lock").open("rb") as file:
             if _try_lock(file, fcntl.LOCK_SH):
@@ -147,7 +146,6 @@ def find_dev_server(state: Path) -> DevServer | None:
 
 
 def find_program() -> Path:
-    """The ``temporal`` program of this environment, else the one on PATH."""
     beside = Path(sys.executable).parent
     path = shutil.which("temporal", path=f"{beside}{os.pathsep}{os.environ.get('PATH', '')}")
     if path is None:

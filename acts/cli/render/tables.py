@@ -48,7 +48,6 @@ STATE_STYLES: Final = {
 
 
 def new_table(*titles: str, **options: Any) -> Table:
-    """An empty table without borders; long cells are folded."""
     table = Table(box=None, header_style="dim", **({"pad_edge": False} | options))
     for title in titles:
         table.add_column(title, overflow="fold", no_wrap=title in ("", "tick", "state", "phase"))
@@ -95,7 +94,6 @@ def approval_lines(run: str, approvals: Sequence[PendingApproval]) -> Iterator[s
 
 
 def hints_text(approval: PendingApproval) -> str:
-    """The hints of a pending Call's Tool: `` (destructive)``"""
     hints = approval.about.get("hints")
     return f" ({', '.join(clean(hint, 30) for hint in hints[:4])})" if isinstance(hints, list) and hints else ""
 
@@ -131,7 +129,6 @@ def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
 
 
 def calls_table(calls: Sequence[Mapping[str, Any]], limit: int = MAX_ROWS, title: str = "call") -> Table:
-    """A row for each of the first calls; the others are counted by state."""
     ticks = ("tick",) if any(call.get("tick") for call in calls) else ()
     table = new_table(*ticks, "", title, "state", "writes", "note")
     tick = None
@@ -153,7 +150,6 @@ def call_name(call: Mapping[str, Any]) -> str:
 
 
 def describe(call: Mapping[str, Any]) -> str:
-    """What is to be said of a call beside its state."""
     state = "waits for a decision" if call.get("state") == "awaiting" else ""
     return clean(words.describe_call(call) or state, MAX_NOTE)
 
@@ -198,7 +194,6 @@ def headline(status: str, run: str, *facts: str) -> Text:
 
 
 def progress_parts(run: str, status: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[RenderableType]:
-    """A run that has not ended: its calls, what it spent, its notes, what waits and how to answer, the decisions."""
     yield from report_parts(status, rows)
     if names := list(words.named_instances(status)):
         yield Text(f"one of them: {shlex.join(['acts', 'show', clean(run), '--instance', clean(names[0])])}", "dim")
@@ -318,7 +313,6 @@ async def _follow(run: RunReader, show: Show) -> Outcome:
 
 
 def _log(run: str, began: float) -> Show:
-    """Progress for a log: each line once, when it becomes true."""
     screen, printed = console(stderr=True), set[str]()
 
     def show(status: Mapping[str, Any], silence: str) -> None:
@@ -358,7 +352,6 @@ def print_plan(request: Json, preflight: Preflight, *, mermaid: bool = False) ->
 
 
 def print_drawing(drawing: str, *, mermaid: bool) -> None:
-    """Print a drawing that was made here or in a worker; each line of a text is cut where the terminal ends."""
     if mermaid:
         print(drawing.rstrip("\n"))
         return

@@ -76,7 +76,6 @@ class Outcome:
 
 
 async def wait_for_outcome(handle: WorkflowHandle[Any, Any], *, follow_runs: bool = True) -> Outcome:
-    """The outcome of a run once it ends. ``follow_runs`` waits across continue-as-new."""
     from temporalio.client import WorkflowContinuedAsNewError, WorkflowFailureError
 
     try:
@@ -151,7 +150,6 @@ class RunReader:
 
     @_once
     async def describe(self) -> WorkflowExecutionDescription:
-        """The server's description of the run, which must exist."""
         return await console.for_run(self.id, self.handle.describe(rpc_timeout=server.RPC))
 
     async def exists(self) -> bool:
@@ -166,7 +164,6 @@ class RunReader:
             raise console.ended_error(self.id)
 
     async def describe_planning(self) -> WorkflowExecutionDescription:
-        """The description of a run, which must have a plan and a context."""
         info = await self.describe()
         if info.workflow_type not in PLANNING_TYPES:
             text = f'the run "{clean(self.id, 200)}" is of the type {clean(info.workflow_type, 100)}, which has no plan'
@@ -420,7 +417,6 @@ async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]
 
 
 def _item(item: Mapping[str, Any], name: str, run: Mapping[str, Any]) -> dict[str, Any]:
-    """The details of an instance; ``run`` is the result or status with the decisions about it."""
     out = {k: item[k] for k in ("status", "state", "calls") if k in item}
     out["errors"] = [{**e, "instance": name} for e in item.get("errors") or () if isinstance(e, dict)]
     decisions = [d for d in run.get("decisions") or () if isinstance(d, dict) and d.get("instance") == name]
@@ -428,7 +424,6 @@ def _item(item: Mapping[str, Any], name: str, run: Mapping[str, Any]) -> dict[st
 
 
 async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
-    """An instance from the queries of its run, or of the child that executes it."""
     info = await run.describe()
     status = await run.require(run.status())
     if info.workflow_type == wire.AGENT and status.get("tick"):
@@ -619,7 +614,6 @@ async def read_pending(
 
 
 async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
-    """The topmost runs that may wait, the oldest first."""
     from temporalio.service import RPCError, RPCStatusCode
 
     runs: list[WorkflowExecution] = []

@@ -122,7 +122,6 @@ async def has_pollers(client: Client, queue: str, *, is_for_activities: bool = F
 
 
 async def describe_queue(client: Client, queue: str, *, is_for_activities: bool, **more: Any) -> Any:
-    """The server's description of a task queue; ``more`` are further fields of the request."""
     from temporalio.api.enums.v1 import TaskQueueType
     from temporalio.api.taskqueue.v1 import TaskQueue
     from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest

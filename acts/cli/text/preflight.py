@@ -116,7 +116,6 @@ def check_file(
     file: str, inputs: Sequence[str] | None = None, *, set_file: str | None = None, results: str | None = None,
     strict: bool = False, agent: bool | None = None,
 ) -> tuple[SourceText, Json, Preflight]:  # fmt: skip
-    """A file, its Request with what the command line adds to it, and the problems of that."""
     source = read_source(file)
     request = add_set(add_inputs(source.value, inputs or ()), set_file, results)
     return source, request, run_preflight(request, strict=strict, file=None if file == STDIN else file, agent=agent)
@@ -185,7 +184,6 @@ def has_examples() -> bool:
 
 
 def default_modules() -> str:
-    """The modules that are loaded if none are configured: the examples, or the tools of the demo."""
     if not has_examples():
         return DEMO
     import examples

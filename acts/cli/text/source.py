@@ -96,7 +96,6 @@ class SourceText:
 
 
 def read_source(name: str) -> SourceText:
-    """The content of a file, or of standard input for ``-``."""
     title = "standard input" if name == STDIN else name
     content = _read_bytes(name)
     if len(content) > MAX_BYTES:
@@ -152,7 +151,6 @@ def parse_source(name: str, text: str, format_: Format) -> SourceText:
 
 
 def looks_like_file(argument: str) -> bool:
-    """True if an argument names a file and not a run."""
     return argument == STDIN or argument.lower().endswith(SUFFIXES) or Path(argument).is_file()
 
 
@@ -165,7 +163,6 @@ def _cut_line(text: str, position: Position) -> str:
 
 
 def problem_blocks(problems: Iterable[Problem], source: SourceText | None) -> list[MessageBlock]:
-    """A message per problem: errors first, then in the order of the file; capped."""
 
     def order(problem: Problem) -> tuple[bool, int]:
         position = source.position(problem.pointer) if source is not None else None
@@ -313,7 +310,6 @@ _PLAIN: Final[Any] = _Loader("")  # says what a scalar without quotes is
 
 
 def _compose(text: str) -> Any:
-    """The root node of a YAML text."""
     try:
         return _Loader(text).get_single_node() or yaml.ScalarNode(f"{_TAG}null", "", yaml.Mark("", 0, 0, 0, None, 0))
     except yaml.YAMLError as error:
