@@ -48,11 +48,8 @@ def test_hosts_are_normalized(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_host_without_a_port_stands_for_the_port_of_the_scheme(
-    scheme: str,
-    host: str,
-    port: int,
-    allowed: bool,  # noqa: FBT001 - a column of the table
-) -> None:
+    scheme: str, host: str, port: int, allowed: bool  # noqa: FBT001 - a column of the table
+) -> None:  # fmt: skip
     listed = DelegateSources((), frozenset({("a", None), ("b", 8443)}), frozenset({("c", 9000)}))
     assert listed.allows(scheme, host, port) is allowed
 

@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.sets.results_file import (
-    ResultsFile,
-    append,
-    create,
-    find_results,
-    read_past,
-)
+from acts.sets.results_file import ResultsFile, append, create, find_results, read_past
 from acts.sets.set_files import SetError
 from acts.sets.survey import RowIds, survey
 from acts.tree.past_run import PastRow

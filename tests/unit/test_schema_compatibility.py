@@ -11,12 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acts.language.schemas import with_null
-from acts.simulation.type_flow import (
-    Alternatives,
-    alternatives_at,
-    find_incompatibility,
-    type_alternatives,
-)
+from acts.simulation.type_flow import Alternatives, alternatives_at, find_incompatibility, type_alternatives
 
 STRING, NUMBER, OBJECT = {"type": "string"}, {"type": "number"}, {"type": "object"}
 
