@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import Client
+from typer.testing import CliRunner
 
+from acts.cli.commands.testing import FILES
 from acts.cli.console import CommandError
+from acts.cli.main import app
 from acts.cli.runs.run_reader import PHASES, runs_query
 from acts.tree.search_attributes import TYPES
 from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals, wait_for_listing
@@ -66,3 +70,169 @@ def test_a_namespace_is_prepared_once(acts: Acts) -> None:
 def test_the_version_is_printed(tmp_path: Path) -> None:
     done = run_acts("--version", cwd=tmp_path)
     assert (done.returncode, done.stdout.split()[0]) == (0, "acts")
+
+
+# -- ``acts run --id X``: what happens where a run of that id runs, or has ended; and starts that wait ---
+
+
+LINEAR = str(Path(__file__).parents[2] / "examples" / "linear" / "plan.yaml")
+
+
+async def run_id(client: Client, name: str) -> str:
+    return str((await client.get_workflow_handle(name).describe()).run_id)
+
+
+def waiting_plan(folder: Path) -> str:
+    file = folder / "plan.json"
+    tool = {"type": "object", "properties": {"_tool": {"const": "say"}, "_activity": {"const": "x"}}}
+    plan = [{"type": "tool", "tool": tool}, {"type": "plan", "plan": [{"_tool": "say"}]}]
+    file.write_text(json.dumps({"config": {"approve": {"plan": True}}, "context": plan}), "utf-8")
+    return str(file)
+
+
+async def test_a_start_is_repeated_without_a_second_run(acts: Acts, client: Client, tmp_path: Path) -> None:
+    name, file = new_name(), waiting_plan(tmp_path)
+    assert acts("run", "--detach", "--id", name, file).exit_code == 0
+    await wait_for_approvals(client, name)
+    first = await run_id(client, name)
+    refused = acts("run", "--detach", "--id", name, file)
+    assert refused.exit_code == 2
+    assert "is still running" in refused.stderr
+    assert "--if-running use-existing" in refused.stderr
+    same = acts("run", "--detach", "--id", name, "--if-running", "use-existing", file)
+    assert (same.exit_code, same.stdout) == (0, f"{name}\n")
+    assert "no other one is started" in same.stderr
+    assert await run_id(client, name) == first
+    anew = acts("run", "--detach", "--id", name, "--if-running", "terminate", file)
+    assert anew.exit_code == 0
+    assert await run_id(client, name) != first
+    await client.get_workflow_handle(name).terminate()
+
+
+async def test_a_run_that_has_ended_is_used_again_where_the_start_says_so(acts: Acts, client: Client) -> None:
+    name = new_name()
+    assert acts("run", "--json", "--id", name, LINEAR).exit_code == 0
+    first = await run_id(client, name)
+    again = acts("run", "--json", "--id", name, "--if-ended", "use-existing", LINEAR)
+    assert again.exit_code == 0
+    assert json.loads(again.stdout)["status"] == "completed"
+    assert await run_id(client, name) == first
+    for word in ("fail", "again-if-failed"):
+        refused = acts("run", "--id", name, "--if-ended", word, LINEAR)
+        assert refused.exit_code == 2
+        assert "has ended" in refused.stderr
+    assert acts("run", "--id", name, LINEAR).exit_code == 0
+    assert await run_id(client, name) != first
+
+
+async def test_a_start_can_wait(acts: Acts, client: Client) -> None:
+    name = new_name()
+    assert acts("run", "--detach", "--id", name, "--delay", "2h", LINEAR).exit_code == 0
+    handle = client.get_workflow_handle(name)
+    (start, *rest) = [event async for event in handle.fetch_history_events()]
+    assert rest == []  # no workflow task yet
+    assert start.workflow_execution_started_event_attributes.first_workflow_task_backoff.ToSeconds() == 7_200
+    await handle.terminate()
+
+
+# -- ``acts init``, the settings of a folder, completion and suggestions ---------------------------------
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    return result.exit_code, result.output
+
+
+def test_the_folder_of_init_tests_green_and_validates_without_a_warning(tmp_path: Path) -> None:
+    made = run_acts("init", "mine", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert {p.name for p in (tmp_path / "mine").iterdir()} == set(FILES.values())
+    tested = run_acts("test", cwd=tmp_path / "mine")
+    assert (tested.returncode, tested.stderr) == (0, ""), tested.stdout
+    checked = run_acts("validate", "plan.yaml", "--strict", cwd=tmp_path / "mine")
+    assert (checked.stdout, checked.stderr) == ("plan.yaml is valid: 4 calls\n", "")
+
+
+def test_init_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("plan.test.yaml").write_text("mine", "utf-8")
+    code, output = invoke("init")
+    assert code == 2
+    assert "plan.test.yaml is already there" in output
+    assert [p.name for p in tmp_path.iterdir()] == ["plan.test.yaml"]
+    code, output = invoke("init", "--json", "a/b")
+    assert code == 0
+    assert json.loads(output) == {"folder": "a/b", "files": [*FILES.values()]}
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[environment", "not readable TOML"),
+        ("[environmnt]", "environmnt is no variable"),
+        ("environment = 5", "environment is no variable"),
+        ("[environment]\nPATH = 'x'", "PATH is no variable ACTS_"),
+        ("[environment]\nACTS_TOOLS = 1", "ACTS_TOOLS is no variable"),
+    ],
+)
+def test_a_wrong_file_of_settings_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, part: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("acts.toml").write_text(text, "utf-8")
+    code, output = invoke("schema")
+    assert code == 2
+    assert "acts.toml" in output
+    assert part in output
+
+
+def test_the_environment_comes_before_the_settings_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACTS_TASK_QUEUE", "mine")
+    monkeypatch.delenv("ACTS_SCRIPTS", raising=False)
+    Path("acts.toml").write_text('[environment]\nACTS_TASK_QUEUE = "theirs"\nACTS_SCRIPTS = "scripts"\n', "utf-8")
+    invoke("schema")
+    assert os.environ["ACTS_TASK_QUEUE"] == "mine"
+    assert os.environ.pop("ACTS_SCRIPTS") == "scripts"
+
+
+# -- ``acts doctor`` against a real server and worker ----------------------------------------------------
+
+
+Json = Any
+
+
+def findings(stdout: str) -> dict[str, Json]:
+    return {f["check"]: f for f in json.loads(stdout)["findings"]}
+
+
+@pytest.mark.usefixtures("no_other_runs")
+def test_all_is_well_where_a_worker_serves_the_queue(acts: Acts) -> None:
+    done = acts("doctor", "--json")
+    found = findings(done.stdout)
+    assert (done.exit_code, json.loads(done.stdout)["ok"]) == (0, True), done.stdout
+    assert "Temporal 1." in found["server"]["text"]
+    assert {name: found[name]["level"] for name in ("namespace", "search attributes", "workers", "runs")} == (
+        dict.fromkeys(("namespace", "search attributes", "workers", "runs"), "ok")
+    )
+    assert "1 worker on" in found["workers"]["text"]
+    assert found["models"]["text"] == "no model has a key here"
+
+
+def test_a_queue_without_workers_fails_and_says_what_to_do(acts: Acts) -> None:
+    done = acts("doctor", "--queue", "nobody-serves-this")
+    assert done.exit_code == 1
+    assert "✗ workers" in done.stdout
+    assert "no worker polls the task queue 'nobody-serves-this'" in done.stdout
+    assert "→ start a worker" in done.stdout
+
+
+def test_no_server_is_exit_code_3_and_the_rest_is_checked(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    done = acts("doctor", "--json")
+    found = findings(done.stdout)
+    assert done.exit_code == 3
+    assert found["server"]["level"] == "fail"
+    assert found["models"]["level"] == "ok"

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 
-from acts.activities.mcp.server_tools import McpConfigError, McpServerConfig, read_config
+from acts.activities.mcp.server_tools import McpConfigError, McpServerConfig, read_answer, read_config
+from acts.activities.mcp.servers import McpServers
 from acts.activities.registry import RegistryError, load
+from acts.language.values import Json
+from tests.mcp.conftest import SERVER, Hostile
+from tests.support import assert_eventually, free_port
 
 ENVIRONMENT = {"TOKEN": "t0", "EMPTY": ""}
 
@@ -71,3 +81,85 @@ def test_a_registry_serves_one_activity_per_server(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text("{}")
     with pytest.raises(RegistryError):
         load([], [], tmp_path / "mcp.json")
+
+
+# -- what a tool answered, as a value or a failure -------------------------------------------------------
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words, "annotations": {"priority": 1}}
+
+
+IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+BLOB = {"type": "resource", "resource": {"uri": "a:b", "blob": "aGk=", "mimeType": "image/png", "_meta": {"x": 1}}}
+WORDS = {"type": "resource", "resource": {"uri": "a:c", "text": "hi"}}
+LINK = {"type": "resource_link", "uri": "a:d", "name": "d", "icons": []}
+
+CASES: list[tuple[str, dict[str, Any], Json]] = [
+    ("one text", {"content": [text("hi")]}, "hi"),
+    ("structure", {"content": [text("{}")], "structuredContent": {"a": 1}}, {"a": 1}),
+    ("null is a structure", {"content": [text("x")], "structuredContent": None}, None),
+    ("an image", {"content": [IMAGE]}, [IMAGE]),
+    ("a mix", {"content": [text("a"), IMAGE]}, [{"type": "text", "text": "a"}, IMAGE]),
+    ("a blob", {"content": [BLOB]}, [{"type": "resource", "uri": "a:b", "mimeType": "image/png", "data": "aGk="}]),
+    ("a link", {"content": [LINK]}, [{"type": "resource_link", "uri": "a:d", "name": "d"}]),
+]
+
+
+@pytest.mark.parametrize(("answer", "value"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
+def test_an_answer_is_a_value(answer: dict[str, Any], value: Json) -> None:
+    assert read_answer(answer) == (value, "")
+    details, message = read_answer({**answer, "isError": True})
+    assert details == value
+    assert message.strip()
+
+
+def test_a_failure_says_what_the_tool_says_and_no_more_than_fits() -> None:
+    _, message = read_answer({"content": [text("no"), IMAGE, text("disk " * 10_000)], "isError": True})
+    assert message.startswith("no\ndisk ")
+    assert len(message) <= 10_000
+
+
+# -- servers behind a URL: the same rules as for those in a process --------------------------------------
+
+
+@contextmanager
+def http_server(folder: Path, form: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, str(SERVER), str(folder), form, str(port)])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def _was_called(hostile: Hostile, times: int) -> bool:
+    return len(hostile.calls()) == times
+
+
+async def test_calls_go_over_http_and_outlive_a_server_that_is_started_again(tmp_path: Path) -> None:
+    form = "sse"
+    port = free_port()
+    entry = {"name": "h", "url": f"http://127.0.0.1:{port}/mcp", "headers": {"Authorization": "Bearer t0"}}
+    servers = McpServers([McpServerConfig.model_validate(entry)])
+    hostile = Hostile(tmp_path, servers)
+    try:
+        with http_server(tmp_path, form, port) as process:
+            servers.start()
+            assert await hostile.text("add", a=1, b=2) == "3"
+            assert (tmp_path / "authorization").read_text() == "Bearer t0"
+            assert hostile.calls()[-1]["meta"]["_id"] == "k"
+            with pytest.raises(ApplicationError) as caught:
+                await hostile.call("hang", seconds=0.5)
+            assert caught.value.type == "timeout"
+            assert await hostile.text("add", a=2, b=2) == "4"
+            lost = asyncio.create_task(hostile.call("hang"))
+            await assert_eventually(lambda: _was_called(hostile, 4))
+            process.kill()
+            with pytest.raises(ApplicationError) as caught:
+                await lost
+            assert not caught.value.non_retryable
+        with http_server(tmp_path, form, port):
+            assert await hostile.text("add", a=3, b=3) == "6"
+    finally:
+        await servers.stop()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acts.language.values import replace_parts
 from acts.provenance.trace import ValueTrace
 from tests.unit.test_provenance import call, output, plan, why
 
@@ -71,3 +72,11 @@ def test_an_element_of_a_literal_list_leads_to_the_references_of_the_list() -> N
     planned = call("act", "†state.r", _each=["†state.rate", 5], v="†item")
     trace = why([ORDERS, plan(planned), output(planned, [1, 2])], 2, "†state.r[0]")
     assert reads(trace) == {"v": [], "_each[0]": [("†state.rate", "2")]}
+
+
+# -- jSON values: parts that are replaced, and what makes a value unfit to be stored ---------------------
+
+
+def test_ten_thousand_parts_of_one_list_cost_what_their_number_says() -> None:
+    value = list(range(10_000))
+    assert replace_parts(value, [((i,), -i) for i in value]) == [-i for i in value]

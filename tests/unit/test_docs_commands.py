@@ -6,11 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from acts.cli.main import load_commands
+from tests.conftest import MOST_RERUNS, find_ci_problems
+from tests.file_order import LONG, PROCESSES, estimate_seconds, is_waiting, order_files
 from tools.check_links import markdown_files
 
 ROOT = Path(__file__).parents[2]
@@ -71,3 +74,56 @@ def test_a_command_of_the_documentation_exists(page: str, command: str) -> None:
 @pytest.mark.parametrize("command", ["acts frobnicate", "acts run plan.yaml --wacht", "acts list --phases awaiting"])
 def test_a_wrong_command_is_noticed(command: str) -> None:
     assert problem_of(command)
+
+
+# -- what CI refuses beside a failure: too many second chances, and suites that did not run --------------
+
+
+def report(name: str, reason: str = "") -> Any:
+    return SimpleNamespace(nodeid=name, longrepr=("file", 1, f"Skipped: {reason}"))
+
+
+def test_reruns_up_to_the_limit_and_optional_suites_pass() -> None:
+    reruns = [report(f"test_{n}") for n in range(MOST_RERUNS)]
+    assert find_ci_problems({"rerun": reruns, "skipped": [report("test_a", "Node.js is not installed")]}) == []
+
+
+def test_the_alarm_rings() -> None:
+    reruns = [report(f"test_{n}") for n in range(MOST_RERUNS + 1)]
+    problems = find_ci_problems({"rerun": reruns, "skipped": [report("test_a", "boto3 is missing")]})
+    assert problems == [
+        "3 reruns, at most 2: test_0, test_1, test_2",
+        "test_a should run here: Skipped: boto3 is missing",
+    ]
+
+
+# -- the order of test files: each is there once, the short ones come last, and those that wait do not wait together ---
+
+
+TESTS = Path(__file__).parents[1]
+FILES = sorted(TESTS.rglob("test_*.py"))
+
+
+def test_each_file_is_there_once_and_the_processes_end_together() -> None:
+    ordered = order_files(FILES)
+    assert sorted(ordered) == FILES
+    assert ordered == order_files(reversed(FILES))
+    free_at = [0] * PROCESSES
+    for file in ordered:
+        free_at[free_at.index(min(free_at))] += estimate_seconds(file)
+    assert max(free_at) - min(free_at) < 10
+
+
+def test_of_the_files_that_wait_one_runs_at_a_time() -> None:
+    free_at, waits_until = [0] * PROCESSES, 0
+    for file in order_files(FILES):
+        process = free_at.index(min(free_at))
+        if is_waiting(file):
+            assert free_at[process] >= waits_until, file.name
+            waits_until = free_at[process] + estimate_seconds(file)
+        free_at[process] += estimate_seconds(file)
+    assert waits_until
+
+
+def test_every_long_file_exists() -> None:
+    assert LONG.keys() <= {file.name for file in FILES}

@@ -1,4 +1,4 @@
-"""What ``acts doctor`` makes of what it reads; tests/cli/test_doctor.py has it read from a real server."""
+"""What ``acts doctor`` makes of what it reads; tests/cli/test_list.py has it read from a real server."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from acts.sets.set_files import SetSources
 from acts.sets.survey import RowIds
 from acts.views.run_views import SetView
 from tests.unit.test_past_rows import running, select
+from tests.unit.test_row_reader import no_rows
 from tests.unit.test_set_run import World, request
-from tests.unit.test_set_work import no_rows
 
 Json = Any
 TERMINATED = CallError("TerminatedError", "Workflow execution terminated")

@@ -6,9 +6,13 @@ import pytest
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
 from acts.language.config import Options
-from acts.language.wire import NOT_SERVED
+from acts.language.wire import LOCAL_DEFERRED, NOT_SERVED
+from acts.machines.commands import CheckQueues
+from acts.machines.run_machine import QueueWatch
 from acts.payloads.codec import UnknownKey
-from acts.workflows.in_flight import Miss, miss_of
+from acts.worker.interceptors import ResultRooms
+from acts.workflows.in_flight import MAX_SLICE_BYTES, Miss, miss_of
+from acts.workflows.payloads import EXPECTED_BYTES, MARKER_BYTES, MAX_LOCAL_BYTES, MAX_TASK_BYTES
 
 OPTIONS = Options.model_validate({"retry": {"maxAttempts": 4}})
 DETAIL = {"miss": {"attempt": 2}}
@@ -56,3 +60,89 @@ def test_a_miss_is_told_from_a_failure_of_the_tool(error: BaseException, miss: M
         return
     assert found.attempt == miss.attempt
     assert found.reason
+
+
+# -- task queues without a worker: who is asked when, which Calls wait there, and how it heals. A script per case ---
+
+
+BUSY, IDLE = True, False
+CHECK = [CheckQueues(("near", "far"))]
+
+
+def watch() -> QueueWatch:
+    out = QueueWatch()
+    out.queues = ("near", "far")
+    return out
+
+
+def test_a_run_whose_tools_name_no_other_queue_asks_nothing() -> None:
+    nothing = QueueWatch()
+    assert nothing.begin() == nothing.flush(is_busy=BUSY) == nothing.notes == []
+    nothing.record_start("1:a", None)
+
+
+# What the server says at the first check, and the Calls that wait then, of 1:a (near) and 2:b (far) in flight
+CHECKS: list[tuple[dict[str, bool], list[str]]] = [
+    ({"near": True, "far": True}, []),
+    ({"near": True, "far": False}, ["2:b"]),
+    ({"near": False, "far": False}, ["1:a", "2:b"]),
+    ({}, []),  # the server does not say
+]
+
+
+@pytest.mark.parametrize(("answer", "waiting"), CHECKS)
+def test_the_first_check_tells_which_calls_no_worker_has_taken(answer: dict[str, bool], waiting: list[str]) -> None:
+    run = watch()
+    assert run.begin() == CHECK
+    run.record_start("1:a", "near")
+    run.record_start("2:b", "far")
+    run.record_check(answer, "12:00")
+    assert run.begin() == []  # it has been asked
+    assert run.waiting_calls == set(waiting)
+    assert [word for word in ("near", "far") if f'"{word}"' in "".join(run.notes)] == [
+        q for q in ("near", "far") if answer.get(q) is False
+    ]
+
+
+def test_a_call_that_workers_without_its_activity_took_waits_and_is_noted_until_it_ends_or_finds_one() -> None:
+    run = watch()
+    run.record_start("2:b", "far")
+    for key in ("1:a", "2:b", "3:c"):
+        run.record_miss(key, "nobody has it")
+    assert run.waiting_calls == {"1:a", "2:b", "3:c"}
+    assert run.notes == ["nobody has it"]
+    run.record_check({"near": True, "far": True}, "12:00")
+    assert run.waiting_calls == {"1:a", "2:b", "3:c"}
+    run.record_miss("1:a", None)
+    run.record_end("2:b")
+    assert run.waiting_calls == {"3:c"}
+    run.record_end("3:c")
+    assert run.notes == []
+
+
+# -- local activities: how many run at once, how much of what they return fits a task, and what does not ---
+
+
+GRPC_BYTES = 4 * 1024 * 1024
+
+
+def test_no_message_of_a_task_can_outgrow_what_the_server_takes() -> None:
+    deferred = MAX_LOCAL_BYTES // EXPECTED_BYTES * MARKER_BYTES
+    assert 2 * MAX_LOCAL_BYTES + deferred + MAX_SLICE_BYTES < GRPC_BYTES
+    assert MAX_LOCAL_BYTES + deferred + MAX_TASK_BYTES < GRPC_BYTES
+
+
+def test_a_task_takes_so_many_bytes_and_the_next_one_as_many_again() -> None:
+    rooms = ResultRooms()
+    rooms.begin_task("run", 3)
+    half = MAX_LOCAL_BYTES // 2 - MARKER_BYTES
+    outcome = ValueError("of so many bytes")
+    for run in ("run", "run", "other run"):
+        rooms.require(run, "1:a", outcome, half)
+    rooms.begin_task("run", 3)  # another start in the same task
+    with pytest.raises(ApplicationError, match="an ordinary activity returns it") as refusal:
+        rooms.require("run", "2:a", outcome, half)
+    assert refusal.value.type == LOCAL_DEFERRED
+    rooms.begin_task("run", 9)
+    rooms.require("run", "3:a", outcome, half)
+    assert [rooms.take("run", id_) for id_ in ("1:a", "2:a", "2:a")] == [None, (outcome, half), None]

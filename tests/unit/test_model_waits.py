@@ -11,6 +11,7 @@ from acts.machines.commands import AskSolution
 from acts.machines.events import CallEnded, ChildEnded, Event, ModelEnded
 from acts.machines.run_machine import ModelWaits
 from acts.tree.signal_records import ModelWait
+from benchmarks.planning.__main__ import ANSWERS, all_tasks, score_recorded
 from tests.agent_driver import Agent
 
 FAILURE = CallError("modelOverloaded", "busy")
@@ -71,3 +72,17 @@ def test_a_usable_answer_begins_a_new_row_and_keeps_the_cap() -> None:
     asked = agent.answered({"output": None})
     assert isinstance(asked, AskSolution)
     assert (asked.answers_left, asked.least_cap) == (3, 4_000)
+
+
+# -- recorded answers of the planning suite stay valid and right: a change of the language must not take them back ---
+
+
+FOLDERS = sorted(folder.name for folder in ANSWERS.iterdir() if folder.is_dir())
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_recorded_answers_are_still_right(name: str) -> None:
+    scores = score_recorded(ANSWERS / name)
+    wrong = {s.task.id: (*s.first.problems, *s.first.wrong) for s in scores if not s.first.is_right}
+    assert wrong == {}
+    assert len(scores) == len([*all_tasks()])

@@ -6,11 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.common import RawValue
 
 from acts.language.wire import CANCELLED
 from acts.machines.events import ChildEnded
+from acts.tree.signal_records import ChildReset
+from acts.tree.wire_format import TYPE_KEY, RecordError
+from acts.workflows import payloads
 from acts.workflows.in_flight import Start, TasksInFlight
-from acts.workflows.payloads import TaskRoom
+from acts.workflows.payloads import TaskRoom, decode_signal, encode_record
 
 ROWS = {"it goes on": (False, None, True), "cancelled": (True, None, False), "over": (False, "failed", False)}
 
@@ -31,3 +36,20 @@ def test_a_child_is_started_again_only_for_a_run_that_goes_on(case: str, monkeyp
     assert sent == (["1:a"] if is_sent else [])
     assert [(type(e), e.error.code) for e in events] == ([] if is_sent else [(ChildEnded, CANCELLED)])
     assert not tasks.in_flight
+
+
+# -- what a signal between runs may hold ----------------------------------------------------
+
+
+RECORD = ChildReset(workflowId="r/1:a", firstRunId="first")
+
+
+def test_a_record_is_read() -> None:
+    assert decode_signal(encode_record(RECORD), ChildReset) == RECORD
+
+
+def test_a_compressed_record_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(payloads, "read_json")
+    metadata = {"encoding": b"binary/plain", TYPE_KEY: b"ChildReset"}
+    with pytest.raises(RecordError, match="not compressed"):
+        decode_signal(RawValue(Payload(metadata=metadata, data=b"{}")), ChildReset)

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acts.activities import set_work
+from acts.activities.set_work import SetActivities
 from acts.sets import survey as survey_module
 from acts.sets.set_files import SetError, SetSources, open_set
 from acts.sets.survey import MAX_ROW_BYTES, Row, RowIds, Survey, read_page, row_id, survey
+from acts.tree.past_run import PastRow
 from acts.tree.set_records import SetPage, numbers_between, unpack_bits
 
 Json = Any
@@ -210,3 +214,32 @@ def test_what_is_no_set_of_the_folder_is_refused(folder: Path, name: str, type_:
     with pytest.raises(SetError, match=message) as error:
         read(folder, name)
     assert error.value.type == type_
+
+
+# -- the activities of a set, beside what they read and write: what is recorded of a set, and a file in motion ---
+
+
+async def no_rows(workflow_id: str, run_id: str) -> AsyncIterator[tuple[PastRow, ...]]:
+    """No earlier run is asked for its rows."""
+    raise AssertionError((workflow_id, run_id))
+    yield ()
+
+
+def test_a_file_that_is_written_to_while_its_rows_are_counted_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"id": 1}\n')
+    work = SetActivities(SetSources(data=(tmp_path,)), lambda _url, _file: None, no_rows)
+
+    def counting(*args: Any) -> Any:
+        with file.open("a") as stream:
+            stream.write('{"id": 2}\n')
+        return survey(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(set_work, "survey", counting)
+        with pytest.raises(SetError, match=r"a\.jsonl was written to while its rows were counted") as error:
+            work.count_rows("a.jsonl", "id", RowIds())
+    assert error.value.type == "SetUnavailable"
+    assert json.loads(work.count_rows("a.jsonl", "id", RowIds()).payload.data)["total"] == 2

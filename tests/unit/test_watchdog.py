@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+from acts.worker.watch import (
+    HIGH_SHARE,
+    ROUND_SECONDS,
+    MemoryWatch,
+)
 from acts.worker.watchdog import MAX_RECORD, TaskBoard, read_board, read_record, write_record
 
 
@@ -37,3 +43,69 @@ def test_a_record_that_is_none_counts_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "real").write_text('{"a": 2}')
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert read_record(tmp_path / "link") == {}
+
+
+# -- the watch over memory: above the mark it gives up idle workflows, the longest idle first ------------
+
+
+LIMIT = 1_000
+
+
+class Cache:
+    """A watch over ``count`` idle workflows, each of ten bytes."""
+
+    def __init__(self, count: int, limit: int = LIMIT) -> None:
+        self.size = 10 * count
+        self.evicted: list[str] = []
+        self.watch = MemoryWatch(limit, lambda: self.size)
+        self.watch.evict = self.evict
+        for number in range(count):
+            self.watch.begin(f"run-{number}")
+            self.watch.end(f"run-{number}", is_busy=False)
+
+    def evict(self, run_id: str) -> None:
+        self.evicted.append(run_id)
+        self.watch.remove(run_id)
+        self.size -= 10
+
+
+def later(rounds: int) -> float:
+    return time.monotonic() + 60 + rounds * ROUND_SECONDS
+
+
+def test_the_workflow_that_has_been_idle_longest_is_known_by_its_ids() -> None:
+    watch = MemoryWatch()
+    watch.begin("busy", "first")
+    assert watch.find_idle() == []
+    for run_id in ("idle", "later"):
+        watch.begin(run_id, "second")
+        watch.end(run_id, is_busy=False)
+    assert [(run.run_id, run.workflow_id) for run in watch.find_idle()] == [("idle", "second"), ("later", "second")]
+
+
+def test_without_a_limit_nothing_is_measured_or_evicted() -> None:
+    cache = Cache(1_000, limit=0)
+    cache.watch.look(later(0))
+    assert cache.evicted == []
+
+
+def test_above_it_the_longest_idle_go_until_it_is_below() -> None:
+    cache = Cache(100)
+    for round_ in range(10):
+        cache.watch.look(later(round_))
+    assert cache.size <= LIMIT * HIGH_SHARE
+    assert cache.evicted == [f"run-{number}" for number in range(len(cache.evicted))]
+    assert len(cache.evicted) < 50
+
+
+def test_a_workflow_that_computes_or_waits_for_a_local_activity_is_kept() -> None:
+    cache = Cache(0)
+    cache.size = 10 * LIMIT
+    cache.watch.begin("computes")
+    cache.watch.begin("local")
+    cache.watch.end("local", is_busy=True)
+    cache.watch.look(later(0))
+    assert cache.evicted == []
+    cache.watch.end("local", is_busy=False)
+    cache.watch.look(later(1))
+    assert cache.evicted == ["local"]
