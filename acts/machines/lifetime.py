@@ -88,9 +88,10 @@ class Lifetime:
     def is_due(self, history: HistorySize) -> bool:
         if self._is_full or self._is_draining:
             return True
-        if history.load < self._not_before:
+        load = history.load
+        if load < self._not_before:
             return False
-        return history.is_near_the_limit or (not self.is_cron and (history.is_new_run_suggested or history.load >= 1))
+        return history.is_near_the_limit or (not self.is_cron and (history.is_new_run_suggested or load >= 1))
 
     def should_hold(self, history: HistorySize, in_flight: int, just_ended: int) -> bool:
         """True when all that was in flight has just ended: hold what would start next, and it is quiet."""
