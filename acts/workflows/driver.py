@@ -103,7 +103,7 @@ class Driver:
             while is_held and run.can_continue_as_new and not self.tasks.in_flight and not self.outbox.is_empty:
                 await workflow.wait_condition(lambda: self.outbox.is_empty)
                 self._empty_inbox(run.flush)
-            if not self.inbox and run.finished is None:  # what was on its way may have taken other tasks, where it is held
+            if not self.inbox and run.finished is None:  # what was on its way may have taken tasks
                 self._renew(self._history() if is_held else self._size)
             if is_held:
                 self._handle(events.StartsReleased())
