@@ -220,7 +220,7 @@ class PendingReports:
         self._edited: dict[WaitKey, None] = {}
         self._on_the_way: PendingChanged | None = None
         self._is_complete = False
-        self._resends = 0
+        self.resends = 0
 
     def as_reported(self, wait: PendingApproval) -> PendingApproval:
         """A wait as the root sees it: the instance is the one that this run works for there."""
@@ -265,7 +265,7 @@ class PendingReports:
 
     def confirm(self) -> None:
         """The report on its way has arrived."""
-        report, self._on_the_way, self._resends = self._on_the_way, None, 0
+        report, self._on_the_way, self.resends = self._on_the_way, None, 0
         if report is not None:
             kept = {} if report.isComplete else {k: w for k, w in self._arrived.items() if k not in report.closed}
             self._arrived = kept | {wait.key: wait for wait in report.opened}
@@ -274,8 +274,8 @@ class PendingReports:
         """The report on its way did not arrive: the seconds after which to send it again."""
         report, self._on_the_way, self.has_changes = self._on_the_way, None, False
         self._is_complete |= report is not None and report.isComplete
-        self._resends += 1
-        return RESEND_SECONDS[min(self._resends, len(RESEND_SECONDS)) - 1]
+        self.resends += 1
+        return RESEND_SECONDS[min(self.resends, len(RESEND_SECONDS)) - 1]
 
     def restore(self, data: Iterable[Mapping[str, Any]]) -> None:
         """Take over what ``to_json`` gave of what the root knew; the first report says what differs from it."""
@@ -586,6 +586,11 @@ class Approvals:
         """A report did not arrive: the root is gone, or took too many signals."""
         note = Note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
         return [note, StartTimer(RESEND_TIMER, self.reports.take_back(), RESEND_TIMER)]
+
+    def last_report_lost(self) -> None:
+        """The report of a run that is over did not arrive. Send it again at once, a few times: no timer outlives it."""
+        self.reports.take_back()
+        self.reports.has_changes = self.reports.resends <= len(RESEND_SECONDS)
 
     def snapshot(self) -> dict[str, Any]:
         """What the next run must know; the waits are opened again by the run."""

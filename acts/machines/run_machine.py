@@ -602,6 +602,8 @@ class RunMachine:
                 return self.budget.release(rest)
             case "pending" if self.finished is None:
                 return self.approvals.report_lost(failure)
+            case "pending":
+                self.approvals.last_report_lost()
             case "budget" if self.finished is None:
                 return self.budget.root_is_gone(int(rest))
         return []

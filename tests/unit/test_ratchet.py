@@ -17,28 +17,28 @@ ACTS = Path(__file__).parents[2] / "acts"
 # Lines of all Python files of a room, blank ones too
 LINES = {
     ".": 22,
-    "activities": 5_037,
-    "cli": 7_363,
-    "delegates": 655,
-    "language": 3_711,
-    "machines": 8_069,
-    "payloads": 1_490,
-    "plan": 2_243,
-    "planner": 1_681,
-    "provenance": 686,
-    "sets": 1_030,
-    "simulation": 1_141,
-    "telemetry": 1_444,
-    "testing": 620,
-    "tree": 2_294,
-    "views": 1_426,
-    "worker": 2_763,
-    "workflows": 3_696,
+    "activities": 4_477,
+    "cli": 5_742,
+    "delegates": 546,
+    "language": 3_073,
+    "machines": 6_544,
+    "payloads": 1_140,
+    "plan": 1_780,
+    "planner": 1_417,
+    "provenance": 561,
+    "sets": 821,
+    "simulation": 889,
+    "telemetry": 1_125,
+    "testing": 509,
+    "tree": 1_871,
+    "views": 1_278,
+    "worker": 2_370,
+    "workflows": 2_878,
 }
 # Room, lines, reason
 RAISED: list[tuple[str, int, str]] = []
-FILES = 192
-TEST_LINES = 42_731
+FILES = 126
+TEST_LINES = 42_602
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
