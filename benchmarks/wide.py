@@ -1,7 +1,7 @@
 """Fan-outs from 1 to 2,000 calls, all in flight at once: what one call costs, beside a hand-written workflow.
 
 The server's cost per call should not depend on the width. The hand-written workflow schedules all activities in
-one workflow task; the engine starts them in slices (``workflows/runtime/start_queue.py``). ``--rounds`` 1 takes
+one workflow task; the engine starts them in slices (``workflows/in_flight.py``). ``--rounds`` 1 takes
 about a minute.
 
     python -m benchmarks wide

@@ -6,7 +6,7 @@ activity; here its shape is checked, and its output with references resolved. It
 
 The turns word what a ``Turn`` (``tree/records.py``) says. An agent makes one per tick, carries them into its next run,
 and the activity that asks the model reads them by query. Values that Calls wrote are not kept there: they are messages
-of the context, and ``conversation.py`` finds them.
+of the context, and ``prompt.py`` finds them.
 
 An outcome is ``{call, outcome, _instance?, path?, error?, reason?}``: ``call`` is the Call's id in the answer,
 ``outcome`` one word, ``path`` where something was written. Equal outcomes of several Calls are one, with ``calls``;
