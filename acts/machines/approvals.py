@@ -582,15 +582,14 @@ class Approvals:
             return []
         return [SendRecord(self.position.ancestors[0], wire.PENDING_CHANGED, report, key="pending")]
 
-    def report_lost(self, reason: str) -> list[Any]:
-        """A report did not arrive: the root is gone, or took too many signals."""
+    def report_lost(self, reason: str, *, is_over: bool) -> list[Any]:
+        """A report did not arrive: the root is gone, or took too many signals. No timer outlives a run that is over."""
+        seconds = self.reports.take_back()
+        if is_over:
+            self.reports.has_changes = self.reports.resends <= len(RESEND_SECONDS)
+            return []
         note = Note(f"the root {self.position.ancestors[0]} could not be told what waits here: {reason}")
-        return [note, StartTimer(RESEND_TIMER, self.reports.take_back(), RESEND_TIMER)]
-
-    def last_report_lost(self) -> None:
-        """The report of a run that is over did not arrive. Send it again at once, a few times: no timer outlives it."""
-        self.reports.take_back()
-        self.reports.has_changes = self.reports.resends <= len(RESEND_SECONDS)
+        return [note, StartTimer(RESEND_TIMER, seconds, RESEND_TIMER)]
 
     def snapshot(self) -> dict[str, Any]:
         """What the next run must know; the waits are opened again by the run."""

@@ -209,6 +209,9 @@ class ResetRecovery:
         ask = commands.SendRecord(event.workflow_id, RESYNC, signals.Resync(), key=f"resync/{event.key}")
         return [ask, commands.CancelTimer(RESYNC_TIMER), timer]
 
+    def on_run_ended(self, record: signals.RunEnded) -> list[Any]:
+        return self.forget_run(record.workflowId)
+
     def forget_run(self, workflow_id: str, key: str | None = None) -> list[Any]:
         """A run below ended without a last word: the root frees what it held. Then the child of ``key`` starts again.
 
@@ -245,7 +248,7 @@ class ResetRecovery:
         self._former, self._round = dict(self._children), 0
         return [*self._to_parent, *self._say_again(), *self._ask()]
 
-    def on_resync(self) -> list[Any]:
+    def on_resync(self, _: signals.Resync) -> list[Any]:
         below = (commands.SendRecord(id_, RESYNC, signals.Resync()) for id_ in self._children.values())
         return [*self._say_again(), *self._to_parent, *below]
 
@@ -322,8 +325,8 @@ class RunMachine:
             signals.PermitGrant: self.permits.on_grant,
             signals.PermitReturn: self.permits.on_return,
             signals.ModelWait: self.model_waits.record,
-            signals.Resync: lambda _: self.recovery.on_resync(),
-            signals.RunEnded: lambda record: self.recovery.forget_run(record.workflowId),
+            signals.Resync: self.recovery.on_resync,
+            signals.RunEnded: self.recovery.on_run_ended,
         }
 
     # -- for subclasses ---------------------------------------------------------------------
@@ -600,10 +603,8 @@ class RunMachine:
                 return self.recovery.on_lost(rest)
             case "grant":
                 return self.budget.release(rest)
-            case "pending" if self.finished is None:
-                return self.approvals.report_lost(failure)
             case "pending":
-                self.approvals.last_report_lost()
+                return self.approvals.report_lost(failure, is_over=self.finished is not None)
             case "budget" if self.finished is None:
                 return self.budget.root_is_gone(int(rest))
         return []

@@ -409,7 +409,7 @@ class DecisionRaces(RuleBasedStateMachine):
 
 TestDecisionRaces = DecisionRaces.TestCase
 TestDecisionRaces.settings = settings(
-    max_examples=max(60, int(os.environ.get("ACTS_EXAMPLES", "60"))), stateful_step_count=60, deadline=None,
+    max_examples=int(os.environ.get("ACTS_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )  # fmt: skip
