@@ -88,14 +88,6 @@ class Api:
     def reply(self, text: str = TEXT, **more: Any) -> Reply:
         return Reply(events=self.stream(text, **more))
 
-    def strict_schema(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        """The strict schema of a request's body, or None."""
-        if self.name == "anthropic":
-            return body.get("output_config", {}).get("format", {}).get("schema")
-        if self.name == "responses":
-            return body["text"]["format"].get("schema")
-        return body["response_format"].get("json_schema", {}).get("schema")
-
 
 APIS = {
     "anthropic": Api(

@@ -38,7 +38,7 @@ LINES = {
 # Room, lines, reason
 RAISED: list[tuple[str, int, str]] = []
 FILES = 126
-TEST_LINES = 42_602
+TEST_LINES = 42_594
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
