@@ -35,13 +35,12 @@ setup: $(STAMP) ## create .venv with the pinned dependencies
 dev: setup ## start server, Web UI and worker, with state kept in .acts/
 	$(BIN)/acts dev
 
-check: setup ## lint, format, types, dead links
+check: setup docs ## lint, format, types, dead links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m tools.check_links
 
-docs: setup ## build the documentation as a site that needs no network: site/index.html
+docs: setup ## build the documentation as a site that needs no network, site/index.html; a dead link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 bench: setup ## print figures
@@ -90,7 +89,7 @@ clients: setup ## build the clients of examples/clients in TypeScript and Go, an
 	$(BIN)/python -m pytest tests/examples/test_clients.py -p no:xdist -rs
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
-	$(BIN)/python -m tools.live_smoke
+	$(BIN)/python -m benchmarks.live_smoke
 
 clean: ## remove .venv and caches; the state in .acts/ stays
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

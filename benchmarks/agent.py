@@ -150,7 +150,7 @@ async def _render_prompts(handle: Any, ticks: list[list[HistoryEvent]]) -> list[
     out = []
     for number, tick in enumerate(ticks):
         query = json.loads(tick[0].activity_task_scheduled_event_attributes.input.payloads[0].data)
-        out.append(render_planner_prompt(messages[: query["source"]["upto"]], turns[:number], tools, room=room))
+        out.append(render_planner_prompt(messages[: query["source"]["messageCount"]], turns[:number], tools, room=room))
     return out
 
 

@@ -105,7 +105,7 @@ async def _record(rules: Rules, size: int) -> list[dict[str, Any]]:
     """The bodies of the requests of all ticks, then of the latent calls."""
     provider = "anthropic" if rules.api == "anthropic" else "openai"
     model = f"{provider}:{rules.model}"
-    source = {"workflowId": "benchmark", "runId": "1", "upto": 1}
+    source = {"workflowId": "benchmark", "runId": "1", "messageCount": 1}
     settings = {"model": model, "source": source}
     async with rawserver.raw_server() as server:
         with _environment(server):
@@ -131,8 +131,8 @@ def _environment(server: RawServer) -> Any:
 async def _send(server: RawServer, rules: Rules, request: dict[str, Any], context: PromptContext, text: str) -> None:
     stream = rawserver.claude if rules.api == "anthropic" else rawserver.responses
     server.reply_with(Reply(events=stream(text)))
-    task = build_task(ModelQuestion.model_validate(request), context, _ROOM)
-    await select.ask(request["model"], task.request)
+    own, _ = build_task(ModelQuestion.model_validate(request), context, _ROOM)
+    await select.ask(request["model"], own)
 
 
 def _context(size: int, turns: int) -> PromptContext:

@@ -25,7 +25,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 from temporalio.common import RawValue
 
-from acts.language.wire import PERMIT_GRANT, PERMIT_REQUEST, PERMIT_RETURN, PLAN
+from acts.language.wire import PLAN
 from acts.workflows.payloads import decode
 from benchmarks import live, shapes
 from benchmarks.instances import peak_memory
@@ -51,7 +51,7 @@ AT_ONCE: Final = 8
 SLOTS: Final = 5
 SLOW_CALLS: Final = 400
 SLOW_TIMEOUT: Final = "20s"
-PERMIT_SIGNALS: Final = frozenset({PERMIT_REQUEST, PERMIT_GRANT, PERMIT_RETURN})
+PERMIT_SIGNALS: Final = frozenset({"permitRequest", "permitGrant", "permitReturn"})
 _SCHEDULED: Final = EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
 _COMPLETED: Final = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
 _TIMED_OUT: Final = EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT

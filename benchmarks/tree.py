@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from temporalio.client import WorkflowFailureError
 
-from acts.language.wire import BUDGET_REPORT, BUDGET_REQUEST, DELEGATE, PLAN
+from acts.language.wire import DELEGATE, PLAN
 from benchmarks import live
 from benchmarks.live import Bench, Process
 from benchmarks.tables import Cell, Table, median, print_progress, run_program
@@ -212,7 +212,7 @@ def _cost_table(by_case: dict[str, list[Cost]]) -> Table:
             case, median([c.wall for c in costs]), median([c.worker_cpu for c in costs]),
             median([c.server_cpu for c in costs]), median([c.runs for c in costs]),
             median([c.events / n for c, n in each]), median([c.size / n for c, n in each]),
-            median([c.signals[BUDGET_REQUEST] + c.signals[BUDGET_REPORT] for c in costs]),
+            median([c.signals["budgetRequest"] + c.signals["budgetReport"] for c in costs]),
             median([c.root[0] for c in costs]), median([c.root[1] for c in costs]),
         ])  # fmt: skip
         out.raw.append({"case": case, "rounds": [vars(c) for c in costs]})

@@ -14,37 +14,27 @@ import os
 import socket
 import sys
 import urllib.request
-from datetime import UTC, datetime, timedelta
 
-# The server answers an idle poll after about a minute, and the worker then polls again: after 2 minutes, one was missed
-MAX_POLL_AGE = timedelta(minutes=2)
 # Below the 10 s that the Dockerfile allows the whole check
-RPC_TIMEOUT = timedelta(seconds=5)
+LIMIT_SECONDS = 5.0
 
 
 async def find_fault(queue: str) -> str:
     """Why the server does not take this container's worker for healthy, or ""."""
     import asyncio
 
-    from temporalio.api.enums.v1 import TaskQueueType
-    from temporalio.api.taskqueue.v1 import TaskQueue
-    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
     from temporalio.client import Client
     from temporalio.envconfig import ClientConfig
 
-    config = ClientConfig.load_client_connect_config()
+    from acts.telemetry.observation import MAX_POLL_SECONDS, has_polled
+
+    config, host = ClientConfig.load_client_connect_config(), socket.gethostname()
     config.setdefault("target_host", "127.0.0.1:7233")  # as the worker does
-    client = await asyncio.wait_for(Client.connect(**config), RPC_TIMEOUT.total_seconds())
-    # One of the two is enough: a worker whose activity slots are all in use polls for workflows only
-    for kind in (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY):
-        request = DescribeTaskQueueRequest(
-            namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
-        )
-        answer = await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
-        own = [p for p in answer.pollers if p.identity.endswith(f"@{socket.gethostname()}")]
-        if any(datetime.now(UTC) - p.last_access_time.ToDatetime(tzinfo=UTC) < MAX_POLL_AGE for p in own):
+    async with asyncio.timeout(LIMIT_SECONDS):
+        client = await Client.connect(**config)
+        if await has_polled(client, queue, f"@{host}"):
             return ""
-    return f"no poll of task queue {queue!r} by {socket.gethostname()!r} within {MAX_POLL_AGE}"
+    return f"no poll of task queue {queue!r} by {host!r} within {MAX_POLL_SECONDS:.0f} s"
 
 
 if __name__ == "__main__":
@@ -52,7 +42,7 @@ if __name__ == "__main__":
     try:
         if address := os.environ.get("ACTS_HEALTH"):  # it listens on all interfaces or on this one
             port = address.rpartition(":")[2]
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=RPC_TIMEOUT.total_seconds()).close()
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=LIMIT_SECONDS).close()
         else:
             import asyncio
 

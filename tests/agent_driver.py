@@ -92,8 +92,8 @@ class Agent:
 
     def renewed(self) -> Agent:
         """The next run of the same agent, which has not begun yet."""
-        state = AgentState(**self.run.common_snapshot(), **self.run.snapshot_fields())
-        return Agent(*self._parts, state=AgentState.from_json(json.loads(json.dumps(state.to_json()))))
+        state = json.loads(json.dumps(self.run.snapshot().to_json()))
+        return Agent(*self._parts, state=AgentState.from_json(state))
 
 
 def walk_plan(step: Command, results: Mapping[str, Json]) -> Json:

@@ -7,13 +7,7 @@ from typing import Any
 Row = dict[str, Any]
 
 TEXT = {"type": "string"}
-META = {
-    "_outputPath": TEXT,
-    "_errorPath": TEXT,
-    "_outputMethod": TEXT,
-    "_scopes": {"type": "array"},
-    "_output": True,
-}
+META = {"_outputPath": TEXT, "_errorPath": TEXT, "_outputMethod": TEXT, "_scopes": {"type": "array"}, "_output": True}
 
 
 def tool(name: str, **properties: Any) -> dict[str, Any]:
@@ -36,7 +30,8 @@ def fails(type_: str = "card_declined", message: str = "no") -> dict[str, Any]:
 def row(name: str, plan: list[dict[str, Any]], *, context: Any = (), results: Any = None, **expect: Any) -> Row:
     """A row whose results and expectations are given by Tool. Its Tools are defined here; ``think…`` is latent.
 
-    ``refund[1]`` is an element of the Call of the Tool ``refund``.
+    ``refund[1]`` is an element of the Call of the Tool ``refund``. A Call whose state is not given has completed; a
+    plan with a failed one has failed.
     """
     tools = {
         call["_tool"]: thought(call["_tool"]) if call["_tool"].startswith("think") else tool(call["_tool"])
@@ -47,6 +42,8 @@ def row(name: str, plan: list[dict[str, Any]], *, context: Any = (), results: An
     def by_id(by_name: dict[str, Any]) -> dict[str, Any]:
         return {f"{positions[name.partition('[')[0]]}:{name}": value for name, value in by_name.items()}
 
+    expect["states"] = dict.fromkeys(positions, DONE) | expect.get("states", {})
+    is_failed = "failed" in expect["states"].values()
     for key in ("states", "errors", "started", "sees"):
         if key in expect:
             expect[key] = by_id(expect[key])
@@ -54,7 +51,7 @@ def row(name: str, plan: list[dict[str, Any]], *, context: Any = (), results: An
         "name": name,
         "request": {"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": plan}]},
         "results": by_id(results or {}),
-        "expect": {"status": "completed", "errors": {}, **expect},
+        "expect": {"status": "failed" if is_failed else "completed", "errors": {}, **expect},
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.case_rows import DONE, Row, call, fails, own, row, state
+from tests.case_rows import Row, call, fails, own, row, state
 
 # -- failures ----------------------------------------------------------------------
 
@@ -16,8 +16,7 @@ FAILURES: list[Row] = [
             call("else", "†state.d"),
         ],
         results={"bad": fails("boom"), "needs": 1, "needstoo": 1, "else": 4},
-        status="failed",
-        states={"bad": "failed", "needs": "skipped", "needstoo": "skipped", "else": DONE},
+        states={"bad": "failed", "needs": "skipped", "needstoo": "skipped"},
         errors={"bad": "boom"},
         state={"d": 4},
     ),
@@ -29,7 +28,7 @@ FAILURES: list[Row] = [
             call("sorry", "†state.s", x="†state.trouble.code", y="†state.trouble.message"),
         ],
         results={"pay": fails("card_declined", "no money"), "thank": 1, "sorry": 2},
-        states={"pay": DONE, "thank": "skipped", "sorry": DONE},
+        states={"thank": "skipped"},
         errors={"pay": "card_declined"},
         state={"trouble": {"code": "card_declined", "message": "no money"}, "s": 2},
         started={"sorry": {"x": "card_declined", "y": "no money"}},
@@ -42,7 +41,6 @@ FAILURES: list[Row] = [
             call("c", "†state.c || †log.c && †state.c2.errors"),
         ],
         results=dict.fromkeys("abc", fails("boom", "m")),
-        states=dict.fromkeys("abc", DONE),
         errors=dict.fromkeys("abc", "boom"),
         state={
             "aFailed": {"code": "boom", "message": "m"},
@@ -54,7 +52,7 @@ FAILURES: list[Row] = [
         "a call that succeeds leaves its error path unwritten; who reads it is skipped",
         [call("pay", "†state.receipt", _errorPath="†state.trouble"), call("sorry", "†state.s", x="†state.trouble")],
         results={"pay": 1, "sorry": 2},
-        states={"pay": DONE, "sorry": "skipped"},
+        states={"sorry": "skipped"},
         state={"receipt": 1},
     ),
     row(
@@ -65,7 +63,6 @@ FAILURES: list[Row] = [
             call("c", "†state.ok", "push", _errorPath="†state.errors"),
         ],
         results={"a": fails("x", "1"), "b": "fine", "c": fails("y", "2")},
-        states=dict.fromkeys("abc", DONE),
         errors={"a": "x", "c": "y"},
         state={"ok": ["fine"], "errors": [{"code": "x", "message": "1"}, {"code": "y", "message": "2"}]},
     ),
@@ -73,8 +70,7 @@ FAILURES: list[Row] = [
         "a value that is missing where nothing was withheld fails its reader",
         [call("a", "†state.a"), call("b", "†state.b", x="†state.a.name"), call("c", "†state.c", x="†state.b")],
         results={"a": {"other": 1}, "b": 2, "c": 3},
-        status="failed",
-        states={"a": DONE, "b": "failed", "c": "skipped"},
+        states={"b": "failed", "c": "skipped"},
         errors={"b": "UnresolvedReference"},
         state={"a": {"other": 1}},
     ),
@@ -88,10 +84,9 @@ VALUES: list[Row] = [
         [call("a", "†state.a"), call("b", "†state.b", x="†state.a", y="††state.a")],
         results={"a": {"deep": ["†state.hidden", "††x"]}, "b": "†state.a"},
         context=[state(hidden="h")],
-        states={"a": DONE, "b": DONE},
         state={"hidden": "h", "a": {"deep": ["†state.hidden", "††x"]}, "b": "†state.a"},
         started={"b": {"x": {"deep": ["†state.hidden", "††x"]}, "y": "†state.a"}},
-    ),
+    )
 ]
 
 # -- scopes -------------------------------------------------------------------------
@@ -105,7 +100,6 @@ SCOPES: list[Row] = [
             {"type": "data", "kind": "limits", "day": 500, "description": "not for tools"},
         ],
         results={"a": 1},
-        states={"a": DONE},
         started={"a": {}},
         sees={
             "a": [
@@ -118,8 +112,7 @@ SCOPES: list[Row] = [
         "a scope waits for what writes in it, and never makes a call skip",
         [call("bad", "†state.x"), call("w", "†state.y"), call("a", "†state.a", _scopes=["state"])],
         results={"bad": fails("boom"), "w": 1, "a": 2},
-        status="failed",
-        states={"bad": "failed", "w": DONE, "a": DONE},
+        states={"bad": "failed"},
         errors={"bad": "boom"},
         state={"y": 1, "a": 2},
         sees={"a": [{"type": "state", "state": {"y": 1}}]},
@@ -138,7 +131,6 @@ INSTANCES: list[Row] = [
         ],
         context=[state(who="everyone", all=1), own("A", who="Ada"), own("B", age=3)],
         results={"a": 1, "b": 2, "g": 3},
-        states=dict.fromkeys("abg", DONE),
         state={"who": "everyone", "all": 1, "g": 3},
         instances={
             "A": {"who": "Ada", "all": 1, "g": 3, "n": 1},
@@ -155,7 +147,6 @@ INSTANCES: list[Row] = [
         ],
         context=[own("A", id=1)],
         results={"o": "own", "g": "global", "r": 0},
-        states=dict.fromkeys("ogr", DONE),
         state={"v": "global"},
         instances={"A": {"id": 1, "v": "own", "r": 0}},
         started={"r": {"x": "own"}},
@@ -170,7 +161,6 @@ INSTANCES: list[Row] = [
         ],
         context=[own("A", id=1)],
         results={"p": 1, "g": [9], "q": 2, "r": 0},
-        states=dict.fromkeys("pgqr", DONE),
         state={"l": [9]},
         instances={"A": {"l": [9, 1, 2], "id": 1, "r": 0}},
         started={"r": {"x": [9, 1, 2]}},
@@ -188,7 +178,6 @@ THOUGHTS: list[Row] = [
             call("c", "†state.c", x="†state.a"),
         ],
         results={"c": 1},
-        states={"thinkA": DONE, "thinkB": DONE, "c": DONE},
         state={"a": {"deep": "†state.x"}, "c": 1},
         started={"c": {"x": {"deep": "†state.x"}}},
     ),
@@ -197,7 +186,7 @@ THOUGHTS: list[Row] = [
         [call("notify", None, x="†state.a"), call("a", "†state.b")],
         context=[state(a=1)],
         results={"notify": fails("nobody reads this"), "a": 2},
-        states={"notify": "detached", "a": DONE},
+        states={"notify": "detached"},
         state={"a": 1, "b": 2},
         started={"notify": {"x": 1}},
     ),

@@ -11,15 +11,36 @@ from pathlib import Path
 PROCESSES = 3  # as the Makefile has it
 # Seconds of a file, by its folder, on two cores: a guess suffices, as it decides about the order alone
 SECONDS = {
-    "workflow": 9, "attacks": 9, "replay": 25, "property": 9, "examples": 8, "mcp": 6, "cli": 5,
+    "workflow": 7, "attacks": 9, "replay": 20, "property": 9, "examples": 8, "mcp": 6, "cli": 5,
     "storage": 4, "security": 4, "models": 3, "delegates": 2, "unit": 2,
 }  # fmt: skip
 # Of what is killed: half of these seconds are waits for what died, in which others compute
 WAITING_FOLDER, WAITING_SECONDS = "crash", 35
 # Files much longer than the others of their folder, the longest first
-LONG = {"test_reset.py": 150, "test_kill_tree.py": 50, "test_stuck.py": 45}
-LONG |= {"test_dev.py": 50, "test_decisions_hard.py": 40, "test_changed_plan.py": 30, "test_hostile_input.py": 25}
-LONG |= {"test_worst_requests.py": 15, "test_devserver.py": 15, "test_records.py": 12, "test_layers.py": 10}
+LONG = {"test_reset.py": 100, "test_kill_waiting.py": 50, "test_kill_tree.py": 50, "test_stuck.py": 40}
+LONG |= {
+    "test_abort.py": 10,
+    "test_kill_agent.py": 15,
+    "test_kill_resumed.py": 15,
+    "test_kill.py": 15,
+    "test_kill_set.py": 20,
+}
+LONG |= {
+    "test_dev.py": 80,
+    "test_hostile_signals.py": 45,
+    "test_limits.py": 40,
+    "test_sets.py": 40,
+    "test_planted_values.py": 35,
+}
+LONG |= {
+    "test_worst_requests.py": 30,
+    "test_neighbours.py": 30,
+    "test_renewal.py": 30,
+    "test_s3.py": 20,
+    "test_rolling_workers.py": 16,
+}
+LONG |= {"test_serial_equivalence.py": 15, "test_changed_plan.py": 15, "test_devserver.py": 15, "test_serve_mcp.py": 15}
+LONG |= {"test_full_history.py": 15, "test_storage.py": 15, "test_schema.py": 14}
 
 
 def is_waiting(file: Path) -> bool:

@@ -29,9 +29,7 @@ MEETING_POINTS: tuple[Where, ...] = (
 scalars = st.sampled_from([None, 0, 1, False, "", "s", "†state.a", "††x", 2.5])
 names = st.sampled_from(NAMES)
 values = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2),
-    max_leaves=4,
+    scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2), max_leaves=4
 )
 objects = st.dictionaries(names, values, max_size=2)
 methods = st.sampled_from(["set", "set", *METHODS])

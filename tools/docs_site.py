@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mkdocs.structure.files import File, Files
 
-from tools.check_links import make_slug
-
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.pages import Page
@@ -30,8 +28,8 @@ _LINK: Final = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
 def slugify(title: str, _separator: str = "-") -> str:
-    """The anchor of a heading as GitHub makes it, so that one link serves both."""
-    return make_slug(re.sub(r"<[^>]+>", "", title))
+    """The anchor of a heading as GitHub makes it: in lower case, no punctuation, hyphens for spaces."""
+    return re.sub(r"<[^>]+>|[^\w\- ]", "", title.strip()).lower().replace(" ", "-")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

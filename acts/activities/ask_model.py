@@ -16,10 +16,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -28,7 +28,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat, send_record
 from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
 from acts.activities.models import select
-from acts.activities.models.endpoints import price_per_token
+from acts.activities.models.endpoints import max_output_tokens, price_per_token
 from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from acts.activities.patience import BREAKS, FAIL_OVER, OUTAGES, RequestLog, format_seconds
 from acts.language import wire
@@ -55,6 +55,8 @@ _MAX_LOST_ATTEMPTS: Final = 6
 # Defects of an answer that an error lists
 _MAX_DEFECTS: Final = 5
 
+# Reads what an answer says, as the activity's result has it. Raises ModelError: it does not fit
+ReadAnswer = Callable[[ModelResponse], dict[str, Any]]
 _contexts: Final = ContextReader()
 # An answer that ends within this time starts its Calls with it: no report is needed
 PATIENCE_SECONDS: Final = 0.2
@@ -93,7 +95,7 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
     # Providers may think for minutes before the first word
     async with heartbeat(log.to_details):
         try:
-            async with stream or contextlib.nullcontext():
+            async with stream.reporting() if stream else contextlib.nullcontext():
                 result = _encode(await asker.ask_models(), log)
         except ModelError as error:
             result = await asker.report_failure(error)
@@ -105,41 +107,30 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
 # -- what is asked ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ModelTask:
-    """What is asked: the request, the check of an answer, which raises, and the answer's part of the result."""
-
-    request: ModelRequest
-    check: Callable[[ModelResponse], None]
-    read_answer: Callable[[Json], dict[str, Any]]
-
-
-def build_task(question: ModelQuestion, context: PromptContext, room: float) -> ModelTask:
-    """The task of a question; ``room`` are the bytes that the conversation may take."""
+def build_task(question: ModelQuestion, context: PromptContext, room: float) -> tuple[ModelRequest, ReadAnswer]:
+    """The request of a question, and what reads its answer; ``room`` are the bytes that the conversation may take."""
     if question.is_planning:
         prompt, schema = build_planner_request(context, question.tick, room)
-        model_request = build_model_request(question, prompt, schema, "solution", f"tick {question.tick}")
+        request = build_model_request(question, prompt, schema, "solution", f"tick {question.tick}")
         # The agent validates the Calls as a plan; their problems go back to the planner in the next tick
-        return ModelTask(model_request, lambda _: None, lambda value: {"solution": value})
+        return request, lambda response: {"solution": response.value}
     tool, paths = context.tools[question.tool], question.paths
     schema, has_path = compose_latent_schema(tool, paths)
     prompt = render_latent_prompt(context.messages, tool, question.call, paths, question.scoped, room=room)
 
-    def check(response: ModelResponse) -> None:
+    def read_answer(response: ModelResponse) -> dict[str, Any]:
+        value = response.value
         try:
-            defects = [f"{pointer(*at) or 'it'}: {why}" for at, why in Checker(schema).defects(response.value)]
+            defects = [f"{pointer(*at) or 'it'}: {why}" for at, why in Checker(schema).defects(value)]
         except TooComplex as error:
             raise ModelError(wire.TOO_COMPLEX, f"the answer: {error}", retryable=False, text=response.text) from error
         if defects:
             text = f"the answer does not fit what was asked for: {'; '.join(defects[:_MAX_DEFECTS])}"
             raise ModelError(wire.INVALID_ANSWER, text, retryable=False, text=response.text)
-
-    def read_answer(value: Json) -> dict[str, Any]:
         output, path = (value["output"], paths.index(value["path"])) if has_path else (value, 0)
         return {"output": output, "path": path}
 
-    model_request = build_model_request(question, prompt, schema, "output", tool.name)
-    return ModelTask(model_request, check, read_answer)
+    return build_model_request(question, prompt, schema, "output", tool.name), read_answer
 
 
 def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
@@ -173,13 +164,14 @@ def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, l
 # -- asking ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class _Asker:
     """One attempt at a question. ``log`` has what the attempts before it know."""
 
-    def __init__(
-        self, question: ModelQuestion, context: PromptContext, log: RequestLog, stream: CallStream | None
-    ) -> None:
-        self._question, self._context, self._log, self._stream = question, context, log, stream
+    _question: ModelQuestion
+    _context: PromptContext
+    _log: RequestLog
+    _stream: CallStream | None
 
     @property
     def _has_started(self) -> bool:  # then no other answer may take its place
@@ -191,11 +183,11 @@ class _Asker:
         """
         log, models = self._log, list(dict.fromkeys((self._question.model, *self._question.fallbackModels)))
         while True:
-            model = models[min(log.place, len(models) - 1)]
+            model = models[min(len(log.failures), len(models) - 1)]
             own = self._question.model_copy(update={"model": model})
             try:
-                task = build_task(own, self._context, await asyncio.to_thread(room_of, model))
-                response = await self._ask_until_usable(own, task)
+                request, read_answer = build_task(own, self._context, await asyncio.to_thread(room_of, model))
+                result = await self._ask_until_usable(own, request, read_answer)
             except ModelError as error:
                 if self._has_started:
                     raise
@@ -206,19 +198,21 @@ class _Asker:
                     log.waiting = f"for {model}: {why}, next try in {format_seconds(seconds)}"
                     log.is_reported |= await report_wait(self._question, model, why, seconds)
                     raise
-                if log.place + 1 >= len(models) or error.code not in FAIL_OVER:
+                if len(log.failures) + 1 >= len(models) or error.code not in FAIL_OVER:
                     message = "; before it ".join([reason, *log.failures])
                     raise replace(error, message=message, retryable=False, retryAfter=None) from error
                 log.fail_over(model, reason)
             else:
                 log.end_outage()
-                return task.read_answer(response.value)
+                return result
 
-    async def _ask_until_usable(self, question: ModelQuestion, task: ModelTask) -> ModelResponse:
+    async def _ask_until_usable(
+        self, question: ModelQuestion, first: ModelRequest, read_answer: ReadAnswer
+    ) -> dict[str, Any]:
         """The answer of one model: after further requests if one cannot be used and nothing of it has started. Raises
         ModelError: no answer can be used.
         """
-        log, request = self._log, task.request
+        log, request = self._log, first
         if question.priced and await asyncio.to_thread(price_per_token, question.model) is None:
             text = f"no price list knows the model {question.model}, so budget.cost cannot be kept: remove it"
             raise ModelError("noPrice", text, retryable=False)
@@ -229,20 +223,21 @@ class _Asker:
             response: ModelResponse | None = None
             try:
                 response = await _send(question.model, request, on_call)
-                task.check(response)
+                result = read_answer(response)
             except ModelError as error:
                 log.add(response or error)
                 log.answers += error.code in _UNUSABLE
-                further = self._next_request(request, error, is_first=len(request.turns) == len(task.request.turns))
+                further = self._next_request(request, error, is_first=len(request.turns) == len(first.turns))
                 if error.code == _TRUNCATED:
-                    log.cap = further.maxOutputTokens if further else higher_cap(error.cap, error.longest) or error.cap
+                    longest = max_output_tokens(question.model)
+                    log.cap = further.maxOutputTokens if further else higher_cap(error.cap, longest) or error.cap
                 if further is None:
                     raise
                 activity.heartbeat(log.to_details())
                 request = further
             else:
                 log.add(response)
-                return response
+                return result
 
     def _next_request(self, request: ModelRequest, error: ModelError, *, is_first: bool) -> ModelRequest | None:
         """The request after an unusable answer: with a higher cap, or (once) with the fault. None: no further request.
@@ -258,7 +253,7 @@ class _Asker:
         if not (fits and question.mayRepair and log.answers < answers_left) or self._has_started:
             return None
         if error.code == _TRUNCATED:
-            cap = higher_cap(error.cap, error.longest)
+            cap = higher_cap(error.cap, max_output_tokens(request.model))
             if cap is not None and reserved.tokens is not None:
                 # The input of the last request is a good estimate for the next
                 cap = min(cap, int(reserved.tokens) - used - (error.tokens.inputTokens if error.tokens else 0))
@@ -316,8 +311,8 @@ def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
     try:
         return encode_result({**result, "usage": log.usage.to_json(), **notes})
     except ResultTooLarge as error:
-        text = f"the answer has {error.size:,} bytes; at most {wire.MAX_PAYLOAD_BYTES:,} can be recorded"
-        raise ModelError(wire.RESULT_TOO_LARGE, f"{text}: ask for less at a time", retryable=False) from error
+        text = f"the answer has {error}: ask for less at a time"
+        raise ModelError(wire.RESULT_TOO_LARGE, text, retryable=False) from error
     except ValueError as error:
         raise ModelError("modelNotJson", f"the answer cannot be recorded: {error}", retryable=False) from error
 
@@ -332,10 +327,7 @@ def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
 
 
 class CallStream:
-    """The reports of one attempt at an answer, as an async context around the request to the model.
-
-    ``token`` is the token of the agent's tree.
-    """
+    """The reports of one attempt at an answer. ``token`` is the token of the agent's tree."""
 
     def __init__(self, agent_id: str, run_id: str, tick: int, attempt: int, token: str) -> None:
         self._agent = agent_id, run_id
@@ -343,7 +335,6 @@ class CallStream:
         self._calls: list[Any] = []
         self._reported = 0
         self._over, self._changed = asyncio.Event(), asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def has_reported(self) -> bool:
@@ -359,17 +350,17 @@ class CallStream:
         self._calls.append(call)
         self._changed.set()
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._report_all())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Wait for the report that is on its way: none may come after the answer."""
-        self._over.set()
-        self._changed.set()
-        if self._task is not None:
+    @contextlib.asynccontextmanager
+    async def reporting(self) -> AsyncIterator[None]:
+        """Report until the block ends, and wait for the report that is on its way: none may come after the answer."""
+        task = asyncio.create_task(self._report_all())
+        try:
+            yield
+        finally:
+            self._over.set()
+            self._changed.set()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+                await task
 
     async def _report_all(self) -> None:
         while not self._over.is_set():
@@ -385,7 +376,7 @@ class CallStream:
                 is_sent = json_size(record.to_json()) <= wire.MAX_PAYLOAD_BYTES
                 if is_sent:
                     self._reported += len(calls)  # also if the signal fails: it may have arrived
-                    is_sent = await send_record(wire.STREAMED_CALLS, record, *self._agent)
+                    is_sent = await send_record(record, *self._agent)
                 if not is_sent:
                     self._over.set()
 
@@ -393,9 +384,8 @@ class CallStream:
 async def report_wait(question: ModelQuestion, model: str, reason: str, seconds: float) -> bool:
     """Report that the next attempt is in so many seconds; True where a report was made for it."""
     now, key = time.time(), (activity.info().workflow_run_id or "", model)
-    if (meters := metrics.meters()) is not None:
-        meters.add(metrics.MODEL_WAITS, model=model, reason=reason)
-        meters.record(metrics.MODEL_WAIT_SECONDS, seconds, model=model)
+    metrics.record(metrics.MODEL_WAITS, model=model, reason=reason)
+    metrics.record(metrics.MODEL_WAIT_SECONDS, seconds, model=model)
     if seconds < LEAST_SECONDS:
         return False
     if _reported_until.get(key, 0.0) < now + seconds / 2:
@@ -412,6 +402,6 @@ async def send_wait(question: ModelQuestion, seconds: float = 0, **fields: Any) 
     info = activity.info()
     record = ModelWait(workflowId=info.workflow_id or "", token=question.token, seconds=seconds, **fields)
     if record.seconds:
-        await send_record(wire.MODEL_WAIT, record, record.workflowId, info.workflow_run_id)
+        await send_record(record, record.workflowId, info.workflow_run_id)
     if question.root:
-        await send_record(wire.MODEL_WAIT, record, question.root)
+        await send_record(record, question.root)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
 from acts.language.strict_json import write_json
-from acts.language.wire import MAX_PAYLOAD_BYTES
+from acts.language.wire import MAX_PAYLOAD_BYTES, NOT_SERVED
 from acts.tree.signal_records import TreeSignal
 from acts.tree.wire_format import TYPE_KEY
 
@@ -42,11 +43,7 @@ async def heartbeat(*details: Callable[[], Any]) -> AsyncIterator[None]:
 
 
 class ResultTooLarge(Exception):
-    """A result has ``size`` bytes, more than can be recorded."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"{size:,} bytes")
-        self.size = size
+    """A result has more bytes than can be recorded; its text says how many."""
 
 
 def encode_result(result: dict[str, Any], limit: int = MAX_PAYLOAD_BYTES) -> RawValue:
@@ -58,16 +55,23 @@ def encode_result(result: dict[str, Any], limit: int = MAX_PAYLOAD_BYTES) -> Raw
     """
     data = write_json(result)
     if len(data) > limit:
-        raise ResultTooLarge(len(data))
+        raise ResultTooLarge(f"{len(data):,} bytes; at most {limit:,} can be recorded")
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
 
 
-async def send_record(signal: str, record: TreeSignal, workflow_id: str, run_id: str | None = None) -> bool:
+def miss(text: str) -> ApplicationError:
+    """No attempt of the Tool: the run waits for a worker that can (``workflows/in_flight.py``)."""
+    attempt = {"miss": {"attempt": activity.info().attempt}}
+    return ApplicationError(text, attempt, type=NOT_SERVED, non_retryable=True)
+
+
+async def send_record(record: TreeSignal, workflow_id: str, run_id: str | None = None) -> bool:
     """Send a signal to a run; False where that failed: what an activity reports is a hint."""
     metadata = {"encoding": b"json/plain", TYPE_KEY: type(record).__name__.encode()}
     payload = Payload(metadata=metadata, data=write_json(record.to_json()))
+    run = activity.client().get_workflow_handle(workflow_id, run_id=run_id)
     try:
-        await activity.client().get_workflow_handle(workflow_id, run_id=run_id).signal(signal, RawValue(payload))
+        await run.signal(record.signal_name(), RawValue(payload))
     except RPCError:
         return False
     return True

@@ -16,9 +16,9 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from acts.activities.models.endpoints import context_window, find_model
+from acts.activities.models.endpoints import PROVIDERS, context_window, find_model
 from acts.activities.models.interface import ModelError
-from acts.activities.models.schema import choose_form
+from acts.activities.models.schema import Dialect, choose_form
 from acts.language.messages import Message, output_schema, parse_message
 from acts.language.tools import Tool, read_tool
 from acts.language.values import Json
@@ -26,7 +26,7 @@ from acts.language.wire import PROMPT_CONTEXT
 from acts.planner.answer_schema import compose_solution_schema
 from acts.planner.prompt import Prompt, render_planner_prompt
 from acts.planner.request_estimate import conversation_room
-from acts.tree.records import QuestionSource, Turn
+from acts.tree.records import ContextRef, Turn
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -74,11 +74,11 @@ class ContextReader:
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[str, str], PromptContext] = OrderedDict()
 
-    async def read(self, client: Client, source: QuestionSource, turns: int = 0) -> PromptContext:
+    async def read(self, client: Client, source: ContextRef, turns: int = 0) -> PromptContext:
         """What of a run's context a model is shown: the messages that count, and of an agent its first ``turns``.
         Raises ApplicationError: ``ContextUnavailable``, the run does not answer; retryable.
         """
-        key, upto = (source.workflowId, source.runId), source.upto
+        key, upto = (source.workflowId, source.runId), source.messageCount
         context = self._cache.pop(key, None) or PromptContext()
         while context.size[0] < upto or context.size[1] < turns or not context.has_settings:
             size = context.size
@@ -115,20 +115,19 @@ def build_planner_request(context: PromptContext, tick: int, room: float) -> tup
     """The prompt of a tick, and the schema of its answer."""
     output = output_schema(context.output)
     schema = compose_solution_schema(context.tools, output, mode=context.mode, instances=context.instances)
+    is_last = 0 < context.max_ticks <= tick
     prompt = render_planner_prompt(
-        context.messages, context.turns, context.tools, mode=context.mode, step=context.step,
-        is_last=0 < context.max_ticks <= tick, room=room,
-    )  # fmt: skip
+        context.messages, context.turns, context.tools, mode=context.mode, step=context.step, is_last=is_last, room=room
+    )
     return prompt, schema
 
 
 def sent_schema(schema: Json, model: str) -> dict[str, Any]:
     """The schema as the provider of ``model`` is sent it first: in the strictest form that is within its limits."""
     try:
-        address = find_model(model)
-        is_anthropic, endpoint = address.provider == "anthropic", address.endpoint
+        endpoint, _ = find_model(model)
     except ModelError:  # the worker's endpoints may be unknown here
-        is_anthropic, endpoint = "claude" in model, None
-    first = endpoint.quirks.first_form if endpoint else "strict"
-    schema = choose_form(schema, "anthropic" if is_anthropic else "openai", first).schema
+        endpoint = PROVIDERS["anthropic" if "claude" in model else "openai"]
+    dialect: Dialect = "anthropic" if endpoint.provider == "anthropic" else "openai"
+    schema = choose_form(schema, dialect, endpoint.quirks.first_form).schema
     return schema if isinstance(schema, dict) else {}

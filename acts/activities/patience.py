@@ -21,8 +21,10 @@ from acts.language.config import Usage
 
 # A provider without capacity; the same request may succeed later. Code: the reason in a word or two
 OUTAGES: Final = {
-    "modelRateLimit": "too many requests", "modelOverloaded": "overloaded", "modelUnavailable": "unavailable"
-}  # fmt: skip
+    "modelRateLimit": "too many requests",
+    "modelOverloaded": "overloaded",
+    "modelUnavailable": "unavailable",
+}
 # Answers that broke off. Each attempt is paid for, so there are few
 BREAKS: Final = {"modelTimeout": "no answer in time", "modelCut": "the answer broke off"}
 MAX_BREAKS: Final = 6
@@ -66,7 +68,7 @@ def format_seconds(seconds: float) -> str:
 
 @dataclass
 class RequestLog:
-    """``place`` is the position of the model among the candidates; ``failures`` say why the models before it failed.
+    """``failures`` say why the models before the present one failed.
 
     ``outage_since`` is the Unix time at which the present model first failed for want of capacity. ``planned`` counts
     the retries that this activity asked for, ``broken`` those after an answer that broke off. ``answers`` counts
@@ -75,7 +77,6 @@ class RequestLog:
 
     usage: Usage = field(default_factory=Usage)
     notes: list[str] = field(default_factory=list)
-    place: int = 0
     failures: list[str] = field(default_factory=list)
     outage_since: float | None = None
     planned: int = 0
@@ -120,7 +121,6 @@ class RequestLog:
         """Go to the next model."""
         self.failures.append(f"{model}: {reason}")
         self.note(f"{model} was given up for another model: {reason}")
-        self.place += 1
         self.end_outage()
 
     def plan_retry(self, error: ModelError, patience: float) -> str | None:

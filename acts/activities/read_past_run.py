@@ -47,16 +47,11 @@ class PastRuns:
     def __init__(self, read: ReadHistory) -> None:
         self._read = read
 
-    def activity(self) -> Callable[..., Any]:
+    @activity.defn(name=PAST_RUN)
+    async def read_past_run(self, query: dict[str, Any]) -> bytes:
         """The activity."""
-
-        @activity.defn(name=PAST_RUN)
-        async def read_past_run(query: dict[str, Any]) -> bytes:
-            async with heartbeat():
-                past = await self._past(query["workflowId"], query.get("runId"))
-            return _pack(past)
-
-        return read_past_run
+        async with heartbeat():
+            return _pack(await self._past(query["workflowId"], query.get("runId")))
 
     async def _past(self, id_: str, run_id: str | None) -> PastRun:
         name = quote(id_)

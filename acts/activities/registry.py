@@ -19,9 +19,11 @@ import hashlib
 import importlib
 import json
 import os
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,14 +32,14 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
-from acts.activities.mcp.server_tools import VARIABLE, McpConfigError, activity_of, read_answer, read_config
+from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat, miss
+from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.endpoints import highest_price
 from acts.language import wire
-from acts.language.errors import format_choices
+from acts.language.errors import SettingsError, format_choices
 from acts.language.strict_json import json_size, read_json
-from acts.language.tools import SERVER_TOOL, tool_name
+from acts.language.tools import SERVER_TOOL, read_tool, tool_name
 
 if TYPE_CHECKING:
     from temporalio.worker import ExecuteActivityInput
@@ -53,10 +55,6 @@ REPORT_SECONDS: Final = 0.5
 # The key of the Call's _id by MCP's rules for names in _meta, and under its own name: for idempotency
 ID_KEYS: Final = ("acts/id", "_id")
 MAX_PROGRESS_TEXT: Final = 200
-
-
-class RegistryError(Exception):
-    """A module, folder or definition that the worker's settings name cannot be loaded."""
 
 
 @dataclass(frozen=True)
@@ -76,66 +74,76 @@ class Registry:
         return [*map(activity_name, self.activities), *map(activity_of, self.servers.configs)]
 
     @property
+    def asks(self) -> list[str]:
+        """What its Tools have a person confirm: Activities, and tools of MCP servers."""
+        known = {**self.servers.tools, **self.tools}
+        tools = (read_tool(name, schema, served=name in self.names)[0] for name, schema in known.items())
+        return sorted({tool.answer for tool in tools if tool is not None and tool.approval and tool.answer})
+
+    @property
     def version(self) -> str:
         """Eight hex digits that differ where Tools, or the names of Activities, differ."""
         content = json.dumps([self.tools, sorted(self.names)], sort_keys=True, default=str)
         return hashlib.sha256(content.encode()).hexdigest()[:8]
 
-    def own_activities(self, identity: str) -> list[Callable[..., Any]]:
-        """``acts.registry``, ``acts.tools``, and one Activity for each MCP server."""
-        return [
-            self._lookup(),
-            self._tool_list(identity),
-            *(call_activity(n, self.servers) for n in self.servers.configs),
-        ]
+    @property
+    def identity(self) -> str:
+        """The name of this worker on the server and in the Web UI."""
+        return f"acts/{self.version} {os.getpid()}@{socket.gethostname()}"
 
-    def _lookup(self) -> Callable[..., Any]:
+    def own_activities(self) -> list[Callable[..., Any]]:
+        """``acts.registry``, ``acts.tools``, and one Activity for each MCP server."""
+        of_servers = (call_activity(name, self.servers) for name in self.servers.configs)
+        return [self.look_up, self.list_tools, *of_servers]
+
+    @activity.defn(name=wire.REGISTRY)
+    async def look_up(self, request: dict[str, Any]) -> dict[str, Any]:
         """The activity ``acts.registry``; its result is recorded in history.
 
-        {"tools"?: [names], "activities"?: [names], "model"?: "provider:name", "otherModels"?: [names]}
+        {"tools"?: [names], "activities"?: [names], "asks"?: true, "model"?: "provider:name", "otherModels"?: [names]}
         → {"tools": {name: schema | null}, "served": [names], "unavailable"?: {name: reason},
-           "price"?: {"input", "output"} | null}
+           "asks"?: [names], "price"?: {"input", "output"} | null}
 
         ``served`` are those of ``activities`` that this worker has. ``price`` answers ``model``: US dollars per token,
         null where no price list has the model. Where a Tool is missing, ``tools`` also names the others,
         without their schemas; ``unavailable`` says why an MCP server does not offer it.
         """
-        tools, served = self.tools, frozenset(self.names)
+        names, tools = request.get("tools", []), self.tools
+        remote, unavailable = await self.servers.find_tools(n for n in names if n not in tools)
+        schemas = {n: tools[n] for n in names if n in tools} | remote
+        others = [] if len(schemas) == len(names) else sorted({*tools, *self.servers.tools})[:MAX_NAMES]
+        served = set(request.get("activities", ())).intersection(self.names)
+        asks = self.asks if request.get("asks") else []
+        result: dict[str, Any] = {
+            "tools": {**dict.fromkeys(others), **schemas},
+            "served": [n for n in request.get("activities", ()) if n in served],
+            **({"unavailable": unavailable} if unavailable else {}),
+            **({"asks": asks} if asks else {}),
+        }
+        if "model" in request:
+            models = (request["model"], *request.get("otherModels", ()))
+            result["price"] = await asyncio.to_thread(highest_price, models)
+        return result
 
-        @activity.defn(name=wire.REGISTRY)
-        async def look_up(request: dict[str, Any]) -> dict[str, Any]:
-            names = request.get("tools", [])
-            remote, unavailable = await self.servers.find_tools(n for n in names if n not in tools)
-            schemas = {n: tools[n] for n in names if n in tools} | remote
-            others = [] if len(schemas) == len(names) else sorted({*tools, *self.servers.tools})[:MAX_NAMES]
-            result: dict[str, Any] = {
-                "tools": {**dict.fromkeys(others), **schemas},
-                "served": [n for n in request.get("activities", []) if n in served],
-                **({"unavailable": unavailable} if unavailable else {}),
-            }
-            if "model" in request:
-                models = (request["model"], *request.get("otherModels", ()))
-                result["price"] = await asyncio.to_thread(highest_price, models)
-            return result
-
-        return look_up
-
-    def _tool_list(self, identity: str) -> Callable[..., Any]:
+    @activity.defn(name=wire.LIST_TOOLS)
+    async def list_tools(self, _request: dict[str, Any]) -> dict[str, Any]:
         """The activity ``acts.tools``, everything that one worker serves, for people who ask before they write a plan.
 
         {} → {version, worker, tools: {name: schema | null}, activities: [names]}
         """
+        tools: dict[str, Any] = {}
+        room = MAX_LISTED_BYTES
+        for name, schema in sorted({**self.servers.tools, **self.tools}.items()):
+            room -= json_size(schema)
+            tools[name] = schema if room >= 0 else None
+        return {"version": self.version, "worker": self.identity, "tools": tools, "activities": sorted(self.names)}
 
-        @activity.defn(name=wire.LIST_TOOLS)
-        async def list_tools(_request: dict[str, Any]) -> dict[str, Any]:
-            tools: dict[str, Any] = {}
-            room = MAX_LISTED_BYTES
-            for name, schema in sorted({**self.servers.tools, **self.tools}.items()):
-                room -= json_size(schema)
-                tools[name] = schema if room >= 0 else None
-            return {"version": self.version, "worker": identity, "tools": tools, "activities": sorted(self.names)}
-
-        return list_tools
+    async def refuse_missing(self, call: ExecuteActivityInput, proceed: Callable[..., Awaitable[Any]]) -> Any:
+        """Refuse an Activity that this worker does not have, so that the run tries another one."""
+        if call.fn is not missing_activity:
+            return await proceed(call)
+        name = activity.info().activity_type
+        raise miss(f'{self.identity} has no activity "{name}"; it has {format_choices(self.names)}')
 
 
 def activity_name(function: Callable[..., Any]) -> str:
@@ -147,19 +155,6 @@ def activity_name(function: Callable[..., Any]) -> str:
 @activity.defn(dynamic=True)
 async def missing_activity(_args: Sequence[RawValue]) -> None:
     """The activity of every name that a worker does not have: ``refuse_missing`` refuses it before it begins."""
-
-
-def refuse_missing(identity: str, names: Sequence[str]) -> Callable[..., Awaitable[Any]]:
-    """The step that refuses the Activities that this worker does not have, so that the run tries another one."""
-
-    async def refuse(call: ExecuteActivityInput, proceed: Callable[[ExecuteActivityInput], Awaitable[Any]]) -> Any:
-        if call.fn is not missing_activity:
-            return await proceed(call)
-        info = activity.info()
-        text = f'{identity} has no activity "{info.activity_type}"; it has {format_choices(names)}'
-        raise ApplicationError(text, {"miss": {"attempt": info.attempt}}, type=wire.NOT_SERVED, non_retryable=True)
-
-    return refuse
 
 
 # -- the tools of MCP servers ----------------------------------------------------------
@@ -182,14 +177,12 @@ def call_activity(server: str, servers: McpServers) -> Callable[..., Any]:
 
         meta = dict.fromkeys(ID_KEYS, call["_id"]) if "_id" in call else {}
         arguments = {key: value for key, value in call.items() if not key.startswith("_")}
-        limit = activity.info().start_to_close_timeout
-        seconds = limit.total_seconds() if limit is not None else 300.0
+        seconds = (activity.info().start_to_close_timeout or timedelta(minutes=5)).total_seconds()
+        most, name = max(seconds - REPORT_SECONDS, seconds / 2), source["tool"]
         async with heartbeat(lambda: latest):
-            answer = await servers.call(
-                server, source["tool"], arguments, digest=source.get("digest"), meta=meta,
-                seconds=max(seconds - REPORT_SECONDS, seconds / 2), progress=note,
-            )  # fmt: skip
-        return await asyncio.to_thread(_encode_answer, answer, source["tool"])
+            connection = await servers.connection(server)
+            answer = await connection.call(name, arguments, meta, source.get("digest"), most, note)
+        return await asyncio.to_thread(_encode_answer, answer, name)
 
     return call_tool
 
@@ -199,10 +192,8 @@ def _encode_answer(answer: dict[str, Any], tool: str) -> RawValue:
     try:
         result = encode_result(value)
     except ResultTooLarge as error:
-        text = f"has {error.size:,} bytes; at most {wire.MAX_PAYLOAD_BYTES:,} can be recorded: ask it for less at once"
-        raise ApplicationError(
-            f'the answer of "{tool}" {text}', type=wire.RESULT_TOO_LARGE, non_retryable=True
-        ) from None
+        text = f'the answer of "{tool}" has {error}: ask it for less at once'
+        raise ApplicationError(text, type=wire.RESULT_TOO_LARGE, non_retryable=True) from None
     except (ValueError, TypeError) as error:
         text = f'the answer of "{tool}" is not JSON: {error}'
         raise ApplicationError(text, type=wire.NOT_JSON, non_retryable=True) from None
@@ -215,7 +206,7 @@ def _encode_answer(answer: dict[str, Any], tool: str) -> RawValue:
 
 
 def from_environment() -> Registry:
-    """The registry that the environment and the installed packages describe. Raises RegistryError: something they name
+    """The registry that the environment and the installed packages describe. Raises SettingsError: something they name
     cannot be loaded.
     """
     modules = [m.strip() for m in os.environ.get("ACTS_ACTIVITIES", "").split(",") if m.strip()]
@@ -225,17 +216,14 @@ def from_environment() -> Registry:
 
 
 def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None = None) -> Registry:
-    """Import the modules (and entry points), read the folders, and the file of MCP servers. Raises RegistryError:
+    """Import the modules (and entry points), read the folders, and the file of MCP servers. Raises SettingsError:
     naming the module or file, and the reason.
     """
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # users start the worker in the folder of their modules
     sources = [(name, _import_module(name)) for name in modules]
     sources += [(f"entry point {e.name}", e.load()) for e in entry_points(group="acts.activities")]
-    try:
-        servers = McpServers(() if mcp is None else read_config(mcp))
-    except McpConfigError as error:
-        raise RegistryError(str(error)) from error
+    servers = McpServers(() if mcp is None else read_config(mcp))
     tools: dict[str, dict[str, Any]] = {}
     functions: dict[str, Callable[..., Any]] = {}
     for source, module in sources:
@@ -245,18 +233,18 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None 
                 continue
             if functions.setdefault(activity_name(function), function) is not function:
                 text = f'two activities are called "{activity_name(function)}": one of them is in {source}'
-                raise RegistryError(text)
+                raise SettingsError(text)
         more = getattr(module, "TOOLS", {})
         if not isinstance(more, dict):
-            raise RegistryError(f"TOOLS of {source} is a map of name to schema, not {type(more).__name__}")
+            raise SettingsError(f"TOOLS of {source} is a map of name to schema, not {type(more).__name__}")
         if conflicts := [name for name in more if name in tools and tools[name] != more[name]]:
-            raise RegistryError(f'two tools are called "{conflicts[0]}": one of them is in {source}')
+            raise SettingsError(f'two tools are called "{conflicts[0]}": one of them is in {source}')
         tools.update(more)
     for folder in tool_folders:
         tools.update(_read_folder(folder))
     if conflict := functions.keys() & map(activity_of, servers.configs):
         text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
-        raise RegistryError(text)
+        raise SettingsError(text)
     return Registry(tools, tuple(functions.values()), servers)
 
 
@@ -265,10 +253,10 @@ def _import_module(name: str) -> Any:
         module = importlib.import_module(name)
     except Exception as error:
         text = f'"{name}" of ACTS_ACTIVITIES cannot be imported: {type(error).__name__}: {error}'
-        raise RegistryError(text) from error
+        raise SettingsError(text) from error
     file = getattr(module, "__file__", None)
     if file is not None and _ENGINE in Path(file).resolve().parents and not name.startswith("acts."):
-        raise RegistryError(
+        raise SettingsError(
             f'ACTS_ACTIVITIES names "{name}", which leads to the engine itself, {file}: it has no tools'
         )
     return module
@@ -276,16 +264,16 @@ def _import_module(name: str) -> Any:
 
 def _read_folder(folder: Path) -> dict[str, dict[str, Any]]:
     if not folder.is_dir():
-        raise RegistryError(f"ACTS_TOOLS names {folder}, which is not a folder")
+        raise SettingsError(f"ACTS_TOOLS names {folder}, which is not a folder")
     tools: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.glob("*.json")):
         try:
             content = read_json(file.read_bytes())
         except (OSError, ValueError) as error:
-            raise RegistryError(f"{file} is not a readable JSON file: {error}") from error
+            raise SettingsError(f"{file} is not a readable JSON file: {error}") from error
         name = tool_name(content)
         schemas = {name: content} if name else content
         if not isinstance(schemas, dict) or not all(isinstance(v, dict) for v in schemas.values()):
-            raise RegistryError(f"{file} holds neither a schema with _tool nor a map of name to schema")
+            raise SettingsError(f"{file} holds neither a schema with _tool nor a map of name to schema")
         tools.update(schemas)
     return tools

@@ -1,5 +1,12 @@
-"""What a run asks a worker about its surroundings: approvers, search attributes, its first attempt, who serves a queue.
+"""What a run asks a worker about its surroundings: definitions, approvers, search attributes, attempts, and queues.
 
+* ``acts.delegate`` loads the definition of a delegate, a saved Request; its failures are in ``acts/language/wire.py``:
+
+      {"delegate": "<name | path | http(s) URL>", "sha256"?: "<expected hash, hex>"}
+      → {"definition": {config?, context, schema?}, "sha256": "<hex of the bytes>",
+         "source": "<path inside its folder, or the URL>"}
+
+  There is no cache: reading a file again costs less than a tenth of a millisecond, and a model request follows.
 * The approvers are those of the file that ``ACTS_APPROVERS`` names (its form: ``acts/tree/decisions.py``). A root asks
   once, and its history keeps the answer: those who are added or removed later decide about later runs.
 * To write a search attribute that the namespace lacks would fail the run's workflow task again and again.
@@ -12,7 +19,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import importlib
 import os
+import re
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -25,12 +35,17 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
+from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
+from acts.delegates.definitions import load_error, read_definition, read_file
+from acts.delegates.sources import PORTS, SHIPPED, DelegateSources, quote
+from acts.language import wire
+from acts.language.errors import SettingsError
 from acts.language.strict_json import read_json
-from acts.language.wire import APPROVERS, FIRST_ATTEMPT, QUEUES, SEARCH_ATTRIBUTES
-from acts.tree.decisions import Approver, ApproversError, read_approvers
+from acts.tree.decisions import Approver, read_approvers
 from acts.tree.search_attributes import TYPES
 
 VARIABLE: Final = "ACTS_APPROVERS"
@@ -41,20 +56,20 @@ _RECHECK_SECONDS: Final = 60.0
 
 
 def approvers_from_environment() -> tuple[Approver, ...]:
-    """The approvers; none where the variable is not set. Raises ApproversError: the file cannot be used."""
+    """The approvers; none where the variable is not set. Raises SettingsError: the file cannot be used."""
     setting = os.environ.get(VARIABLE)
     try:
         return read_approvers(read_json(Path(setting).read_bytes(), unique_keys=True)) if setting else ()
-    except (OSError, ValueError) as error:
-        raise ApproversError(f"{VARIABLE} names {setting}, which is not a usable JSON file: {error}") from None
+    except (OSError, ValueError, SettingsError) as error:
+        raise SettingsError(f"{VARIABLE} names {setting}, which is not a usable JSON file: {error}") from None
 
 
-@activity.defn(name=APPROVERS)
+@activity.defn(name=wire.APPROVERS)
 async def look_up_approvers() -> list[dict[str, Any]]:
     """The approvers, as records; retried until the file can be read."""
     try:
         return [approver.to_json() for approver in approvers_from_environment()]
-    except ApproversError as error:
+    except SettingsError as error:
         raise ApplicationError(str(error), type="ApproversUnreadable") from None
 
 
@@ -75,7 +90,7 @@ async def registered_types(client: Client) -> dict[str, IndexedValueType.ValueTy
     return dict(answer.custom_attributes)
 
 
-@activity.defn(name=SEARCH_ATTRIBUTES)
+@activity.defn(name=wire.SEARCH_ATTRIBUTES)
 async def check_search_attributes() -> bool:
     """Whether the namespace has all of them, with the right types; False when the server does not say."""
     client = activity.client()
@@ -90,7 +105,7 @@ async def check_search_attributes() -> bool:
     return is_complete
 
 
-@activity.defn(name=FIRST_ATTEMPT)
+@activity.defn(name=wire.FIRST_ATTEMPT)
 async def first_attempt(query: dict[str, str]) -> str:
     """Of ``{workflowId, runId}`` the run id under which the first attempt began; of the oldest attempt left, where the
     server has deleted it.
@@ -126,7 +141,7 @@ def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
     return (options.deployment_name, options.build_id) if is_versioned else ("", "")
 
 
-@activity.defn(name=QUEUES)
+@activity.defn(name=wire.QUEUES)
 async def check_queues(request: dict[str, Any]) -> dict[str, bool]:
     """``{"queues": [names]}`` → ``{name: has workers}``; a queue that the server says nothing of is left out."""
     queues: list[str] = request["queues"]
@@ -135,3 +150,47 @@ async def check_queues(request: dict[str, Any]) -> dict[str, bool]:
     if fault := next((a for a in answers if isinstance(a, BaseException) and not isinstance(a, RPCError)), None):
         raise fault
     return {queue: bool(a) for queue, a in zip(queues, answers, strict=True) if not isinstance(a, BaseException)}
+
+
+# -- definitions ---------------------------------------------------------------------
+
+# At least two letters: one is the drive of a Windows path, and no scheme has one
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+class Loader:
+    """Loads from the sources that the worker's settings name. ``fetch_options`` are for tests (see ``web.Fetcher``)."""
+
+    def __init__(self, sources: DelegateSources, **fetch_options: Any) -> None:
+        self._sources, self._fetch_options = sources, fetch_options
+
+    @activity.defn(name=wire.LOAD_DELEGATE)
+    async def load_delegate(self, request: dict[str, Any]) -> RawValue:
+        """The activity."""
+        async with heartbeat():
+            result = await self.load(request)
+        try:
+            return encode_result(result)
+        except ResultTooLarge as error:
+            text = f'what is to be recorded of the delegate "{result["source"]}" has {error}'
+            raise load_error(wire.DELEGATE_TOO_LARGE, text) from error
+
+    async def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """See the top of the file. Raises ApplicationError: one of the ``Delegate…`` types."""
+        name, expected = request["delegate"], str(request.get("sha256") or "").lower()
+        scheme = _SCHEME.match(name)
+        if scheme is None:
+            data, source = await asyncio.to_thread(read_file, (*self._sources.folders, SHIPPED), name)
+        else:
+            if scheme[1].lower() not in PORTS:
+                text = f"the delegate {quote(name)} has the scheme {quote(scheme[1])}; allowed: http, https"
+                raise load_error(wire.DELEGATE_REFUSED, f"{text}, or a name or path without any")
+            # The HTTP part is imported when a URL is first loaded: it takes a tenth of a second
+            web = await asyncio.to_thread(importlib.import_module, "acts.delegates.web")
+            data, source = await web.Fetcher(self._sources, **self._fetch_options).fetch(name), name
+        sha256 = hashlib.sha256(data).hexdigest()
+        if expected not in ("", sha256):
+            text = f'the delegate "{source}" has changed: sha256 {quote(expected)} was expected, and it is {sha256}'
+            raise load_error(wire.DELEGATE_CHANGED, text)
+        definition = await asyncio.to_thread(read_definition, data, source)
+        return {"definition": definition, "sha256": sha256, "source": source}

@@ -33,6 +33,8 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ExecuteActivityInput
 
+from acts.activities.engine_activities import miss
+from acts.language.errors import SettingsError
 from acts.language.strict_json import write_json
 from acts.language.tools import (
     META,
@@ -43,7 +45,7 @@ from acts.language.tools import (
     secret_names,
     secret_parameters,
 )
-from acts.language.wire import NOT_SERVED
+from acts.telemetry.failures import chain_of, text_of
 
 if TYPE_CHECKING:
     from acts.activities.registry import Registry
@@ -55,14 +57,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MAX_BYTES: Final = 64 * 1024
 _ENV: Final = "env:"
 SECRET_REFUSED: Final = "SecretRefused"  # noqa: S105 - the type of an error
-# Causes of a failure that are masked; deeper ones are left out
-_MAX_CAUSES: Final = 10
 
 _masks: ContextVar[SecretMasks | None] = ContextVar("secret_masks", default=None)
-
-
-class SecretSettingsError(Exception):
-    """``ACTS_SECRETS``, or a Tool that names a secret, cannot be used."""
 
 
 class SecretMissing(Exception):
@@ -70,12 +66,12 @@ class SecretMissing(Exception):
 
 
 def check_setting(setting: str) -> None:
-    """Raise SecretSettingsError for an ``ACTS_SECRETS`` that names nothing from which secrets can be read."""
+    """Raise SettingsError for an ``ACTS_SECRETS`` that names nothing from which secrets can be read."""
     if setting.startswith(_ENV):
         if not re.fullmatch(r"[A-Za-z_]\w*", setting.removeprefix(_ENV)):
-            raise SecretSettingsError(f"{VARIABLE} is {setting!r}; a prefix of variables is like env:ACTS_SECRET_")
+            raise SettingsError(f"{VARIABLE} is {setting!r}; a prefix of variables is like env:ACTS_SECRET_")
     elif setting and not Path(setting).is_dir():
-        raise SecretSettingsError(f"{VARIABLE} names {setting}, which is not a folder; or write env:PREFIX")
+        raise SettingsError(f"{VARIABLE} names {setting}, which is not a folder; or write env:PREFIX")
 
 
 def read_secret(setting: str, name: str) -> str:
@@ -106,7 +102,7 @@ def read_secret(setting: str, name: str) -> str:
 
 
 def check_tools(tools: Mapping[str, Any], setting: str) -> list[str]:
-    """What is missing for the Tools of a worker: a line for each secret. Raises SecretSettingsError: a Tool names a
+    """What is missing for the Tools of a worker: a line for each secret. Raises SettingsError: a Tool names a
     secret in a place where none is read.
     """
     missing: dict[str, None] = {}
@@ -115,7 +111,7 @@ def check_tools(tools: Mapping[str, Any], setting: str) -> list[str]:
         read = [name for value in fixed.values() for name in secret_names(value)]
         if len(list(secret_names(schema))) != len(read):
             text = 'a secret is a part of the const of a parameter: "apiKey": {"const": {"$secret": "name"}}'
-            raise SecretSettingsError(f'the tool "{tool}" names a secret in another place; {text}')
+            raise SettingsError(f'the tool "{tool}" names a secret in another place; {text}')
         for name in read:
             try:
                 read_secret(setting, name)
@@ -188,12 +184,7 @@ def _binding(schema: Mapping[str, Any]) -> str:
 
 
 def _miss(text: str) -> ApplicationError:
-    """No attempt of the Tool: the run waits for a worker that can (``workflows/in_flight.py``)."""
-    info = activity.info()
-    hint = f"{VARIABLE} of the workers on the queue {info.task_queue!r}"
-    return ApplicationError(
-        f"{text} ({hint})", {"miss": {"attempt": info.attempt}}, type=NOT_SERVED, non_retryable=True
-    )
+    return miss(f"{text} ({VARIABLE} of the workers on the queue {activity.info().task_queue!r})")
 
 
 def mask_details(details: Sequence[Any]) -> Sequence[Any]:
@@ -218,30 +209,24 @@ def masked_result(result: Any, masks: SecretMasks) -> Any:
 
 def masked_failure(error: Exception, masks: SecretMasks) -> Exception:
     """The failure itself, or, where a secret is in it or in one of its causes, a copy with masks."""
-    chain: list[BaseException] = []
-    part: BaseException | None = error
-    while part is not None and len(chain) <= _MAX_CAUSES:
-        chain.append(part)
-        part = part.__cause__ or (None if part.__suppress_context__ else part.__context__)
-    details = [f"{part.type} {_plain(part.details)}" for part in chain if isinstance(part, ApplicationError)]
-    if not masks.is_in_text("\n".join([*traceback.format_exception(error), *details])):
-        return error
-    copy: ApplicationError | None = None
-    for part in reversed(chain):
-        cause = copy
-        if isinstance(part, ApplicationError):
-            copy = ApplicationError(
-                masks.mask_text(part.message), *masks.mask_value(_plain(part.details)),
-                type=None if part.type is None else masks.mask_text(part.type), non_retryable=part.non_retryable,
-                next_retry_delay=part.next_retry_delay, category=part.category,
-            )  # fmt: skip
-        else:
-            copy = ApplicationError(masks.mask_text(str(part)), type=type(part).__name__)
-        copy = copy.with_traceback(part.__traceback__)
-        copy.__cause__, copy.__suppress_context__ = cause, True
-    return copy or error
-
-
-def _plain(details: Any) -> Any:
-    """Details as JSON; what is none as text."""
-    return json.loads(json.dumps(details, default=str, ensure_ascii=False))
+    copy, texts = None, traceback.format_exception(error)
+    for part in reversed(chain_of(error)[0]):
+        own = part if isinstance(part, ApplicationError) else ApplicationError(text_of(part), type=type(part).__name__)
+        # Details as JSON; what is none as text
+        facts = json.loads(json.dumps([own.message, own.type, *own.details], default=str, ensure_ascii=False))
+        texts.append(str(facts))
+        message, type_, *details = masks.mask_value(facts)
+        cause, copy = (
+            copy,
+            ApplicationError(
+                message,
+                *details,
+                type=type_,
+                non_retryable=own.non_retryable,
+                next_retry_delay=own.next_retry_delay,
+                category=own.category,
+            ),
+        )
+        copy.__cause__ = cause
+        copy.__traceback__ = part.__traceback__
+    return copy if copy is not None and masks.is_in_text("\n".join(texts)) else error

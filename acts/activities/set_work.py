@@ -34,7 +34,7 @@ from acts.tree.set_records import PageReading, RowCounts, bad_row_line, failed_l
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from acts.sets.set_files import Download, SetSources
+    from acts.sets.set_files import SetSources
     from acts.sets.survey import Row
     from acts.tree.past_run import PastRow
 
@@ -43,63 +43,57 @@ if TYPE_CHECKING:
 
 
 class SetActivities:
-    """The activities, with the sources that the worker's settings name. ``download`` writes what is at a URL.
+    """The activities, with the sources that the worker's settings name.
 
     ``read_rows`` reads the results of the rows of a run without a results file, by its workflow id and run id.
     """
 
-    def __init__(self, sources: SetSources, download: Download, read_rows: ReadRows) -> None:
-        self._sources, self._download, self._read_rows = sources, download, read_rows
+    def __init__(self, sources: SetSources, read_rows: ReadRows) -> None:
+        self._sources, self._read_rows = sources, read_rows
 
     def all(self) -> list[Callable[..., Any]]:
         """The activities to register."""
-        work: dict[str, Callable[[Json], Json]] = {
-            wire.READ_PAGE: self.read_page, wire.CREATE_RESULTS: self.create_results,
-            wire.APPEND_RESULTS: self.append_results, wire.CLOSE_PAGE: self.close_page,
-        }  # fmt: skip
 
-        def in_thread(function: Callable[[Json], Json]) -> Callable[[Json], Awaitable[RawValue]]:
-            async def run(request: Json) -> RawValue:
-                return encode_result(await asyncio.to_thread(function, request))
+        def in_thread(name: str, function: Callable[[Json], Json]) -> Callable[..., Any]:
+            return _activity(name, lambda request: asyncio.to_thread(function, request))
 
-            return run
+        return [
+            _activity(wire.SURVEY_SET, self.survey),
+            in_thread(wire.READ_PAGE, self.read_page),
+            in_thread(wire.CREATE_RESULTS, self.create_results),
+            in_thread(wire.APPEND_RESULTS, self.append_results),
+            in_thread(wire.CLOSE_PAGE, self.close_page),
+        ]
 
-        others = [_activity(name, in_thread(function)) for name, function in work.items()]
-        return [_activity(wire.SURVEY_SET, self.survey), *others]
-
-    async def survey(self, request: Json) -> RawValue:
+    async def survey(self, request: Json) -> Json:
         """How many rows a set has, where its pages begin, and which rows an earlier run leaves to this one."""
         past = request.get("past") or {"run": None, "results": (), "only": None}
         with closing(RowIds(past["run"], only_failed=past["only"] == "failed")) as ids:
             for item in past["results"]:
                 if "file" in item:
-                    file = results_file.find_results(self._sources.results, item["file"])
-                    await asyncio.to_thread(ids.add_past, results_file.read_past(file, item["run"]))
+                    rows_before = results_file.read_past(self._results(item), item["run"])
+                    await asyncio.to_thread(ids.add_past, rows_before)
                     continue
                 async for rows in self._read_rows(item["workflowId"], item["runId"]):
                     await asyncio.to_thread(ids.add_past, rows)
             return await asyncio.to_thread(self.count_rows, request["source"], request.get("id"), ids)
 
-    def count_rows(self, source: str, id_field: str | None, ids: RowIds) -> RawValue:
+    def count_rows(self, source: str, id_field: str | None, ids: RowIds) -> Json:
         """The survey of a file at rest, with what ``ids`` says of earlier runs."""
-        with open_set(source, self._sources, self._download, is_fresh=True) as opened:
+        with open_set(source, self._sources, is_fresh=True) as opened:
             before = os.fstat(opened.stream.fileno())
             result = survey(opened.stream, opened.name, id_field, ids)
             after = os.fstat(opened.stream.fileno())
             if not opened.is_copy and (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                 raise SetError(wire.SET_UNAVAILABLE, f"{opened.name} was written to while its rows were counted")
-        try:
-            return encode_result(result.to_json())
-        except ResultTooLarge as error:
-            text = f"what is to be recorded of {quote(source)} has {error}; split it into several files"
-            raise SetError(wire.SET_TOO_LARGE, text) from error
+        return result.to_json()
 
     def read_page(self, request: Json) -> Json:
         """The rows of a page: those that run, and those that cannot."""
         reading = PageReading.from_json(request)
         for is_fresh in (False, True):  # a copy of another place may be stale, once
             try:
-                with open_set(reading.source, self._sources, self._download, is_fresh=is_fresh) as opened:
+                with open_set(reading.source, self._sources, is_fresh=is_fresh) as opened:
                     opened.stream.seek(reading.page.offset)
                     rows = read_page(opened.stream, reading.dialect, reading.page, opened.name)
                 break
@@ -119,14 +113,13 @@ class SetActivities:
 
     def create_results(self, request: Json) -> Json:
         """Create the results file of a run."""
-        results_file.create(results_file.find_results(self._sources.results, request["file"]), request["run"])
+        results_file.create(self._results(request), request["run"])
         return {}
 
     def append_results(self, request: Json) -> Json:
         """Append the lines of rows that have none yet."""
-        file = results_file.find_results(self._sources.results, request["file"])
         lines = ((number, write_json(line)) for number, line in request["lines"])
-        return {"written": results_file.append(file, request["run"], lines)}
+        return {"written": results_file.append(self._results(request), request["run"], lines)}
 
     def close_page(self, request: Json) -> Json:
         """Give each row of a page that has no line one with ``line``, and count the lines of all."""
@@ -135,10 +128,13 @@ class SetActivities:
         lines += [[n, failed_line(id_, line["code"], line["message"], line["status"])] for n, id_, _ in read["rows"]]
         self.append_results({**request, "lines": lines})
         counts, page = RowCounts(), reading["page"]
-        file, last = results_file.find_results(self._sources.results, request["file"]), page["row"] + page["rows"] - 1
-        for own in results_file.read_rows(file, request["run"], page["row"], last):
+        last = page["row"] + page["rows"] - 1
+        for own in results_file.read_rows(self._results(request), request["run"], page["row"], last):
             counts.add(own)
         return counts.to_json()
+
+    def _results(self, request: Json) -> results_file.ResultsFile:
+        return results_file.find_results(self._sources.results, request["file"])
 
 
 def _judge(row: Row, number: int, reading: PageReading) -> tuple[str | None, str, str]:
@@ -153,14 +149,18 @@ def _judge(row: Row, number: int, reading: PageReading) -> tuple[str | None, str
     return id_, "", ""
 
 
-def _activity(name: str, work: Callable[[Json], Awaitable[RawValue]]) -> Callable[..., Any]:
+def _activity(name: str, work: Callable[[Json], Awaitable[Json]]) -> Callable[..., Any]:
     @activity.defn(name=name)
     async def run(request: dict[str, Any]) -> RawValue:
-        async with heartbeat():
-            try:
-                return await work(request)
-            except SetError as error:
-                is_final = error.type in (*wire.NON_RETRYABLE_TYPES, wire.RESUME_REFUSED)
-                raise ApplicationError(error.message, type=error.type, non_retryable=is_final) from error
+        try:
+            async with heartbeat():
+                return encode_result(await work(request))
+        except ResultTooLarge as error:
+            source = quote(request.get("source") or request.get("file"))
+            text = f"what is to be recorded of {source} has {error}: split it into several files"
+            raise ApplicationError(text, type=wire.SET_TOO_LARGE, non_retryable=True) from error
+        except SetError as error:
+            is_final = error.type in (*wire.NON_RETRYABLE_TYPES, wire.RESUME_REFUSED)
+            raise ApplicationError(error.message, type=error.type, non_retryable=is_final) from error
 
     return run

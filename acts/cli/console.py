@@ -262,6 +262,11 @@ def read_seconds(text: str | None, name: str) -> float | None:
         raise command_error(f"{text!r} is no duration", where=name, hint="for example 30s, 2h or 7d") from None
 
 
+def moment_text(iso: str) -> str:
+    """``2026-01-01 10:00:00Z``, of a time in UTC as ISO 8601 has it."""
+    return f"{iso[:19].replace('T', ' ')}Z"
+
+
 def require_yes(question: str, refusal: str, *, yes: bool) -> None:
     """Ask a question that ``--yes`` answers; no answer means no, and is an error."""
     try:

@@ -26,7 +26,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from acts.language.errors import truncate
+from acts.language.errors import SettingsError, truncate
 
 if TYPE_CHECKING:
     import httpx2
@@ -55,10 +55,6 @@ FILE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 Host = tuple[str, int | None]
 
 
-class DelegateSourcesError(Exception):
-    """A setting names no existing folder, or no valid host: the variable, its value and what is allowed."""
-
-
 @dataclass(frozen=True)
 class DelegateSources:
     """``folders`` are searched before the shipped one. A host without a port stands for the port of the scheme."""
@@ -74,11 +70,11 @@ class DelegateSources:
 
 
 def read_folders(variable: str, text: str) -> tuple[Path, ...]:
-    """The folders that a variable names, or DelegateSourcesError."""
+    """The folders that a variable names, or SettingsError."""
     folders = tuple(Path(p) for p in text.split(os.pathsep) if p)
     for folder in folders:
         if not folder.is_dir():
-            raise DelegateSourcesError(f"{variable} names {folder}, which is not a folder")
+            raise SettingsError(f"{variable} names {folder}, which is not a folder")
     return folders
 
 
@@ -97,7 +93,7 @@ def bracket_ipv6(host: str) -> str:
 
 
 def read_hosts(variable: str, text: str, *, needs_port: bool = False) -> frozenset[Host]:
-    """The hosts that a variable lists, or DelegateSourcesError."""
+    """The hosts that a variable lists, or SettingsError."""
     hosts: set[Host] = set()
     for part in filter(None, map(str.strip, text.split(","))):
         import httpx2  # takes a tenth of a second: imported only where hosts are listed
@@ -107,12 +103,12 @@ def read_hosts(variable: str, text: str, *, needs_port: bool = False) -> frozens
         try:
             url = httpx2.URL(f"host://{part}")  # a scheme without a default port, which would be dropped
         except httpx2.InvalidURL as cause:
-            raise DelegateSourcesError(fault) from cause
+            raise SettingsError(fault) from cause
         lacks_port = url.port is None if needs_port else part.endswith(":")
         if _NOT_A_HOST.search(part) or not url.raw_host or lacks_port:
-            raise DelegateSourcesError(fault)
+            raise SettingsError(fault)
         if url.port is not None and not 0 < url.port <= _MAX_PORT:
-            raise DelegateSourcesError(f"{variable} has {part!r}; a port is a number from 1 to {_MAX_PORT}")
+            raise SettingsError(f"{variable} has {part!r}; a port is a number from 1 to {_MAX_PORT}")
         hosts.add((host_of(url), url.port))
     return frozenset(hosts)
 

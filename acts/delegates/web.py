@@ -86,16 +86,6 @@ _CONTENT_TYPES: Final = re.compile(r"application/json|application/[\w.!#$&^-]+\+
 _refusal: Final = partial(load_error, DELEGATE_REFUSED)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRules:
-    """What is fetched. ``write`` takes its body in parts; None: it is a definition, which is checked and returned."""
-
-    noun: str = "delegate"
-    hosts: str = HOSTS
-    private_hosts: str = PRIVATE_HOSTS
-    write: Callable[[bytes], object] | None = None
-
-
 def _port(url: httpx2.URL) -> int:
     return PORTS[url.scheme] if url.port is None else url.port
 
@@ -105,44 +95,50 @@ def _origin(url: httpx2.URL) -> str:
     return f"{url.scheme}://{bracket_ipv6(host_of(url))}:{_port(url)}"
 
 
-async def fetch(
-    url: str, sources: DelegateSources, *, rules: FetchRules | None = None, resolve: Resolve | None = None,
-    tls: ssl.SSLContext | None = None, deadline_seconds: float = DEADLINE_SECONDS,
-) -> bytes:  # fmt: skip
-    """The bytes that a URL leads to; none where ``rules.write`` takes them. ``resolve`` and ``tls`` are for tests."""
-    fetcher = _Fetcher(sources, rules or FetchRules(), resolve)
-    target = fetcher.check_url(url)
-    # Reads all certificates of the system
-    context = tls if tls is not None else await asyncio.to_thread(httpx2.create_ssl_context)
-    try:
-        async with asyncio.timeout(deadline_seconds):
-            for _ in range(MAX_REDIRECTS + 1):
-                result = await fetcher.request(target, context)
-                if isinstance(result, bytes):
-                    return result
-                try:
-                    following = fetcher.check_url(str(target.join(result)))
-                except (httpx2.InvalidURL, ValueError) as error:
-                    raise _refusal(f"{_origin(target)} redirects to something that is no URL") from error
-                if target.scheme == "https" and following.scheme == "http":
-                    text = f"{_origin(target)} redirects to {_origin(following)}: from https to http is not followed"
-                    raise _refusal(text)
-                target = following
-    except TimeoutError as error:
-        text = f"{_origin(target)} did not send the {fetcher.rules.noun} within {deadline_seconds:g} s"
-        raise load_error(DELEGATE_UNAVAILABLE, text) from error
-    raise _refusal(f"{_origin(target)}: more than {MAX_REDIRECTS} redirects, one after another")
-
-
 @dataclass(frozen=True)
-class _Fetcher:
+class Fetcher:
+    """Fetches from ``sources``; ``hosts`` and ``private_hosts`` are the settings that name them.
+
+    ``write`` takes a body in parts; None: it is a definition, checked and returned. ``resolve`` and ``tls`` are
+    for tests.
+    """
+
     sources: DelegateSources
-    rules: FetchRules
-    resolve: Resolve | None
+    noun: str = "delegate"
+    hosts: str = HOSTS
+    private_hosts: str = PRIVATE_HOSTS
+    write: Callable[[bytes], object] | None = None
+    resolve: Resolve | None = None
+    tls: ssl.SSLContext | None = None
+    deadline_seconds: float = DEADLINE_SECONDS
+
+    async def fetch(self, url: str) -> bytes:
+        """The bytes that a URL leads to; none where ``write`` takes them."""
+        target = self.check_url(url)
+        # Reads all certificates of the system
+        tls = self.tls if self.tls is not None else await asyncio.to_thread(httpx2.create_ssl_context)
+        try:
+            async with asyncio.timeout(self.deadline_seconds):
+                for _ in range(MAX_REDIRECTS + 1):
+                    result = await self.request(target, tls)
+                    if isinstance(result, bytes):
+                        return result
+                    try:
+                        following = self.check_url(str(target.join(result)))
+                    except (httpx2.InvalidURL, ValueError) as error:
+                        raise _refusal(f"{_origin(target)} redirects to something that is no URL") from error
+                    if target.scheme == "https" and following.scheme == "http":
+                        text = f"{_origin(target)} redirects to {_origin(following)}"
+                        raise _refusal(f"{text}: from https to http is not followed")
+                    target = following
+        except TimeoutError as error:
+            text = f"{_origin(target)} did not send the {self.noun} within {self.deadline_seconds:g} s"
+            raise load_error(DELEGATE_UNAVAILABLE, text) from error
+        raise _refusal(f"{_origin(target)}: more than {MAX_REDIRECTS} redirects, one after another")
 
     def check_url(self, url: str) -> httpx2.URL:
         """The URL as a target; ``DelegateRefused`` names the fault and what is allowed."""
-        noun = self.rules.noun
+        noun = self.noun
         if len(url) > MAX_URL:
             raise _refusal(f"the URL of a {noun} has {len(url):,} characters; at most {MAX_URL:,} are allowed")
         if match := _FORBIDDEN.search(url):
@@ -160,7 +156,7 @@ class _Fetcher:
         if not self.sources.allows(parts.scheme, host_of(parts), _port(parts)):
             allowed = self.sources.hosts | self.sources.private_hosts
             hosts = [bracket_ipv6(h) + ("" if port is None else f":{port}") for h, port in allowed]
-            text = f"{noun}s are not fetched from {_origin(parts)}; {self.rules.hosts} allows: {format_choices(hosts)}"
+            text = f"{noun}s are not fetched from {_origin(parts)}; {self.hosts} allows: {format_choices(hosts)}"
             raise _refusal(text)
         return parts
 
@@ -181,7 +177,7 @@ class _Fetcher:
         if private is not None and (host, port) not in self.sources.private_hosts:
             own = f"{bracket_ipv6(host)}:{port}"
             text = f"{_origin(target)} is at {private}, which is not a public address"
-            raise _refusal(f"{text}; for a server of your own, list {own} in {self.rules.private_hosts}")
+            raise _refusal(f"{text}; for a server of your own, list {own} in {self.private_hosts}")
         return addresses[:MAX_ADDRESSES]
 
     async def request(self, target: httpx2.URL, tls: ssl.SSLContext) -> bytes | str:
@@ -226,13 +222,13 @@ class _Fetcher:
         if status != _OK:
             may_recover = status in _TRY_LATER or status >= _SERVER_ERROR
             type_ = DELEGATE_UNAVAILABLE if may_recover else DELEGATE_REFUSED
-            text = f"{_origin(target)} answered {status}; a {self.rules.noun} comes with 200"
+            text = f"{_origin(target)} answered {status}; a {self.noun} comes with 200"
             raise load_error(DELEGATE_NOT_FOUND if status in _GONE else type_, text)
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.strip().lower() not in ("", "identity"):
             text = f"{_origin(target)} sent a body in the encoding {quote(encoding)}"
             raise _refusal(f"{text}; only identity, which was asked for, is accepted")
-        content, write = response.headers.get("content-type", ""), self.rules.write
+        content, write = response.headers.get("content-type", ""), self.write
         if write is None and not _CONTENT_TYPES.fullmatch(content.partition(";")[0].strip()):
             actual = quote(content) if content else "nothing"
             text = f"{_origin(target)} sent the content type {actual}; allowed: application/json, …+json, text/plain"

@@ -75,8 +75,8 @@ class Meter:
     def spend(self, steps: int) -> None:
         """Count steps; raises TooComplex when they are more than the limit in all."""
         self.spent += steps
-        if self.rest < 0:
-            limit = self.limit
+        limit = self.limit
+        if self.spent > limit.most:
             raise TooComplex(f"{limit.subject} takes more than the {limit.most:,} steps allowed; {limit.advice}")
 
 

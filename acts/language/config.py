@@ -116,13 +116,17 @@ class Options(_Closed):
 
 
 class Approve(_Closed):
-    """What a human confirms. ``plan`` None means: lazy plans only. ``timeout`` is in seconds."""
+    """What a human confirms. ``plan`` None means: lazy plans only. ``timeout`` is in seconds.
+
+    ``selfApproval`` False: who has edited a plan does not approve in its run.
+    """
 
     plan: bool | None = None
     calls: bool | Strings = False
     scopes: bool = False
     timeout: Duration | None = None
     onTimeout: Literal["reject", "approve", "fail"] = "reject"
+    selfApproval: bool = True
 
 
 class Budget(_Closed):

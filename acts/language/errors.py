@@ -44,7 +44,6 @@ class ExpressionError(PlanError):
 
     def __init__(self, message: str, column: int) -> None:
         super().__init__(f"{message} (column {column})")
-        self.reason = message
         self.column = column
 
 
@@ -70,6 +69,10 @@ class CallError(ActsError):
 
 class TooComplex(ActsError):
     """A check would take longer than a limit allows; the message names what, and the limit."""
+
+
+class SettingsError(Exception):
+    """A setting of the environment, or what it names, cannot be used: names both, what is there and what is allowed."""
 
 
 class EngineError(ActsError):

@@ -152,10 +152,14 @@ class Request:
     def instances(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(m.instance for m in self.data() if m.instance is not None))
 
+    def is_template(self, plan: Iterable[Json]) -> bool:
+        """True when the Calls of ``plan`` run once per instance: there are instances, and no Call names one."""
+        is_general = not any(isinstance(call, dict) and call.get("_instance") is not None for call in plan)
+        return is_general and bool(self.instances())
+
     def count_calls(self, plan: Sequence[Json]) -> int:
         """How many Calls ``plan`` makes in this context: a template makes its Calls once per instance."""
-        is_template = not any(isinstance(call, dict) and call.get("_instance") is not None for call in plan)
-        return len(plan) * max(1, len(self.instances()) if is_template else 1)
+        return len(plan) * (len(self.instances()) if self.is_template(plan) else 1)
 
 
 def output_schema(schema: Json) -> Json:

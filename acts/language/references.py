@@ -62,9 +62,9 @@ class Path:
     names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        quoted = (
+        quoted = [
             f".{n}" if _PLAIN_EVERYWHERE.fullmatch(n) else f"[{json.dumps(n, ensure_ascii=False)}]" for n in self.names
-        )
+        ]
         return f"{MARK}{self.kind}{''.join(quoted)}"
 
     def holds(self, other: Path) -> bool:
@@ -74,12 +74,9 @@ class Path:
     def overlaps(self, other: Path) -> bool:
         return self.holds(other) or other.holds(self)
 
-    def prefixes(self, *, itself: bool = False) -> Iterator[Path]:
-        """Yield the paths above this one, the shortest first; with ``itself`` also this one."""
-        for depth in range(len(self.names)):
-            yield Path(self.kind, self.names[:depth])
-        if itself:
-            yield self
+    def prefixes(self) -> list[Path]:
+        """The paths above this one, the shortest first."""
+        return [Path(self.kind, self.names[:depth]) for depth in range(len(self.names))]
 
 
 Read = Callable[[Path], Json]
@@ -243,13 +240,7 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
         return ((tree,),)
     if len(paths(tree)) > MAX_PATHS:
         raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
-    return _distribute(tree)
-
-
-def _distribute(tree: Expression) -> tuple[tuple[Path, ...], ...]:
-    if isinstance(tree, Path):
-        return ((tree,),)
-    parts = [_distribute(term) for term in operands(tree)]
+    parts = [alternatives(term) for term in operands(tree)]
     is_any = isinstance(tree, Operation) and tree.sign == "||"
     if (sum if is_any else math.prod)(map(len, parts)) > MAX_ALTERNATIVES:
         raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
@@ -487,10 +478,6 @@ class ReferenceUse:
         own = tuple(path for path in every if path.kind not in ELEMENT_KINDS) if each else every
         return cls(at, text, tree, own, len(own) < len(every))
 
-    def is_of_context(self, path: Path) -> bool:
-        """True for one of ``paths``: the context yields it, not an element."""
-        return not (self.is_of_element and path.kind in ELEMENT_KINDS)
-
     @property
     def expressions(self) -> tuple[Expression, ...]:
         """The expressions that are read one by one: those of a template, else the tree itself."""
@@ -505,6 +492,8 @@ class ReferenceUse:
     @property
     def needed_expressions(self) -> tuple[Expression, ...]:
         """The plain expressions that must yield something for a value, or for a condition that holds."""
+        if isinstance(self.tree, Path):
+            return (self.tree,)
         return tuple(term for tree in self.expressions for term in _needed_terms(tree))
 
 

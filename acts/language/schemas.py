@@ -41,6 +41,7 @@ from acts.language.strict_json import json_size, write_json
 from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, get, pointer
 from acts.language.wire import TOO_COMPLEX
 
+DEFS: Final = "#/$defs/"  # what a reference to a shared definition begins with
 Defect = tuple[Place, str]
 """The place in the value (keys and indexes), and what is wrong, in words."""
 
@@ -186,7 +187,7 @@ def with_defs(part: Json, schema: dict[str, Any]) -> Json:
 
 def is_self_contained(schema: Json) -> bool:
     """Return True when every ``$ref`` leads into ``$defs``: a part can be checked with these alone."""
-    return all(str(part.get("$ref", "#/$defs/")).startswith("#/$defs/") for part in subschemas(schema))
+    return all(str(part.get("$ref", DEFS)).startswith(DEFS) for part in subschemas(schema))
 
 
 class SchemaError(ValueError):

@@ -38,7 +38,7 @@ from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 META: Final = (
     "_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath",
@@ -110,6 +110,17 @@ class Tool:
         return self.consts.get("_activity", self.name if self.served else None) or None
 
     @property
+    def answer(self) -> str | None:
+        """What answers, by a name: the Activity, and of an MCP server the tool, like ``acts.mcp.shop/refund``."""
+        source = self.schema.get(SERVER_TOOL)
+        return f"{self.activity}/{source.get('tool')}" if isinstance(source, dict) else self.activity
+
+    def asking(self) -> dict[str, Any]:
+        """Its schema, with ``_approval``: for a Tool over what a Tool of the worker asks a person about."""
+        properties = {**(self.schema.get("properties") or {}), "_tool": {"const": self.name}}
+        return {**self.schema, "properties": {**properties, "_approval": {"const": True}}}
+
+    @property
     def approval(self) -> bool:
         return self.consts.get("_approval") is True
 
@@ -121,13 +132,20 @@ class Tool:
 def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a Tool without its meta-properties. A Call may not have what the Tool fixes to a secret."""
     secret = secret_parameters(schema)
-    parameters = {k: v for k, v in schema.items() if k not in META}
-    if isinstance(parameters.get("properties"), dict):
-        properties = parameters["properties"] | dict.fromkeys(secret, False)
-        parameters["properties"] = {k: v for k, v in properties.items() if k not in META}
-    if isinstance(parameters.get("required"), list):
-        parameters["required"] = [k for k in parameters["required"] if k not in META and k not in secret]
+    parameters = without_properties({k: v for k, v in schema.items() if k not in META}, {*META, *secret})
+    if secret:
+        parameters["properties"] |= dict.fromkeys(secret, False)
     return parameters
+
+
+def without_properties(schema: Mapping[str, Any], names: Container[str]) -> dict[str, Any]:
+    """A schema of objects without these properties, required or not."""
+    out = dict(schema)
+    if isinstance(out.get("properties"), dict):
+        out["properties"] = {key: part for key, part in out["properties"].items() if key not in names}
+    if isinstance(out.get("required"), list):
+        out["required"] = [name for name in out["required"] if name not in names]
+    return out
 
 
 @dataclass
@@ -182,6 +200,12 @@ def registered_names(request: Request) -> list[str]:
     return list(dict.fromkeys(tool.removeprefix("Tool.") for tool in tools if isinstance(tool, str)))
 
 
+def defined_names(request: Request) -> set[str]:
+    """The Tools that the Request itself defines."""
+    own = [m.tool for m in request.context if isinstance(m, ToolMessage) and isinstance(m.tool, dict)]
+    return {name for tool in own for name, _, _ in _definitions(tool, (), {}, [])}
+
+
 def undecided_names(request: Request) -> list[str]:
     """The Tools whose definition fixes neither an Activity nor a delegate: the worker decides."""
     names: dict[str, None] = {}
@@ -232,6 +256,10 @@ def read_tool(
     except ValidationError as error:
         of_options = settings_problems(error, Options, *at, "properties", "_options")
         problems += [replace(p, message=f'_options of "{name}": {p.message}') for p in of_options]
+    if "_approval" in meta and "_approval" not in consts:
+        text = f'_approval of "{name}" does not say whether a person confirms its calls'
+        place = pointer(*at, "properties", "_approval")
+        problems.append(Problem("invalidTool", text, place, hint='the one form is "_approval": {"const": true}'))
     for key, part in meta.items():
         if not is_self_contained(part):  # it is checked alone
             text = f'{key} of "{name}" refers to a part of the schema outside of $defs'
@@ -339,13 +367,7 @@ def put_secrets(value: Json, secrets: Mapping[str, str]) -> Json:
 
 def without_secrets(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a Tool as a model is shown it: without its secret parameters."""
-    secret = secret_parameters(schema)
-    if not secret:
-        return schema
-    out = {**schema, "properties": {key: part for key, part in schema["properties"].items() if key not in secret}}
-    if isinstance(schema.get("required"), list):
-        out["required"] = [name for name in schema["required"] if name not in secret]
-    return out
+    return without_properties(schema, secret_parameters(schema))
 
 
 def inline_secret_problems(request: Request) -> list[Problem]:

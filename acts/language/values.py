@@ -132,7 +132,7 @@ def with_article(type_: str) -> str:
 
 
 def pointer(*tokens: str | int) -> str:
-    return "".join("/" + str(t).replace("~", "~0").replace("/", "~1") for t in tokens)
+    return "".join(["/" + str(t).replace("~", "~0").replace("/", "~1") for t in tokens])
 
 
 def defect(value: Json, depth_limit: int = MAX_DEPTH) -> tuple[str, str] | None:

@@ -24,25 +24,6 @@ PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
 DECIDE: Final = "decide"
-# … between the engine's own runs
-PENDING_CHANGED: Final = "pendingChanged"
-DECISION: Final = "decision"
-DECISION_ANSWER: Final = "decisionAnswer"
-BUDGET_REQUEST: Final = "budgetRequest"
-BUDGET_GRANT: Final = "budgetGrant"
-BUDGET_REPORT: Final = "budgetReport"
-PERMIT_REQUEST: Final = "permitRequest"
-PERMIT_GRANT: Final = "permitGrant"
-PERMIT_RETURN: Final = "permitReturn"
-RUN_ENDED: Final = "runEnded"
-CANCELLED_REPORT: Final = "cancelledReport"
-SUPERSEDED: Final = "superseded"
-RESYNC: Final = "resync"
-CHILD_RESET: Final = "childReset"
-# … while a model writes an answer: from the model Activity to its agent, and from there to the run of the plan
-STREAMED_CALLS: Final = "streamedCalls"
-PLAN_EXTENSION: Final = "planExtension"
-MODEL_WAIT: Final = "modelWait"
 # Queries
 STATUS: Final = "status"
 PLAN_QUERY: Final = "plan"
@@ -51,8 +32,10 @@ PENDING: Final = "pending"
 GRAPH: Final = "graph"
 # The model Activity reads a run's context by this query, so that no history contains a prompt
 PROMPT_CONTEXT: Final = "promptContext"
+# It asks so whether Calls of its answer have come
+STREAMED_CALLS: Final = "streamedCalls"
 # The resolved parameters of the Calls with pending approvals
-PENDING_PARAMETERS: Final = "pendingParameters"
+SUBJECTS: Final = "subjects"
 # Activities
 REGISTRY: Final = "acts.registry"
 LIST_TOOLS: Final = "acts.tools"

@@ -18,7 +18,7 @@ from acts.language.schemas import find_schema_problem
 from acts.language.strict_json import json_size
 from acts.language.tools import Tool, read_tools
 from acts.language.values import ABSENT, MAX_DEPTH, Json, defect
-from acts.language.wire import INVALID_SOLUTION, NOT_RUN, PLAN_EXTENSION
+from acts.language.wire import INVALID_SOLUTION, NOT_RUN
 from acts.machines.commands import SendRecord
 from acts.machines.events import ChildEnded
 from acts.plan.calls import PlannedCall, approval_needed
@@ -273,12 +273,12 @@ class StreamedPlan:
     def send(self, extension: PlanExtension) -> list[SendRecord]:
         """Send an extension; a child that is being started gets it once it is there."""
         self._extensions.append(extension)
-        return [] if self._child is None else [SendRecord(self._child, PLAN_EXTENSION, extension)]
+        return [] if self._child is None else [SendRecord(self._child, extension)]
 
     def child_started(self, workflow_id: str) -> list[SendRecord]:
         """The child runs under this id; one that was started again begins without any extension."""
         self._child = workflow_id
-        return [SendRecord(workflow_id, PLAN_EXTENSION, extension) for extension in self._extensions]
+        return [SendRecord(workflow_id, extension) for extension in self._extensions]
 
 
 def started_part(result: Mapping[str, Any], prepared: ValidatedPlan | None) -> tuple[dict[str, Any], list[Json]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from acts.language import wire
@@ -29,12 +29,13 @@ from acts.machines import agent_context, commands, events
 from acts.machines.budget import RequestSize, context_bytes, latent_request_size, request_size
 from acts.machines.run_machine import RunMachine
 from acts.plan.calls import PlannedCall
+from acts.plan.context_log import END
 from acts.plan.validate import ValidatedPlan
 from acts.planner import turns
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
 from acts.tree.child_requests import plan_output
-from acts.tree.decisions import Decision
+from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
 from acts.tree.records import (
     AgentProgress,
@@ -50,6 +51,7 @@ from acts.tree.records import (
     UnusableAnswers,
 )
 from acts.tree.signal_records import PlanExtension, StreamedCalls, TreeSignal
+from acts.tree.subjects import calls_changes, plan_subject
 
 _PLAN: Final = "plan"
 # Failures of its plan that a delegate names in its own
@@ -58,7 +60,10 @@ MAX_FAILURES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """What an agent knows: ``raw`` is its Request as JSON, ``run_id`` that of this run, ``lease`` its permits."""
+    """What an agent knows: ``raw`` is its Request as JSON, ``run_id`` that of this run, ``lease`` its permits.
+
+    ``definition`` is where that of a delegate came from.
+    """
 
     raw: dict[str, Any]
     request: Request
@@ -66,6 +71,7 @@ class AgentSetup:
     position: TreePosition
     run_id: str
     lease: PermitLease | None = None
+    definition: Mapping[str, str] = field(default_factory=dict)
 
 
 class _TickPlan(NamedTuple):
@@ -357,6 +363,7 @@ class AgentRun(RunMachine):
         self._is_walking = True
         self._settled_before = self.budget.take_unreported()
         position = self.position.child(self.own, identity=part_identity(self.position.identity, name))
+        position = position.model_copy(update={"isGuarded": position.isGuarded or self.request.asks_for_plan})
         own = PlanInput(
             request=request, position=position, part=True, isGrowing=is_growing,
             capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
@@ -467,8 +474,18 @@ class AgentRun(RunMachine):
         return self._next_tick() if is_withheld or not wants_output or problems else self.finish("completed")
 
     def _propose(self, now: str) -> list[Any]:
-        self._phase, calls = "awaiting", self.proposed_calls
-        return self.approvals.open("plan", self.version, self.config.approve, now, subject=lambda: calls)
+        self._phase = "awaiting"
+        return self.approvals.open("plan", self.version, self.config.approve, now, subject=self._proposed_subject())
+
+    def _proposed_subject(self) -> dict[str, Json]:
+        nodes, log = () if self.proposal is None else self.proposal.nodes, self.context.log
+        pins = self.setup.capabilities.pins
+        return plan_subject(
+            self.proposed_calls, nodes, lambda path, instance: log.read(path, END, instance), self.config, pins
+        )
+
+    def subject_of(self, wait: PendingApproval) -> Json:
+        return self._proposed_subject()
 
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
         """The edited proposal, validated; None for what is no edit.
@@ -501,13 +518,15 @@ class AgentRun(RunMachine):
             return self._next_tick()
         if decision.decision not in (wire.APPROVE, wire.EDIT):
             return self._fail(self.approvals.expired or "nobody decided in time", wire.APPROVAL_TIMEOUT)
+        calls = self.proposed_calls
         if decision.decision == wire.EDIT:
             self.prepared = self.proposal = effect.token
             self.version += 1
         self.context.append_decision(decision.record(effect.wait, ""))
         if decision.decision == wire.APPROVE:
             return self._start_plan(now)
-        self.approvals.raise_version(self.version, lambda: self.proposed_calls)
+        self.approvals.record_changes(calls_changes(calls, self.proposed_calls))
+        self.approvals.raise_version(self.version, self._proposed_subject())
         return []
 
     def _join_provided(self) -> None:
@@ -527,8 +546,8 @@ class AgentRun(RunMachine):
             return self._request_calls(self._plan)
         return self._next_tick() if self._is_tick_due else []
 
-    def snapshot_fields(self) -> dict[str, Any]:
-        """The fields of ``AgentState`` that an agent fills: between two ticks, or while a plan is proposed."""
+    def snapshot(self) -> AgentState:
+        """What the next run goes on from: between two ticks, or while a plan is proposed."""
         progress = AgentProgress(
             context=tuple(self.context.appended()), tick=self.tick, planTick=self.plan_tick,
             usage=self.usage.to_json(), calls=tuple(self.results.calls), errors=tuple(self.results.errors),
@@ -537,11 +556,11 @@ class AgentRun(RunMachine):
             proposal=tuple(self.proposed_calls) if self.proposal is not None else None,
             wantedOutput=self._wanted_output if self.proposal is not None else None,
         )  # fmt: skip
-        return {
-            "request": self.setup.raw, "capabilities": self.setup.capabilities, "position": self.position,
-            "progress": progress, "isPaused": self.is_paused, "version": self.version,
-            "provided": tuple(m.raw for m in self._provided),
-        }  # fmt: skip
+        return AgentState(
+            **self.common_snapshot(), request=self.setup.raw, capabilities=self.setup.capabilities,
+            position=self.position, progress=progress, isPaused=self.is_paused, version=self.version,
+            provided=tuple(m.raw for m in self._provided), definition=self.setup.definition,
+        )  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
         """Take over what the run before carried over."""

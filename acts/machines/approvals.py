@@ -43,17 +43,20 @@ from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
 from acts.tree.wire_format import digest
 
-# What a wait is about, as JSON; computed only where it is signed
-Subject = Callable[[], "Json"]
 _Group = dict[WaitKey, PendingApproval]
 
+# Decisions on record beyond which a run takes no edits; approvals and rejections are always recorded
 MAX_RECORDS: Final = 1_000
 # Decisions that are kept at a time, and the bytes of their JSON: a flood of signals must not keep the state of a run
 # from fitting into the next
 MAX_EARLY: Final = 100
 MAX_EARLY_BYTES: Final = 512 * 1024
+# Bytes of what has changed of a wait, in a report
+MAX_CHANGES_BYTES: Final = 600
 # Changes in one report: some hundred bytes each; at most 5 kB, of ids and texts at the limit of their length
 MAX_CHANGES: Final = 200
+# Changes of a plan or a Call that its wait names, the last ones
+MAX_EDITS_SHOWN: Final = 20
 RESEND_TIMER: Final = "report pending approvals again"
 # Seconds after which a report that did not reach the root is sent again; the last for each further time
 RESEND_SECONDS: Final = (5.0, 60.0, 600.0)
@@ -192,14 +195,17 @@ class TreeWaits:
         self.unseen.clear()
 
     def snapshot(self) -> list[list[Any]]:
-        """What has waited: the key of each, and the runs above it."""
-        return [[list(key), list(self._ancestors.get(key[0], ()))] for key in self.past.by_key]
+        """What has waited: key, version and subject of each, and the runs above it."""
+        return [
+            [list(key), list(self._ancestors.get(key[0], ())), wait.version, wait.subject]
+            for key, wait in self.past.by_key.items()
+        ]
 
     def restore(self, data: Iterable[Iterable[Any]]) -> None:
         """Take over a snapshot."""
-        for (workflow_id, what, call, instance, inner), ancestors in data:
-            names = {"call": call, "instance": instance, "inner": inner}
-            self.past.put(PendingApproval(workflow_id=workflow_id, what=what, version=0, since="", **names))
+        for (workflow_id, what, call, instance, inner), ancestors, version, subject in data:
+            names = {"call": call, "instance": instance, "inner": inner, "version": version, "subject": subject}
+            self.past.put(PendingApproval(workflow_id=workflow_id, what=what, since="", **names))
             if ancestors:
                 self._ancestors[workflow_id] = tuple(ancestors)
 
@@ -223,8 +229,12 @@ class PendingReports:
         self.resends = 0
 
     def as_reported(self, wait: PendingApproval) -> PendingApproval:
-        """A wait as the root sees it: the instance is the one that this run works for there."""
-        return wait.inside(self._position.instance)
+        """A wait as the root sees it: the instance is the one that this run works for there; long changes are cut."""
+        seen, changes = wait.inside(self._position.instance), wait.about.get("changes", ())
+        if json_size(changes) <= MAX_CHANGES_BYTES:
+            return seen
+        short = [{k: v for k, v in c.items() if k not in ("from", "to")} for c in changes[:5]]
+        return seen.model_copy(update={"changes": short})
 
     def mark_edited(self, wait: PendingApproval) -> None:
         """A wait is another one now."""
@@ -245,8 +255,8 @@ class PendingReports:
         self._is_complete = self.has_changes = True
 
     def next_report(self, waits: Iterable[PendingApproval]) -> PendingChanged | None:
-        """The report that is due, given what waits now; None while one is on its way or nothing has changed."""
-        if self._position.is_root or self._on_the_way is not None or not self.has_changes:
+        """The report on what has changed, given what waits now; None while one is on its way or nothing has."""
+        if self._position.is_root or self._on_the_way is not None:
             return None
         current = {w.key: w for w in map(self.as_reported, waits)}
         before = {} if self._is_complete else self._arrived
@@ -297,6 +307,8 @@ class Approvals:
         self.own, self.position = own, position
         self.records: list[dict[str, Any]] = []
         self.expired: str | None = None
+        self.reset: str | None = None  # which reset of this run was the last
+        self._self_approval = True
         self.waits = TreeWaits(own)
         self.reports = PendingReports(own, position)
         self._check = check
@@ -311,18 +323,25 @@ class Approvals:
 
     def open(
         self, what: str, version: int, settings: Approve, now: str, *, call: str | None = None,
-        instance: str | None = None, about: Mapping[str, Any] | None = None, subject: Subject | None = None,
+        instance: str | None = None, about: Mapping[str, Any] | None = None, subject: Json = None,
     ) -> list[Any]:  # fmt: skip
-        """Wait for a decision; one that came early may settle it at once. ``subject`` is what it is about."""
+        """Wait for a decision; one that came early may settle it at once.
+
+        ``subject`` is what it is about; where that is another one than people saw before, the version rises.
+        """
+        self._self_approval = settings.selfApproval
         key = (self.own, what, call, instance, None)
-        old = self.waits.open.by_key.get(key)
+        old, content = self.waits.open.by_key.get(key), digest(subject)
         since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
+        before = old or self.waits.past.by_key.get(key)
+        if before is not None and before.subject not in (None, content):
+            version = max(version, before.version + 1)
         wait = PendingApproval(
             workflow_id=self.own, what=what, call=call, instance=instance, version=version, since=since,
-            deadline=None if old is None else old.deadline, **about or {},
+            deadline=None if old is None else old.deadline, subject=content, **about or {},
         )  # fmt: skip
-        if old is not None:  # an edit changed it: what it is about, too
-            self._put(wait, subject)
+        if old is not None:  # what it is about has changed
+            self._put(wait)
             return []
         out: list[Any] = []
         if settings.timeout is not None:
@@ -332,7 +351,7 @@ class Approvals:
             wait = wait.model_copy(update={"deadline": iso(ends)})
             self._timers[_timer_name(wait)] = (key, settings.onTimeout)
             out.append(StartTimer(_timer_name(wait), left, f"decision about {call or 'the plan'}"))
-        wait = self._put(wait, subject)
+        wait = self._put(wait)
         if not is_carried:  # nobody can have seen it before the task ends
             self.waits.unseen[key] = None
         return out + self._judge_early(wait, now)
@@ -348,10 +367,22 @@ class Approvals:
         """Nothing waits any more."""
         return [effect for wait in self.waits.own for effect in self.close(wait)]
 
-    def raise_version(self, version: int, plan: Subject | None = None) -> None:
-        """Another version waits now, and where the plan waits, ``plan`` is it; its deadline stays."""
+    def raise_version(self, version: int, plan: Json = None) -> None:
+        """Another version waits now, and where the plan waits, its subject is ``plan`` now; its deadline stays."""
         for wait in self.waits.own:
-            self._put(wait.model_copy(update={"version": version}), plan if wait.what == "plan" else None)
+            content = digest(plan) if wait.what == "plan" else wait.subject
+            self._put(wait.model_copy(update={"version": max(version, wait.version), "subject": content}))
+
+    def void(self, lineage: str) -> bool:
+        """This run was reset: what approvers have signed before is void. False where nobody has to sign."""
+        self.reset = lineage
+        for wait in self.waits.own if self.position.approvers else ():
+            self._put(wait)
+        return bool(self.position.approvers)
+
+    def record_changes(self, changes: list[dict[str, Any]]) -> None:
+        """What the edit that was decided last has changed; everybody who is asked next sees it."""
+        self.records[-1]["changes"] = changes
 
     def inherit_deadline(self, wait: PendingApproval, calls: Iterable[str]) -> None:
         """The time for a decision runs on for the Call that an edit put in the place of this one."""
@@ -361,18 +392,29 @@ class Approvals:
                 keys = ((self.own, what, call, wait.instance, None) for what in ("call", "scopes"))
                 self._since |= dict.fromkeys(keys, (wait.since, False))
 
-    def _put(self, wait: PendingApproval, subject: Subject | None) -> PendingApproval:
-        """This waits from now on, with what an approver signs; ``subject`` None: what it is about has not changed."""
-        old = self.waits.open.by_key.get(wait.key)
-        if old is not None:
+    def _put(self, wait: PendingApproval) -> PendingApproval:
+        """This waits from now on, with the edits that made it what it is and what an approver signs."""
+        if wait.key in self.waits.open.by_key:
             self.reports.mark_edited(wait)
+        more: dict[str, Any] = {}
+        if changes := [*self._edits_of(wait), *(c for c in wait.about.get("changes", ()) if "part" in c)]:
+            more["changes"] = changes[-MAX_EDITS_SHOWN:]
         if self.position.approvers:
-            content = digest(subject()) if subject is not None else old and old.about[SIGN]["subject"]
-            sign = {"challenge": decisions.make_challenge(self.position.identity, wait), "subject": content}
-            wait = wait.model_copy(update={SIGN: sign})
+            challenge = decisions.make_challenge(self.position.identity, self.reset, wait)
+            more[SIGN] = {"challenge": challenge}
+        wait = wait.model_copy(update=more)
         self.waits.open.put(wait)
         self.reports.has_changes = True
         return wait
+
+    def _edits_of(self, wait: PendingApproval) -> Iterator[dict[str, Any]]:
+        """``{call, from?, to?, by?, date}``: how people have changed the plan that waits, or this Call of it."""
+        position = None if wait.call is None else wait.call.partition(":")[0]
+        for record in self.records:
+            who: dict[str, Any] = {key: record[key] for key in ("by", "date") if key in record}
+            for change in record.get("changes", ()):
+                if position is None or str(change["call"]) == position:
+                    yield {**change, **who}
 
     @property
     def pending(self) -> list[PendingApproval]:
@@ -400,7 +442,7 @@ class Approvals:
             item = ForwardedDecision(id=update or "", replyTo=self.own, decision=decision, scope=self.own)
             if self.position.is_root:
                 return self._route(item, now)
-            return [SendRecord(self.position.ancestors[0], wire.DECISION, item, key=f"decision/{item.id}")]
+            return [SendRecord(self.position.ancestors[0], item, key=f"decision/{item.id}")]
         except (PlanError, CallError) as error:
             problem = problem_of(error)
             if update is not None:
@@ -433,6 +475,13 @@ class Approvals:
             PlanError: the run cannot carry it out, or it is not signed as it has to be.
         """
         decisions.check_version(wait, decision)
+        if decision.decision == wire.EDIT and len(self.records) >= MAX_RECORDS:
+            raise DecisionRefused(f"this run has {len(self.records):,} decisions on record, and takes no more edits")
+        if decision.decision == wire.APPROVE and not self._self_approval:
+            editors = [record.get("by") for record in self.records if record["decision"] == wire.EDIT]
+            if editors and (decision.by is None or decision.by in editors):
+                who = decision.by or "no name is given, and"
+                raise DecisionRefused(f"{who}: whoever has edited {wait} does not approve it (selfApproval)")
         approvers = () if of_engine else self.position.approvers
         signed = {"signed": decisions.check_signature(approvers, wait, decision)} if approvers else {}
         return signed, self._check(decision)
@@ -440,8 +489,7 @@ class Approvals:
     def _take(self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False) -> list[Any]:
         """Take a decision about a wait of this run. Raises as ``_judge``."""
         signed, token = self._judge(wait, decision, of_engine=of_engine)
-        if len(self.records) < MAX_RECORDS:
-            self.records.append({**decision.record(wait, now), **signed})
+        self.records.append({**decision.record(wait, now), **signed})
         self.waits.past.put(wait)  # what comes after an edit is not about what it made
         return [*(self.close(wait) if decision.closes else ()), Decided(wait, decision, token)]
 
@@ -502,10 +550,11 @@ class Approvals:
         self._forward_count += 1
         id_, decision = str(self._forward_count), item.decision
         self._forwards[id_] = (item, wait)
-        if decision.version is None:  # what the root knows: an edit on its way must not be approved unseen
-            decision = decision.model_copy(update={"version": wait.version})
+        if not self.position.approvers:  # what the root knows: an edit on its way must not be approved unseen
+            version = wait.version if decision.version is None else decision.version
+            decision = decision.model_copy(update={"version": version, "subject": decision.subject or wait.subject})
         record = ForwardedDecision(id=id_, replyTo=self.own, decision=decision, target=wait)
-        return SendRecord(wait.workflow_id, wire.DECISION, record, key=f"decision/{id_}")
+        return SendRecord(wait.workflow_id, record, key=f"decision/{id_}")
 
     def on_forwarded(self, item: ForwardedDecision, now: str) -> list[Any]:
         """At the root: a run below was told a decision. At the run that waits: the root sends one."""
@@ -560,7 +609,7 @@ class Approvals:
         """Answer the update, or the run, that a decision came from; ``problem`` None: it was carried out."""
         if item.replyTo != self.own:
             answer = (problem or DecisionAnswer(id="")).model_copy(update={"id": item.id})
-            return [SendRecord(item.replyTo, wire.DECISION_ANSWER, answer)] if item.id or problem is not None else []
+            return [SendRecord(item.replyTo, answer)] if item.id or problem is not None else []
         if item.id:
             return self._answer_update(item.id, problem)
         return [] if problem is None else [_refusal_note(f"decision {item.decision.decision}", problem.message)]
@@ -578,9 +627,9 @@ class Approvals:
     def flush(self) -> list[Any]:
         """At the end of a task: one report of what has changed since the last; the next when this one has arrived."""
         self.waits.end_task()
-        if (report := self.reports.next_report(self.waits.own)) is None:
+        if not self.reports.has_changes or (report := self.reports.next_report(self.waits.own)) is None:
             return []
-        return [SendRecord(self.position.ancestors[0], wire.PENDING_CHANGED, report, key="pending")]
+        return [SendRecord(self.position.ancestors[0], report, key="pending")]
 
     def report_lost(self, reason: str, *, is_over: bool) -> list[Any]:
         """A report did not arrive: the root is gone, or took too many signals. No timer outlives a run that is over."""
@@ -597,12 +646,12 @@ class Approvals:
         return {
             "records": self.records, "since": [[list(key), when] for key, when in since.items()],
             "reported": self.reports.to_json(), "past": self.waits.snapshot(),
-            "early": [item.to_json() for item, _ in self._early],
+            "early": [item.to_json() for item, _ in self._early], "reset": self.reset,
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot; ``open`` follows for each wait."""
-        self.records = list(data["records"])
+        self.records, self.reset = list(data["records"]), data["reset"]
         for (own, what, call, instance, inner), since in data["since"]:
             self._since[own, what, call, instance, inner] = (since, True)
         for item in data["early"]:

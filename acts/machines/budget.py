@@ -29,7 +29,6 @@ from acts.language.config import Budget, Config, Usage
 from acts.language.messages import Data, Message
 from acts.language.strict_json import json_size
 from acts.language.values import Json
-from acts.language.wire import BUDGET_GRANT, BUDGET_REPORT, BUDGET_REQUEST
 from acts.machines.commands import BudgetRefused, Granted, SendRecord
 from acts.planner import request_estimate
 from acts.planner.notation import LARGE_VALUE_BYTES
@@ -140,9 +139,9 @@ class _Account:
         limits = (self.limits.requests, self.limits.tokens, self.limits.cost)
         for unit, limit, left, size in zip(_UNITS, limits, self.left, least, strict=True):
             if limit is not None and left <= 0:
-                return f"the budget of {_number(limit)} {unit} is spent"
+                return f"the budget of {_count(limit, unit)} is spent"
             if limit is not None and left < size:
-                text = f"the budget of {_number(limit)} {unit} has {_number(left)} left"
+                text = f"the budget of {_count(limit, unit)} has {_number(left)} left"
                 return f"{text}, and a request of about {_number(size)} does not fit"
         return None
 
@@ -155,6 +154,10 @@ class _Account:
 
 def _number(amount: float) -> str:
     return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.6g}"
+
+
+def _count(amount: float, unit: str) -> str:
+    return f"{_number(amount)} {unit.removesuffix('s') if amount == 1 else unit}"
 
 
 def _least(amounts: Iterable[Amounts]) -> Amounts:
@@ -228,7 +231,7 @@ class Ledger:
         for account in self._open(accounts):
             limit = account.limits.calls
             if limit is not None and 0 < count > limit - account.calls:
-                text = f"the budget of {limit:,} calls does not allow {count:,} more"
+                text = f"the budget of {_count(limit, 'calls')} does not allow {count:,} more"
                 return f"{text}: {account.calls:,} were made or planned"
         return None
 
@@ -399,7 +402,7 @@ class BudgetMachine:
         return [self._send(request)] if self.ledger is None else self._deliver(self.ledger.answer(request))
 
     def _send(self, request: BudgetRequest) -> SendRecord:
-        return SendRecord(self.position.ancestors[0], BUDGET_REQUEST, request, key=f"budget/{request.id}")
+        return SendRecord(self.position.ancestors[0], request, key=f"budget/{request.id}")
 
     def ask_again(self) -> list[Any]:
         """The root may not know what this run has asked for: it was reset. What it grants twice goes back."""
@@ -454,7 +457,7 @@ class BudgetMachine:
             calls=self._calls_changed,
         )  # fmt: skip
         self._settled, self._calls_changed, self.is_reporting = [], 0, True
-        return [SendRecord(self.position.ancestors[0], BUDGET_REPORT, report, key="report")]
+        return [SendRecord(self.position.ancestors[0], report, key="report")]
 
     def serve(self, record: BudgetRequest | BudgetReport) -> list[Any]:
         """A run below asks, or says what its requests cost."""
@@ -475,7 +478,7 @@ class BudgetMachine:
             if workflow_id == self.own:
                 out += self.on_grant(grant)
             else:
-                out.append(SendRecord(workflow_id, BUDGET_GRANT, grant, key=f"grant/{workflow_id}"))
+                out.append(SendRecord(workflow_id, grant, key=f"grant/{workflow_id}"))
         return out
 
     def snapshot(self) -> dict[str, Any]:

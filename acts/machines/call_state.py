@@ -4,7 +4,7 @@ Laws of this file: plain data and a table. A walk moves a Call from one *stage* 
 says. Usual ways are::
 
     pending ─▶ ready ─▶ running, collecting ─▶ applying ─▶ completed, failed
-       ├─▶ awaiting ─▶ ready, rejected
+       ├─▶ awaiting ─▶ ready, rejected, pending (something else is to be approved now)
        ├─▶ awaiting_input ─▶ pending
        ├─▶ applying, skipped
 
@@ -39,8 +39,8 @@ NEXT_STAGES: Final[dict[str, tuple[str, ...]]] = {
     "pending": ("ready", "awaiting", "awaiting_input", "applying", "skipped", "detached", "cancelled"),
     # A message or a decision arrives; the plan may end here
     "awaiting_input": ("pending", "failed", "cancelled"),
-    "awaiting": ("ready", "rejected", "applying", "failed", "cancelled"),
-    "ready": ("running", "collecting", "applying", "failed", "cancelled"),
+    "awaiting": ("ready", "pending", "rejected", "applying", "failed", "cancelled"),
+    "ready": ("running", "awaiting", "collecting", "applying", "failed", "cancelled"),
     # The Call runs, or its elements do; the shell may have no room for it now
     "running": ("applying", "detached", "ready", "failed", "cancelled"),
     "collecting": ("applying", "detached", "failed", "cancelled"),
@@ -137,7 +137,8 @@ class CallState:
     date: str = ""  # when the Call reported
     error: dict[str, Any] | None = None
     missing: tuple[str, ...] = ()  # the references that it waits for
-    approved: bool = False
+    approved: dict[str, Any] | None = None  # the subject that a person approved, as ``subjects.keep`` keeps it
+    asked: dict[str, Any] | None = None  # … that a person is asked about
     edited: bool = False  # a person put the Call into the plan
     resolved: dict[str, Any] | None = None  # the Call with its references resolved, from ready until it reports
     value: Json = None  # the report of a batch child, by instance
@@ -160,7 +161,7 @@ class CallState:
 
     @property
     def written(self) -> tuple[tuple[Path, Json, str], ...]:
-        return tuple((*write, self.date) for write in self.writes) if self.stage == "completed" else ()
+        return tuple([(*write, self.date) for write in self.writes]) if self.stage == "completed" else ()
 
     @property
     def own_elements(self) -> Elements:
@@ -172,7 +173,7 @@ class CallState:
     def to_record(self) -> CallRecord:
         """What outlives a quiet moment. A Call that has not started is assessed anew in the next run."""
         if not self.has_started:
-            return CallRecord(approved=self.approved, edited=self.edited)
+            return CallRecord(approved=self.approved, asked=self.asked, edited=self.edited)
         return CallRecord.model_validate(self, from_attributes=True)
 
     @classmethod
@@ -222,7 +223,7 @@ def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]
         error = {**(error or {}), "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
     has_failed_edit = call.edited and call.state in _FAILURES
     more = {
-        "instance": node.instance, "outputPath": conjunction(path for path, _, _ in call.written) or None,
+        "instance": node.instance, "outputPath": conjunction([path for path, _, _ in call.written]) or None,
         "error": error, "reason": call.reason,
         "elements": call.elements and call.elements.counts(), "call": node.planned if has_failed_edit else None,
         "waitsFor": list(call.missing) or None,

@@ -6,7 +6,8 @@ the driver performs in order. Nothing here decides anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, dataclass_transform
 
 from acts.language.wire import MAX_UNUSABLE_ANSWERS
@@ -40,6 +41,8 @@ class AskHuman(Effect):
     node: PlannedCall
     call: dict[str, Any]
     what: str = "call"  # or ``scopes``
+    subject: dict[str, Any] = field(default_factory=dict)  # see ``tree/subjects.py``
+    changes: Sequence[dict[str, Any]] = ()  # since a person was asked, or approved
 
 
 class CountElements(Effect):
@@ -141,6 +144,7 @@ class SignalChildren(Effect):
     payload: Any = None  # None: the signal has none
     instance: str | None = None  # to the child that walks it alone
     instances_only: bool = False
+    is_told: bool = False  # with the token of the tree: the run above has judged it
 
 
 class RestartChild(Effect):  # Start the child of this key again: it is gone, and its result does not come
@@ -155,7 +159,6 @@ class SendRecord(Effect):
     """Signal another run. ``key`` names the message where a failure to deliver it matters to the sender."""
 
     workflow_id: str
-    signal: str
     record: TreeSignal
     key: str = ""
 

@@ -76,14 +76,20 @@ class DecisionReceived(Event):  # A person decides: by the signal ``word``, or b
 
 class Provided(Event):  # A message came from outside
     message: Data
+    is_told: bool = False  # by the run above, which has judged it
+    update: str | None = None  # the id of the update that brought it
 
 
 class PauseRequested(Event):
     """Start nothing more."""
 
+    is_told: bool = False
+
 
 class ResumeRequested(Event):
     """Go on."""
+
+    is_told: bool = False
 
 
 class StartsHeld(Event):
@@ -116,6 +122,7 @@ class RunReset(Event):
     """This run was reset: of what came after the point of the reset, not all has come again."""
 
     first_run_id: str = ""  # of its chain, which resets and continue-as-new keep
+    lineage: str = ""  # another one after each reset
 
 
 class RecordReceived(Event):  # Another run sent a record; whether it is one of this tree, its token says

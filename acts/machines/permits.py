@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts.language.errors import CallError
-from acts.language.wire import CANCELLED, PERMIT_GRANT, PERMIT_REQUEST, PERMIT_RETURN, PLAN
+from acts.language.wire import CANCELLED, PLAN
 from acts.machines import commands, events
 from acts.tree.records import Accounting, PermitLease, TreePosition
 from acts.tree.signal_records import PermitGrant, PermitRequest, PermitReturn
@@ -93,6 +93,8 @@ class Permits:
     @property
     def usable(self) -> int:
         """How many permits the run's own Calls may take now; runs that ask come first, up to a fair share."""
+        if not self._requests:
+            return self.free
         return self.free - sum(max(0, min(r.missing, self._fair_share - r.held)) for r in self._requests.values())
 
     @property
@@ -280,6 +282,8 @@ class Permits:
 
         Runs without any permit come first, for they stand still.
         """
+        if not self._requests:
+            return []
         grants: Counter[str] = Counter()
         order = sorted(self._requests, key=lambda id_: self._requests[id_].held > 0)
         for share in (self._fair_share,) if is_busy else (self._fair_share, self.limit):
@@ -292,7 +296,7 @@ class Permits:
                 request.held += permits
         self._requests = {id_: request for id_, request in self._requests.items() if request.missing}
         return [
-            commands.SendRecord(id_, PERMIT_GRANT, PermitGrant(permits=permits), key=f"{_GRANT}{permits}/{id_}")
+            commands.SendRecord(id_, PermitGrant(permits=permits), key=f"{_GRANT}{permits}/{id_}")
             for id_, permits in grants.items()
             if permits
         ]
@@ -328,7 +332,7 @@ class Permits:
                 return out
             self._requested = missing
             record = PermitRequest(workflowId=self.own, ancestors=self._ancestors, missing=missing, held=self.total)
-            return [*out, commands.SendRecord(self.keeper, PERMIT_REQUEST, record, key=f"{PERMITS}request")]
+            return [*out, commands.SendRecord(self.keeper, record, key=f"{PERMITS}request")]
         calls_in_flight = len(self._holders) - len(self._children)
         if not wanted and self.free > calls_in_flight:
             out.append(self._return(self.free))
@@ -339,7 +343,7 @@ class Permits:
         record = PermitReturn(
             workflowId=self.own, ancestors=self._ancestors, permits=permits, goneRun=gone_run, startsAgain=starts_again
         )
-        return commands.SendRecord(self.keeper or "", PERMIT_RETURN, record)
+        return commands.SendRecord(self.keeper or "", record)
 
     def take_all(self) -> int | None:
         """What the run brings back to its parent; None where it had no lease."""

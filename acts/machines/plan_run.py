@@ -27,10 +27,11 @@ from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine
 from acts.machines.walk import Walk, match_calls
 from acts.plan.calls import UNIT, PlannedCall
+from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree import child_requests
 from acts.tree.child_requests import Batch, count_calls
-from acts.tree.decisions import Decision, call_subject
+from acts.tree.decisions import MESSAGE, Decision, PendingApproval
 from acts.tree.identity import child_id
 from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
 from acts.tree.records import (
@@ -44,6 +45,8 @@ from acts.tree.records import (
     TreePosition,
 )
 from acts.tree.signal_records import PlanExtension, TreeSignal
+from acts.tree.subjects import call_subject, calls_changes, plan_subject, show
+from acts.tree.wire_format import digest
 
 # What of its input a run needs no more when it continues as new
 _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "settled": ()}
@@ -107,9 +110,11 @@ class PlanRun(RunMachine):
         self.raw = setup.raw
         self.version = 1
         self.is_approved = not setup.prepared.request.asks_for_plan
+        self.held_messages: list[Data] = []
         self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start, past=setup.past)
         is_part = setup.input is not None and setup.input.part
         self.watched_tools = [] if is_part else [node.tool for node in self.whole_plan.nodes]
+        self.walk.describe = self._describe
         self.walk.counts_elements = self.budget.limits_calls
         self.walk.growing = setup.input is not None and setup.input.isGrowing
         self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
@@ -149,7 +154,7 @@ class PlanRun(RunMachine):
             return "paused"
         if not self.is_approved:
             return "awaiting"
-        waiting = self.approvals.waits.count_runs_below(self.children.values())
+        waiting = self.approvals.waits.count_runs_below(self.children.values()) if self.children else 0
         waits = self.walk.running <= waiting and (self.walk.running or self.walk.counts["awaiting"])
         return "awaiting" if waits else "running"
 
@@ -161,10 +166,9 @@ class PlanRun(RunMachine):
         walk = self.walk
         match event:
             case events.Begin() if not self.is_approved:
-                approve = self.config.approve
-                return self.approvals.open("plan", self.version, approve, now, subject=self._plan_calls)
+                return self._ask_about_messages(now) + self._ask_about_plan(now)
             case events.Begin():
-                return self.perform(walk.begin(now), now)
+                return self._ask_about_messages(now) + self.perform(walk.begin(now), now)
             case events.CallEnded():
                 return self._call_ended(event, now)
             case events.CallDetached(key):
@@ -173,8 +177,8 @@ class PlanRun(RunMachine):
                 return [*self.budget.settle(key, None), *self.perform(walk.postponed(key, now), now)]
             case events.ChildEnded():
                 return self._child_result(event, now)
-            case events.Provided(message):
-                return self._provided(message, now)
+            case events.Provided(message, is_told):
+                return self._join(message, now) if is_told else self._provide(message, now)
             case events.PauseRequested() | events.ResumeRequested() | events.StartsHeld() | events.StartsReleased():
                 return self.perform(walk.advance(now, paused=self.is_paused, draining=self.is_held), now)
             case events.CancelRequested():
@@ -211,15 +215,37 @@ class PlanRun(RunMachine):
             return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)
         return self.perform(walk.completed(event.key, report.get("output"), now, report.get("path")), now)
 
-    def _provided(self, message: Data, now: str) -> list[Any]:
-        """A message joins the context of the plan, and of the children that walk its instances."""
-        signal = commands.SignalChildren(wire.PROVIDE, message.raw, message.instance, instances_only=True)
-        try:
-            walk_commands = self.walk.provide(message, now)
-        except InvalidRequest as error:
-            self.note(f"a message was refused: {error.problems[0].message}")
-            return [signal]
-        return [signal, *self.perform(walk_commands, now)]  # a child that starts now has it in its Request
+    def check_provided(self, message: Data) -> None:
+        super().check_provided(message)
+        self.walk.context.check_provided(message)
+
+    def _provide(self, message: Data, now: str) -> list[Any]:
+        """A message joins the context of the plan, and of the children that walk its instances.
+
+        One that comes after the plan was approved is decided about first: nobody has approved its values.
+        """
+        if self.position.isGuarded and self.is_approved:
+            self.held_messages.append(message)
+            return self._ask_about_messages(now)
+        return self._join(message, now)
+
+    def _join(self, message: Data, now: str) -> list[Any]:
+        signal = commands.SignalChildren(
+            wire.PROVIDE, message.raw, message.instance, instances_only=True, is_told=self.position.isGuarded
+        )
+        out = [
+            signal,
+            *self.perform(self.walk.provide(message, now), now),
+        ]
+        if not self.is_approved:
+            return out + self._ask_about_plan(now)
+        return out + self._close_stale_waits()
+
+    def _close_stale_waits(self) -> list[Any]:
+        """What waits for a decision about a Call that does not need one any more."""
+        waits = ((wait, self.walk.find(wait.call, wait.instance)) for wait in self.approvals.waits.own if wait.call)
+        stale = [wait for wait, call in waits if call is not None and call.stage != "awaiting"]
+        return [effect for wait in stale for effect in self.approvals.close(wait)]
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """More of a plan that is still being written, or the word that no more follows."""
@@ -251,7 +277,7 @@ class PlanRun(RunMachine):
 
     def _may_start(self, node: PlannedCall) -> bool:
         """Take the permits of the next Call. One that has waited for its grant of the budget comes before it."""
-        if len(self.permits.waiting) >= self.permits.usable:
+        if self.permits.waiting and len(self.permits.waiting) >= self.permits.usable:
             return False
         if node.kind == UNIT:
             members, calls = len(node.members), len(self.whole_plan.nodes)
@@ -406,7 +432,8 @@ class PlanRun(RunMachine):
         small.
         """
         node, call = command.node, command.call
-        about: dict[str, Any] = {"elements": len(call["_each"])} if "_each" in call else {}
+        about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
+        about |= {"elements": len(call["_each"])} if "_each" in call else {}
         if hints := hint_words(node.tool.schema):
             about["hints"] = hints
         parameters = {k: v for k, v in call.items() if not k.startswith("_")}
@@ -414,12 +441,44 @@ class PlanRun(RunMachine):
             about["parameters"] = parameters
         return self.approvals.open(
             command.what, self.version, self.config.approve, now, call=node.id, instance=node.instance, about=about,
-            subject=lambda: call_subject(call),
+            subject=command.subject,
+        )  # fmt: skip
+
+    def _describe(self, node: PlannedCall, call: dict[str, Any], context: list[dict[str, Any]]) -> dict[str, Json]:
+        return call_subject(node, call, context, self.config, self.setup.capabilities.pins)
+
+    def subject_of(self, wait: PendingApproval) -> Json:
+        if wait.what == MESSAGE:
+            return {"messages": [message.raw for message in self.held_messages]}
+        call = None if wait.call is None else self.walk.find(wait.call, wait.instance)
+        return self.plan_subject() if call is None else self.walk.subject_of(call, call.resolved or {})
+
+    def plan_subject(self) -> dict[str, Json]:
+        whole, context, config = self.whole_plan, self.walk.context, self.config
+        request = whole.request
+        data = (
+            [m.raw for m in (*request.context, *context.provided) if isinstance(m, Data)] if request.instances() else []
+        )
+        instances = {"count": len(request.instances()), "sha256": digest(data)} if data else None
+        return plan_subject(
+            self._plan_calls(), whole.nodes, lambda path, instance: context.log.read(path, START, instance), config,
+            self.setup.capabilities.pins, instances,
         )  # fmt: skip
 
     def _plan_calls(self) -> list[Any]:
         plan = self.walk.prepared.request.plan
         return list(plan.calls) if plan is not None else []
+
+    def _ask_about_plan(self, now: str) -> list[Any]:
+        return self.approvals.open("plan", self.version, self.config.approve, now, subject=self.plan_subject())
+
+    def _ask_about_messages(self, now: str) -> list[Any]:
+        """What was provided since the plan was approved joins its context when a person has approved it."""
+        if not self.held_messages:
+            return []
+        shown = {"messages": [show(message.raw) for message in self.held_messages]}
+        subject = {"messages": [message.raw for message in self.held_messages]}
+        return self.approvals.open(MESSAGE, self.version, self.config.approve, now, about=shown, subject=subject)
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -435,7 +494,7 @@ class PlanRun(RunMachine):
         refusal = self.budget.calls_refusal(count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan))
         if refusal is not None:
             raise DecisionRefused(refusal)
-        if self.is_approved:
+        if self.walk.has_begun:
             match_calls(self.walk.calls, self._edited_part(prepared))
         return prepared
 
@@ -463,22 +522,42 @@ class PlanRun(RunMachine):
         wait, decision = effect.wait, effect.decision
         if decision.decision == wire.EDIT:
             return self._replan(effect.token, now)
+        if wait.what == MESSAGE:
+            messages, self.held_messages = self.held_messages, []
+            if decision.decision == wire.APPROVE:
+                told = (events.Provided(message, is_told=True) for message in messages)
+                return [effect for event in told for effect in self._take_message(event, now)]
+            self.note(f"a message was refused: {decision.reason or decision.decision}")
+            return []
         if wait.what != "plan":
             call, reason = self.walk.find(wait.call, wait.instance), decision.reason or ""
             if call is None:
                 return []
             return self.perform(self.walk.decide(call.node.key, decision.decision, reason, now), now)
         if decision.decision == wire.APPROVE:
-            self.is_approved = True
-            return self.perform(self.walk.begin(now), now)
+            self.is_approved, self.position = True, self.position.model_copy(update={"isGuarded": True})
+            out = self.perform(self.walk.approve(now), now)
+            return out + self._close_stale_waits()
+        if self.walk.has_begun:
+            error = {"code": wire.REJECTED, "message": decision.reason or "nobody decided in time"}
+            return self.perform(self.walk.cancel(now, error), now)
         return self.finish(wire.REJECTED if decision.decision == wire.REJECT else "failed")
+
+    def on_void(self, now: str) -> list[Any]:
+        self.walk.void_approvals()
+        return self._hold_plan(now) if self.is_approved and self.whole_plan.request.asks_for_plan else []
+
+    def _hold_plan(self, now: str) -> list[Any]:
+        """Start nothing more until a person has approved the plan as it is now."""
+        self.is_approved, self.walk.is_held = False, True
+        return self._ask_about_plan(now)
 
     def _edited_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What the run walks of an edited plan; what children walk already stays theirs."""
         by_children = self.walk.prepared.unsplit is not None
-        if self.is_approved and by_children and not child_requests.needs_children(prepared):
+        if self.walk.has_begun and by_children and not child_requests.needs_children(prepared):
             raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
-        return self.setup.own_part(prepared) if by_children or not self.is_approved else prepared
+        return self.setup.own_part(prepared) if by_children or not self.walk.has_begun else prepared
 
     def _replan(self, prepared: ValidatedPlan, now: str) -> list[Any]:
         """Walk the edited plan from now on; what waits in it waits for a decision about the new version."""
@@ -486,11 +565,15 @@ class PlanRun(RunMachine):
         self.budget.count_calls(count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan))
         out: list[Any] = []
         walk_commands: list[commands.Command] = []
-        if self.is_approved:
+        changes = calls_changes(self._plan_calls(), prepared.request.calls)
+        self.approvals.record_changes(changes)
+        drops = self.is_approved and any("to" not in change for change in changes)
+        if self.walk.has_begun:
+            self.walk.is_held = self.walk.is_held or drops  # what goes is a part of what is approved
             walk_commands = self.walk.change_plan(part, now)
             asked = {(c.what, c.node.id, c.node.instance) for c in walk_commands if isinstance(c, commands.AskHuman)}
             for wait in self.approvals.waits.own:
-                if (wait.what, wait.call, wait.instance) not in asked:
+                if wait.call is not None and (wait.what, wait.call, wait.instance) not in asked:
                     out += self.approvals.close(wait)
                     same = [n.id for n in self.walk.nodes if n.instance == wait.instance]
                     self.approvals.inherit_deadline(wait, same)
@@ -498,8 +581,11 @@ class PlanRun(RunMachine):
             self.walk.load(part, self.walk.context.provided, {})
         self.raw = prepared.request.raw
         self.version += 1
-        self.approvals.raise_version(self.version, self._plan_calls)
-        return out + self.perform(walk_commands, now)
+        out += self.perform(walk_commands, now)
+        if drops:
+            out += self._hold_plan(now)
+        self.approvals.raise_version(self.version, self.plan_subject())
+        return out
 
     def read_facts(self, run_id: str, children: Mapping[str, str]) -> PastRun:
         """What the run has done. It changes nothing.
@@ -538,23 +624,24 @@ class PlanRun(RunMachine):
         spares = [id_ for id_ in children if id_.startswith(name) and _SPARE.fullmatch(id_[len(name) :])]
         return spares[-1] if spares else name
 
-    def snapshot_fields(self) -> dict[str, Any]:
+    def snapshot(self) -> PlanState:
         own = self.setup.input
-        return {
-            "request": self.raw, "position": self.position, "capabilities": self.setup.capabilities,
-            "walk": self.walk.snapshot(),
-            "input": None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
-            "usage": self.usage.to_json(), "version": self.version,
-            "isApproved": self.is_approved,
-            "past": None if self.walk.past is None else self.walk.past.to_state(self.walk.calls),
-        }  # fmt: skip
+        return PlanState(
+            **self.common_snapshot(), request=self.raw, position=self.position, capabilities=self.setup.capabilities,
+            walk=self.walk.snapshot(), input=None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
+            usage=self.usage.to_json(), version=self.version, isApproved=self.is_approved,
+            heldMessages=tuple(message.raw for message in self.held_messages),
+            past=None if self.walk.past is None else self.walk.past.to_state(self.walk.calls),
+        )  # fmt: skip
 
     def restore(self, state: PlanState) -> None:
         self.walk.restore(state.walk)
+        self.walk.is_held = not state.isApproved
         self.is_paused = self.walk.paused
         self.restore_common(state.approvals, state.budget)
         self.usage.add(state.usage)
         self.version, self.is_approved = state.version, state.isApproved
+        self.held_messages = [m for m in map(parse_message, state.heldMessages) if isinstance(m, Data)]
 
 
 # -- the instances of a batch -------------------------------------------------------------------------

@@ -15,16 +15,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acts.language.config import Config, Usage
-from acts.language.errors import CallError, format_choices, truncate
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest, format_choices, truncate
+from acts.language.messages import Data, parse_message
 from acts.language.tools import Tool
-from acts.language.wire import CANCELLED_REPORT, CHILD_RESET, LIMIT_EXCEEDED, PAUSE, RESUME, RESYNC, RUN_ENDED
+from acts.language.values import Json
+from acts.language.wire import LIMIT_EXCEEDED, PAUSE, PROVIDE, RESUME
 from acts.machines import commands, events
-from acts.machines.approvals import Approvals
+from acts.machines.approvals import Approvals, problem_of
 from acts.machines.budget import BudgetMachine
 from acts.machines.permits import PERMITS, Permits
 from acts.tree import signal_records as signals
-from acts.tree.decisions import Decision
+from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.records import PermitLease, TreePosition
+from acts.tree.wire_format import VersionedRecord
 
 # Notes that a run keeps, and characters of each
 MAX_NOTES: Final = 20
@@ -47,6 +50,7 @@ GRACE_SECONDS: Final = 3.0
 # The key of the message to the root that a run below has ended; what is behind it names the child to start again
 ENDED: Final = "ended"
 GONE: Final = "start again what is gone: "
+_RESERVED: Final = "something waits here for a signed decision: decide first, then send it again"
 # What a run that is over still handles: other runs, and people, wait for an answer
 _AFTER_THE_END: Final = (events.DecisionReceived, events.RecordReceived, events.RecordEnded, events.RunReset)
 
@@ -206,7 +210,7 @@ class ResetRecovery:
         self._former[event.key] = event.workflow_id
         self._round = 1
         timer = commands.StartTimer(RESYNC_TIMER, RESYNC_SECONDS[0], RESYNC_TIMER)
-        ask = commands.SendRecord(event.workflow_id, RESYNC, signals.Resync(), key=f"resync/{event.key}")
+        ask = commands.SendRecord(event.workflow_id, signals.Resync(), key=f"resync/{event.key}")
         return [ask, commands.CancelTimer(RESYNC_TIMER), timer]
 
     def on_run_ended(self, record: signals.RunEnded) -> list[Any]:
@@ -219,7 +223,7 @@ class ResetRecovery:
         """
         position = self._approvals.position
         if not position.is_root:
-            message = commands.SendRecord(position.ancestors[0], RUN_ENDED, signals.RunEnded(workflowId=workflow_id))
+            message = commands.SendRecord(position.ancestors[0], signals.RunEnded(workflowId=workflow_id))
             return [message if key is None else replace(message, key=f"{ENDED}/{key}")]
         again = [] if key is None else [commands.RestartChild(key)]
         return [*self._approvals.forget(workflow_id), *self._budget.release(workflow_id), *again]
@@ -241,7 +245,7 @@ class ResetRecovery:
         """This run was reset. Also one that ``is_ending`` says so to its parent, which may wait for another run."""
         position, own = self._approvals.position, self._approvals.own
         record = signals.ChildReset(workflowId=own, firstRunId=first_run_id)
-        self._to_parent = [] if position.parent is None else [commands.SendRecord(position.parent, CHILD_RESET, record)]
+        self._to_parent = [] if position.parent is None else [commands.SendRecord(position.parent, record)]
         if is_ending:
             return self._to_parent
         self._permits.count_anew(self._children)
@@ -249,7 +253,7 @@ class ResetRecovery:
         return [*self._to_parent, *self._say_again(), *self._ask()]
 
     def on_resync(self, _: signals.Resync) -> list[Any]:
-        below = (commands.SendRecord(id_, RESYNC, signals.Resync()) for id_ in self._children.values())
+        below = (commands.SendRecord(id_, signals.Resync()) for id_ in self._children.values())
         return [*self._say_again(), *self._to_parent, *below]
 
     def on_lost(self, key: str) -> list[Any]:
@@ -277,7 +281,7 @@ class ResetRecovery:
     def _ask(self) -> list[Any]:
         self._former = {key: id_ for key, id_ in self._former.items() if self._is_kept(key)}
         out: list[Any] = [
-            commands.SendRecord(id_, RESYNC, signals.Resync(), key=f"resync/{key}") for key, id_ in self._former.items()
+            commands.SendRecord(id_, signals.Resync(), key=f"resync/{key}") for key, id_ in self._former.items()
         ]
         if out and self._round < len(RESYNC_SECONDS):
             out.append(commands.StartTimer(RESYNC_TIMER, RESYNC_SECONDS[self._round], RESYNC_TIMER))
@@ -314,7 +318,7 @@ class RunMachine:
         self.finished: str | None = None
         self.failure: CallError | None = None
         self.is_cancelling = self.is_paused = self.is_held = False
-        self.has_not_begun = True
+        self.has_not_begun, self.is_continued = True, False
         self._held_answers: list[commands.Granted | commands.BudgetRefused] = []  # while the run is paused
         self._takers: dict[type[signals.TreeSignal], Callable[[Any], Iterable[Any] | None]] = {
             signals.DecisionAnswer: self.approvals.on_answer,
@@ -366,7 +370,15 @@ class RunMachine:
     def check_decision(self, decision: Decision) -> Any:
         """Raise PlanError for a decision that cannot be carried out now; what is returned comes with ``Decided``."""
 
+    def subject_of(self, wait: PendingApproval) -> Json:
+        """What waits here, as JSON: its digest is the ``subject`` of the wait."""
+        raise NotImplementedError
+
     def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
+        return []
+
+    def on_void(self, now: str) -> list[Any]:
+        """This run was reset, and what approvers have signed is void: what has not started is asked about again."""
         return []
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
@@ -391,8 +403,8 @@ class RunMachine:
     def child_of_instance(self, instance: str) -> str:
         return instance
 
-    def snapshot_fields(self) -> dict[str, Any]:
-        """What this kind of run carries over, beside what all carry."""
+    def snapshot(self) -> VersionedRecord:
+        """What the next run goes on from; only of a run that can continue as new."""
         raise NotImplementedError
 
     # -- events -----------------------------------------------------------------------------
@@ -422,7 +434,7 @@ class RunMachine:
             out += [*self.permits.admit_waiting(), *self._apply(self.start_held_calls(now), now)]
         return out
 
-    def _handle(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
+    def _handle(self, event: events.Event, now: str) -> list[Any]:  # noqa: C901, PLR0911 - a row for each event
         """The effects of an event, of one that all runs take alike or of one of their own."""
         match event:
             case events.DecisionReceived(raw, word, update):
@@ -440,9 +452,15 @@ class RunMachine:
             case events.QueuesChecked(has_workers):
                 self.queue_watch.record_check(has_workers, now)
                 return []
-            case events.RunReset(first_run_id):
+            case events.RunReset(first_run_id, lineage):
                 is_ending = self.is_cancelling or self.finished is not None
-                return self.recovery.on_reset(first_run_id, is_ending=is_ending)
+                voided = self.on_void(now) if self.approvals.void(lineage) and not is_ending else []
+                return [*voided, *self.recovery.on_reset(first_run_id, is_ending=is_ending)]
+            case events.Provided():
+                return self._take_message(event, now)
+            case events.PauseRequested() | events.ResumeRequested() if not event.is_told and self._is_reserved:
+                word = PAUSE if isinstance(event, events.PauseRequested) else RESUME
+                return [commands.Note(f"{word} was refused: {_RESERVED}")]
             case events.RecordReceived(record):
                 return self._record_received(record, now)
             case events.RecordEnded(key, failure):
@@ -450,6 +468,32 @@ class RunMachine:
             case events.PauseRequested() | events.ResumeRequested() | events.StartsHeld() | events.StartsReleased():
                 return [*self._hold(event), *self.react(event, now)]
         return self.react(event, now)
+
+    @property
+    def _is_reserved(self) -> bool:
+        """True while something waits that only approvers decide about."""
+        return bool(self.position.approvers and self.approvals.waits.open.by_key)
+
+    def check_provided(self, message: Data) -> None:
+        """Raise what refuses a message now; nothing changes.
+
+        Raises:
+            InvalidRequest, DecisionRefused: the run cannot take it, and why.
+        """
+        if self._is_reserved:
+            raise DecisionRefused(_RESERVED)
+
+    def _take_message(self, event: events.Provided, now: str) -> list[Any]:
+        problem, out = None, list[Any]()
+        try:
+            if not event.is_told:
+                self.check_provided(event.message)
+            out = self.react(event, now)
+        except (InvalidRequest, DecisionRefused) as error:
+            problem = problem_of(error)
+        if event.update is not None:
+            return [*out, commands.AnswerUpdate(event.update, problem)]
+        return out if problem is None else [*out, commands.Note(f"a message was refused: {problem.message}")]
 
     def _hold(self, event: events.Event) -> list[Any]:
         """Nothing starts from now on, or starts may go on; a person's word is for the children, too."""
@@ -460,7 +504,7 @@ class RunMachine:
         answers: list[Any] = []
         if not self.is_paused:
             answers, self._held_answers = self._held_answers, []
-        return [commands.SignalChildren(PAUSE if self.is_paused else RESUME), *answers]
+        return [commands.SignalChildren(PAUSE if self.is_paused else RESUME, is_told=True), *answers]
 
     def flush(self, now: str) -> list[commands.RunCommand]:
         """What other runs should hear of after this task: reports of approvals and of the budget, and permits."""
@@ -476,7 +520,7 @@ class RunMachine:
 
     def report_cancelled(self, report: dict[str, Any]) -> commands.SendRecord:
         record = signals.CancelledReport(workflowId=self.own, report=report)
-        return self._signed(commands.SendRecord(self.position.ancestors[-1], CANCELLED_REPORT, record))
+        return self._signed(commands.SendRecord(self.position.ancestors[-1], record))
 
     def _apply(self, effects: Iterable[Any], now: str) -> list[commands.RunCommand]:
         """Apply the effects that are for this run; the rest are commands."""
@@ -555,7 +599,7 @@ class RunMachine:
 
     # -- messages between runs --------------------------------------------------------------------
 
-    def _record_received(self, record: signals.TreeSignal, now: str) -> list[Any]:
+    def _record_received(self, record: signals.TreeSignal, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each
         """Another run of the tree sent a record. It counts only with the token of the tree."""
         if record.token != self.position.token:
             return [commands.Note(f"a {type(record).__name__} was ignored: it does not come from a run of this tree")]
@@ -568,6 +612,8 @@ class RunMachine:
                 is_child = below in self.children.values() or below.startswith(f"{self.own}/")
                 is_below = self.position.is_root and top == self.own and is_child
                 return self.approvals.on_pending_changed(record, now) if is_below else []
+            case signals.Told(word=word, message=message):
+                return self._told(word, message, now)
             case signals.ForwardedDecision():
                 return self.approvals.on_forwarded(record, now)
             case signals.ChildReset():
@@ -579,6 +625,14 @@ class RunMachine:
                 self.cancelled_reports[id_] = report
                 return []
         return self.on_record(record, now)
+
+    def _told(self, word: str, message: Any, now: str) -> list[Any]:
+        """The run above passes on what it was told."""
+        if word != PROVIDE:
+            event: events.Event = (events.PauseRequested if word == PAUSE else events.ResumeRequested)(is_told=True)
+            return self._handle(event, now)
+        data = parse_message(message)
+        return self._handle(events.Provided(data, is_told=True), now) if isinstance(data, Data) else []
 
     def _record_ended(self, key: str, failure: str | None) -> list[Any]:
         """A record that this run sent has arrived, or is lost: the machine that sent it learns of it by its key.
@@ -614,5 +668,6 @@ class RunMachine:
         return {"approvals": self.approvals.snapshot(), "budget": self.budget.snapshot(), "lease": lease}
 
     def restore_common(self, approvals: Mapping[str, Any], budget: Mapping[str, Any]) -> None:
+        self.is_continued = True
         self.approvals.restore(approvals)
         self.budget.restore(budget)

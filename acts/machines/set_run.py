@@ -28,15 +28,17 @@ from acts.language.config import Resume
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
 from acts.language.messages import Data, SetData
 from acts.language.strict_json import json_size
+from acts.language.values import Json
 from acts.machines import commands, events
 from acts.machines.plan_run import PlanRun, PlanSetup, reported_instances
 from acts.machines.run_machine import RunMachine
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree import set_records
-from acts.tree.decisions import Decision
+from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
 from acts.tree.records import Capabilities, PermitLease, TreePosition
+from acts.tree.subjects import show
 
 # Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
 # Above this many Calls of each, there are more of them
@@ -231,7 +233,7 @@ class SetRun(RunMachine):
         """The effects of an event."""
         match event:
             case events.Begin() if not self.is_approved:
-                return self.approvals.open("plan", 1, self.config.approve, now)
+                return self.approvals.open("plan", 1, self.config.approve, now, subject=self.subject_of())
             case events.Begin():
                 return self._survey() if self.progress.survey is None else self._fill()
             case events.CallEnded() if event.key.startswith(_CLOSE):
@@ -318,7 +320,8 @@ class SetRun(RunMachine):
         setup, message = self.setup, self.setup.message
         keeper = self.own if self.permits.is_keeper else self.permits.keeper
         identity = None if setup.resumed is None else setup.resumed.identity
-        position = self.position.child(self.own, identity=identity)
+        is_guarded = self.position.isGuarded or setup.prepared.request.asks_for_plan
+        position = self.position.child(self.own, identity=identity).model_copy(update={"isGuarded": is_guarded})
         position = position.model_copy(update={"permitKeeper": keeper, "keepsPermits": True, "maxParallel": share})
         return set_records.BatchInput(
             request=self._batch_request(share), position=position, capabilities=setup.capabilities,
@@ -402,7 +405,9 @@ class SetRun(RunMachine):
         """A Message joins the global data of the Batches: of those that run, and of those to come."""
         if message.instance is not None:
             text = "a message for one row of a set is sent to the run that walks it"
-            return [commands.Note(f"a message was refused: {text}, {self.own}/batch-…/…")]
+            raise DecisionRefused(f"{text}, {self.own}/batch-…/…")
+        if self.setup.prepared.request.asks_for_plan and self.is_approved:
+            raise DecisionRefused("the plan of this set was approved with the data that it has")
         self.provided.append(message.raw)
         return [commands.SignalChildren(wire.PROVIDE, message.raw)]
 
@@ -410,6 +415,9 @@ class SetRun(RunMachine):
         """No more Batches; those that run end."""
         self.progress.stop(error.code, error.message)
         return [*self.approvals.close_all(), *self._fill()]
+
+    def subject_of(self, wait: PendingApproval | None = None) -> Json:
+        return {"plan": self.setup.prepared.request.calls, "request": show(self.setup.raw)}
 
     def check_decision(self, decision: Decision) -> None:
         """Raise DecisionRefused for an edit: the rows that ran would have had another plan."""
@@ -448,16 +456,15 @@ class SetRun(RunMachine):
             out["instances"] = {"takenOver": survey.takenOver, **left_out}
         return {"resumedFrom": out}
 
-    def snapshot_fields(self) -> dict[str, Any]:
-        """The fields of ``SetState`` that a set fills."""
+    def snapshot(self) -> set_records.SetState:
         progress = self.progress
-        return {
-            "request": self.setup.raw, "position": self.position, "capabilities": self.setup.capabilities,
-            "survey": progress.survey, "nextPage": progress.next_page, "completed": progress.completed,
-            "failed": progress.failed, "failures": tuple(progress.failures), "stopped": progress.stopped,
-            "provided": tuple(self.provided), "usage": self.usage.to_json(), "notes": tuple(self.notes),
-            "isApproved": self.is_approved, "isPaused": self.is_paused, "resumed": self.setup.resumed,
-        }  # fmt: skip
+        return set_records.SetState(
+            **self.common_snapshot(), request=self.setup.raw, position=self.position,
+            capabilities=self.setup.capabilities, survey=progress.survey, nextPage=progress.next_page,
+            completed=progress.completed, failed=progress.failed, failures=tuple(progress.failures),
+            stopped=progress.stopped, provided=tuple(self.provided), usage=self.usage.to_json(),
+            notes=tuple(self.notes), isApproved=self.is_approved, isPaused=self.is_paused, resumed=self.setup.resumed,
+        )  # fmt: skip
 
     def restore(self, state: set_records.SetState) -> None:
         """Take over what the run before carried over."""

@@ -33,7 +33,7 @@ from acts.language.messages import Data, parse_message
 from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds
 from acts.language.schemas import Checker
 from acts.language.tools import META
-from acts.language.values import UNKNOWN, Json, pointer
+from acts.language.values import UNKNOWN, Json, is_equal, pointer
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED, SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.machines import call_state
 from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
@@ -46,6 +46,7 @@ from acts.plan.graph import WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
 from acts.tree.past_run import PastCall
 from acts.tree.records import CallRecord, WalkState
+from acts.tree.subjects import find_changes, keep
 
 # Defects of one value that an error names; more of them say nothing new
 MAX_DEFECTS_SHOWN: Final = 5
@@ -75,7 +76,10 @@ class Walk:
         past: PastCalls | None = None,
     ) -> None:  # fmt: skip
         self.identify, self._assume, self.past = identify, assume, past
+        # What a human is asked about: the subject of a Call with its references resolved, and what its scopes show
+        self.describe: Callable[[PlannedCall, dict[str, Any], list[dict[str, Any]]], dict[str, Json]] = lambda *_: {}
         self.may_start = may_start or (lambda _: self.running < self.prepared.max_parallel)
+        self.is_held = self.has_begun = False  # held: by its run, until a person has approved the plan
         self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
         self.load(prepared, (), {})
 
@@ -122,6 +126,7 @@ class Walk:
 
     def begin(self, now: str) -> list[Command]:
         """Start walking, after ``load`` or ``restore`` too."""
+        self.has_begun = True
         for call in self.calls:
             if call.stage == "collecting":
                 self._add_ready(call)
@@ -130,6 +135,16 @@ class Walk:
             elif not self._progress.is_waiting(call.rank):
                 self._go_on(call, now)
         return self.advance(now)
+
+    def approve(self, now: str) -> list[Command]:
+        """A person has approved the plan as it is: what an edit put into it needs no approval of its own."""
+        self.is_held = False
+        for call in self.calls:
+            if call.edited and not call.has_started:
+                call.edited = False
+                if call.stage == "awaiting":
+                    self._move(call, "pending")
+        return self.begin(now)
 
     def completed(self, key: str, value: Json, now: str, chosen: int | None = None) -> list[Command]:
         """A running Call or element returned ``value``, or was started durably if it is fire-and-forget.
@@ -175,7 +190,7 @@ class Walk:
         """The decision about an awaiting Call: ``approve``, ``reject``, or ``fail`` (none came in time)."""
         call = self._find(key, "awaiting")
         if call is not None and decision == "approve":
-            call.approved = True
+            call.approved = call.asked
             if call.rank in self.prepared.literal_outputs:
                 self._apply_result(call, call.node.literal_output, now)
             else:
@@ -206,7 +221,18 @@ class Walk:
             if call.stage == "awaiting_input":
                 self._move(call, "pending")
                 self._assess(call, now)
+        for call in self.calls:
+            kinds = (path.kind for path in paths_read(call.node)) if call.stage == "awaiting" else ()
+            if message.kind in kinds and message.instance in (None, call.node.instance):
+                self._move(call, "pending")  # what it waits for may be another subject now
+                self._assess(call, now)
         return self.advance(now)
+
+    def void_approvals(self) -> None:
+        """Whatever has not started is asked about anew."""
+        for call in self.calls:
+            if not call.has_started:
+                call.approved = None
 
     def _await_input(self, call: CallState) -> None:
         for path in (path for use in call.node.reads for path in use.paths):
@@ -289,7 +315,7 @@ class Walk:
             if call.has_started:
                 states[rank] = replace(call, node=node, rank=rank, resolved=None, missing=())
             else:  # it is assessed anew; what people decided about it remains
-                states[rank] = CallState(node, rank, approved=call.approved, edited=call.edited)
+                states[rank] = CallState(node, rank, approved=call.approved, asked=call.asked, edited=call.edited)
         self.load(prepared, self.context.provided, states)
         return self.begin(now)
 
@@ -346,17 +372,30 @@ class Walk:
         if self.past is not None and self._take_over(call, self.past, resolved, now):
             return
         resolved["_id"] = self.identify(call.node)
-        subject = None
-        if not call.approved and self._assume is None:
-            # The Calls of a batch child are confirmed in the run that walks them
-            approve = self.prepared.request.config.approve
-            subject = None if call.node.members else approval_needed(call.node, approve)
-            subject = "call" if subject is None and call.edited else subject
-        self._move(call, "ready" if subject is None else "awaiting")
-        if subject is None:
+        if not self._asks_about(call, resolved):
+            self._move(call, "ready")
             self._add_ready(call)
-        else:
-            self._out.append(AskHuman(call.node, resolved, subject))
+
+    def _asks_about(self, call: CallState, resolved: dict[str, Any]) -> bool:
+        """Ask a human about a Call, unless it may start as it is now; what was approved is its subject."""
+        if self._assume is not None or call.node.members:
+            return False  # the Calls of a batch child are confirmed in the run that walks them
+        what = approval_needed(call.node, self.prepared.request.config.approve) or ("call" if call.edited else None)
+        if what is None:
+            return False
+        subject = self.subject_of(call, resolved)
+        kept, before = keep(subject), call.approved if call.approved is not None else call.asked
+        if call.approved is not None and is_equal(kept, call.approved):
+            return False
+        call.asked, call.approved = kept, None
+        self._move(call, "awaiting")
+        self._out.append(AskHuman(call.node, resolved, what, subject, tuple(find_changes(before or kept, kept))))
+        return True
+
+    def subject_of(self, call: CallState, resolved: dict[str, Any]) -> dict[str, Json]:
+        reading = None if call.elements is None else call.elements.reading
+        context = self.context.scoped_messages(call.rank) if reading is None else reading.context
+        return self.describe(call.node, resolved, context)
 
     def _check(self, call: CallState) -> str:
         """Resolve and check a Call, its condition first; returns its next stage.
@@ -466,7 +505,7 @@ class Walk:
             return report is not None
         reading = None if call.elements is None else call.elements.reading
         past = run.find_call(node, resolved, reading, partial(self.context.scoped_messages, call.rank))
-        if past is None or (past.state == "detached" and not node.is_detached):
+        if past is None:
             return False
         if past.state == "open":
             if call.elements is not None:
@@ -514,7 +553,7 @@ class Walk:
             call.parent.own_elements.settle(call, value)
             self._report_elements(call.parent, now)
             return
-        call.resolved = None
+        call.resolved = call.approved = call.asked = None
         self._settled.append((call, now))
         if len(self._settled) > 1:
             return  # the loop below, further up the stack, takes it
@@ -622,6 +661,9 @@ class Walk:
     def _start_ready(self, now: str) -> None:
         while self._ready and not self.holds_starts:
             call = self.calls[self._ready[0]]
+            if call.stage == "ready" and self._asks_about(call, call.resolved or {}):
+                self._take_first()  # what its scopes show has changed, or the approval is void
+                continue
             if call.stage == "ready" and self._is_spread(call):
                 self._move(call, "collecting")
                 call.resolved = None
@@ -695,7 +737,7 @@ class Walk:
     @property
     def holds_starts(self) -> bool:
         """True while nothing starts, or nothing ever will."""
-        return self.paused or self.draining or self.cancelling or self.exhausted
+        return self.paused or self.is_held or self.draining or self.cancelling or self.exhausted
 
     @property
     def startable(self) -> int:
@@ -743,12 +785,12 @@ def match_calls(calls: Sequence[CallState], prepared: ValidatedPlan) -> dict[int
     problem = ""
     for rank, node in enumerate(prepared.nodes):
         call = old.get(_listing(node))
-        if call is None or (call.node.planned, call.node.instance) != (node.planned, node.instance):
+        if call is None or call.node.instance != node.instance or not is_equal(call.node.planned, node.planned):
             new_writes.add(node, rank)
             continue
         same[rank] = call.rank
         touched = (*node.writes, *paths_read(node))
-        if call.has_started and any(new_writes.has_writer(path, node.instance) for path in touched):
+        if call.has_started and any(new_writes.overlapping(path, node.instance) for path in touched):
             problem = problem or f"{node.id} has started: the edit would change what it reads, or writes onto"
     same_ranks = set(same.values())
     started = [rank for rank in same.values() if calls[rank].has_started]

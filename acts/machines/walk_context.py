@@ -23,8 +23,8 @@ from acts.language.admission import Work
 from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex
 from acts.language.messages import Data, scoped_context
 from acts.language.references import Expression, Path, evaluate, parse, paths
-from acts.language.values import ABSENT, Json, get
-from acts.language.wire import TOO_COMPLEX
+from acts.language.values import ABSENT, Json, get, pointer
+from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX
 from acts.machines.call_state import SETTLED, CallState
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END, Log, appended_message, build_message
@@ -57,8 +57,7 @@ class WalkContext:
         Raises:
             InvalidRequest: its instance is unknown, what Calls wrote cannot be applied after it, or it takes too long.
         """
-        if message.instance is not None and message.instance not in self.log.own:
-            raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
+        self.check_provided(message)
         log, conflict = self.log, None
         if log.meets_writes(message):
             try:
@@ -73,6 +72,16 @@ class WalkContext:
             raise InvalidRequest([Problem("invalidMessage", conflict.message, "")])
         self.log = log
         self.provided.append(message)
+
+    def check_provided(self, message: Data) -> None:
+        """Raise InvalidRequest for a message whose instance is unknown, or which the schema of its kind forbids."""
+        if message.instance is not None and message.instance not in self.log.own:
+            raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
+        path = message.path or Path(message.kind)
+        check = self._prepared.kind_schemas.check_at(path) if message.method == "set" else None
+        for at, why in (() if check is None else check.defects(message.payload))[:1]:
+            text = f"the schema of {message.kind} does not allow it: {pointer(*at)} {why}"
+            raise InvalidRequest([Problem(SCHEMA_MISMATCH, text, pointer(*at))])
 
     def _fold(self, provided: Sequence[Data]) -> tuple[Log, CallError | None]:
         """A log of everything, and the first reason why a part of it cannot be folded."""

@@ -84,11 +84,13 @@ class PlannedCall:
     name: str = ""
     members: tuple[str, ...] = ()
     element: int | None = None
+    # The Call's name within a walk: unique where several instances have Calls of the same id
+    key: str = field(init=False, compare=False)
+    is_each: bool = field(init=False, compare=False)
 
-    @property
-    def key(self) -> str:
-        """The Call's name within a walk: unique where several instances have Calls of the same id."""
-        return self.name or self.id
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.name or self.id)
+        object.__setattr__(self, "is_each", "_each" in self.call and self.element is None)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -102,10 +104,6 @@ class PlannedCall:
     @property
     def parameter_uses(self) -> list[ReferenceUse]:
         return [use for use in self.reads if use.at[0] not in META]
-
-    @property
-    def is_each(self) -> bool:
-        return "_each" in self.call and self.element is None
 
     def resolve(self, read: Read, work: Work | None = None) -> tuple[dict[str, Any], list[ReferenceUse]]:
         """What is sent of the Call, every expression replaced by what it yields, and the uses that are absent."""
@@ -159,8 +157,9 @@ class PlannedCall:
 
 def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
     """What a human confirms of a Call: ``call``, ``scopes``, or None."""
-    listed = approve.calls is True or (isinstance(approve.calls, tuple) and call.tool.name in approve.calls)
-    if listed or call.tool.approval or call.call.get("_approval") is True:
+    names, tool = approve.calls if isinstance(approve.calls, tuple) else (), call.tool
+    listed = approve.calls is True or any(name in names for name in (tool.name, tool.answer, tool.activity) if names)
+    if listed or tool.approval or call.call.get("_approval") is True:
         return "call"
     return "scopes" if approve.scopes and call.scopes and "_scopes" not in call.tool.consts else None
 
@@ -325,8 +324,8 @@ class _CallParser:
             method=self.call.get("_outputMethod", "set"),
         )  # fmt: skip
         # What the Call takes in the graph and in the checks of the whole plan
-        paths = [*(path for use in call.reads for path in use.paths), *call.scopes, *call.writes]
-        steps = _CALL_STEPS + sum(6 + 2 * len(path.names) for path in paths) + sum(map(len, call.outcomes))
+        paths = [*[path for use in call.reads for path in use.paths], *call.scopes, *call.writes]
+        steps = _CALL_STEPS + sum([6 + 2 * len(path.names) for path in paths]) + sum(map(len, call.outcomes))
         terms = (tree for use in call.reads for tree in use.needed_expressions if not isinstance(tree, Path))
         self.plan.meter.spend(steps + sum(len(option) for tree in terms for option in alternatives(tree)))
         if defined is not None:
@@ -434,17 +433,18 @@ class _CallParser:
         return outcomes
 
     def _check_output_paths(self, text: str, outcomes: Outcomes, key: str) -> None:
-        for path in dict.fromkeys(p for outcome in outcomes for p in outcome):
+        for path in dict.fromkeys([p for outcome in outcomes for p in outcome]):
             if path.kind in TYPES and path.kind not in DATA_TYPES:
                 message = f"{path} would write {path.kind} messages; a Call writes data-like kinds only"
                 hint = f"the kinds are {', '.join(DATA_TYPES)} or names of your own"
                 self.report("forbiddenWrite", message, key, hint=hint)
+        joined = [outcome for outcome in outcomes if len(outcome) > 1]
         pairs = [
-            (above, path) for outcome in outcomes for path in outcome for above in path.prefixes() if above in outcome
+            (above, path) for outcome in joined for path in outcome for above in path.prefixes() if above in outcome
         ]
         for one, other in dict.fromkeys(pairs):
             self.report("invalidExpression", f"{one} and {other} overlap; one value cannot be written to both", key)
-        if "[" in text or any(MARK in name for outcome in outcomes for path in outcome for name in path.names):
+        if "[" in text or MARK in "".join([name for outcome in outcomes for path in outcome for name in path.names]):
             rule = f"its names are plain, without brackets and without {MARK} inside a name"
             self.report("invalidExpression", f"{text} is no output path: {rule}", key)
 

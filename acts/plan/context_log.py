@@ -150,7 +150,10 @@ def find_latest_set(trail: Trail, point: Point, rank: int) -> Effect | None:
 
 def find_growing(above: Trail, point: Point, rank: int) -> int | None:
     """The depth of the first list or string that grew since ``point``: it must be read as a whole."""
-    return next((effects.depth for effects in above if effects.growth(point, rank) is not None), None)
+    for effects in above:
+        if effects.others and effects.growth(point, rank) is not None:
+            return effects.depth
+    return None
 
 
 def last_before(effects: Sequence[Effect], rank: int) -> Effect | None:
@@ -308,7 +311,8 @@ class View:
 
     def find_conflict(self, path: Path, method: str, value: Json, rank: int) -> CallError | None:
         """Why ``method`` cannot be applied at ``path`` as of ``rank``, or None."""
-        for above in path.prefixes():
+        for depth in range(self._count_objects_above(path, rank), len(path.names)):
+            above = Path(path.kind, path.names[:depth])
             if self.type_at(above, rank) == "list":
                 return CallError(WRONG_KIND, f"{path} leads through {above}, which is a list")
         if method == "set" or value is UNKNOWN:
@@ -318,6 +322,16 @@ class View:
         if is_addable or old in ("nothing", "null", "unknown"):
             return None
         return CallError(WRONG_KIND, f"{method} of {with_article(new)} at {path}, which holds {with_article(old)}")
+
+    def _count_objects_above(self, path: Path, rank: int) -> int:
+        """How many places above a path, from the kind on, are objects since writes below them are all there is."""
+        trail = self._trail(path)[: len(path.names)]
+        for depth, effects in enumerate(trail):
+            last = last_before(effects.others, rank)
+            is_growth = last is not None and last[3] in GROWING_METHODS and len(last[2]) == depth
+            if effects.sets or last is None or is_growth:
+                return depth
+        return len(trail)
 
     def type_at(self, path: Path, rank: int) -> str:
         """The type name of the value at ``path`` as of ``rank``, mostly without a fold: that of its latest effect."""

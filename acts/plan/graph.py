@@ -21,7 +21,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from acts.language.errors import Problem
-from acts.language.references import Expression, Path, is_provided, paths
+from acts.language.references import ELEMENT_KINDS, Expression, Path, is_provided, paths
 from acts.language.values import Names
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class WriterIndex:
     def add(self, call: PlannedCall, entry: int, paths_: Iterable[Path] | None = None) -> None:
         """Register a Call as a writer of each path that it may write, or of these."""
         for path in call.writes if paths_ is None else paths_:
-            above = [path.names[:depth] for depth in range(len(path.names) + 1)]
-            for table, names in ((self.exact, path.names), *((self.below, names) for names in above)):
+            above = [(self.below, path.names[:depth]) for depth in range(len(path.names) + 1)]
+            for table, names in ((self.exact, path.names), *above):
                 key = (call.instance, path.kind, names)
                 chain = table.get(key)
                 if chain is None:
@@ -99,21 +99,9 @@ class WriterIndex:
             if chain is not None:
                 yield chain
 
-    def overlapping(self, path: Path, instance: str | None) -> Iterator[WriterChain]:
+    def overlapping(self, path: Path, instance: str | None) -> list[WriterChain]:
         """The chains that together hold every writer overlapping a path."""
-        yield from self.above(path, instance)
-        yield from self.at_or_below(path, instance)
-
-    def has_writer(self, path: Path, instance: str | None) -> bool:
-        return next(self.overlapping(path, instance), None) is not None
-
-    def waits(self, paths: Sequence[Path], instance: str | None) -> tuple[Wait, ...]:
-        """The waits for every writer registered so far that overlaps one of ``paths``."""
-        waits: dict[int, Wait] = {}
-        for path in paths:
-            for chain in self.overlapping(path, instance):
-                waits[id(chain)] = (chain, len(chain.entries))
-        return tuple(waits.values())
+        return [*self.above(path, instance), *self.at_or_below(path, instance)]
 
 
 @dataclass(frozen=True)
@@ -145,7 +133,8 @@ class OpenRead:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        return tuple(path for path in paths(self.tree) if self.use.is_of_context(path))
+        elements = ELEMENT_KINDS if self.use.is_of_element else ()
+        return tuple(path for path in paths(self.tree) if path.kind not in elements)
 
     def is_satisfied(self, has: Callable[[Path], bool]) -> bool:
         return is_provided(self.tree, lambda path: path not in self.unwritten or has(path))
@@ -160,11 +149,15 @@ class PlanListing:
         self.waits: list[tuple[Wait, ...]] = []
         self.open_reads: list[OpenRead] = []
         for position, call in enumerate(calls):
-            read = paths_read(call)
-            self.waits.append(self.writers.waits(read, call.instance))
-            unwritten = frozenset(p for p in read if not self.writers.has_writer(p, call.instance))
+            waits: dict[int, Wait] = {}
+            unwritten: list[Path] = []
+            for path in paths_read(call):
+                chains = self.writers.overlapping(path, call.instance)
+                waits |= {id(chain): (chain, len(chain.entries)) for chain in chains}
+                unwritten += () if chains else (path,)
+            self.waits.append(tuple(waits.values()))
             for use in call.reads if unwritten else ():
-                reads = (OpenRead(position, use, tree, unwritten) for tree in use.expressions)
+                reads = (OpenRead(position, use, tree, frozenset(unwritten)) for tree in use.expressions)
                 self.open_reads += (read for read in reads if not read.is_satisfied(lambda _: False))
             self.writers.add(call, position)
 
@@ -223,7 +216,7 @@ def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[
 
 def paths_read(call: PlannedCall) -> tuple[Path, ...]:
     """Every path a Call reads, once each: its parameters' and its scopes'."""
-    return tuple(dict.fromkeys([*(path for use in call.reads for path in use.paths), *call.scopes]))
+    return tuple(dict.fromkeys([*[path for use in call.reads for path in use.paths], *call.scopes]))
 
 
 def _prepare_sorter(

@@ -169,30 +169,27 @@ def validate_parsed(
     """``validate_request`` for a Request that is parsed already; the rest is as in ``validate_plan``."""
     tools = read_tools(request, registry or {}, frozenset(served).__contains__)
     problems = [*request.problems, *tools.problems, *settings_problems_of(request)]
-    plan = request.plan
-    if plan is None and not request.is_partial:
-        text, hint = "the context holds no plan message", 'add {"type": "plan", "plan": [ … calls … ]}'
-        problems.append(Problem("noPlan", text, "/context", hint=hint))
-    if plan is None:
-        raise InvalidRequest(problems)
-    at = ("context", plan.index, "plan")
-    return validate_plan(request, tools.by_name, Log(request.data()), at, problems, indexes, is_complete=is_complete)
+    log = Log(request.data())
+    return validate_plan(request, tools.by_name, log, None, problems, indexes, is_complete=is_complete)
 
 
 def validate_plan(
-    request: Request, tools: Mapping[str, Tool], log: Log, at: Place, earlier_problems: Sequence[Problem] = (),
+    request: Request, tools: Mapping[str, Tool], log: Log, at: Place | None, earlier_problems: Sequence[Problem] = (),
     indexes: Sequence[int] | None = None, *, is_complete: bool = True,
 ) -> ValidatedPlan:  # fmt: skip
     """The latest plan of a Request, checked against its Tools and its context (``log``).
 
-    ``at`` is the place of its Calls in the Request. ``indexes`` are the positions that its Calls have in a larger
-    plan, if they are a part of one: they keep the ids that they have there. In the beginning of a plan
+    ``at`` is the place of its Calls, None: that of the plan message. ``indexes`` are the positions that its Calls have
+    in a larger plan, if they are a part of one: they keep the ids that they have there. In the beginning of a plan
     (``is_complete`` is False) a reference that nothing satisfies yet makes its Call undecided. Raises InvalidRequest.
     """
     problems = list(earlier_problems)
     plan = request.plan
     if plan is None:
+        text, hint = "the context holds no plan message", 'add {"type": "plan", "plan": [ … calls … ]}'
+        problems += [] if request.is_partial else [Problem("noPlan", text, "/context", hint=hint)]
         raise InvalidRequest(problems)
+    at = ("context", plan.index, "plan") if at is None else at
     tools_incomplete = any(p.fatal and p.code in ("invalidTool", "unknownTool") for p in earlier_problems)
     reader = CallReader(tools, request.instances(), at, tools_incomplete=tools_incomplete)
     raw_calls = enumerate(plan.calls[:MAX_CALLS]) if indexes is None else zip(indexes, plan.calls, strict=True)
@@ -205,8 +202,8 @@ def validate_plan(
     problems += (p for p in (*reader.problems, *log.problems) if p.code not in consequences)
     kinds = {message.kind for message in request.data()} | {path.kind for call in calls for path in call.writes}
     for call in calls:
-        embedded = (references.find_embedded(use, kinds, each=call.is_each) for use in call.reads)
-        problems += (replace(p, pointer=call.pointer + p.pointer, call=call.id) for p in embedded if p is not None)
+        embedded = [references.find_embedded(use, kinds, each=call.is_each) for use in call.reads]
+        problems += [replace(p, pointer=call.pointer + p.pointer, call=call.id) for p in embedded if p is not None]
     writes_unknown = reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS or not is_complete
     graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
     literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
@@ -221,8 +218,7 @@ def validate_plan(
 
 
 def is_template(request: Request, calls: Iterable[PlannedCall]) -> bool:
-    """True when the plan runs once per instance: there are instances, and no Call names one."""
-    return bool(request.instances()) and all(call.call.get("_instance") is None for call in calls)
+    return request.is_template(call.call for call in calls)
 
 
 def _check_graph(
@@ -322,7 +318,7 @@ class _ReferenceCheck:
         return text
 
     def _context_near(self, path: Path, instance: str | None) -> tuple[list[Path], str]:
-        for place in reversed([*path.prefixes()]):
+        for place in reversed(path.prefixes()):
             value = self._log.read(place, START, instance)
             if isinstance(value, dict):
                 near = [Path(place.kind, (*place.names, name)) for name in islice(value, _COMPARED)]
@@ -332,6 +328,18 @@ class _ReferenceCheck:
                 return [], f"{place} is {with_article(type_name(value))}{size}"
         kinds = self._log.view_of(instance).kinds()
         return list(map(Path, kinds)), f"kinds in the context: {format_choices(kinds)}"
+
+
+def approve_problems(request: Request, tools: Mapping[str, Tool]) -> list[Problem]:
+    """The names in ``approve.calls`` that no Tool and no Activity has: nothing would ever ask."""
+    listed = request.config.approve.calls
+    known = {name for tool in tools.values() for name in (tool.name, tool.answer, tool.activity) if name is not None}
+    return [
+        Problem("unknownTool", f'no tool and no activity is called "{name}"', pointer("config", "approve", "calls", at),
+                hint=f"known: {format_choices(sorted(known))}")
+        for at, name in enumerate(listed if isinstance(listed, tuple) else ())
+        if name not in known
+    ]  # fmt: skip
 
 
 def settings_problems_of(request: Request) -> list[Problem]:

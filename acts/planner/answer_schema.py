@@ -16,7 +16,7 @@ from copy import deepcopy
 from itertools import count
 from typing import Any, Final
 
-from acts.language.schemas import subschemas, with_null
+from acts.language.schemas import DEFS, subschemas, with_null
 from acts.language.tools import META, OPTIONAL, TOOL_ONLY, Tool, without_secrets
 from acts.language.values import Json
 
@@ -45,7 +45,6 @@ MAX_DEFINITION_NAME: Final = 60
 MAX_INSTANCE_CHOICES: Final = 250
 MAX_INSTANCE_CHARACTERS: Final = 15_000
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_LOCAL: Final = "#/$defs/"
 
 
 def compose_solution_schema(
@@ -71,7 +70,7 @@ def compose_solution_schema(
         "additionalProperties": False,
         "$defs": {
             **definitions.by_name,
-            **{name: schema for name, schema in shared.items() if name == REFERENCE or _LOCAL + name in used},
+            **{name: schema for name, schema in shared.items() if name == REFERENCE or DEFS + name in used},
         },
     }
 
@@ -102,11 +101,6 @@ def _without(schema: Json, *keywords: str) -> Json:
     return {k: v for k, v in schema.items() if k not in keywords} if isinstance(schema, dict) else schema
 
 
-def properties_of(schema: Mapping[str, Any]) -> dict[str, Json]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, dict) else {}
-
-
 class _Definitions:
     def __init__(self) -> None:
         self.by_name: dict[str, Json] = {}
@@ -115,16 +109,15 @@ class _Definitions:
         """Add a definition of the Tool's Calls; returns a ``$ref`` to it."""
         name = self._reserve_name(f"tool_{tool.name}")
         own = without_secrets(tool.schema)
-        full = with_null({**own, "properties": {**tool.meta, **properties_of(own)}})
+        full = with_null({**own, "properties": {**tool.meta, **own["properties"]}})
         schema: dict[str, Any] = self.hoist_defs(full, name)
-        properties = properties_of(schema)
-        required = schema["required"] if isinstance(schema.get("required"), list) else []
+        properties, required = schema["properties"], schema.get("required", [])
         call: dict[str, Json] = {"_tool": {"const": tool.name}}
         call.update({k: allow_references(v) for k, v in properties.items() if k not in META})
         for key in author_choices(tool, mode):
-            call[key] = properties[key] if key in tool.meta else {"$ref": _LOCAL + _CONTROL[key]}
+            call[key] = properties[key] if key in tool.meta else {"$ref": DEFS + _CONTROL[key]}
         if has_instances:
-            call["_instance"] = {"$ref": _LOCAL + INSTANCE}
+            call["_instance"] = {"$ref": DEFS + INSTANCE}
         call.update({k: {} for k in required if k not in META and k not in call})
         description = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
         other = schema.get("additionalProperties", any(k in schema for k in _INDIRECT))
@@ -135,7 +128,7 @@ class _Definitions:
             "required": ["_tool", *(k for k in required if k in call and k not in OPTIONAL)],
             "additionalProperties": allow_references(other),
         }
-        return {"$ref": _LOCAL + name}
+        return {"$ref": DEFS + name}
 
     def hoist_defs(self, schema: Json, prefix: str) -> Json:
         """The schema with its own ``$defs`` moved here, under names that begin with ``prefix``.
@@ -182,9 +175,9 @@ def _rename_refs(schema: Json, names: Mapping[str, str]) -> Json:
     for part in list(subschemas(copy)):
         target = part.get("$ref")
         if isinstance(target, str):
-            name = target.removeprefix(_LOCAL) if target.startswith(_LOCAL) else ""
+            name = target.removeprefix(DEFS) if target.startswith(DEFS) else ""
             if name in names:
-                part["$ref"] = _LOCAL + names[name]
+                part["$ref"] = DEFS + names[name]
             else:
                 part.clear()
         part.pop("$dynamicRef", None)
@@ -213,4 +206,4 @@ def allow_references(schema: Json, *, at_root: bool = True) -> Json:
         return out
     # Where only texts fit, and not a few of them, a text with references in it may come out as one that fits
     is_text = "string" in types and types <= {"string", "null"} and not {"enum", "const"} & keywords
-    return {"anyOf": [out, {"$ref": _LOCAL + (TEXT if is_text else REFERENCE)}]}
+    return {"anyOf": [out, {"$ref": DEFS + (TEXT if is_text else REFERENCE)}]}

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from acts.language.errors import truncate
 from acts.language.references import Path
+from acts.language.schemas import DEFS
 from acts.language.strict_json import json_size
 from acts.language.values import Json, type_name
 
@@ -147,7 +148,7 @@ def _describe(schema: Json, definitions: Mapping[str, Json], depth: int) -> str:
     for _ in range(_DEEPEST):  # a circle of references ends as any value
         if not isinstance(schema.get("$ref"), str):
             break
-        target = definitions.get(schema["$ref"].removeprefix("#/$defs/"))
+        target = definitions.get(schema["$ref"].removeprefix(DEFS))
         schema = target if isinstance(target, dict) else {}
     else:
         return "any"

@@ -28,13 +28,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from acts.language.messages import Data, ErrorMessage, Instruction, Message, PlanMessage
+from acts.language.messages import GROWING_METHODS, Data, ErrorMessage, Instruction, Message, PlanMessage
 from acts.language.references import Path, parse, paths
 from acts.language.strict_json import json_size
 from acts.language.tools import META, Tool, without_secrets
 from acts.language.values import ABSENT, Json, get
 from acts.plan.context_log import START, Log
-from acts.planner.answer_schema import author_choices, is_author_choice, properties_of
+from acts.planner.answer_schema import author_choices, is_author_choice
 from acts.planner.notation import LARGE_VALUE_BYTES, data_json, describe_type, escape_text, find_limit, in_part
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
 from acts.planner.turns import COMPLETED, FAILED, STARTED
@@ -57,7 +57,6 @@ _FIXED: Final = {
 MAX_INSTANCE_DATA_BYTES: Final = 32 * 1024
 # How a value was added, in the past tense
 _VERBS: Final = {"set": "wrote", "merge": "merged", "assign": "assigned", "push": "pushed", "concat": "concatenated"}
-_GROWING: Final = ("push", "concat")  # these add to a list or a text: what they wrote has no reference of its own
 KEPT_TURNS: Final = 2  # the last ticks stay as they were, whatever their size
 # Parts of the room after a cut: for the last ticks, for the current values, and for the lines of Calls
 _TAIL_SHARE: Final = 0.25
@@ -204,7 +203,7 @@ def _describe_tool(tool: Tool) -> str:
     """The Tool that a latent Call is of: its purpose, and what its parameters mean."""
     description = tool.schema.get("description")
     head = f'The tool "{tool.name}": {description}' if isinstance(description, str) else f'The tool "{tool.name}"'
-    parameters = {k: v for k, v in properties_of(without_secrets(tool.schema)).items() if k not in META}
+    parameters = {k: v for k, v in without_secrets(tool.schema)["properties"].items() if k not in META}
     if not any(isinstance(v, dict) and "description" in v for v in parameters.values()):
         return head
     schema = {"type": "object", "properties": parameters, "required": list(parameters)}
@@ -315,7 +314,7 @@ def _render_data(message: Data, limit: int) -> PromptPart:
     value = message.payload if message.path is None or message.payload is ABSENT else get(message.payload, at.names)
     name = "path" if message.path is None or message.method == "set" else message.method
     of = "" if message.instance is None else f" instance={data_json(message.instance)}"
-    whole = None if message.method in _GROWING else at
+    whole = None if message.method in GROWING_METHODS else at  # what is added has no reference of its own
     shown = value if value is ABSENT else in_part(value, whole, limit)
     about = message.raw.get("description")
     notes = [f"description: {data_json(in_part(about, None, limit))}"] if isinstance(about, str) else []
@@ -417,7 +416,7 @@ class _WrittenValues:
         out: dict[str, dict[str, Json]] = {}
         for message in messages:
             at = Path(message.kind) if message.path is None else message.path
-            whole = None if message.method in _GROWING else at
+            whole = None if message.method in GROWING_METHODS else at
             value = in_part(get(message.payload, at.names), whole, self._limit)
             out.setdefault(_VERBS[message.method], {})[str(at)] = value
         return out

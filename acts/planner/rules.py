@@ -94,8 +94,6 @@ list onto a list, a text onto a text).
 needs and nothing more.
 [_delegate]
 - "_delegate": which agent carries the call out. It sees the parameters, what "_scopes" names, and nothing else.
-[_approval]
-- "_approval": true lets a person confirm the call before it runs.
 [_reasoningForCall]
 - "_reasoningForCall": why you make the call, in a sentence, for the people who read the plan.
 [all]
@@ -168,7 +166,7 @@ once, and it does the same for all of them.
 - What a call of an instance writes is that instance's own; the output refers to global data only.
 """
 # Those of a Call that are told one by one
-_META: Final = {"_errorPath", "_outputMethod", "_scopes", "_delegate", "_approval", "_reasoningForCall"}
+_META: Final = {"_errorPath", "_outputMethod", "_scopes", "_delegate", "_reasoningForCall"}
 _SECTION: Final = re.compile(r"^\[(\w+)\]\n", re.MULTILINE)
 
 LAST_ANSWER: Final = "This is the last answer that you are asked for: give the output."

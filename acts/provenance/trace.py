@@ -16,24 +16,25 @@ and in which tick. An ambiguous fact is None.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 from acts.language import references, wire
 from acts.language.errors import ExpressionError, begin_json
 from acts.language.messages import Data, ErrorMessage, Message, PlanMessage, read_request
-from acts.language.references import MARK, Expression, Literal, Path, evaluate, parse, paths
-from acts.language.tools import META, Tool
+from acts.language.references import Expression, Literal, Path, ReferenceUse, evaluate, parse, paths
+from acts.language.tools import Tool
 from acts.language.values import ABSENT, Json, Names, get, list_index
+from acts.plan.calls import CallReader
 from acts.plan.context_log import View, split_write, write_of
 from acts.tree.decisions import DECISION_KEYS
 
 SCOPES: Final = "_scopes"
 EACH: Final = "_each"
-WHEN: Final = "_when"
 MAX_PATHS: Final = 4  # paths of one Message within one value that are reported: nobody reads more
 MAX_SHOWN: Final = 1000  # characters of JSON of one value; the context itself has the rest
 
@@ -57,6 +58,19 @@ _ENGINE_CODES: Final = frozenset({
     wire.NOT_JSON, wire.OUTSIDE_OUTPUT, wire.BUDGET_SPENT, wire.INVALID_ANSWER, wire.RESULT_TOO_LARGE,
     wire.SDK_PAYLOADS_TOO_LARGE, wire.APPROVAL_TIMEOUT,
 })  # fmt: skip
+
+Trace = dict[str, Any]
+"""Where a value came from, as JSON. Facts that are unknown or false are left out.
+
+* Of a value: ``{path, value | shortened, outside, sources, more?}``, or ``{path, absent: true}``, or ``{path, unused:
+  true}`` for an alternative of ``||`` that was not needed; ``more`` sources are left out.
+* Of a source, which is a Message that wrote a part of the value: ``{message, origin, outside, id?, tool?, activity?,
+  delegate?, tick?, date?, …, call?, plannedBy?, error?, given?, allShown?, wrote, reads? | again? | cut?}``. ``wrote``
+  has the first paths that only it wrote; ``given``: the plan contained the result; ``allShown``: a model saw all data
+  as of the plan's start; ``again``: what its Call read is reported elsewhere; ``cut``: it lies beyond the limits.
+* Of an expression that its Call read: ``{parameter, at, expression, values}``.
+"""
+
 # An agent's plan that did not run is followed by an error without a Call, with one of these codes
 _NOT_RUN: Final = (wire.REJECTED, wire.RESULT_TOO_LARGE)
 
@@ -79,17 +93,13 @@ class RunRecord:
 class Author:
     """The author of one Message."""
 
-    word: str
-    outside: bool
+    facts: Trace  # what the answer says of it
     start: int  # the index of the first Message of the same Call
-    call: Mapping[str, Json] | None = None
     tool: Tool | None = None
-    id: str | None = None
-    tick: int | None = None
-    planned: str | None = None  # who planned the Call: ``request``, ``model``, ``person``
-    error: str | None = None  # the code of a failure
-    is_literal: bool = False  # the plan contained the result
-    saw_all: bool = False  # a model saw all data as of the plan's start
+
+    @property
+    def call(self) -> dict[str, Json] | None:
+        return self.facts.get("call")
 
 
 class Authors:
@@ -145,24 +155,39 @@ class Authors:
             tool = self._record.tools.get(str(call.get("_tool")))
             if not in_request:
                 return self._find_call(message, call, tool)
-            start = self._writes[message.index][2]  # the Request says that a Call of an earlier run wrote it
-            return Author(REQUEST, outside=True, start=start, call=call, tool=tool, id=self._id(message, None))
+            # The Request says that a Call of an earlier run wrote it
+            return self._author(message, REQUEST, tool=tool, call=call, id=self._id(message, None))
         if in_request:
-            return Author(REQUEST, outside=False, start=message.index)
+            return self._author(message, REQUEST, outside=False)
         # The engine's record of a decision; anybody may provide a message that only looks like one
         is_decision = message.kind == DECISION and any(
             message.payload == {k: v for k, v in record.items() if k in DECISION_KEYS}
             and message.instance in (None, record.get("instance"))
             for record in self._record.decisions
         )
-        word = UNKNOWN if self._length is None else DECISION if is_decision else PROVIDED
-        return Author(word, outside=True, start=message.index)
+        if self._length is None or not is_decision:
+            return self._author(message, UNKNOWN if self._length is None else PROVIDED)
+        return self._author(message, DECISION, decision=message.payload)
+
+    def _author(
+        self, message: Data, origin: str, *, outside: bool = True, tool: Tool | None = None, **facts: Any
+    ) -> Author:
+        raw, call = message.raw, facts.get("call")
+        facts = {
+            "id": None, "tool": None if call is None else call.get("_tool"), "tick": None, "date": raw.get("_date"),
+            "outputPath": raw.get("_outputPath"), "method": raw.get("_outputMethod"), "instance": raw.get("_instance"),
+            **facts,
+        }  # fmt: skip
+        told = {"message": message.index, "origin": origin, "outside": outside, "wrote": []}
+        told |= {key: fact for key, fact in facts.items() if fact is not None}
+        start = self._writes[message.index][2] if message.index in self._writes else message.index
+        return Author(told, start, tool)
 
     def _find_call(self, message: Data, call: dict[str, Json], tool: Tool | None) -> Author:
         value = message.payload if message.path is None else get(message.payload, message.path.names)
-        fixed = tool.consts if tool is not None else {}
-        behind = UNKNOWN if tool is None else _BEHIND[tool.call_kind(call.get("_delegate") or fixed.get("_delegate"))]
-        plan, text, start = self._writes[message.index]
+        delegate = _meta(call, tool, "_delegate")
+        behind = UNKNOWN if tool is None else _BEHIND[tool.call_kind(delegate)]
+        plan, text, _ = self._writes[message.index]
         planned: str | None = None
         if self._length is not None and plan is not None:
             planned = PERSON if text not in self._positions[plan] else MODEL if plan >= self._length else REQUEST
@@ -172,11 +197,13 @@ class Authors:
         failure = (items or {}).get(str(id_), {}).get("error")
         error = str(failure.get("code")) if isinstance(failure, dict) and failure == value else None
         is_literal = behind == MODEL and error is None and "_output" in call and call["_output"] == value
-        word = ENGINE if error in _ENGINE_CODES else _PLANNER.get(str(planned), UNKNOWN) if is_literal else behind
-        saw_all = behind == MODEL and error is None and not is_literal and "_scopes" not in {**fixed, **call}
-        return Author(
-            word, outside=word != REQUEST, start=start, call=call, tool=tool, id=id_, tick=tick, planned=planned,
-            error=error, is_literal=is_literal, saw_all=saw_all,
+        origin = ENGINE if error in _ENGINE_CODES else _PLANNER.get(str(planned), UNKNOWN) if is_literal else behind
+        saw_all = behind == MODEL and error is None and not is_literal and _meta(call, tool, SCOPES) is None
+        return self._author(
+            message, origin, outside=origin != REQUEST, tool=tool, id=id_, tick=tick, plannedBy=planned, error=error,
+            activity=tool.activity if tool is not None and behind == ACTIVITY else None,
+            delegate=delegate if behind == DELEGATE else None, call=call, given=is_literal or None,
+            allShown=saw_all or None,
         )  # fmt: skip
 
     def _id(self, message: Data, items: Mapping[str, Mapping[str, Any]] | None) -> str | None:
@@ -221,99 +248,16 @@ class Limits:
     all: int = 200
 
 
-@dataclass(slots=True)
-class ValueTrace:
-    """The value at a path as of some Message, and its sources."""
-
-    path: Path
-    text: str | None = None  # its JSON, or, if not ``whole``, the beginning of it; None: there is no value
-    whole: bool = True
-    outside: bool = False
-    sources: list[Source] = field(default_factory=list)
-    more: int = 0  # sources that are left out
-    used: bool = True  # False for an alternative of ``||`` that was not needed
-
-    def to_json(self) -> dict[str, Any]:
-        """``{path, value | shortened, outside, sources, more?}``, or ``{path, absent | unused: true}``."""
-        out: dict[str, Any] = {"path": str(self.path)}
-        if self.text is None:
-            return {**out, "absent" if self.used else "unused": True}
-        out |= {"value": json.loads(self.text)} if self.whole else {"shortened": self.text}
-        out |= {"outside": self.outside, "sources": [s.to_json() for s in self.sources]}
-        return {**out, "more": self.more} if self.more else out
-
-
-@dataclass(slots=True)
-class ReferenceTrace:
-    """One expression of a Call, and what it yielded."""
-
-    parameter: str  # or ``_scopes``
-    at: str  # its place there, like ``order.items[0]``
-    text: str
-    tree: Expression
-    values: list[ValueTrace] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"at": self.at, "expression": self.text, "values": [v.to_json() for v in self.values]}
-
-
-@dataclass(slots=True)
-class Source:
-    """One Message that wrote a part of a value."""
-
-    message: int
-    raw: Mapping[str, Json]
-    origin: Author
-    wrote: list[Path]  # the first paths that only it wrote
-    element: int | None = None  # of a Call with ``_each``: the index of the one element that the value is from
-    reads: list[ReferenceTrace] = field(default_factory=list)
-    again: bool = False  # what its Call read is reported elsewhere
-    cut: bool = False  # … lies beyond the limits
-
-    @property
-    def id(self) -> str | None:
-        """The id of its Call, or of the element."""
-        own = self.origin.id
-        return own if own is None or self.element is None else f"{own}[{self.element}]"
-
-    def to_json(self) -> dict[str, Any]:
-        """``{message, origin, outside, wrote, id?, …, reads?}``; facts that are unknown or false are left out."""
-        origin, raw = self.origin, self.raw
-        facts = {
-            "id": self.id, "tool": origin.call and origin.call.get("_tool"), "tick": origin.tick,
-            "date": raw.get("_date"), "outputPath": raw.get("_outputPath"), "method": raw.get("_outputMethod"),
-            "instance": raw.get("_instance"), "plannedBy": origin.planned, "error": origin.error,
-            "call": origin.call, "decision": raw.get(str(raw["type"])) if origin.word == DECISION else None,
-            "given": origin.is_literal or None, "allShown": origin.saw_all or None, "again": self.again or None,
-            "cut": self.cut or None, "reads": [r.to_json() for r in self.reads] or None,
-        }  # fmt: skip
-        return {
-            "message": self.message, "origin": origin.word, "outside": origin.outside,
-            "wrote": list(map(str, self.wrote)), **{k: v for k, v in facts.items() if v is not None},
-        }  # fmt: skip
-
-
 # -- what a Call reads -------------------------------------------------------------------------
 
 
-def find_references(call: Mapping[str, Json], tool: Tool | None) -> Iterator[ReferenceTrace]:
+def find_references(call: dict[str, Json], tool: Tool | None) -> Iterator[ReferenceUse]:
     """The expressions of a Call: those of its parameters, of ``_each`` and ``_when``, then its scopes."""
-    each, when, scopes = (_meta(call, tool, key) for key in (EACH, WHEN, SCOPES))
-    values = {key: value for key, value in call.items() if key not in META}
-    found: list[tuple[str, str, str, Callable[[str], Any]]] = []
-    for key, value in [*values.items(), *([] if isinstance(each, str) else [(EACH, each)])]:
-        for at, text in references.scan(value, key):
-            place = "".join(f"[{t}]" if isinstance(t, int) else f".{t}" for t in at).removeprefix(".")
-            found.append((key, place, text, references.parse_marked))
-    found += [(EACH, EACH, each, parse)] if isinstance(each, str) else []
-    found += [(WHEN, WHEN, when, references.parse_condition)] if isinstance(when, str) else []
-    texts = [scope for scope in scopes if isinstance(scope, str)] if isinstance(scopes, list) else []
-    found += [(SCOPES, SCOPES, text if text.startswith(MARK) else MARK + text, parse) for text in texts]
-    for key, place, text, parser in found:
-        with suppress(ExpressionError):
-            tree = parser(text)
-            if not isinstance(tree, Literal):
-                yield ReferenceTrace(key, place, text, tree)
+    tools = {} if tool is None else {tool.name: tool}
+    planned = CallReader(tools, [str(call.get("_instance"))], ()).read(call, 0)
+    if planned is not None:
+        yield from (use for use in planned.reads if not isinstance(use.tree, Literal))
+        yield from (ReferenceUse.of((SCOPES,), str(path), path) for path in planned.scopes)
 
 
 def _meta(call: Mapping[str, Json], tool: Tool | None, key: str) -> Json:
@@ -384,15 +328,6 @@ def part_of(node: Written | None, name: str) -> Written | None:
     return None
 
 
-def build_value(node: Written) -> Json:
-    if isinstance(node, dict):
-        return {name: build_value(part) for name, part in node.items()}
-    if len(node) == 1:
-        return node[0].value
-    values = [piece.value for piece in node]
-    return "".join(values) if isinstance(values[0], str) else [item for value in values for item in value]
-
-
 def writers_of(node: Written) -> dict[int, list[Names]]:
     """The Messages that wrote the value, oldest first, each with the paths inside the value that only it wrote.
 
@@ -437,19 +372,17 @@ class ProvenanceIndex:
 
     def why(
         self, path: Path, instance: str | None = None, upto: int | None = None, limits: Limits | None = None
-    ) -> ValueTrace:
+    ) -> Trace:
         """The trace of the value at a path, as of the first ``upto`` Messages (None: of all).
 
-        It is built level by level: what is near comes before what is far.
+        What is near comes before what is far.
         """
         self._limits = limits or Limits()
         self._left, self._expanded = self._limits.all, set[tuple[int, int | None]]()
-        root = self._trace_value(path, instance, self.end if upto is None else upto)
-        level, depth = [root], 1
-        while level:
-            sources = [source for value in level for source in value.sources]
-            reads = [read for source in sources for read in self._expand(source, deep=depth >= self._limits.depth)]
-            level, depth = [value for read in reads for value in read.values], depth + 1
+        self._queue = deque[tuple[Trace, Author, int | None, int]]()
+        root = self._trace_value(path, instance, self.end if upto is None else upto, 1)
+        while self._queue:
+            self._expand(*self._queue.popleft())
         return root
 
     def value(self, path: Path, instance: str | None = None, upto: int | None = None) -> Json:
@@ -478,55 +411,68 @@ class ProvenanceIndex:
             node = part_of(node, name)
         return node
 
-    def _trace_value(self, path: Path, instance: str | None, upto: int) -> ValueTrace:
+    def _trace_value(self, path: Path, instance: str | None, upto: int, depth: int) -> Trace:
         node = self.find(path, instance, upto)
         if node is None:
-            return ValueTrace(path)
-        text, writers = begin_json(build_value(node), MAX_SHOWN), writers_of(node)
-        trace = ValueTrace(path, text[:MAX_SHOWN], len(text) <= MAX_SHOWN)
-        trace.outside = any(self.authors.find(index).outside for index in writers)
-        for index, parts in list(writers.items())[: min(self._limits.each, self._left)]:
-            wrote = [Path(path.kind, (*path.names, *names)) for names in parts[:MAX_PATHS]]
-            element = self._element(path, index, instance, upto)
-            trace.sources.append(
-                Source(index, self.authors.by_index[index].raw, self.authors.find(index), wrote, element)
-            )
-        self._left -= len(trace.sources)
-        trace.more = len(writers) - len(trace.sources)
-        return trace
+            return {"path": str(path), "absent": True}
+        value = self.value(path, instance, upto)
+        text, writers = begin_json(value, MAX_SHOWN), writers_of(node)
+        sources = [
+            self._trace_source(path, index, parts, self._element(path, index, instance, upto), depth)
+            for index, parts in list(writers.items())[: min(self._limits.each, self._left)]
+        ]
+        self._left -= len(sources)
+        more = len(writers) - len(sources)
+        return {
+            "path": str(path),
+            **({"value": value} if len(text) <= MAX_SHOWN else {"shortened": text[:MAX_SHOWN]}),
+            "outside": any(self.authors.find(index).facts["outside"] for index in writers),
+            "sources": sources,
+            **({"more": more} if more else {}),
+        }
+
+    def _trace_source(self, path: Path, index: int, parts: list[Names], element: int | None, depth: int) -> Trace:
+        author = self.authors.find(index)
+        source = {**author.facts, "wrote": [str(Path(path.kind, (*path.names, *names))) for names in parts[:MAX_PATHS]]}
+        if element is not None and "id" in source:
+            source["id"] += f"[{element}]"
+        self._queue.append((source, author, element, depth))
+        return source
 
     def _element(self, path: Path, message: int, instance: str | None, upto: int) -> int | None:
         """Which element of its Call a Message has the value at a path from; None: from several, or it is a failure."""
-        author, raw = self.authors.find(message), self.authors.by_index[message].raw
-        if author.error is not None or _meta(author.call or {}, author.tool, EACH) is None:
+        author, written = self.authors.find(message), self.authors.by_index[message]
+        if "error" in author.facts or _meta(author.call or {}, author.tool, EACH) is None:
             return None
-        written = parse(str(raw.get("_outputPath")))
-        depth = len(written.names) if isinstance(written, Path) else len(path.names)
-        depth += raw.get("_outputMethod") == "push"  # the list of results is one item of the list
+        depth = len((written.path or path).names)
+        depth += written.method == "push"  # the list of results is one item of the list
         if len(path.names) <= depth:
             return None
         node = self.find(Path(path.kind, path.names[: depth + 1]), instance, upto)
         return node[0].item if isinstance(node, tuple) and node[0].by == message else None
 
-    def _expand(self, source: Source, *, deep: bool) -> list[ReferenceTrace]:
-        """What the Call of a source read, unless that is reported already or beyond the limits."""
-        author = source.origin
+    def _expand(self, source: Trace, author: Author, element: int | None, depth: int) -> None:
+        """Add what the Call of a source read, unless that is reported already or beyond the limits."""
         if author.call is None:
-            return []
-        key = (author.start, source.element)
+            return
+        key = (author.start, element)
         if key in self._expanded:
-            source.again = True
-        elif deep or not self._left:
-            source.cut = True
+            source["again"] = True
+        elif depth >= self._limits.depth or not self._left:
+            source["cut"] = True
         else:
             self._expanded.add(key)
-            source.reads = list(find_references(author.call, author.tool))
-            for reference in source.reads:
-                reference.values = self._values(reference, author, source.element)
-        return source.reads
+            reads = []
+            for use in find_references(author.call, author.tool):
+                at = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in use.at)[1:]
+                values = self._values(use.tree, author, element, depth + 1, is_list=at == EACH)
+                reads.append({"parameter": use.at[0], "at": at, "expression": use.text, "values": values})
+            source |= {"reads": reads} if reads else {}
 
-    def _values(self, reference: ReferenceTrace, author: Author, element: int | None) -> list[ValueTrace]:
-        """What an expression of a Call yielded, and what it would have."""
+    def _values(
+        self, tree: Expression, author: Author, element: int | None, depth: int, *, is_list: bool
+    ) -> list[Trace]:
+        """What an expression of a Call yielded, and what it would have; ``is_list``: it is the whole ``_each``."""
         upto, name = author.start, self.authors.by_index[author.start].raw.get("_instance")
         instance, each = name if isinstance(name, str) else None, _meta(author.call or {}, author.tool, EACH)
 
@@ -545,17 +491,14 @@ class ProvenanceIndex:
             names = () if element is None else (str(element), *path.names)
             return [] if path.kind == references.INDEX else [Path(p.kind, (*p.names, *names)) for p in lists]
 
-        tree, used = (
-            reference.tree,
-            set(_paths_used(reference.tree, lambda path: next(map(read, locate(path)), ABSENT))),
-        )
-        is_list = reference.at == EACH  # of one element, that part of the list is of interest
+        used = set(_paths_used(tree, lambda path: next(map(read, locate(path)), ABSENT)))
         located: dict[Path, bool] = {}
         parts = references.operands(tree) if isinstance(tree, references.TextTemplate) else (tree,)
         for path in dict.fromkeys(path for part in parts for path in paths(part)):
+            # Of one element, that part of the list is of interest
             places = locate(Path(references.ITEM)) if is_list and path in used else locate(path)
             located |= {place: path in used or located.get(place, False) for place in places}
         return [
-            self._trace_value(place, instance, upto) if is_used else ValueTrace(place, used=False)
+            self._trace_value(place, instance, upto, depth) if is_used else {"path": str(place), "unused": True}
             for place, is_used in located.items()
         ]

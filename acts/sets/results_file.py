@@ -24,6 +24,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -129,17 +130,14 @@ def append(file: ResultsFile, run: str, lines: Iterable[tuple[int, bytes]]) -> i
         for (row,) in journal.execute(query, (json.dumps(list(new)),)):
             del new[row]
         try:
-            places, begin = [], end
-            for row, line in new.items():
-                places.append((row, begin))
-                begin += len(line)
+            begins = list(accumulate(map(len, new.values()), initial=end))
             view, offset = memoryview(b"".join(new.values())), end
             while view:
                 written = os.pwrite(results.fileno(), view[:_CHUNK], offset)
                 view, offset = view[written:], offset + written
             os.fsync(results.fileno())
-            journal.executemany("INSERT INTO rows VALUES (?, ?)", places)
-            journal.execute("UPDATE file SET end = ?", (begin,))
+            journal.executemany("INSERT INTO rows VALUES (?, ?)", zip(new, begins, strict=False))
+            journal.execute("UPDATE file SET end = ?", (begins[-1],))
             journal.commit()
         except (OSError, sqlite3.Error):  # no space, most likely: give back what it took
             results.truncate(end)
@@ -159,28 +157,25 @@ def read_rows(file: ResultsFile, run: str, first: int, last: int) -> Iterator[di
 
 def read_past(file: ResultsFile, run: str) -> Iterator[PastRow]:
     """The lines of an earlier run's file, as far as they count, one in memory at a time; or SetError."""
-    try:
-        with os.fdopen(open_regular(file.root, file.steps), "rb") as stream:
-            end, size = None, os.fstat(stream.fileno()).st_size
-            with suppress(FileNotFoundError), _open_own(file, run, "BEGIN") as (_, confirmed):
-                end = confirmed
-            if end is not None and size < end:
-                fault = f"has {size:,} bytes, of {end:,} that the earlier run wrote: put it back as it was"
-                raise file.error(RESUME_REFUSED, fault)
-            yield from _parse_lines(file, stream, end)
-    except SetError as error:
-        if error.type == RESUME_REFUSED:
-            raise
-        fault = f"has become that of another run: put the file of that run back, with its hidden file {file.journal}"
-        raise file.error(RESUME_REFUSED, fault) from None
-    except (FileNotFoundError, NotADirectoryError):
-        hint = "put it back, or start the plan without config.resume"
-        fault = f"is not there any more, so nobody knows which rows completed: {hint}"
-        raise file.error(RESUME_REFUSED, fault) from None
-    except IrregularFileError as kind:
-        raise file.error(RESUME_REFUSED, f"is {kind} now") from None
-    except (OSError, sqlite3.Error) as error:
-        raise _unavailable(file, "read", error) from error
+    with _explained(file, "read", RESUME_REFUSED):
+        try:
+            with os.fdopen(open_regular(file.root, file.steps), "rb") as stream:
+                end, size = None, os.fstat(stream.fileno()).st_size
+                with suppress(FileNotFoundError), _open_own(file, run, "BEGIN") as (_, confirmed):
+                    end = confirmed
+                if end is not None and size < end:
+                    fault = f"has {size:,} bytes, of {end:,} that the earlier run wrote: put it back as it was"
+                    raise file.error(RESUME_REFUSED, fault)
+                yield from _parse_lines(file, stream, end)
+        except SetError as error:
+            if error.type == RESUME_REFUSED:
+                raise
+            fault = f"put the file of that run back, with its hidden file {file.journal}"
+            raise file.error(RESUME_REFUSED, f"has become that of another run: {fault}") from None
+        except (FileNotFoundError, NotADirectoryError):
+            hint = "put it back, or start the plan without config.resume"
+            fault = f"is not there any more, so nobody knows which rows completed: {hint}"
+            raise file.error(RESUME_REFUSED, fault) from None
 
 
 def _parse_lines(file: ResultsFile, stream: IO[bytes], end: int | None) -> Iterator[PastRow]:
@@ -221,16 +216,12 @@ def _connect(file: ResultsFile, parent: int, begin: str = "BEGIN IMMEDIATE") -> 
 
 
 @contextmanager
-def _explained(file: ResultsFile, what: str) -> Iterator[None]:
+def _explained(file: ResultsFile, what: str, refused: str = RESULTS_REFUSED) -> Iterator[None]:
     """Raise what goes wrong as a SetError."""
     try:
         yield
     except IrregularFileError as kind:
-        raise file.error(RESULTS_REFUSED, f"is {kind} now") from None
+        raise file.error(refused, f"is {kind} now") from None
     except (OSError, ValueError, sqlite3.Error) as error:
-        raise _unavailable(file, what, error) from error
-
-
-def _unavailable(file: ResultsFile, what: str, error: Exception) -> SetError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return file.error(RESULTS_UNAVAILABLE, f"cannot be {what}: {reason}")
+        reason = getattr(error, "strerror", None) or str(error)
+        raise file.error(RESULTS_UNAVAILABLE, f"cannot be {what}: {reason}") from error

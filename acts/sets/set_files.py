@@ -5,12 +5,7 @@ bytes. A ``.gz`` file and most web servers cannot be read from there, so their c
 the system's folder for temporary files (the *spool*), and read from that. The spool is a cache: what is missing is made
 again, on each worker that reads a page; a page has a hash, so a stale copy is noticed.
 
-    ACTS_DATA                folders with sets (JSON Lines or CSV, also .gz), separated like PATH
-    ACTS_RESULTS             folders for results files, separated like PATH
-    ACTS_DATA_HOSTS          hosts to fetch sets from: "host" or "host:port", comma separated
-    ACTS_DATA_PRIVATE_HOSTS  "host:port" to fetch them from although its addresses are not public
-
-No plan can change them. Nothing here knows Temporal: the activities say which errors are retried.
+No plan can change the settings. Nothing here knows Temporal: the activities say which errors are retried.
 """
 
 from __future__ import annotations
@@ -40,7 +35,6 @@ from acts.language.errors import format_choices
 if TYPE_CHECKING:
     from acts.delegates.web import Resolve
 
-Download = Callable[[str, BinaryIO], None]
 DATA: Final = "ACTS_DATA"
 RESULTS: Final = "ACTS_RESULTS"
 DATA_HOSTS: Final = "ACTS_DATA_HOSTS"
@@ -84,11 +78,12 @@ def check_name(name: object, what: str, refused: str) -> str:
 
 @dataclass(frozen=True)
 class SetSources:
-    """Folders are searched in their order; ``hosts`` are compared like those of delegates."""
+    """Folders are searched in their order; ``hosts`` are compared like those of delegates. ``resolve`` is for tests."""
 
     data: tuple[Path, ...] = ()
     results: tuple[Path, ...] = ()
     hosts: DelegateSources = field(default_factory=DelegateSources)
+    resolve: Resolve | None = None
 
 
 class OpenSet(NamedTuple):
@@ -100,8 +95,8 @@ class OpenSet(NamedTuple):
 
 
 @contextmanager
-def open_set(source: str, sources: SetSources, download: Download, *, is_fresh: bool = False) -> Iterator[OpenSet]:
-    """The set that a plan names, or SetError. ``download`` writes what is at a URL; ``is_fresh`` takes no old copy."""
+def open_set(source: str, sources: SetSources, *, is_fresh: bool = False) -> Iterator[OpenSet]:
+    """The set that a plan names, or SetError. ``is_fresh`` takes no old copy."""
     is_url = _URL.match(source) is not None
     path = source.partition("?")[0].partition("#")[0] if is_url else source
     name = check_name(path, "a set", wire.SET_REFUSED)
@@ -111,7 +106,7 @@ def open_set(source: str, sources: SetSources, download: Download, *, is_fresh: 
         raise SetError(wire.SET_REFUSED, f"{text}; names end in {format_choices(SUFFIXES)}")
     with ExitStack() as stack:
         if is_url:
-            stream = stack.enter_context(_open_copy(source, partial(download, source), is_fresh=is_fresh))
+            stream = stack.enter_context(_open_copy(source, partial(_download, source, sources), is_fresh=is_fresh))
             key = source
         else:
             stream = stack.enter_context(_open_below(sources.data, source))
@@ -193,24 +188,22 @@ def _open_below(folders: tuple[Path, ...], name: str) -> BinaryIO:
     raise SetError(wire.SET_NOT_FOUND, text)
 
 
-def downloader(hosts: DelegateSources, resolve: Resolve | None = None) -> Download:
-    """Writes what is at a URL of these hosts into a file, by the rules of delegates' URLs; ``resolve`` is for tests."""
-    types = {wire.DELEGATE_NOT_FOUND: wire.SET_NOT_FOUND, wire.DELEGATE_UNAVAILABLE: wire.SET_UNAVAILABLE}
+def _download(url: str, sources: SetSources, file: BinaryIO) -> None:
+    """Write what is at a URL of the hosts into a file, by the rules of delegates' URLs."""
+    from temporalio.exceptions import ApplicationError
 
-    def download(url: str, file: BinaryIO) -> None:
-        from temporalio.exceptions import ApplicationError
+    from acts.delegates import web  # takes a tenth of a second: imported when a URL is first fetched
 
-        from acts.delegates import web  # takes a tenth of a second: imported when a URL is first fetched
+    def write(chunk: bytes) -> None:
+        if file.tell() + len(chunk) > MAX_SPOOL_BYTES:
+            raise SetError(wire.SET_TOO_LARGE, f"the set at a URL has more than {MAX_SPOOL_BYTES >> 30} GiB")
+        file.write(chunk)
 
-        def write(chunk: bytes) -> None:
-            if file.tell() + len(chunk) > MAX_SPOOL_BYTES:
-                raise SetError(wire.SET_TOO_LARGE, f"the set at a URL has more than {MAX_SPOOL_BYTES >> 30} GiB")
-            file.write(chunk)
-
-        rules = web.FetchRules("set", DATA_HOSTS, DATA_PRIVATE_HOSTS, write)
-        try:
-            asyncio.run(web.fetch(url, hosts, rules=rules, resolve=resolve, deadline_seconds=DEADLINE_SECONDS))
-        except ApplicationError as error:
-            raise SetError(types.get(error.type or "", wire.SET_REFUSED), error.message) from None
-
-    return download
+    fetcher = web.Fetcher(
+        sources.hosts, "set", DATA_HOSTS, DATA_PRIVATE_HOSTS, write, sources.resolve, deadline_seconds=DEADLINE_SECONDS
+    )
+    try:
+        asyncio.run(fetcher.fetch(url))
+    except ApplicationError as error:
+        types = {wire.DELEGATE_NOT_FOUND: wire.SET_NOT_FOUND, wire.DELEGATE_UNAVAILABLE: wire.SET_UNAVAILABLE}
+        raise SetError(types.get(error.type or "", wire.SET_REFUSED), error.message) from None

@@ -327,7 +327,8 @@ def survey(stream: BinaryIO, name: str, id_field: str | None, ids: RowIds) -> Su
     bytes_of_names = sum(json_size(column) + 4 for column in dialect.columns)
     page, total, size = list[Row](), 0, 0
     for total, row in enumerate(iterate_rows(LineReader(stream), dialect, dialect.lines + 1), 1):
-        is_full = len(page) >= rows_of_page(len(pages)) or size + row.size + bytes_of_names > PAGE_BYTES
+        most = min(PAGE_ROWS, _STEP_ROWS * (1 + len(pages) // _STEP_PAGES))
+        is_full = len(page) >= most or size + row.size + bytes_of_names > PAGE_BYTES
         if page and is_full:
             pages.append(_close_page(page, pages, name))
             page, size = [], 0
@@ -348,11 +349,6 @@ def _close_page(rows: list[Row], before: list[Any], name: str) -> tuple[int, int
         raise SetError(SET_TOO_LARGE, f"{text}: split it into several files, and run the plan for each")
     size, lines = sum(row.size for row in rows), sum(row.lines for row in rows)
     return size, len(rows), lines, _page_hash(rows)
-
-
-def rows_of_page(number: int) -> int:
-    """How many rows the page has at most that is the ``number``-th, from 0."""
-    return min(PAGE_ROWS, _STEP_ROWS * (1 + number // _STEP_PAGES))
 
 
 def _page_hash(rows: list[Row]) -> str:

@@ -123,9 +123,7 @@ def simulate_prepared(
     figures = _estimate_plan(prepared, dry, price, lengths, approvals, child=child)
     return {
         "waves": [[ids[rank] for rank in wave] for wave in find_waves(graph)],
-        "criticalPath": [
-            ids[rank] for rank in figures.pop("slowest", None) or _longest_chain(*longest_paths(graph, ones))
-        ],
+        "criticalPath": [ids[rank] for rank in figures.pop("slowest", None) or find_longest_path(graph, ones)[1]],
         "calls": [_call_item(prepared, rank, lengths, approval=approvals[rank], template=template) for rank in listed],
         "outside": [ids[rank] for rank in outside],
         "outcomes": {"combinations": [run.to_json(ids) for run in dry.runs], "truncated": dry.truncated},
@@ -286,7 +284,7 @@ def _start_sets(prepared: ValidatedPlan, dry: DryRuns) -> Iterable[tuple[Sequenc
         if waiting := run.states.get("waiting", []):  # the same when somebody provides all that is missing
             nodes = [prepared.nodes[rank] for rank in waiting]
             reads = {(path, node.instance) for node in nodes for read in node.reads for path in read.paths}
-            missing = sum(not prepared.graph.writers.has_writer(*read) for read in reads)
+            missing = sum(not prepared.graph.writers.overlapping(*read) for read in reads)
             yield (*run.started, *waiting), max(1, missing)
     if dry.truncated:  # between nothing and everything
         literal = prepared.literal_outputs
@@ -299,8 +297,8 @@ def _range(numbers: Iterable[int]) -> dict[str, int]:
     return {"min": min(values), "max": max(values)}
 
 
-def longest_paths(graph: Graph, weights: Sequence[float]) -> tuple[list[float], list[int | None]]:
-    """Where each Call ends that begins where the last one that it waits for ends, and which one that is; by rank."""
+def find_longest_path(graph: Graph, weights: Sequence[float]) -> tuple[list[float], list[int]]:
+    """Where each Call ends that begins where the last one that it waits for ends; the ranks on the way to the last."""
     ends: list[float] = []
     before: list[int | None] = []
 
@@ -314,22 +312,16 @@ def longest_paths(graph: Graph, weights: Sequence[float]) -> tuple[list[float], 
             last = later(last, fold.at(chain, number))
         ends.append((0.0 if last is None else ends[last]) + weights[rank])
         before.append(last)
-    return ends, before
-
-
-def _longest_chain(ends: Sequence[float], before: Sequence[int | None]) -> list[int]:
-    """The ranks on the way to the end that comes last."""
-    at = max(range(len(ends)), key=ends.__getitem__, default=None)
-    out: list[int] = []
+    at, path = max(range(len(ends)), key=ends.__getitem__, default=None), list[int]()
     while at is not None:
-        out.append(at)
+        path.append(at)
         at = before[at]
-    return out[::-1]
+    return ends, path[::-1]
 
 
 def find_waves(graph: Graph) -> list[list[int]]:
     """The ranks of the Calls that may run side by side, wave after wave."""
-    ends, _ = longest_paths(graph, [1] * len(graph.order))
+    ends, _ = find_longest_path(graph, [1] * len(graph.order))
     waves: list[list[int]] = [[] for _ in range(int(max(ends, default=0)))]
     for rank, end in enumerate(ends):
         waves[int(end) - 1].append(rank)
@@ -372,12 +364,12 @@ def schedule(graph: Graph, starts: Mapping[int, tuple[float, int]], limit: int, 
     weights = [0.0] * len(graph.order)
     for rank, (seconds, times_each) in starts.items():
         weights[rank] = seconds if times_each else 0.0
-    ends, before = longest_paths(graph, weights)
+    ends, longest = find_longest_path(graph, weights)
     path = max(ends, default=0.0)
     work = times * sum(seconds * n for seconds, n in starts.values())
     all_at_once = times * sum(n for _, n in starts.values()) <= limit
     most = path if all_at_once else min(work, work / limit + path * (1 - 1 / limit))
-    chain = tuple(rank for rank in _longest_chain(ends, before) if rank in starts)
+    chain = tuple(rank for rank in longest if rank in starts)
     return Schedule(max(path, work / limit), max(path, most), chain)
 
 

@@ -15,6 +15,7 @@ remains.
 
 from __future__ import annotations
 
+import re
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -187,3 +188,13 @@ def format_traceback(trace: TracebackType) -> str:
     if omitted > 0:
         lines[_FIRST_FRAMES:-_LAST_FRAMES] = [f"  ... {omitted} more\n"]
     return "\n".join(lines)
+
+
+def connection_problem(error: BaseException) -> str:
+    """Why no server is reached, as the SDK's core knows it, without the Rust around it: ``Connection refused``."""
+    text = str(error).removeprefix("Failed client connect: ")
+    quoted: list[str] = re.findall(r'\b(?:message|error): "([^"]+)"', text)
+    if quoted:
+        return quoted[-1]
+    is_rust = re.search(r"\w::\w|Error\(", text) is not None
+    return "the connection failed; check the address and the TLS settings" if is_rust else text

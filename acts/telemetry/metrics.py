@@ -16,33 +16,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import runtime as sdk
 
+from acts.language.errors import SettingsError
 from acts.telemetry.logs import CORE
-from acts.telemetry.tracing import TelemetryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from temporalio.common import MetricMeter
 
-# Names beyond those that the worker registers: inline Tools that workers in other languages serve
-MAX_FOREIGN_TOOLS: Final = 100
-MAX_MODELS: Final = 50
-MAX_CODES: Final = 50  # of failures: ours are fewer, but a script may state any
-# The values of labels that are known beforehand
-LIMITS: Final = ("requests", "tokens", "cost")
-TYPES: Final = ("Plan", "Agent")
-PHASES: Final = ("completed", "partial", "rejected", "failed", "cancelled")
+# How many values of a label are counted one by one beside the Tools that the worker registers: inline Tools that others
+# serve, models, and codes of failures, of which a script may state any
+MAX_OTHERS: Final = {"tool": 100, "model": 50, "outcome": 50, "reason": 50}
+METRICS: Final[dict[str, Metric]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """``kind`` is counter, histogram or gauge. A histogram's ``buckets`` are its upper bounds, in its unit."""
 
-    name: str
     kind: str
-    labels: tuple[str, ...]
+    name: str
+    labels: str
     text: str
     buckets: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        METRICS[self.name] = self
 
 
 # From a local look-up to a Tool that runs for hours; a model's answer, and the longest pause that a provider asks for
@@ -50,16 +49,7 @@ _SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
 # A person: a minute, a lunch, a night, a weekend, a holiday
 _LONG_SECONDS: Final = (1.0, 10.0, 60.0, 300.0, 1_800.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 1_209_600.0)
 _SHARES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
-
-METRICS: Final[dict[str, Metric]] = {}
-
-
-def _metric(kind: str, name: str, labels: str, text: str, buckets: tuple[float, ...] = ()) -> Metric:
-    METRICS[name] = Metric(name, kind, tuple(labels.split()), text, buckets)
-    return METRICS[name]
-
-
-_counter, _gauge, _histogram = (partial(_metric, kind) for kind in ("counter", "gauge", "histogram"))
+_counter, _gauge, _histogram = (partial(Metric, kind) for kind in ("counter", "gauge", "histogram"))
 
 RUNS = _counter("acts_runs_total", "type phase", "roots of trees that ended, by how")
 RUN_SECONDS = _histogram("acts_run_seconds", "type", "from the start of a root to its end", _LONG_SECONDS)
@@ -92,69 +82,51 @@ EVICTIONS = _counter("acts_worker_memory_evictions_total", "", "runs evicted to 
 INTERPRETER_SECONDS = _counter("acts_worker_cpu_seconds_total", "", "CPU time of the process")
 
 
-class Names:
-    """The values of a label that are counted one by one: those registered, and the first few others."""
-
-    def __init__(self, registered: Iterable[str], max_others: int) -> None:
-        self._names = set(registered)
-        self._max = len(self._names) + max_others
-        self._lock = threading.Lock()
-
-    def bound(self, name: str) -> str:
-        if name not in self._names:
-            with self._lock:
-                if len(self._names) >= self._max:
-                    return "other"
-                self._names.add(name)
-        return name
-
-
 class Meters:
     """Records into the meter of the process. Thread-safe."""
 
     def __init__(self, meter: MetricMeter, tools: Iterable[str] = ()) -> None:
         # The counters of the SDK count integers
-        create: dict[str, Any] = {
-            "counter": meter.create_counter, "histogram": meter.create_histogram_float,
-            "gauge": meter.create_gauge_float,
+        create: dict[str, tuple[Any, str]] = {
+            "counter": (meter.create_counter, "add"), "histogram": (meter.create_histogram_float, "record"),
+            "gauge": (meter.create_gauge_float, "set"),
         }  # fmt: skip
-        self._instruments = {name: create[m.kind](name, m.text) for name, m in METRICS.items()}
-        self._bound: dict[tuple[str, ...], Any] = {}
-        self._names = {"tool": Names(tools, MAX_FOREIGN_TOOLS), "model": Names((), MAX_MODELS)}
-        self._names |= {"outcome": Names((), MAX_CODES), "reason": Names((), MAX_CODES)}
-        self._totals: dict[str, int] = {}
+        self._kinds = create
+        self._instruments = {name: create[m.kind][0](name, m.text) for name, m in METRICS.items()}
+        self._series: dict[tuple[str, ...], Callable[[float], None]] = {}
+        self._tools, self._lock = frozenset(tools), threading.Lock()
+        self._others: dict[str, set[str]] = {label: set() for label in MAX_OTHERS}
         # From the first scrape on: a rate does not see an event that makes its series
         for metric in METRICS.values():
             if metric.kind == "counter" and not metric.labels:
-                self.add(metric, 0)
-        for limit in LIMITS:
-            self.add(BUDGET_LOW, 0, limit=limit)
-        for type_, phase in product(TYPES, PHASES):
-            self.add(RUNS, 0, type=type_, phase=phase)
+                self.record(metric, 0)
+        for limit in ("requests", "tokens", "cost"):
+            self.record(BUDGET_LOW, 0, limit=limit)
+        for type_, phase in product(("Plan", "Agent"), ("completed", "partial", "rejected", "failed", "cancelled")):
+            self.record(RUNS, 0, type=type_, phase=phase)
         for tool, outcome in product(sorted(tools), ("completed", "failed")):
-            self.add(CALLS, 0, tool=tool, outcome=outcome)
+            self.record(CALLS, 0, tool=tool, outcome=outcome)
 
-    def add(self, metric: Metric, value: int = 1, **labels: str) -> None:
-        self._at(metric, labels).add(value)
-
-    def record(self, metric: Metric, value: float, **labels: str) -> None:
-        self._at(metric, labels).record(value)
-
-    def set(self, metric: Metric, value: float, **labels: str) -> None:
-        self._at(metric, labels).set(value)
-
-    def raise_to(self, metric: Metric, total: float) -> None:
-        """Add to a counter what ``total``, which only grows, has grown since the last time."""
-        self.add(metric, int(total) - self._totals.get(metric.name, 0))
-        self._totals[metric.name] = int(total)
-
-    def _at(self, metric: Metric, labels: dict[str, str]) -> Any:
-        labels = {label: self._names[label].bound(v) if label in self._names else v for label, v in labels.items()}
+    def record(self, metric: Metric, value: float = 1, **labels: str) -> None:
+        """As ``record`` below."""
+        labels = {label: self.bound(label, text) for label, text in labels.items()}
         key = (metric.name, *labels.values())
-        if key not in self._bound:
+        if key not in self._series:
             instrument = self._instruments[metric.name]
-            self._bound[key] = instrument.with_additional_attributes(labels) if labels else instrument
-        return self._bound[key]
+            instrument = instrument.with_additional_attributes(labels) if labels else instrument
+            self._series[key] = getattr(instrument, self._kinds[metric.kind][1])
+        self._series[key](value)
+
+    def bound(self, label: str, value: str) -> str:
+        """The value that is counted: that of a label beyond its bound is ``other``."""
+        others = self._others.get(label)
+        if others is None or value in others or (label == "tool" and value in self._tools):
+            return value
+        with self._lock:
+            if len(others) >= MAX_OTHERS[label]:
+                return "other"
+            others.add(value)
+        return value
 
 
 _current: Meters | None = None
@@ -166,15 +138,21 @@ def start(meter: MetricMeter | None, tools: Iterable[str] = ()) -> None:
     _current = None if meter is None else Meters(meter, tools)
 
 
-def meters() -> Meters | None:
-    """None while metrics are off."""
-    return _current
+def is_on() -> bool:
+    """False while nothing is recorded."""
+    return _current is not None
+
+
+def record(metric: Metric, value: float = 1, **labels: str) -> None:
+    """Add to a counter, add to a histogram or set a gauge; nothing while metrics are off."""
+    if _current is not None:
+        _current.record(metric, value, **labels)
 
 
 def create_runtime(address: str = "", tools: Iterable[str] = ()) -> sdk.Runtime:
     """The runtime of a worker, whose metrics are served at ``address`` (host:port; "": none are counted).
 
-    ``tools`` are the names by which Calls are counted. Raises TelemetryError: nothing can listen there.
+    ``tools`` are the names by which Calls are counted. Raises SettingsError: nothing can listen there.
     """
     forwarding = sdk.LogForwardingConfig(
         logging.getLogger(CORE), append_target_to_name=False, prepend_target_on_message=False,
@@ -193,6 +171,6 @@ def create_runtime(address: str = "", tools: Iterable[str] = ()) -> sdk.Runtime:
     try:
         runtime = sdk.Runtime(telemetry=telemetry)
     except ValueError as error:
-        raise TelemetryError(f"ACTS_METRICS is {address}; nothing can listen there: {error}") from None
+        raise SettingsError(f"ACTS_METRICS is {address}; nothing can listen there: {error}") from None
     start(runtime.metric_meter if address else None, tools)
     return runtime

@@ -21,8 +21,9 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
 from temporalio.api.enums.v1 import TaskQueueType
@@ -30,10 +31,11 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.service import RPCError
 
+from acts.language.errors import SettingsError
 from acts.language.wire import LOAD_DELEGATE, PENDING
 from acts.telemetry import metrics
 from acts.telemetry.logs import current_call, identify
-from acts.telemetry.tracing import INSTANCE, ROOT, TelemetryError, Tracing, read_header, start_tracing
+from acts.telemetry.tracing import INSTANCE, ROOT, Tracing, read_header, start_tracing
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -51,19 +53,16 @@ ANSWER_SECONDS: Final = 5.0  # of the server
 
 @contextmanager
 def serve_health(address: str, worker: Observation) -> Iterator[int]:
-    """A block in which the health of ``worker`` is served at host:port; yields the port. Raises TelemetryError."""
+    """A block in which the health of ``worker`` is served at host:port; yields the port. Raises SettingsError."""
     host, _, port = address.rpartition(":")
-
-    class Handler(_Handler):
-        problems: ClassVar = {"/live": worker.live_problem, "/ready": worker.ready_problem}
 
     class Server(ThreadingHTTPServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     try:
-        server = Server((host.strip("[]"), int(port)), Handler)
+        server = Server((host.strip("[]"), int(port)), partial(_Handler, worker))
     except OSError as error:
-        raise TelemetryError(f"ACTS_HEALTH is {address}; nothing can listen there: {error.strerror}") from None
+        raise SettingsError(f"ACTS_HEALTH is {address}; nothing can listen there: {error.strerror}") from None
     with server:
         threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
         try:
@@ -73,12 +72,14 @@ def serve_health(address: str, worker: Observation) -> Iterator[int]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    problems: ClassVar[dict[str, Callable[[], str | None]]]
-    # Of a client that sends nothing, in seconds
-    timeout = 5
+    timeout = 5  # of a client that sends nothing, in seconds
+
+    def __init__(self, worker: Observation, *args: Any) -> None:
+        self._checks = {"/live": worker.live_problem, "/ready": worker.ready_problem}
+        super().__init__(*args)
 
     def do_GET(self) -> None:
-        check = self.problems.get(self.path.partition("?")[0])
+        check = self._checks.get(self.path.partition("?")[0])
         problem = "there are /live and /ready" if check is None else check()
         content = {"ok": True} if problem is None else {"ok": False, "problem": problem}
         data = json.dumps(content).encode() + b"\n"
@@ -121,11 +122,11 @@ class Observation:
 
     @classmethod
     def start(cls, metrics_address: str, health_address: str, tools: Iterable[str]) -> Observation:
-        """Begin to observe; ``tools`` are the names by which Calls are counted. Raises TelemetryError."""
+        """Begin to observe; ``tools`` are the names by which Calls are counted. Raises SettingsError."""
         tracing = None
         try:
             tracing = start_tracing("acts-worker")
-        except TelemetryError as error:
+        except SettingsError as error:
             # The variables are not ours: one that is set for all programs of a machine must not stop a worker
             logger.warning("traces are off: %s", error)
         return cls(metrics.create_runtime(metrics_address, tools), tracing, health_address)
@@ -140,8 +141,8 @@ class Observation:
         wait = info.started_time - info.current_attempt_scheduled_time
         # A local Activity waits for no worker
         queue_seconds = 0.0 if info.is_local else max(0.0, wait.total_seconds())
-        if tool is not None and (meters := metrics.meters()) is not None:
-            meters.record(metrics.QUEUE_SECONDS, queue_seconds, tool=tool)
+        if tool is not None:
+            metrics.record(metrics.QUEUE_SECONDS, queue_seconds, tool=tool)
         span: AbstractContextManager[Any] = nullcontext()
         if self.tracing is not None and (tool is not None or info.activity_type == LOAD_DELEGATE):
             carrier = read_header(call.headers)
@@ -176,7 +177,7 @@ class Observation:
     @asynccontextmanager
     async def serving(self, client: Client, task_queue: str, identity: str) -> AsyncIterator[None]:
         self.is_polling = lambda: has_polled(client, task_queue, identity)
-        waiting = None if metrics.meters() is None else asyncio.create_task(_count_waiting_runs(client))
+        waiting = asyncio.create_task(_count_waiting_runs(client)) if metrics.is_on() else None
         try:
             yield
         finally:
@@ -223,15 +224,12 @@ async def _count_waiting_runs(client: Client) -> None:
 
 async def record_waiting_runs(client: Client) -> None:
     """Count the roots that wait for a decision, and record the age of the oldest one among those that answer."""
-    meters = metrics.meters()
-    if meters is None:
-        return
     count = (await client.count_workflows(QUERY)).count
     runs = [(run.id, run.run_id) async for run in client.list_workflows(QUERY, limit=MAX_LISTED)] if count else []
     # Side by side: runs whose workers are gone answer none, and each would hold up the round
     answers = await asyncio.gather(*[_ask(client, *run) for run in runs[-MAX_ASKED:]])
-    meters.set(metrics.RUNS_WAITING, count)
-    meters.set(metrics.OLDEST_WAIT, max(answers, default=0.0))
+    metrics.record(metrics.RUNS_WAITING, count)
+    metrics.record(metrics.OLDEST_WAIT, max(answers, default=0.0))
 
 
 async def _ask(client: Client, id_: str, run_id: str) -> float:
@@ -246,14 +244,14 @@ async def _ask(client: Client, id_: str, run_id: str) -> float:
 
 
 async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
-    """True when the server has seen a poll of this queue by the worker of this identity, in the last two minutes."""
+    """True when the server has seen a poll of this queue in the last two minutes, by who ends in this identity."""
     # One kind is enough: a worker whose slots for Activities are all in use polls for workflow tasks only
     for kind in (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY):
         request = DescribeTaskQueueRequest(
             namespace=client.namespace, task_queue=TaskQueue(name=task_queue), task_queue_type=kind
         )
         answer = await client.workflow_service.describe_task_queue(request)
-        polls = [poller.last_access_time.seconds for poller in answer.pollers if poller.identity == identity]
+        polls = [poller.last_access_time.seconds for poller in answer.pollers if poller.identity.endswith(identity)]
         if time.time() - max(polls, default=0) < MAX_POLL_SECONDS:
             return True
     return False

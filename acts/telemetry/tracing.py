@@ -29,7 +29,7 @@ from temporalio.client import Interceptor, OutboundInterceptor, StartWorkflowInp
 from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from acts.language.errors import install_hint
+from acts.language.errors import SettingsError, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,10 +69,6 @@ SCOPE: Final = "acts"
 # Spans that have not been sent when the process stops
 FLUSH_SECONDS: Final = 3.0
 MAX_MESSAGE: Final = 300
-
-
-class TelemetryError(Exception):
-    """A setting of logs, metrics, health or traces asks for what is not there."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +197,7 @@ def is_requested() -> bool:
 
 
 def start_tracing(service: str) -> Tracing | None:
-    """Begin to trace, if the environment asks for it. Raises TelemetryError where the extra is not installed.
+    """Begin to trace, if the environment asks for it. Raises SettingsError where the extra is not installed.
 
     ``service`` is the default of ``OTEL_SERVICE_NAME``.
     """
@@ -213,7 +209,7 @@ def start_tracing(service: str) -> Tracing | None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         hint = install_hint("otel")
-        raise TelemetryError(f"{ENDPOINTS[1]} is set, and traces need OpenTelemetry's SDK: {hint} ({error})") from None
+        raise SettingsError(f"{ENDPOINTS[1]} is set, and traces need OpenTelemetry's SDK: {hint} ({error})") from None
     tracing = create_tracing(service, BatchSpanProcessor(OTLPSpanExporter()))
     # For what Tools and libraries write themselves: it belongs to the spans of their Calls
     trace.set_tracer_provider(tracing.provider)

@@ -34,7 +34,7 @@ from acts.machines.run_machine import QUEUE_TIMER
 from acts.plan.validate import ValidatedPlan
 from acts.tree.child_requests import expand_template
 from acts.tree.identity import call_identity
-from acts.tree.records import Accounting, Capabilities, ContextRef, DelegateInput, TreePosition
+from acts.tree.records import Accounting, BackgroundInput, Capabilities, ContextRef, DelegateInput, TreePosition
 from acts.views.results import build_result
 
 if TYPE_CHECKING:
@@ -207,8 +207,8 @@ class Rehearsal:
         command, call = self._in_flight.pop(min(self._in_flight))
         key, value, chosen, failure = command.node.key, None, None, None
         try:
-            value, chosen = self._find_result(command.node, call)
-            value = json.loads(json.dumps(value))
+            result, chosen = self._find_result(command.node, call)
+            value = json.loads(json.dumps(result))
         except CallError as error:
             failure = error
             if error.code == _NO_RESULT:
@@ -217,8 +217,7 @@ class Rehearsal:
             report = {"output": value, **({} if chosen is None else {"path": chosen})} if failure is None else None
             self._handle(events.ChildEnded(key, report, failure, accounting=Accounting()))
         else:
-            ended = events.CallEnded(key, value, chosen) if failure is None else events.CallEnded(key, error=failure)
-            self._handle(ended)
+            self._handle(events.CallEnded(key, value, chosen, error=failure))
         return True
 
     def _find_result(self, node: PlannedCall, call: Mapping[str, Any]) -> tuple[Json, int | None]:
@@ -292,11 +291,9 @@ class Rehearsal:
 
     def _record(self, command: Any) -> tuple[tuple[int, int], dict[str, Any]]:
         """Note that a Call is started; returns where it stands in plan order, and the Call as it is sent."""
-        sent: Any = command
-        if not isinstance(command, commands.StartCall | commands.AskOutput):
-            sent = (
-                command.input if isinstance(command, commands.StartChild) else command.input.delegate or command.input
-            )
+        sent = getattr(command, "input", command)
+        if isinstance(sent, BackgroundInput):
+            sent = sent.delegate or sent
         call, node = sent.input if isinstance(sent, DelegateInput) else sent.call, command.node
         parameters = {k: v for k, v in call.items() if not k.startswith("_")}
         started = StartedCall(node.id, _call_id(node), node.tool.name, parameters, list(sent.context), node.instance)

@@ -34,9 +34,9 @@ from acts.language.messages import (
     wrap_message,
 )
 from acts.language.references import Path
-from acts.language.schemas import subschemas
+from acts.language.schemas import DEFS, subschemas
 from acts.language.strict_json import json_size
-from acts.language.tools import CONTROL, META, Tool
+from acts.language.tools import META, Tool, without_properties
 from acts.language.values import ABSENT, Json, Names, deep_merge, nest
 from acts.language.wire import ANONYMOUS, MAX_PAYLOAD_BYTES
 from acts.plan.calls import UNIT, PlannedCall, approval_needed
@@ -51,7 +51,6 @@ MAX_UNFILTERED_DATA: Final = 4096
 _EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int: 0, float: 0}
 # Settings that a run below inherits, unless it sets them itself
 INHERITED: Final = (*MODEL_SETTINGS, "maxParallel", "resolve")
-_LOCAL: Final = "#/$defs/"
 _DROPPED: Final = "†state.output"  # the output path of a Call that has none: the result is not used
 
 
@@ -66,7 +65,7 @@ def needs_children(prepared: ValidatedPlan) -> bool:
         if node.instance is None:
             shared.add(node, rank)
     local = [n for n in prepared.nodes if n.instance is not None]
-    return bool(local) and not any(shared.has_writer(p, None) for n in local for p in (*paths_read(n), *n.writes))
+    return bool(local) and not any(shared.overlapping(p, None) for n in local for p in (*paths_read(n), *n.writes))
 
 
 def split_into_children(prepared: ValidatedPlan) -> ValidatedPlan:
@@ -242,9 +241,8 @@ def tool_messages(tools: Iterable[Tool]) -> list[Json]:
     """
     out: list[Json] = []
     for name, schema in sorted({tool.name: tool.schema for tool in tools}.items(), key=lambda pair: pair[0]):
-        properties = schema.get("properties")
-        named = {**(properties if isinstance(properties, dict) else {}), "_tool": {"const": name}}
-        out.append({"type": "tool", "tool": {**schema, "properties": named}})
+        properties = {**schema["properties"], "_tool": {"const": name}}
+        out.append({"type": "tool", "tool": {**schema, "properties": properties}})
     return out
 
 
@@ -260,7 +258,7 @@ def needed_messages(log: Log, nodes: Sequence[PlannedCall], local: Iterable[Data
     needed = dict.fromkeys(p for n in nodes for p in paths_read(n))
     grown = [p for n in nodes if n.method in GROWING_METHODS for p in n.writes]
     grown += [m.path for m in local if m.path is not None and m.method in GROWING_METHODS]
-    above = {prefix for path in needed for prefix in path.prefixes(itself=True)}
+    above = {prefix for path in needed for prefix in (*path.prefixes(), path)}
     needed.update({g: None for g in grown if g in above})
     context = scoped_context(needed, lambda path: log.read(path, 0))
     values = {str(m.get("kind", m["type"])): m[m["type"]] for m in context}
@@ -324,8 +322,8 @@ def build_delegate_input(
     anonymous: AnonymousCall | None = None
     if node.delegate == ANONYMOUS:
         anonymous = AnonymousCall(
-            tool=node.tool.name, toolSchema=_child_schema(node.tool), served=node.tool.served, id=str(call.get("_id")),
-            path=" || ".join(node.outcome_texts) or _DROPPED,
+            tool=node.tool.name, toolSchema=child_schema(node.tool.schema), served=node.tool.served,
+            id=str(call.get("_id")), path=" || ".join(node.outcome_texts) or _DROPPED,
         )  # fmt: skip
     return DelegateInput(
         delegate=str(node.delegate), input={k: v for k, v in call.items() if k not in META and k != "_id"},
@@ -334,15 +332,10 @@ def build_delegate_input(
     )  # fmt: skip
 
 
-def _child_schema(tool: Tool) -> dict[str, Any]:
-    """The Tool's schema without the parameters that only the parent uses."""
+def child_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a Tool without what only the parent uses."""
     dropped = [k for k in META if k not in ("_tool", "_output", "_activity", "_options")]
-    schema = {k: v for k, v in tool.schema.items() if k not in dropped}
-    if isinstance(schema.get("properties"), dict):
-        schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in dropped}
-    if isinstance(schema.get("required"), list):
-        schema["required"] = [k for k in schema["required"] if k not in dropped]
-    return schema
+    return without_properties({k: v for k, v in schema.items() if k not in dropped}, dropped)
 
 
 def inherited_config(config: Mapping[str, Json], *more: str) -> dict[str, Any]:
@@ -383,6 +376,8 @@ def _merge_approval(inherited: Json, own: Json) -> Json:
             out[key] = True
         elif isinstance(required, list) and more is not True:
             out[key] = [*required, *(more if isinstance(more, list) else [])]
+    if inherited.get("selfApproval") is False:
+        out["selfApproval"] = False
     if any(inherited.get(key) for key in subjects):  # its deadline must not approve what its caller reserves
         rest = {key: value for key, value in out.items() if key not in ("timeout", "onTimeout")}
         return {**rest, **{key: inherited[key] for key in ("timeout", "onTimeout") if key in inherited}}
@@ -398,16 +393,13 @@ def anonymous_request(delegate_input: DelegateInput) -> dict[str, Any]:
     call, parameters = delegate_input.call, delegate_input.input
     if call is None:
         raise EngineError("the input of an anonymous delegate has no Call")
-    schema = {k: v for k, v in call.toolSchema.items() if k not in CONTROL}
-    properties = schema.get("properties")
     fixed = {"_tool": {"const": call.tool}, "_outputPath": {"const": call.path}}
-    own = {k: v for k, v in properties.items() if k not in CONTROL} if isinstance(properties, dict) else {}
     references = {key: str(Path("input", (key,))) for key in parameters}
     return {
         "config": {k: v for k, v in delegate_input.config.items() if k not in ("approve", "resolve")},
         "context": [
             *delegate_input.context, {"type": "input", "input": parameters},
-            {"type": "tool", "tool": {**schema, "properties": {**own, **fixed}}},
+            {"type": "tool", "tool": {**call.toolSchema, "properties": {**call.toolSchema["properties"], **fixed}}},
             {"type": "plan", "plan": [{"_tool": call.tool, **references}]},
         ],
     }  # fmt: skip
@@ -477,7 +469,7 @@ def _hoist_defs(schema: dict[str, Any], defs: dict[str, Json], prefix: str) -> d
     copy: dict[str, Any] = deepcopy(schema)
     for part in subschemas(copy):
         target = part.get("$ref")
-        if isinstance(target, str) and target.removeprefix(_LOCAL) in names:
-            part["$ref"] = _LOCAL + names[target.removeprefix(_LOCAL)]
+        if isinstance(target, str) and target.removeprefix(DEFS) in names:
+            part["$ref"] = DEFS + names[target.removeprefix(DEFS)]
     defs.update({new: copy["$defs"][key] for key, new in names.items()})
     return {k: v for k, v in copy.items() if k not in ("$defs", "$schema", "$id")}

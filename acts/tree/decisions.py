@@ -7,22 +7,22 @@ nobody approves what they have not seen.
 
 A tree may have *approvers*, each with public keys (Ed25519; ``docs/approvers.md`` has the forms). A worker reads them
 when a root starts; from then on they belong to the tree, and every decision is signed. What is signed names the digest
-of the *subject* (the Calls of the plan, or the Call with its parameters) and a *challenge*, which the run that waits
-makes of its identity, the place and the time: so a signature fits one wait of one run, and cannot be sent again.
+of the *subject* (see ``subjects``) and a *challenge*, which the run that waits makes of its identity, the place and the
+time: so a signature fits one wait of one run, cannot be sent again, and is void after a reset.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, ValidationError, model_validator
 
-from acts.language.errors import DecisionRefused, format_choices, truncate
+from acts.language.errors import DecisionRefused, SettingsError, format_choices, truncate
 from acts.language.values import Json, type_name
 from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.tree.wire_format import Record, RecordError, canonical_json, digest, first_error
@@ -32,9 +32,13 @@ WORDS: Final = (APPROVE, REJECT, EDIT)
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
 MAX_TEXT_LENGTH: Final = 2_000  # characters of each text of a decision: results and the Web UI show them
 MAX_MATCHES: Final = 100  # waits that an error looks for: ten thousand decisions may be refused in one task
-# In a pending approval that has to be signed: {"challenge", "subject"}
+# In a pending approval that has to be signed: {"challenge"}
 SIGN: Final = "sign"
-FORMAT: Final = "decision/1"
+FORMAT: Final = "decision/2"
+# What waits: a message that would change an approved plan
+MESSAGE: Final = "message"
+# Characters of a subject's digest that commands show, and the fewest that a decision may give
+SHORT_SUBJECT: Final = 16
 # Approvers travel with the start of every run of the tree: some 100 bytes each
 MAX_APPROVERS: Final = 100
 MAX_KEYS: Final = 10
@@ -50,7 +54,7 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
     """One approval that awaits a decision. ``since`` and ``deadline`` are ISO dates in UTC.
 
     ``inner`` is the instance within the run, where the run itself works for an ``instance`` of its parent. Further keys
-    are ``about`` what is decided: ``elements``, ``hints``, ``parameters``, ``sign``.
+    are ``about`` what is decided: ``elements``, ``hints``, ``parameters``, ``changes``, ``sign``.
     """
 
     workflow_id: str = Field(alias="workflowId")
@@ -59,6 +63,8 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
     instance: str | None = None
     inner: str | None = None
     version: int
+    subject: str | None = None
+    """The digest of what is decided (``subjects``)."""
     since: str
     deadline: str | None = None
 
@@ -81,6 +87,8 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
         return self.model_copy(update={"instance": instance, "inner": self.inner or self.instance})
 
     def __str__(self) -> str:
+        if self.what == MESSAGE:
+            return f"a message to {self.workflow_id}"
         name = "the plan" if self.call is None else f"{'the scopes of ' if self.what == 'scopes' else ''}{self.call}"
         return f"{name} of {self.workflow_id}" + (f" [{self.instance}]" if self.instance else "")
 
@@ -104,6 +112,7 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
     instance: _Text | None = None
     workflow_id: _Text | None = Field(None, alias="workflowId")
     version: int | None = None
+    subject: Annotated[str, Field(min_length=SHORT_SUBJECT, max_length=64)] | None = None
     by: _Text | None = None
     reason: _Text | None = None
     calls: Annotated[list[Any], BeforeValidator(_calls_of_message)] | None = Field(None, alias="plan")
@@ -117,7 +126,8 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
             raise ValueError('a rejection has a "reason": the planner, or the author of the plan, needs it')
         if not is_edit and (self.calls is not None or self.call_with is not None):
             raise ValueError(f'"plan" and "with" belong to the decision edit, not to {self.decision}')
-        if is_edit and (self.calls is None) == (self.call_with is None):
+        has_both = self.calls is not None and self.call is not None
+        if is_edit and ((self.calls is None) == (self.call_with is None) or has_both):
             raise ValueError('an edit has either "plan", a list of Calls, or "call" and "with", the new form of one')
         if self.call_with is not None and not self.call:
             raise ValueError('an edit of one Call names it: {"call": "2:refund", "with": {…}}')
@@ -133,7 +143,7 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
     def record(self, wait: PendingApproval, date: str) -> dict[str, Any]:
         out = {
             "what": wait.what, "call": wait.call, "instance": wait.instance, "decision": self.decision,
-            "version": wait.version, "by": self.by, "reason": self.reason, "date": date,
+            "version": wait.version, "subject": wait.subject, "by": self.by, "reason": self.reason, "date": date,
         }  # fmt: skip
         return {k: v for k, v in out.items() if v is not None}
 
@@ -164,6 +174,10 @@ def match_decision(
     """
     waits = waits if listed is not None else list(waits)
     matches = list(islice((w for w in waits if is_for(w, decision)), MAX_MATCHES))
+    if decision.calls is not None and len({wait.workflow_id for wait in matches}) == 1:
+        matches = matches[:1]  # whatever waits there is a part of the plan
+    if len(matches) > 1 and decision.subject is not None:
+        matches = [w for w in matches if (w.subject or "").startswith(decision.subject)] or matches
     if not matches:
         keys = (("call", decision.call), ("instance", decision.instance), ("workflowId", decision.workflow_id))
         meant = ", ".join(f"{key} {value!r}" for key, value in keys if value is not None) or "this decision"
@@ -179,12 +193,17 @@ def match_decision(
 def check_version(wait: PendingApproval, decision: Decision) -> None:
     if decision.version is not None and decision.version != wait.version:
         raise DecisionRefused(f"version {decision.version} is not what waits: {wait} is at version {wait.version}")
+    if decision.subject is not None and not (wait.subject or "").startswith(decision.subject):
+        text = (
+            f"the subject {decision.subject} is not what waits: {wait} is about {(wait.subject or '')[:SHORT_SUBJECT]}"
+        )
+        raise DecisionRefused(f"{text}; look at it again: `acts pending`")
 
 
 def is_for(wait: PendingApproval, decision: Decision) -> bool:
     """True when a decision means this wait, whatever version of it."""
-    if decision.calls is not None and wait.call is not None and decision.call is None:
-        return False  # a whole new plan is no decision about one Call
+    if decision.calls is not None and wait.instance is not None:
+        return False  # a whole new plan is no decision about one instance
     # An edit may name one Call of a pending plan
     edits_plan = wait.what == "plan" and decision.decision == EDIT
     if decision.call not in (None, wait.call) and not edits_plan:
@@ -197,10 +216,6 @@ def is_for(wait: PendingApproval, decision: Decision) -> bool:
 
 
 # -- who may decide -----------------------------------------------------------------------------------------------
-
-
-class ApproversError(ValueError):
-    """Approvers that cannot be used: names the approver and what is wrong."""
 
 
 def _read_public_key(text: str) -> str:
@@ -241,26 +256,25 @@ class Approver(Record):
 
 
 def read_approvers(content: Json) -> tuple[Approver, ...]:
-    """Read the content of a file of approvers; raise ApproversError if it has another form."""
+    """Read the content of a file of approvers; raise SettingsError if it has another form."""
     if not isinstance(content, dict) or not content or len(content) > MAX_APPROVERS:
-        raise ApproversError(f"approvers are an object of name to public key, with 1 to {MAX_APPROVERS} names")
+        raise SettingsError(f"approvers are an object of name to public key, with 1 to {MAX_APPROVERS} names")
     approvers = []
     for name, entry in content.items():
         try:
             fields = entry if isinstance(entry, dict) else {"keys": entry}
             approvers.append(Approver.from_json({**fields, "name": name}))
         except RecordError as error:
-            raise ApproversError(f'the approver "{truncate(name, 80)}": {error}') from None
+            raise SettingsError(f'the approver "{truncate(name, 80)}": {error}') from None
     return tuple(approvers)
 
 
-def call_subject(call: Mapping[str, Json]) -> dict[str, Json]:
-    return {key: value for key, value in call.items() if key != "_id"}
+def make_challenge(identity: str, reset: str | None, wait: PendingApproval) -> str:
+    """The text that makes a signature fit this wait alone.
 
-
-def make_challenge(identity: str, wait: PendingApproval) -> str:
-    """The text that makes a signature fit this wait alone. ``identity`` is that of the run that waits."""
-    place = [identity, wait.workflow_id, wait.what, wait.call, wait.instance, wait.since]
+    ``identity`` is that of the run that waits, ``reset`` tells which reset of it was the last.
+    """
+    place = [identity, reset, wait.workflow_id, wait.what, wait.call, wait.instance, wait.since]
     return digest(place, 32)  # 128 bits tell all waits apart
 
 
@@ -271,7 +285,7 @@ def make_statement(wait: PendingApproval, decision: Decision, time: str) -> byte
     if decision.call_with is not None:
         edit = {"call": decision.call, "with": decision.call_with}
     statement: dict[str, Any] = {
-        "acts": FORMAT, "challenge": sign["challenge"], "subject": sign["subject"], "workflowId": wait.workflow_id,
+        "acts": FORMAT, "challenge": sign["challenge"], "subject": wait.subject, "workflowId": wait.workflow_id,
         "what": wait.what, "call": wait.call, "version": wait.version, "decision": decision.decision,
         "by": decision.by, "reason": decision.reason, "time": time,
         "edit": digest(edit) if decision.decision == EDIT else None,
@@ -280,7 +294,7 @@ def make_statement(wait: PendingApproval, decision: Decision, time: str) -> byte
 
 
 def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decision: Decision) -> dict[str, Any]:
-    """Who signed, for the record of a decision: ``{key, time, signature, challenge, subject}``.
+    """Who signed, for the record of a decision: ``{key, time, signature, challenge}``.
 
     Raises DecisionRefused when nobody who may decide has signed this decision about this wait.
     """
@@ -294,6 +308,8 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     if not approver.may_decide(tool):
         text = "whole plans" if tool is None else f'calls of the tool "{tool}"'
         raise DecisionRefused(f'the approver "{approver.name}" may not decide about {text}')
+    if decision.version is None or decision.subject is None:
+        raise DecisionRefused(f"a signed decision names the version and the subject of what it is about: {wait}")
     time, value = decision.signature.time, decision.signature.value
     message = make_statement(wait, decision, time)
     key = next((key for key in map(base64.b64decode, approver.keys) if _holds(key, value, message)), None)
@@ -302,8 +318,7 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
             f'the signature does not hold: no key of "{approver.name}" has signed this decision about version '
             f"{wait.version} of {wait}, as it waits since {wait.since}"
         )
-    sign = {name: wait.about[SIGN][name] for name in ("challenge", "subject")}
-    return {"key": fingerprint(key), "time": time, "signature": value, **sign}
+    return {"key": fingerprint(key), "time": time, "signature": value, "challenge": wait.about[SIGN]["challenge"]}
 
 
 def _holds(key: bytes, signature: str, message: bytes) -> bool:

@@ -44,6 +44,7 @@ class TreePosition(Record):
     startedAt: str = ""  # by the server's clock in microseconds; kept by continue-as-new
     storesValues: bool = False  # the root began with external storage: large values may travel as references
     approvers: tuple[Approver, ...] = ()  # who alone may decide, signed; none: whoever can send a decision
+    isGuarded: bool = False  # a person has approved the plan: what is provided since then is asked about
 
     @property
     def parent(self) -> str | None:
@@ -90,7 +91,7 @@ class TreePosition(Record):
         """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
         return TreePosition(
             depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token,
-            storesValues=self.storesValues, approvers=self.approvers,
+            storesValues=self.storesValues, approvers=self.approvers, isGuarded=self.isGuarded,
         )  # fmt: skip
 
 
@@ -102,6 +103,7 @@ class Capabilities(Record):
 
     tools: dict[str, Any] = {}
     served: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()  # what Tools of the worker have a person confirm: Activities, and tools of MCP servers
     pins: dict[str, str] = {}  # SHA-256 of pinned definitions, by name
     price: tuple[float, float] | None = None  # of the model: US dollars per token of input, of output
 
@@ -206,14 +208,6 @@ class Accounting(Record):
 # -- what a model is asked -----------------------------------------------------------------
 
 
-class QuestionSource(BaseModel, frozen=True):
-    """The run that has the context: its first ``upto`` messages are shown."""
-
-    workflowId: str
-    runId: str = ""
-    upto: int = 0
-
-
 class Reserved(BaseModel, frozen=True):
     """What all requests of a question may use; None: no limit. ``cost`` is in US dollars."""
 
@@ -226,7 +220,7 @@ class ModelQuestion(BaseModel, frozen=True):
 
     ask: Literal["solution", "output"]
     model: str
-    source: QuestionSource
+    source: ContextRef  # its first messages are shown
     fallbackModels: tuple[str, ...] = ()
     patience: float = DEFAULT_PATIENCE_SECONDS
     effort: str | None = None
@@ -276,7 +270,8 @@ class CallRecord(Record):
     values: tuple[Any, ...] = ()
     date: str = ""
     error: dict[str, Any] | None = None
-    approved: bool = False
+    approved: dict[str, Any] | None = None
+    asked: dict[str, Any] | None = None
     edited: bool = False
     value: Any = None
     reason: str | None = None
@@ -290,18 +285,24 @@ class WalkState(Record):
     isGrowing: bool = False
 
 
-class PlanState(VersionedRecord):
+class RunState(VersionedRecord):
+    """Base of what a run that continues as new hands on."""
+
     request: dict[str, Any]
     capabilities: Capabilities
-    walk: WalkState
     approvals: dict[str, Any]
     budget: dict[str, Any]
+    lease: PermitLease | None = None
+
+
+class PlanState(RunState):
+    walk: WalkState
     input: dict[str, Any] | None = None  # what the run was started with, without its Request
     position: TreePosition | None = None
     usage: dict[str, Any] = {}
     version: int = 1
     isApproved: bool = True
-    lease: PermitLease | None = None
+    heldMessages: tuple[Any, ...] = ()  # that were provided since the plan was approved; a person decides about them
     past: PastState | None = None
 
 
@@ -347,19 +348,12 @@ class AgentProgress(Record):
     wantedOutput: Any = None
 
 
-class AgentState(VersionedRecord):
+class AgentState(RunState):
     """An agent that continues as new, between two ticks or while its plan waits for a person."""
 
-    request: dict[str, Any]
-    capabilities: Capabilities
     position: TreePosition
     progress: AgentProgress
-    approvals: dict[str, Any]
-    budget: dict[str, Any]
     isPaused: bool = False
     version: int = 0
     provided: tuple[Any, ...] = ()
-    # Of a delegate: where its definition came from, and its input
-    definition: dict[str, str] = {}
-    delegate: dict[str, Any] | None = None
-    lease: PermitLease | None = None
+    definition: dict[str, str] = {}  # of a delegate: where its definition came from

@@ -17,8 +17,8 @@ from typing import Any, Final
 from acts.language.errors import truncate
 from acts.language.wire import BAD_ROW, DUPLICATE_ID
 from acts.tree.past_run import PastHistory, PastResults
-from acts.tree.records import Capabilities, PermitLease, PlanInput, TreePosition
-from acts.tree.wire_format import Record, VersionedRecord
+from acts.tree.records import PlanInput, RunState, TreePosition
+from acts.tree.wire_format import Record
 
 # Failures that a run over a set lists, and the errors of each
 MAX_FAILURES: Final = 100
@@ -91,14 +91,10 @@ class ResumedSet(Record):
     identity: str | None = None  # what the ``_id``s of the rows derive from; None: the run itself
 
 
-class SetState(VersionedRecord):
+class SetState(RunState):
     """A run over a set that continues as new, between two Batches. ``survey`` None: it has not begun to read."""
 
-    request: dict[str, Any]
-    capabilities: Capabilities
     position: TreePosition
-    approvals: dict[str, Any]
-    budget: dict[str, Any]
     survey: Survey | None = None
     nextPage: int = 0
     completed: int = 0
@@ -110,7 +106,6 @@ class SetState(VersionedRecord):
     usage: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
     isApproved: bool = True
     isPaused: bool = False
-    lease: PermitLease | None = None
     resumed: ResumedSet | None = None
 
 

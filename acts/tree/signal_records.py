@@ -1,11 +1,12 @@
-"""The signals between runs of a tree: each a record, once.
+"""The signals between runs of a tree: each a record, whose type names the signal.
 
 Every one carries the token of its tree; a run takes only those of its own.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from acts.tree.decisions import Decision, PendingApproval, WaitKey
 from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest
@@ -16,6 +17,10 @@ class TreeSignal(VersionedRecord):
     """Base of the signals between the runs of one tree. ``token`` is that of the tree: without it, one is ignored."""
 
     token: str = ""
+
+    @classmethod
+    def signal_name(cls) -> str:
+        return cls.__name__[0].lower() + cls.__name__[1:]
 
 
 class SenderSignal(TreeSignal):
@@ -32,6 +37,13 @@ class PendingChanged(SenderSignal):
     closed: tuple[WaitKey, ...] = ()
     edited: tuple[WaitKey, ...] = ()  # since it opened
     isComplete: bool = False  # nothing waits there but what opened
+
+
+class Told(TreeSignal):
+    """To a child: what the run above was told, and may be: to pause, to resume, or that a message joins the context."""
+
+    word: str  # pause, resume, or provide
+    message: Any = None
 
 
 class ForwardedDecision(TreeSignal):
@@ -178,3 +190,10 @@ class Superseded(SenderSignal):
         an instance may be made of another one's and the name of a Call.
         """
         return parent in (None, self.workflowId) and (not self.sentAt or not started_at or started_at < self.sentAt)
+
+
+TREE_SIGNALS: Final[Mapping[str, type[TreeSignal]]] = {
+    type_.signal_name(): type_
+    for type_ in (*TreeSignal.__subclasses__(), *SenderSignal.__subclasses__())
+    if type_ is not SenderSignal
+}

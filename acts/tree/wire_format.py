@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from decimal import Decimal
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ValidationError, model_validator
@@ -17,6 +18,8 @@ from acts.language.errors import ActsError
 from acts.language.values import Json
 
 WIRE_VERSION: Final = 2
+# Numbers that ECMAScript writes without an exponent
+_PLAIN: Final = (1e-6, 1e21)
 TYPE_KEY: Final = "acts"  # key of a payload's metadata: the type of the record
 
 
@@ -66,8 +69,46 @@ class VersionedRecord(Record):
 
 
 def canonical_json(value: Json) -> bytes:
-    """The one form of a value that is hashed and signed: sorted keys, no spaces, UTF-8."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
+    """The one form of a value that is hashed and signed: RFC 8785, so that any language can make it.
+
+    Where the RFC has no form, ours is exact: integers beyond 2^53 keep their digits, lone surrogates their code.
+    """
+    out: list[str] = []
+    _append_canonical(value, out)
+    return "".join(out).encode(errors="surrogatepass")
+
+
+def _append_canonical(value: Json, out: list[str]) -> None:
+    match value:
+        case dict():
+            for at, key in enumerate(sorted(value, key=_utf16)):
+                out += ("," if at else "{", json.dumps(key, ensure_ascii=False), ":")
+                _append_canonical(value[key], out)
+            out.append("}" if value else "{}")
+        case list() | tuple():
+            for at, item in enumerate(value):
+                out.append("," if at else "[")
+                _append_canonical(item, out)
+            out.append("]" if value else "[]")
+        case float():
+            out.append(_format_double(value))
+        case _:
+            out.append(json.dumps(value, ensure_ascii=False))
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be", errors="surrogatepass")
+
+
+def _format_double(value: float) -> str:
+    """A number as ECMAScript writes it."""
+    if value == 0:
+        return "0"
+    if _PLAIN[0] <= abs(value) < _PLAIN[1]:
+        text = format(Decimal(repr(value)), "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    digits, _, exponent = repr(value).partition("e")
+    return f"{digits.removesuffix('.0')}e{int(exponent):+d}"
 
 
 def digest(value: Json, characters: int = 64) -> str:

@@ -98,7 +98,7 @@ def _facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
 
 
 class Read(NamedTuple):
-    """What one Call reads of what another writes; both are ranks."""
+    """What one Call reads of what another writes; both are their numbers in the plan."""
 
     writer: int
     reader: int
@@ -121,7 +121,8 @@ def _reads(prepared: ValidatedPlan) -> Iterator[Read]:
                         writing = [i for i, outcome in enumerate(node.outcomes) if written in outcome]
                         is_sure = writer in prepared.literal_outputs or len(writing) == len(node.outcomes)
                         when = "" if is_sure else "on error " if writing == [node.error] else "if "
-                        yield Read(writer, rank, f"{when}{written if path.holds(written) else path}", is_sure)
+                        numbers = node.index + 1, prepared.nodes[rank].index + 1
+                        yield Read(*numbers, f"{when}{written if path.holds(written) else path}", is_sure)
 
 
 # -- for a terminal --------------------------------------------------------------
@@ -133,9 +134,7 @@ def draw_text(prepared: ValidatedPlan, report: Report | None = None) -> str:
     found, has_more = find_reads(prepared)
     reads: dict[int, list[str]] = {}
     for read in found:
-        text = f"{prepared.nodes[read.writer].index + 1} {read.label}"
-        if text not in reads.setdefault(read.reader, []):
-            reads[read.reader].append(text)
+        reads.setdefault(read.reader, []).append(f"{read.writer} {read.label}")
     drawn = frozenset(drawn_ranks(prepared))
     waves = [wave for ranks in find_waves(prepared.graph) if (wave := [rank for rank in ranks if rank in drawn])]
     counted = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in ((len(drawn), "call"), (len(waves), "wave"))]
@@ -146,7 +145,8 @@ def draw_text(prepared: ValidatedPlan, report: Report | None = None) -> str:
     lines = [head]
     for number, wave in enumerate(waves, 1):
         lines.append(f"{'┌' if number == 1 else '├'}─ {number} {_RULE}")
-        lines += [_line(prepared.nodes[rank], reads.get(rank, []), counts) for rank in wave[: MAX_LINES - len(lines)]]
+        nodes = [prepared.nodes[rank] for rank in wave[: MAX_LINES - len(lines)]]
+        lines += [_line(node, reads.get(node.index + 1, []), counts) for node in nodes]
         if len(lines) >= MAX_LINES:
             return "\n".join([*lines, "… and more, which are not drawn"])
     lines += [f"└───{_RULE}"] if waves else []
@@ -208,14 +208,13 @@ def draw_mermaid(prepared: ValidatedPlan, report: Report | None = None) -> str:
         tail += [f"  classDef {state} {style}", f"  class {','.join(members)} {state}"] if members else []
     if len(drawn) < len(nodes):
         lines.append(f'  note1["{len(nodes) - len(drawn):,} more calls are not drawn"]')
-    visible = {node.index for node in drawn}
+    visible = {node.index + 1 for node in drawn}
     reads, has_more = find_reads(prepared)
-    every: dict[str, None] = {}
-    for read in reads:
-        writer, reader = prepared.nodes[read.writer].index, prepared.nodes[read.reader].index
-        if {writer, reader} <= visible:
-            line = "-->" if read.is_sure else "-.->"
-            every[f'  c{writer + 1} {line}|"{_escape(read.label)}"| c{reader + 1}'] = None
+    every = [
+        f'  c{read.writer} {"-->" if read.is_sure else "-.->"}|"{_escape(read.label)}"| c{read.reader}'
+        for read in reads
+        if {read.writer, read.reader} <= visible
+    ]
     room = MAX_MERMAID_TEXT - _NOTES_TEXT - sum(len(line) + 1 for line in (*lines, *tail))
     arrows = fit(every, room, MAX_MERMAID_EDGES)
     if has_more or len(arrows) < len(every):

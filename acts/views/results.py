@@ -10,7 +10,7 @@ lose entries only where that is not enough. ``omitted`` says what was cut, how l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from acts.language.config import Usage
@@ -88,15 +88,19 @@ def failure_text(walk: Walk) -> str:
     failures, lines = error_items(walk.calls), []
     for error in failures[:MAX_FAILURES]:
         call = f"{error['call']} [{error['instance']}]" if "instance" in error else error["call"]
-        lines.append(f"- {call}: [{error['code']}] {truncate(str(error['message']), MAX_FAILURE)}")
-    if len(failures) > MAX_FAILURES:
-        lines.append(f"- … and {len(failures) - MAX_FAILURES} more")
+        lines.append(f"{call}: [{error['code']}] {truncate(str(error['message']), MAX_FAILURE)}")
     if walk.prepared.unsplit is not None:
         head = f"{len(failures)} calls failed in {len({e.get('instance') for e in failures})} instances"
     else:
         skipped = walk.counts.get("skipped", 0)
         head = f"{len(failures)} of {len(walk.nodes)} calls failed" + (f", {skipped} skipped" if skipped else "")
-    return "\n".join([head + ":", *lines])
+    return list_failures(head, lines, len(failures))
+
+
+def list_failures(head: str, lines: Sequence[str], count: int) -> str:
+    """The message of a failed workflow: the first of ``count`` failures, a line each."""
+    more = [f"… and {count - len(lines):,} more"] if count > len(lines) else []
+    return "\n- ".join([f"{head}:", *lines, *more])
 
 
 def build_agent_result(run: AgentRun, status: str) -> dict[str, Any]:
@@ -176,8 +180,7 @@ def cut_result(
 def _largest_first(result: Mapping[str, Any], measure: SharedSizes) -> Iterator[Entry]:
     """What can be cut, in this order: data by size, of parts of one size the last; then the last of the reports."""
     data = [entry for key in _DATA for entry in _entries(result.get(key), key, measure)]
-    data.reverse()
-    yield from sorted(data, key=lambda entry: -entry[0])
+    yield from sorted(data, key=lambda entry: entry[0])[::-1]
     reports = [pair for key in _REPORTS for pair in enumerate(_entries(result.get(key), key, measure))]
     yield from (entry for _, entry in sorted(reports, key=lambda pair: -pair[0]))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, takewhile
 from typing import Any, Final
@@ -22,7 +22,7 @@ from acts.language.references import Expression, conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.tools import Tool
 from acts.language.values import ABSENT
-from acts.machines.agent_run import AgentRun, AnonymousDelegate, DelegateMachine
+from acts.machines.agent_run import AgentRun, AnonymousDelegate
 from acts.machines.call_state import SETTLED, call_item, call_items
 from acts.machines.plan_run import PlanRun, child_progress, instance_report, statuses
 from acts.machines.run_machine import RunMachine
@@ -31,6 +31,7 @@ from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
 from acts.simulation.simulate import count_steps, simulate_prepared
 from acts.tree.decisions import SIGN, PendingApproval
+from acts.tree.records import Turn
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results
 from acts.views.drawing import draw_mermaid, draw_text
@@ -59,13 +60,18 @@ _MAX_FAILURES: Final = 20  # failures of a set that the page names, and the mess
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a run: its Request, what came after that, and the Tools that a model of it is shown, if any."""
+    """The context of a run: its Request, what came after that, and the Tools that a model of it is shown, if any.
+
+    A planner is shown its ``turns``, too; ``settings`` are what it has besides those of the Request.
+    """
 
     request: Request
     tools: Iterable[Tool] | None = None
     mode: str = "lazy"
     appended: Sequence[dict[str, Any]] = ()
     value: Callable[[Expression, str | None], Any] = lambda _tree, _instance: ABSENT
+    turns: Sequence[Turn] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RunView:
@@ -100,13 +106,21 @@ class RunView:
     def _tools(self) -> Iterable[str]:
         return () if self._prepared is None else (node.tool.name for node in self._prepared.nodes)
 
-    def _turns(self, page: dict[str, Any]) -> list[dict[str, Any]]:
-        """The turns of a planner that a page of its prompt asks for."""
-        return []
+    @property
+    def _takes_edits(self) -> bool:
+        return True
 
-    def pending_parameters(self, limit: int) -> dict[str, Any]:
-        """What the Calls that wait here would be called with, as many as fit."""
-        return {"editable": True, "calls": []}
+    def subjects(self, limit: int) -> dict[str, Any]:
+        """``{editable, waits: [{what, call?, instance?, subject}]}``: what is decided here, as much as fits."""
+        waits = []
+        for wait in self._run.approvals.waits.own:
+            item: dict[str, Any] = {"what": wait.what, "call": wait.call, "instance": wait.instance}
+            item = {k: v for k, v in item.items() if v is not None} | {"subject": self._run.subject_of(wait)}
+            limit -= json_size(item)
+            if limit < 0:
+                break
+            waits.append(item)
+        return {"editable": self._takes_edits, "waits": waits}
 
     def status(self) -> dict[str, Any]:
         """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?`` and ``decisions?``."""
@@ -121,7 +135,8 @@ class RunView:
     def page(self) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
         run, version, prepared = self._run, self._proposed_version(), self._prepared
-        parameters = {(c["call"], c.get("instance")): c["with"] for c in self.pending_parameters(MAX_RESULT)["calls"]}
+        waits = self.subjects(MAX_RESULT)["waits"]
+        parameters: Parameters = {(w["call"], w.get("instance")): w["subject"]["with"] for w in waits if "call" in w}
         if version is not None and (self._proposal is None or self._proposal[0] != version):  # once for each version
             self._proposal = version, "" if prepared is None else proposal_section(prepared)
         first, *head = self._head() or [""]
@@ -190,11 +205,12 @@ class RunView:
             out.update(
                 tools={t.name: {"schema": t.schema, "served": t.served} for t in context.tools}, output=request.schema,
                 mode=context.mode, step=request.config.step, instances=list(request.instances()),
-                maxTicks=request.config.maxTicks,
+                maxTicks=request.config.maxTicks, **context.settings,
             )  # fmt: skip
-        offset = int(page.get("offset", 0))
+        offset, (first, last) = int(page.get("offset", 0)), page.get("turns") or (0, 0)
         messages = [m.raw for m in request.context[offset : page.get("upto")]]
-        fitting = _fit_bytes([*messages, *self._turns(page)], limit - json_size(out))
+        turns = [turn.to_json() for turn in context.turns[first:last]]
+        fitting = _fit_bytes([*messages, *turns], limit - json_size(out))
         out["messages"], turns = fitting[: len(messages)], fitting[len(messages) :]
         return {**out, "turns": turns} if turns else out
 
@@ -265,20 +281,9 @@ class PlanView(RunView):
     def _drawn_states(self) -> dict[str, Any]:
         return {**self._own_status(), "instances": child_progress(self._run.walk)}
 
-    def pending_parameters(self, limit: int) -> dict[str, Any]:
-        """What the Calls that wait here would be called with, as many as fit."""
-        walk, calls = self._run.walk, list[dict[str, Any]]()
-        for wait in self._run.approvals.waits.own:
-            call = walk.find(wait.call, wait.instance) if wait.call is not None else None
-            if call is None or call.resolved is None:
-                continue
-            item = {"call": wait.call, "with": {k: v for k, v in call.resolved.items() if k != "_id"}}
-            item |= {} if wait.instance is None else {"instance": wait.instance}
-            limit -= json_size(item)
-            if limit < 0:
-                break
-            calls.append(item)
-        return {"editable": self._run.setup.takes_edits, "calls": calls}
+    @property
+    def _takes_edits(self) -> bool:
+        return self._run.setup.takes_edits
 
     @property
     def first_message(self) -> int:
@@ -334,8 +339,11 @@ class AgentView(RunView):
         return self._run.version if self._run.proposal is not None and self._run.finished is None else None
 
     def _context(self) -> Context:
-        context = self._run.context
-        return Context(self._run.request, context.tools.values(), context.mode, (), context.value)
+        run, context = self._run, self._run.context
+        settings = {"model": run.config.model, "at": run.turn_at}
+        return Context(
+            run.request, context.tools.values(), context.mode, value=context.value, turns=run.turns, settings=settings
+        )
 
     def _drawn_states(self) -> dict[str, Any]:
         return {"calls": [call for call in self._run.current_calls if call["tick"] == self._run.plan_tick]}
@@ -345,14 +353,6 @@ class AgentView(RunView):
 
     def plan(self) -> list[Any]:
         return self._run.proposed_calls or super().plan()
-
-    def prompt_context(self, page: Any, limit: int) -> dict[str, Any]:
-        out = super().prompt_context(page, limit)
-        return {**out, "model": self._run.config.model, "at": self._run.turn_at} if "tools" in out else out
-
-    def _turns(self, page: dict[str, Any]) -> list[dict[str, Any]]:
-        start, stop = page.get("turns") or (0, 0)
-        return [turn.to_json() for turn in self._run.turns[start:stop]]
 
     @property
     def first_message(self) -> int:
@@ -367,23 +367,16 @@ class AgentView(RunView):
         return out
 
 
-class DelegateView(RunView):
-    """The view of a delegate without a planner: of one Call, or of a plan that a child walks."""
+class SingleCallView(RunView):
+    """The view of a delegate that makes one Call."""
 
-    _run: DelegateMachine
-
-    @property
-    def _single(self) -> AnonymousDelegate | None:
-        return self._run if isinstance(self._run, AnonymousDelegate) else None
+    _run: AnonymousDelegate
 
     def _head(self) -> list[str]:
-        return [] if self._single is None else [code_span(self._single.node.id)]
+        return [code_span(self._run.node.id)]
 
-    def _context(self) -> Context | None:
-        return None if self._single is None else Context(self._single.request, self._single.prepared.tools.values())
-
-    def _tools(self) -> Iterable[str]:
-        return () if self._single is None else (self._single.node.tool.name,)
+    def _context(self) -> Context:
+        return Context(self._run.request, self._run.prepared.tools.values())
 
 
 class SetView(RunView):
@@ -430,9 +423,9 @@ class SetView(RunView):
     def _context(self) -> Context:
         return Context(self._run.setup.prepared.request)
 
-    def pending_parameters(self, limit: int) -> dict[str, Any]:
-        """Nothing: Calls wait in the runs below, and the plan takes no edits."""
-        return {"editable": False, "calls": []}
+    @property
+    def _takes_edits(self) -> bool:
+        return False
 
     def result(self) -> dict[str, Any]:
         run = self._run
@@ -450,10 +443,8 @@ class SetView(RunView):
         progress = self._run.progress
         if progress.stopped is not None:
             return str(progress.errors()[0]["message"])
-        lines = [f"- {_failure_line(failure)}" for failure in progress.failures[:_MAX_FAILURES]]
-        if progress.failed > len(lines):
-            lines.append(f"- … and {progress.failed - len(lines):,} more")
-        return "\n".join([f"{progress.text()}:", *lines])
+        lines = list(map(_failure_line, progress.failures[:_MAX_FAILURES]))
+        return results.list_failures(progress.text(), lines, progress.failed)
 
 
 def _failure_line(failure: dict[str, Any]) -> str:

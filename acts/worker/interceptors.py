@@ -96,9 +96,7 @@ class EngineInterceptor(sdk.Interceptor):
 class _Activities(sdk.ActivityInboundInterceptor):
     def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._proceed: Proceed = self._execute
-        for step in reversed(steps):
-            self._proceed = _put_around(step, self._proceed)
+        self._steps = steps
 
     def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
         super().init(_Heartbeats(outbound))
@@ -106,14 +104,12 @@ class _Activities(sdk.ActivityInboundInterceptor):
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         return await self._proceed(input)
 
-    async def _execute(self, call: sdk.ExecuteActivityInput) -> Any:
+    async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
+        if place < len(self._steps):
+            return await self._steps[place](call, partial(self._proceed, place=place + 1))
         if not is_async(call.fn):
             call.fn = partial(_without_stop_iteration, call.fn)
         return await self.next.execute_activity(call)
-
-
-def _put_around(step: Step, proceed: Proceed) -> Proceed:
-    return lambda call: step(call, proceed)
 
 
 def _without_stop_iteration(function: Callable[..., Any], *args: Any) -> Any:
@@ -374,14 +370,12 @@ def _place() -> tuple[str, str | None]:
 
 
 def _record_end(phase: str) -> None:
-    meters, info, machine = metrics.meters(), workflow.info(), _machine()
-    if meters is None:
-        return
-    meters.add(metrics.RUNS, type=info.workflow_type, phase=phase)
+    info, machine = workflow.info(), _machine()
+    metrics.record(metrics.RUNS, type=info.workflow_type, phase=phase)
     began = info.workflow_start_time
     if machine is not None and machine.position.startedAt:  # that of the first run, where it continued as new
         began = datetime.fromisoformat(machine.position.startedAt)
-    meters.record(metrics.RUN_SECONDS, max(0.0, workflow.time() - began.timestamp()), type=info.workflow_type)
+    metrics.record(metrics.RUN_SECONDS, max(0.0, workflow.time() - began.timestamp()), type=info.workflow_type)
     if machine is not None:
         for limit, share in used_shares(machine).items():
-            meters.record(metrics.BUDGET_LEFT, max(0.0, 1.0 - share), limit=limit)
+            metrics.record(metrics.BUDGET_LEFT, max(0.0, 1.0 - share), limit=limit)

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
-import socket
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.api.enums.v1 import EventType
@@ -22,17 +19,15 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInstance
 
 from acts.activities.ask_model import ask_model
-from acts.activities.load_delegate import Loader
 from acts.activities.models.adapters import close_clients
 from acts.activities.read_past_run import PastRuns
-from acts.activities.registry import Registry, activity_name, missing_activity, refuse_missing
-from acts.activities.run_setup import check_queues, check_search_attributes, first_attempt, look_up_approvers
+from acts.activities.registry import Registry, activity_name, missing_activity
+from acts.activities.run_setup import Loader, check_queues, check_search_attributes, first_attempt, look_up_approvers
 from acts.activities.secret_interceptor import SecretInterceptor
 from acts.activities.set_work import SetActivities
 from acts.machines.plan_run import PlanRun
 from acts.machines.set_run import SetRun
 from acts.payloads.converter import worker_converter
-from acts.sets.set_files import downloader
 from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.tracing import Tracing
 from acts.tree.past_run import PastRun
@@ -81,17 +76,15 @@ class Plugin(SimplePlugin):
         users: Sequence[Callable[..., Any]] = config.get("activities") or ()
         self._registry = registry = self._registry or Registry(self._tools, tuple(users))
         client = config["client"]
-        # The name of this worker on the server and in the Web UI
-        identity = f"acts/{registry.version} {os.getpid()}@{socket.gethostname()}"
-        own = own_activities(client, self._settings, registry.own_activities(identity))
+        own = own_activities(client, self._settings, registry.own_activities())
         names = [activity_name(function) for function in own]
         definitions = [getattr(user, "__temporal_activity_definition", None) for user in users]
         serves_all_names = any(definition is not None and not definition.name for definition in definitions)
         others = [] if serves_all_names else [missing_activity]
         config["activities"] = [*dict.fromkeys((*users, *registry.activities)), *own, *others]
-        config["identity"] = config.get("identity") or identity
+        config["identity"] = config.get("identity") or registry.identity
         secrets = SecretInterceptor(registry, self._settings.secrets, self._announce)
-        steps: list[Step] = [refuse_missing(identity, registry.names), secrets]
+        steps: list[Step] = [registry.refuse_missing, secrets]
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
@@ -121,16 +114,15 @@ def own_activities(
     """The engine's own Activities. They do not block, so they run in the worker's own loop."""
 
     async def read_past(history: WorkflowHistory, run_id: str, children: Mapping[str, str]) -> Any:
-        read = partial(facts_of, workflow_id=history.workflow_id, run_id=run_id, children=children)
         # A thread with a loop of its own: a long task would stop the loop of a worker, and the SDK's detector, which
         # fails each task of two seconds, is off in debug mode only, in which tasks run in the loop
-        return await asyncio.to_thread(asyncio.run, replay(history, client.data_converter, read))
+        return await asyncio.to_thread(asyncio.run, replay(history, client.data_converter, run_id, children))
 
     past_runs = PastRuns(read_past)
-    sets = SetActivities(settings.set_sources, downloader(settings.set_sources.hosts), past_runs.rows)
+    sets = SetActivities(settings.set_sources, past_runs.rows)
     return [
         *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt,
-        Loader(settings.delegate_sources).activity(), past_runs.activity(), *sets.all(),
+        Loader(settings.delegate_sources).load_delegate, past_runs.read_past_run, *sets.all(),
     ]  # fmt: skip
 
 
@@ -190,8 +182,13 @@ class _Capture(UnsandboxedWorkflowRunner):
         return self.instance  # type: ignore[no-any-return]
 
 
-async def replay(history: WorkflowHistory, converter: DataConverter, read: Callable[[object], Any]) -> Any:
-    """Replay a history to its end: what ``read`` makes of the workflow object, or why the history does not replay."""
+async def replay(
+    history: WorkflowHistory, converter: DataConverter, run_id: str, children: Mapping[str, str]
+) -> PastRun | str | None:
+    """What a run had done, by a replay of its history to its end; None if it walks no plan. Or why it does not replay.
+
+    ``children`` are the runs that it had started: run id by workflow id.
+    """
     capture = _Capture()
     replayer = Replayer(
         workflows=WORKFLOWS, unsandboxed_workflow_runner=capture, data_converter=converter, debug_mode=True,
@@ -199,7 +196,14 @@ async def replay(history: WorkflowHistory, converter: DataConverter, read: Calla
     result = await replayer.replay_workflow(complete_last_task(history), raise_on_replay_failure=False)
     if result.replay_failure is not None:
         return str(result.replay_failure)
-    return read(getattr(capture.instance, "_object", None))
+    run = getattr(capture.instance, "_object", None)
+    if not isinstance(run, RunWorkflow):
+        return None
+    if run.machine is None:  # it ended before it began
+        return PastRun(workflowId=history.workflow_id, runId=run_id)
+    if isinstance(run.machine, SetRun):
+        return run.machine.read_facts(run_id)
+    return run.machine.read_facts(run_id, children) if isinstance(run.machine, PlanRun) else None
 
 
 def complete_last_task(history: WorkflowHistory) -> WorkflowHistory:
@@ -220,17 +224,3 @@ def complete_last_task(history: WorkflowHistory) -> WorkflowHistory:
 
 def _event_after(last: HistoryEvent, type_: EventType.ValueType) -> HistoryEvent:
     return HistoryEvent(event_id=last.event_id + 1, event_time=last.event_time, event_type=type_)
-
-
-def facts_of(run: object, workflow_id: str, run_id: str, children: Mapping[str, str]) -> PastRun | None:
-    """What the run had done, of which ``run`` is the workflow object; None if it walks no plan.
-
-    ``children`` are the runs that it had started: run id by workflow id.
-    """
-    if not isinstance(run, RunWorkflow):
-        return None
-    if run.machine is None:  # it ended before it began
-        return PastRun(workflowId=workflow_id, runId=run_id)
-    if isinstance(run.machine, SetRun):
-        return run.machine.read_facts(run_id)
-    return run.machine.read_facts(run_id, children) if isinstance(run.machine, PlanRun) else None

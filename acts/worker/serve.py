@@ -19,6 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,21 +27,21 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
-from acts.activities.registry import Registry, RegistryError, from_environment
-from acts.activities.secret_interceptor import SecretSettingsError, check_tools
-from acts.language.errors import format_choices
+from acts.activities.registry import Registry, from_environment
+from acts.activities.secret_interceptor import check_tools
+from acts.language.errors import SettingsError, format_choices
 from acts.payloads.codec import is_encrypting
 from acts.payloads.converter import activity_converter
 from acts.telemetry import metrics
+from acts.telemetry.failures import connection_problem
 from acts.telemetry.logs import LogGuard, announce, configure_logs
 from acts.telemetry.observation import Observation
-from acts.telemetry.tracing import TelemetryError
 from acts.worker.plugin import Plugin, engine_converter, replace_private
-from acts.worker.settings import LogSettings, Settings, SettingsError
+from acts.worker.settings import LogSettings, Settings
 from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner, leave_out_visits
-from acts.worker.tool_runs import ToolLoops, ToolRunner, new_event_loop
+from acts.worker.tool_runs import ToolLoops, new_event_loop
 from acts.worker.watch import MemoryWatch, WorkflowWatch, keep_looking, measure_memory
-from acts.worker.watchdog import TaskBoard, Watchdog, read_record
+from acts.worker.watchdog import TaskBoard, read_record, watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 # Names the file that the start is reported to, instead of a line in the log: for ``acts dev``
 START_REPORT: Final = "ACTS_START_REPORT"
+DEFAULT_ADDRESS: Final = "127.0.0.1:7233"
 MIN_STOP_SECONDS: Final = 1.0  # a stop without patience still lets the server know of it
 # Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
 TASK_THREADS: Final = 100
@@ -71,26 +73,29 @@ class Watches:
         self.tasks, self.memory = WorkflowWatch(self.board), MemoryWatch(memory_bytes)
         self.tools, self.logs = ToolLoops(), logs or LogGuard()
         self.looks = [self.tasks.look, self.tools.look, self.memory.look, self.sample]
+        self._totals: dict[metrics.Metric, int] = {}
 
     def sample(self) -> None:
         """Record what the watches have seen so far."""
-        meters = metrics.meters()
-        if meters is None:
+        if not metrics.is_on():
             return
-        meters.raise_to(metrics.STUCK_TASKS, self.tasks.count)
-        meters.raise_to(metrics.SLOW_TASKS, self.tasks.slow_count)
-        meters.raise_to(metrics.BLOCKED_LOOPS, self.tools.blocked_count)
-        meters.raise_to(metrics.EVICTIONS, self.memory.evictions)
-        meters.raise_to(metrics.INTERPRETER_SECONDS, time.process_time())
-        meters.set(metrics.LOST_THREADS, self.tasks.lost_threads)
-        meters.set(metrics.MEMORY, measure_memory())
-        meters.set(metrics.CACHED_RUNS, len(self.memory.runs))
+        totals = {
+            metrics.STUCK_TASKS: self.tasks.count, metrics.SLOW_TASKS: self.tasks.slow_count,
+            metrics.BLOCKED_LOOPS: self.tools.blocked_count, metrics.EVICTIONS: self.memory.evictions,
+            metrics.INTERPRETER_SECONDS: int(time.process_time()),
+        }  # fmt: skip
+        for metric, total in totals.items():
+            metrics.record(metric, total - self._totals.get(metric, 0))
+        self._totals = totals
+        metrics.record(metrics.LOST_THREADS, self.tasks.lost_threads)
+        metrics.record(metrics.MEMORY, measure_memory())
+        metrics.record(metrics.CACHED_RUNS, len(self.memory.runs))
 
     @contextmanager
     def run(self, watchdog_seconds: float, purpose: str) -> Iterator[None]:
         """A block in which this process watches its threads, and another one watches this process."""
-        with Watchdog(watchdog_seconds, purpose, self.board) as watchdog:
-            self.tasks.count_earlier(read_record(watchdog.record))
+        with watchdog(watchdog_seconds, purpose, self.board) as record:
+            self.tasks.count_earlier(read_record(record))
             with keep_looking(self.looks), self.logs.watch():
                 yield
 
@@ -105,12 +110,11 @@ LOOK_SECONDS: Final = 0.003
 class DrainingWorker(Worker):
     """A worker that uses up its sticky polls before it stops: the SDK drops the workflow tasks that they bring later.
 
-    The SDK's core (1.35) has one poller for the task queue and one for the sticky queue, whose tasks are of the runs in
-    this worker's cache. When it stops, it drops what the server gives to polls that are still out, and such a task
-    waits for its timeout, 10 s by default: a stop under load drops one on average, with any setting of the server.
+    When the SDK's core (1.35) stops, it drops what the server gives to polls that are still out, and such a task waits
+    for its timeout, 10 s by default: a stop under load drops one on average, with any setting of the server.
 
-    So first, no new polls begin. Tasks of a busy worker use up the sticky polls that are out; for the rest, this worker
-    asks an idle run in its cache a query that no run knows. Each takes one poll, and leaves no trace in the history. A
+    So first, no new polls begin. Tasks of a busy worker use up the polls of the sticky queue (of the runs in its
+    cache); for the rest, it asks an idle run there a query that no run knows, which leaves no trace in the history. A
     poll of the task queue itself cannot be used up this way: another worker may take what is put there.
 
     ``slots`` counts the polls of this worker, ``memory`` knows the runs in its cache.
@@ -146,7 +150,7 @@ class DrainingWorker(Worker):
 async def connect(runtime: Runtime | None = None) -> Client:
     """A client for the server that the environment (or its profile) names."""
     config = ClientConfig.load_client_connect_config()
-    config.setdefault("target_host", "127.0.0.1:7233")
+    config.setdefault("target_host", DEFAULT_ADDRESS)
     return await Client.connect(**config, data_converter=engine_converter(), runtime=runtime)
 
 
@@ -159,7 +163,7 @@ def build(
     plugin = Plugin(
         settings=settings, registry=registry, observe=observation.observe_call, tracing=observation.tracing,
         announce=watches.logs.announce, deadlock_seconds=None,  # the watch takes the place of the SDK's detector
-        run_tools=lambda own: ToolRunner(own, watches.tools),
+        run_tools=lambda own: partial(watches.tools.run, frozenset(own)),
     )  # fmt: skip
     slots = TaskSlots()
     threads = TaskThreads(slots, TASK_THREADS)
@@ -283,13 +287,15 @@ def main() -> int:
             announce(f"acts worker: warning: {line}; calls of it wait until it is there", logs.log, logging.WARNING)
         freeze_imports()
         run_until_signal(settings, registry)
-    except (SettingsError, RegistryError, SecretSettingsError, TelemetryError) as error:
+    except SettingsError as error:
         announce(f"acts worker: {error}", logs.log, logging.ERROR)
         return 2
-    except RuntimeError as error:
-        if "connect" not in str(error).lower():
+    except (RuntimeError, ValueError) as error:
+        if not any(word in str(error).lower() for word in ("connect", "target url")):
             raise
+        address = ClientConfig.load_client_connect_config().get("target_host", DEFAULT_ADDRESS)
+        text = f"no Temporal server answers at {address}: {connection_problem(error)}"
         hint = "set TEMPORAL_ADDRESS, or start one with: acts dev"
-        announce(f"acts worker: no Temporal server answers: {error}\n{hint}", logs.log, logging.ERROR)
+        announce(f"acts worker: {text}\n{hint}", logs.log, logging.ERROR)
         return 3
     return 0

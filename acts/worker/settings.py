@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
+from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
@@ -17,29 +18,21 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import WorkerDeploymentConfig
 
-from acts.activities.models.endpoints import EndpointsError
 from acts.activities.models.endpoints import check_environment as check_endpoints
 from acts.activities.run_setup import approvers_from_environment
-from acts.activities.secret_interceptor import SecretSettingsError, check_setting
+from acts.activities.secret_interceptor import check_setting
 from acts.delegates import sources
+from acts.language.errors import SettingsError
 from acts.language.wire import TASK_QUEUE
 from acts.payloads.codec import CodecError, codec_from_environment
 from acts.payloads.converter import verify_storage
 from acts.payloads.stores import StorageError
 from acts.sets import set_files
-from acts.tree.decisions import ApproversError
 from acts.worker.watch import read_container_limit
 
 logger = logging.getLogger(__name__)
 PREFIX: Final = "ACTS_"
-_ERRORS: Final = (
-    ApproversError, CodecError, sources.DelegateSourcesError, EndpointsError, SecretSettingsError, StorageError,
-)  # fmt: skip
 _MAX_PORT: Final = 65_535
-
-
-class SettingsError(Exception):
-    """A setting of the environment has no usable value."""
 
 
 def _resolve(text: str) -> str:
@@ -57,13 +50,12 @@ def _resolve(text: str) -> str:
     return f"[{host}]:{match[2]}" if ":" in host else f"{host}:{match[2]}"
 
 
-def _read_hosts(prefix: str, hosts: str, private: str) -> tuple[frozenset[sources.Host], frozenset[sources.Host]]:
-    return (
-        sources.read_hosts(f"{prefix}_HOSTS", hosts),
-        sources.read_hosts(f"{prefix}_PRIVATE_HOSTS", private, needs_port=True),
-    )
+def _read_sources(prefix: str, folders: tuple[Path, ...], hosts: str, private: str) -> sources.DelegateSources:
+    private_hosts = sources.read_hosts(f"{prefix}_PRIVATE_HOSTS", private, needs_port=True)
+    return sources.DelegateSources(folders, sources.read_hosts(f"{prefix}_HOSTS", hosts), private_hosts)
 
 
+_Seconds = Annotated[float, Field(ge=0, le=3600)]
 _Address = Annotated[str, AfterValidator(_resolve)]
 _LOWER: Final = BeforeValidator(lambda value: str(value).lower())
 _Form = Annotated[Literal["text", "json"], _LOWER]
@@ -131,13 +123,11 @@ class Settings(LogSettings):
     build_id: str = Field(
         "", pattern=r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,62})?$", description="the version of the code in it"
     )
-    shutdown_seconds: float = Field(
-        20.0, ge=0, le=3600, description="from a stop until the process ends, whatever still runs (20)"
-    )
+    shutdown_seconds: _Seconds = Field(20.0, description="from a stop until the process ends, whatever still runs (20)")
     # C code that holds the interpreter lock for so long is not coming back: the server has given up its workflow tasks
     # after 10 s. As long as a stop may take by default, so that a stop during it is no later
-    watchdog_seconds: float = Field(
-        20.0, ge=0, le=3600, description="how long no Python code may run before the process is ended (20; 0: for ever)"
+    watchdog_seconds: _Seconds = Field(
+        20.0, description="how long no Python code may run before the process is ended (20; 0: for ever)"
     )
     metrics: _Address = Field("", description="host:port of the Prometheus endpoint ``/metrics`` (none)")
     health: _Address = Field("", description="host:port of ``/live`` and ``/ready`` (none)")
@@ -146,13 +136,13 @@ class Settings(LogSettings):
     def from_environment(cls) -> Self:
         """Read the settings and have each room check its own. Raises SettingsError, as above."""
         settings = super().from_environment()
+        _ = settings.delegate_sources, settings.set_sources, approvers_from_environment()
+        check_setting(settings.secrets)
+        check_endpoints()
         try:
-            _ = settings.delegate_sources, settings.set_sources
-            check_setting(settings.secrets)
-            _ = codec_from_environment(), approvers_from_environment()
-            check_endpoints()
+            _ = codec_from_environment()
             away = verify_storage(writes=True)
-        except _ERRORS as error:
+        except (CodecError, StorageError) as error:
             raise SettingsError(str(error)) from error
         if away:
             logger.warning("external storage: %s; the worker starts, and waits for it where it is needed", away)
@@ -166,13 +156,13 @@ class Settings(LogSettings):
     @property
     def delegate_sources(self) -> sources.DelegateSources:
         """The folders and hosts that definitions are loaded from."""
-        hosts = _read_hosts("ACTS_DELEGATE", self.delegate_hosts, self.delegate_private_hosts)
-        return sources.DelegateSources(sources.read_folders(sources.FOLDERS, self.delegates), *hosts)
+        folders = sources.read_folders(sources.FOLDERS, self.delegates)
+        return _read_sources("ACTS_DELEGATE", folders, self.delegate_hosts, self.delegate_private_hosts)
 
     @property
     def set_sources(self) -> set_files.SetSources:
         """The folders and hosts that sets are read from, and the folders for results."""
-        hosts = sources.DelegateSources((), *_read_hosts("ACTS_DATA", self.data_hosts, self.data_private_hosts))
+        hosts = _read_sources("ACTS_DATA", (), self.data_hosts, self.data_private_hosts)
         data = sources.read_folders(set_files.DATA, self.data)
         return set_files.SetSources(data, sources.read_folders(set_files.RESULTS, self.results), hosts)
 

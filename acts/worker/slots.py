@@ -55,12 +55,12 @@ SLOW_SECONDS: Final = 0.5
 SINGLY_SECONDS: Final = 5.0
 
 
+@dataclass(eq=False)
 class Permit(SlotPermit):
     """A slot of either kind; ``start`` is when a task began to use it."""
 
-    def __init__(self, *, is_sticky: bool) -> None:
-        self.is_sticky = is_sticky
-        self.start: float | None = None
+    is_sticky: bool
+    start: float | None = None
 
 
 class TaskSlots(CustomSlotSupplier):
@@ -82,6 +82,7 @@ class TaskSlots(CustomSlotSupplier):
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
         self._loop = asyncio.get_running_loop()
         while (permit := self.try_reserve_slot(ctx)) is None:
+            self._change.clear()
             await self._change.wait()
         if ctx.is_sticky:
             self._sticky_polls.add(permit)
@@ -157,11 +158,7 @@ class TaskSlots(CustomSlotSupplier):
     def _wake_all(self) -> None:
         """Let those that wait look again, by way of the loop: whoever looked a moment ago in vain waits by then."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._announce_change)
-
-    def _announce_change(self) -> None:
-        change, self._change = self._change, asyncio.Event()
-        change.set()
+            self._loop.call_soon_threadsafe(self._change.set)
 
 
 # -- turns ------------------------------------------------------------------------------------------

@@ -103,26 +103,12 @@ class ToolLoops:
                 loop.beat_at = time.monotonic()
                 loop.loop.call_soon_threadsafe(setattr, loop, "beat_at", None)
 
-    def close(self) -> None:
-        """Stop the loops; a blocked one ends with the process."""
-        for loop in self._loops:
-            loop.loop.call_soon_threadsafe(loop.loop.stop)
-
-
-class ToolRunner:
-    """A step around Activities: runs ``async def`` Tools in the loops.
-
-    ``own`` are the engine's Activities, which stay in the worker's loop.
-    """
-
-    def __init__(self, own: Iterable[str], loops: ToolLoops) -> None:
-        self._own, self._loops = frozenset(own), loops
-
-    async def __call__(
-        self, call: ExecuteActivityInput, proceed: Callable[[ExecuteActivityInput], Awaitable[Any]]
+    async def run(
+        self, own: Iterable[str], call: ExecuteActivityInput, proceed: Callable[[ExecuteActivityInput], Awaitable[Any]]
     ) -> Any:
+        """A step around Activities: run an ``async def`` Tool in a loop. The engine's ``own`` stay in the worker's."""
         info = activity.info()
-        if info.activity_type not in self._own and is_async(call.fn):
+        if info.activity_type not in own and is_async(call.fn):
             function, name = call.fn, f"tool {info.activity_type} of run {info.workflow_id}"
             # ``activity.wait_for_cancelled`` and ``wait_for_worker_shutdown`` await events of the worker's loop
             context = activity._Context.current()  # noqa: SLF001 - no public way
@@ -131,10 +117,15 @@ class ToolRunner:
                     holder.async_event = _SharedEvent(holder.async_event)  # type: ignore[assignment]
 
             async def run_beside(*args: Any) -> Any:
-                return await _wait_for(self._loops.submit(function(*args), name))
+                return await _wait_for(self.submit(function(*args), name))
 
             call.fn = run_beside
         return await proceed(call)
+
+    def close(self) -> None:
+        """Stop the loops; a blocked one ends with the process."""
+        for loop in self._loops:
+            loop.loop.call_soon_threadsafe(loop.loop.stop)
 
 
 async def _guard_loop(work: Coroutine[Any, Any, Any]) -> Any:

@@ -1,22 +1,16 @@
 """Watches this process from a thread: workflow tasks that do not end, and its memory.
 
-**Tasks.** The SDK's own detector fails every task that computes for two seconds, and the server begins it again,
-forever; a plan of ten thousand Calls takes longer on a busy machine. This watch replaces it, and goes by what the
-task's *thread* has computed, not by the wall clock.
-
-The server gives up a workflow task after its timeout (10 s by default), so a task that has *computed* for that long can
-never be recorded. Its thread gets an exception, which stops any loop of Python code. A thread that waits (a lock, a
-sleep, a socket) cannot be stopped from outside: it is left behind, and the SDK receives the task's end in its place.
-The first time the task fails, and the server begins it again: the cause may be gone. The second time, the run fails
-with an error that names the place: with this task or, where the server has given it up meanwhile, with the next one,
-before it computes anything. In a replay a run cannot fail (its history says that it went on): there its task fails each
-time. C code that holds the interpreter lock stops this watch as well: then the watchdog's process ends the worker
-(``watchdog.py``), and the next one on the machine counts what the run did.
+**Tasks.** The server gives up a workflow task after its timeout (10 s by default), so one whose *thread* has computed
+for that long can never be recorded. The thread gets an exception, which stops any loop of Python code. A thread that
+waits (a lock, a sleep, a socket) cannot be stopped from outside: it is left behind, and the SDK receives the task's end
+in its place. The first time the task fails, and the server begins it again: the cause may be gone. The second time, the
+run fails with an error that names the place: with this task or, where the server has given it up meanwhile, with the
+next one, before it computes anything. In a replay a run cannot fail (its history says that it went on): its task does,
+each time. C code that holds the interpreter lock stops this watch as well, and is left to ``watchdog.py``.
 
 **Memory.** The SDK bounds its cache by the number of workflows only. One that waits for a person takes about 85 kB, one
-in mid-plan with thousands of Calls some tens of megabytes. So above a mark the SDK is let evict those that have been
-idle longest: the next workflow task of each replays its history. A workflow that has ended is garbage with cycles in
-it, and the interpreter's full collections are rare; so the watch collects as well, as workflows end.
+in mid-plan tens of megabytes. So above a mark those that have been idle longest are evicted: the next task of each
+replays its history. One that has ended is garbage with cycles in it, so the watch also collects as workflows end.
 """
 
 from __future__ import annotations

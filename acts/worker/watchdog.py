@@ -1,7 +1,7 @@
 """Ends this process when it stands still. Standard library only.
 
 C code that does not release the interpreter lock stops every thread of a worker. Only another process can end it, so
-that the orchestrator starts a new one. ``Watchdog`` starts this file again as a small process without site-packages,
+that the orchestrator starts a new one. ``watchdog`` starts this file again as a small process without site-packages,
 
     watchdog.py PID LIMIT_SECONDS BOARD_FD RECORD
 
@@ -28,7 +28,10 @@ import tempfile
 import threading
 import weakref
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BEAT_SECONDS: Final = 0.5  # half a tick of the watchdog
 SLOTS: Final = 128  # as many as there are threads for workflow tasks; what finds no slot is not named
@@ -63,42 +66,37 @@ class TaskBoard:
             self._memory[self._local.offset] = 0
 
 
-class Watchdog:
-    """A block in which another process watches this one. ``limit_seconds`` 0: none.
+@contextlib.contextmanager
+def watchdog(limit_seconds: float, purpose: str, board: TaskBoard) -> Iterator[Path]:
+    """A block in which another process watches this one; yields the record of stuck runs. ``limit_seconds`` 0: none.
 
-    ``purpose`` is what this worker serves: workers that serve the same share the record of stuck runs.
+    ``purpose`` is what this worker serves: workers that serve the same share the record.
     """
+    digest = hashlib.sha256(purpose.encode()).hexdigest()[:16]
+    record, stop = Path(tempfile.gettempdir()) / f"acts-stuck-{os.getuid()}-{digest}.json", threading.Event()
+    # Also for people: kill -USR2 writes the stacks of all threads, whatever they do
+    faulthandler.register(signal.SIGUSR2, all_threads=True, chain=False)
+    if limit_seconds:
+        arguments = map(str, (os.getpid(), limit_seconds, board.descriptor, record))
+        process = subprocess.Popen(  # noqa: S603 - this interpreter and a file of ours
+            [sys.executable, "-I", "-S", __file__, *arguments], stdin=subprocess.PIPE, pass_fds=(board.descriptor,)
+        )
+        threading.Thread(target=_beat, args=(process, stop), name="beat", daemon=True).start()
+    try:
+        yield record
+    finally:
+        stop.set()
 
-    def __init__(self, limit_seconds: float, purpose: str, board: TaskBoard) -> None:
-        self._limit, self._board = limit_seconds, board
-        digest = hashlib.sha256(purpose.encode()).hexdigest()[:16]
-        self.record = Path(tempfile.gettempdir()) / f"acts-stuck-{os.getuid()}-{digest}.json"
-        self._stop = threading.Event()
 
-    def __enter__(self) -> Self:
-        # Also for people: kill -USR2 writes the stacks of all threads, whatever they do
-        faulthandler.register(signal.SIGUSR2, all_threads=True, chain=False)
-        if self._limit:
-            board = self._board.descriptor
-            arguments = map(str, (os.getpid(), self._limit, board, self.record))
-            process = subprocess.Popen(  # noqa: S603 - this interpreter and a file of ours
-                [sys.executable, "-I", "-S", __file__, *arguments], stdin=subprocess.PIPE, pass_fds=(board,)
-            )
-            threading.Thread(target=self._beat, args=(process,), name="beat", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-
-    def _beat(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None  # noqa: S101 - a pipe
-        with contextlib.suppress(OSError):  # the watchdog's process was killed: nobody watches any more
-            while not self._stop.wait(BEAT_SECONDS):
-                process.stdin.write(b".")
-                process.stdin.flush()
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-        process.wait()
+def _beat(process: subprocess.Popen[bytes], stop: threading.Event) -> None:
+    assert process.stdin is not None  # noqa: S101 - a pipe
+    with contextlib.suppress(OSError):  # the watchdog's process was killed: nobody watches any more
+        while not stop.wait(BEAT_SECONDS):
+            process.stdin.write(b".")
+            process.stdin.flush()
+    with contextlib.suppress(OSError):
+        process.stdin.close()
+    process.wait()
 
 
 # -- in the watchdog's process ------------------------------------------------------------------------

@@ -112,14 +112,14 @@ class Lifeline:
         info = workflow.info()
         # Not the seed as of now: a reset at the first task has changed it
         self._first_seed = self.noted_lineage = seed_of(info.original_execution_run_id)
+        self.lineage = workflow.random_seed()  # another one after each reset
+        workflow.register_random_seed_callback(self._set_lineage)
         self.started_at = exact_date(info.workflow_start_time)
         self.main_task: asyncio.Task[Any] | None = None
         self.superseded_by: str | None = None
 
-    @property
-    def lineage(self) -> int:
-        """A number that is another one after each reset."""
-        return workflow.random_seed()
+    def _set_lineage(self, seed: int) -> None:
+        self.lineage = seed
 
     @property
     def is_repetition(self) -> bool:
@@ -144,7 +144,7 @@ class Lifeline:
         record = ChildReset(token=token, workflowId=info.workflow_id, firstRunId=info.first_execution_run_id)
         with contextlib.suppress(ApplicationError, CallError):  # the run above has ended, or it is no token of ours
             parent = workflow.get_external_workflow_handle(info.parent.workflow_id)
-            await parent.signal(wire.CHILD_RESET, encode_record(record))
+            await parent.signal(record.signal_name(), encode_record(record))
 
     def raise_ending(self, error: BaseException) -> None:
         """Raise how a superseded run ends, instead of as cancelled; nothing for every other error."""
@@ -234,7 +234,7 @@ async def _replace_leftover(id_: str, lifeline: Lifeline, start: Callable[[str],
     sent_at = exact_date(workflow.now())
     record = Superseded(token=lifeline.token, workflowId=info.workflow_id, runId=info.run_id, sentAt=sent_at)
     try:
-        await workflow.get_external_workflow_handle(id_).signal(wire.SUPERSEDED, encode_record(record))
+        await workflow.get_external_workflow_handle(id_).signal(record.signal_name(), encode_record(record))
     except ApplicationError:
         return await start(id_)  # it has just ended
     for seconds in _WAITS_SECONDS if lifeline.is_repetition else _WAITS_SECONDS[:_FEW_WAITS]:
@@ -251,7 +251,6 @@ class _Child:
     ``signals`` are all that it is sent: one that is started again knows nothing of them, nor that it is paused.
     """
 
-    type: str
     handle: Handle | None = None
     signals: list[tuple[str, tuple[RawValue, ...]]] = field(default_factory=list)
 
@@ -266,7 +265,7 @@ class Children:
     def expect(self, type_: str, name: str) -> None:
         """This one is about to be started: what is signalled from now on reaches it."""
         former = self._running.get((type_, name))
-        self._running[type_, name] = _Child(type_, signals=[] if former is None else former.signals)
+        self._running[type_, name] = _Child(signals=[] if former is None else former.signals)
 
     def forget(self, type_: str, name: str) -> None:
         """This one is not started after all."""
@@ -308,30 +307,21 @@ class Children:
                     was_reset = self._lifeline.lineage != lineage
                     if is_replaced or not _ended_with_other_run(error, was_reset=was_reset):
                         raise
-                    child = self._running[type_, name] = _Child(type_, signals=child.signals)
+                    child = self._running[type_, name] = _Child(signals=child.signals)
                 else:
                     return result
         finally:
             if self._running.get((type_, name)) is child:
                 del self._running[type_, name]
 
-    def signal_all(self, signal: str, *args: RawValue, type_: str | None = None) -> None:
-        """Signal all of them, or those of one type."""
-        for child in self._running.values():
-            if type_ is None or child.type == type_:
-                self._signal(child, signal, *args)
-
-    def signal_named(self, type_: str, name: str, signal: str, *args: RawValue) -> bool:
-        """Signal one; False when there is none of this name now."""
-        child = self._running.get((type_, name))
-        if child is not None:
-            self._signal(child, signal, *args)
-        return child is not None
-
-    def _signal(self, child: _Child, signal: str, *args: RawValue) -> None:
-        child.signals.append((signal, args))
-        if child.handle is not None:
-            self.signal_one(child.handle, signal, *args)
+    def signal(self, signal: str, *args: RawValue, type_: str | None = None, name: str | None = None) -> bool:
+        """Signal all of them, those of one type, or the one of a name; False when there is none now."""
+        chosen = [c for (t, n), c in self._running.items() if type_ in (None, t) and name in (None, n)]
+        for child in chosen:
+            child.signals.append((signal, args))
+            if child.handle is not None:
+                self.signal_one(child.handle, signal, *args)
+        return bool(chosen)
 
     def signal_one(self, target: Target, signal: str, *args: RawValue) -> None:
         """Signal a run; one that has just ended needs no signal any more."""

@@ -33,8 +33,7 @@ from acts.plan.calls import UNIT
 from acts.telemetry import metrics
 from acts.tree import search_attributes as names
 from acts.tree.decisions import PendingApproval
-from acts.tree.signal_records import DecisionAnswer
-from acts.tree.wire_format import VersionedRecord
+from acts.tree.signal_records import DecisionAnswer, Told
 from acts.views.run_views import RunView
 from acts.workflows.children import ROOT, Children, Lifeline, Outbox
 from acts.workflows.engine_calls import ask_or_none
@@ -50,21 +49,18 @@ FROM_OUTSIDE: Final = (*BEFORE_THE_BEGIN[1:], events.DecisionReceived, events.Re
 
 
 class Driver:
-    """One run. ``inbox`` is filled by the handlers too; ``carry`` gives the state of the next run.
-
-    ``answer`` takes the outcome of an update, by its id.
-    """
+    """One run. ``inbox`` is filled by the handlers too; ``answer`` takes the outcome of an update, by its id."""
 
     def __init__(
-        self, run: RunMachine, view: RunView, inbox: deque[events.Event], carry: Callable[[], VersionedRecord],
+        self, run: RunMachine, view: RunView, inbox: deque[events.Event],
         answer: Callable[[commands.AnswerUpdate], None], lifeline: Lifeline,
     ) -> None:  # fmt: skip
         self.run, self.inbox, self.lifeline = run, inbox, lifeline
-        self._carry, self._answer, self.index = carry, answer, RunIndex(run, view)
-        room = TaskRoom()
+        self._answer, self.index = answer, RunIndex(run, view)
+        room, self._info = TaskRoom(), workflow.info()
         self.outbox = Outbox(room)
         self.children = Children(self.outbox, run.note, lifeline)
-        self.lifetime = Lifetime(is_cron=workflow.info().cron_schedule is not None)
+        self.lifetime = Lifetime(is_cron=self._info.cron_schedule is not None)
         self._room, self._size = room, self._history()
         self.tasks = TasksInFlight(run, self.children, self.lifetime, room, inbox.append, self._start_again)
         self._timers: dict[str, asyncio.Task[None]] = {}
@@ -83,15 +79,15 @@ class Driver:
         self.inbox.clear()
         self.inbox.extend((*early, events.Begin(), *others))
         try:
-            await self._loop(lambda: self.run.finished is not None)
+            await self._loop()
         except asyncio.CancelledError:
             await self._cancel()
             raise
         await self._end()
 
-    async def _loop(self, is_over: Callable[[], bool]) -> None:
-        run = self.run
-        while not is_over():
+    async def _loop(self) -> None:
+        run, tasks = self.run, self.tasks
+        while run.finished is None and not (run.is_cancelling and not tasks.in_flight and not self.inbox):
             await workflow.wait_condition(self._has_work)
             self._size = self._history()
             self._note_reset()
@@ -100,35 +96,37 @@ class Driver:
                 self.inbox.appendleft(events.StartsHeld())
             self._empty_inbox(run.flush)
             # What is on its way would be lost with the run that sent it
-            while is_held and run.can_continue_as_new and not self.tasks.in_flight and not self.outbox.is_empty:
+            while is_held and run.can_continue_as_new and not tasks.in_flight and not self.outbox.is_empty:
                 await workflow.wait_condition(lambda: self.outbox.is_empty)
                 self._empty_inbox(run.flush)
             if not self.inbox and run.finished is None:  # what was on its way may have taken tasks
                 self._renew(self._history() if is_held else self._size)
             if is_held:
-                self._handle(events.StartsReleased())
+                self._handle(events.StartsReleased(), _now())
             self.index.update()
 
     def _note_reset(self) -> None:
         if self.lifeline.noted_lineage != self.lifeline.lineage:
             self.lifeline.noted_lineage = self.lifeline.lineage
-            self.inbox.append(events.RunReset(workflow.info().first_execution_run_id))
+            self.inbox.append(events.RunReset(self._info.first_execution_run_id, str(self.lifeline.lineage)))
 
     def _has_work(self) -> bool:
         if self.inbox or self.lifeline.noted_lineage != self.lifeline.lineage:
             return True
-        if not self.tasks.waiting and not self._is_quiet():
+        is_quiet = self._is_quiet()
+        if not self.tasks.waiting and not is_quiet:
             return False
         history = self._history()
         has_new_task = bool(self.tasks.waiting) and history.events != self.tasks.task  # which has started nothing
-        return has_new_task or (self._is_quiet() and self._is_due(history))
+        return has_new_task or (is_quiet and self._is_due(history))
 
     def _empty_inbox(self, flush: Callable[[str], list[commands.RunCommand]]) -> None:
+        now = _now()
         while self.inbox:
-            self._handle(self.inbox.popleft())
-        self._perform_all(flush(_now()))
+            self._handle(self.inbox.popleft(), now)
+        self._perform_all(flush(now))
 
-    def _handle(self, event: events.Event) -> None:
+    def _handle(self, event: events.Event, now: str) -> None:
         """Perform what the machine makes of an event. One from outside, whatever it holds, does not fail the run."""
         if isinstance(event, events.TimerFired):
             self._timers.pop(event.name, None)
@@ -137,7 +135,7 @@ class Driver:
                 event = events.StartsReleased()
         self.index.record_event(event)
         try:
-            effects = self.run.handle(event, _now())
+            effects = self.run.handle(event, now)
         except Exception as error:
             if not isinstance(event, FROM_OUTSIDE):
                 raise
@@ -214,7 +212,7 @@ class Driver:
             elif isinstance(command, commands.StartChild) and command.type != PLAN:
                 self.inbox.append(events.ChildEnded(command.key, None, error))
         self.tasks.cancel()
-        await self._loop(lambda: self.run.finished is not None or not (self.tasks.in_flight or self.inbox))
+        await self._loop()
         await self._end()
 
     # -- starts ----------------------------------------------------------------------------------------
@@ -250,7 +248,7 @@ class Driver:
     # -- continue-as-new ----------------------------------------------------------------------------------
 
     def _history(self) -> HistorySize:
-        info = workflow.info()
+        info = self._info
         return HistorySize(
             info.get_current_history_length(), info.get_current_history_size(), info.is_continue_as_new_suggested(),
             self.lifeline.signals,
@@ -269,7 +267,7 @@ class Driver:
             return
         is_due, is_full = self._is_due(history), self.lifetime.must_end(history)
         if is_due and self._is_quiet():
-            state = encode_state(self._carry())
+            state = encode_state(self.run.snapshot())
             if state is not None:
                 workflow.continue_as_new(state)
             if self.lifetime.stay(history) and not is_full:
@@ -277,7 +275,7 @@ class Driver:
                 return
             is_full = True
         if is_full:
-            self._handle(events.HistoryFull(history.full_text()))
+            self._handle(events.HistoryFull(history.full_text()), _now())
         elif is_due and (seconds := self.lifetime.drain_seconds(history)) is not None:
             self._hold_starts()
             if seconds:
@@ -291,17 +289,19 @@ class Driver:
 
     def _signal_children(self, command: commands.SignalChildren) -> None:
         """Signal all children, all instances, or the child that walks one; note a payload that is too large."""
+        signal, payload = command.signal, command.payload
+        if command.is_told:
+            told = Told.model_validate({"token": self.run.position.token, "word": signal, "message": payload})
+            signal, payload = told.signal_name(), told.to_json()
         try:
-            args = [encode(command.payload)] if command.payload is not None else []
+            args = [encode(payload)] if payload is not None else []
         except CallError as error:
             self.run.note(f"{command.signal} was not passed on: {error.message}")
             return
-        if command.instance is not None and command.instances_only:
-            name = self.run.child_of_instance(command.instance)
-            self.children.signal_named(INSTANCE, name, command.signal, *args)
-        else:
-            type_ = INSTANCE if command.instances_only else None
-            self.children.signal_all(command.signal, *args, type_=type_)
+        type_ = INSTANCE if command.instances_only else None
+        is_for_one = command.instance is not None and command.instances_only
+        name = self.run.child_of_instance(str(command.instance)) if is_for_one else None
+        self.children.signal(signal, *args, type_=type_, name=name)
 
     def _send_record(self, command: commands.SendRecord) -> None:
         """Send a record to a run of the tree; ``RecordEnded`` follows."""
@@ -315,7 +315,7 @@ class Driver:
             self.inbox.append(events.RecordEnded(command.key, error.message))
             return
         target = workflow.get_external_workflow_handle(command.workflow_id)
-        self.outbox.send(target, command.signal, (payload,), outcome)
+        self.outbox.send(target, command.record.signal_name(), (payload,), outcome)
 
 
 def _now() -> str:
@@ -356,7 +356,7 @@ class RunIndex:
 
     def __init__(self, run: RunMachine, view: RunView) -> None:
         self._run, self._view = run, view
-        self._meters = metrics.meters()
+        self._is_counted = metrics.is_on()
         self._started: dict[str, tuple[str, float]] = {}  # by a Call's key: its Tool, and when it was started
         self._waits: dict[tuple[str, str | None, str | None], PendingApproval] = {}
         self._low: set[str] = set()
@@ -364,21 +364,21 @@ class RunIndex:
         self._is_indexed = run.position.is_root and attributes.get(ROOT) is not None
         self._last = attributes.get(PHASE), bool(attributes.get(WAITING))
 
-    async def begin(self, *, is_first_run: bool) -> None:
+    async def begin(self) -> None:
         """Ask the server, once, whether the namespace has the attributes."""
-        if not self._is_indexed and is_first_run and self._run.position.is_root:
+        if not (self._is_indexed or self._run.is_continued) and self._run.position.is_root:
             label = "whether the namespace has our search attributes"
             self._is_indexed = bool(await ask_or_none(SEARCH_ATTRIBUTES, None, label))
 
     def record_start(self, command: object) -> None:
         """A Call is started."""
-        node = command.node if self._meters is not None and isinstance(command, _CALLS) else None
+        node = command.node if self._is_counted and isinstance(command, _CALLS) else None
         if node is not None and node.kind != UNIT:
             self._started[node.key] = node.tool.name, workflow.time()
 
     def record_event(self, event: events.Event) -> None:
         """A Call may have ended."""
-        if self._meters is None or not isinstance(event, _ENDS):
+        if not self._is_counted or not isinstance(event, _ENDS):
             return
         started = self._started.pop(event.key, None)
         if started is None or workflow.unsafe.is_replaying():
@@ -387,24 +387,24 @@ class RunIndex:
         if not isinstance(event, events.CallDetached) and event.error is not None:
             outcome = _OUTCOMES.get(event.error.code, "failed")
         tool, began = started
-        self._meters.add(metrics.CALLS, tool=tool, outcome=outcome)
-        self._meters.record(metrics.CALL_SECONDS, max(0.0, workflow.time() - began), tool=tool)
+        metrics.record(metrics.CALLS, tool=tool, outcome=outcome)
+        metrics.record(metrics.CALL_SECONDS, max(0.0, workflow.time() - began), tool=tool)
 
     def update(self) -> None:
         """Write the attributes if the phase, or whether anything waits, has changed; count what else has."""
-        if self._meters is not None:
+        if self._is_counted:
             if self._waits or self._run.approvals.waits.own:
-                self._update_waits(self._meters)
+                self._update_waits()
             for limit, share in used_shares(self._run).items():
                 if share >= LOW_SHARE and limit not in self._low:
                     self._low.add(limit)
                     if not workflow.unsafe.is_replaying():
-                        self._meters.add(metrics.BUDGET_LOW, limit=limit)
+                        metrics.record(metrics.BUDGET_LOW, limit=limit)
                         text = "the budget of this run is nearly spent: %.0f %% of %s"
                         workflow.logger.warning(text, 100 * share, limit)
         if not self._is_indexed:
             return
-        current = self._run.phase, bool(self._run.approvals.pending)
+        current = self._run.phase, bool(self._run.approvals.waits.open.by_key)
         if current == self._last:
             return
         self._last = current
@@ -414,7 +414,7 @@ class RunIndex:
         changes = [_KEYS[k].value_set(v) for k, v in values.items() if v is not None and held.get(_KEYS[k]) != v]
         workflow.upsert_search_attributes(changes)
 
-    def _update_waits(self, meters: metrics.Meters) -> None:
+    def _update_waits(self) -> None:
         before, self._waits = self._waits, {(w.what, w.call, w.instance): w for w in self._run.approvals.waits.own}
         if workflow.unsafe.is_replaying():
             return
@@ -422,9 +422,9 @@ class RunIndex:
         for key, wait in self._waits.items():
             # One that the run before this one had opened already was counted there
             if key not in before and datetime.fromisoformat(wait.since).timestamp() >= began:
-                meters.add(metrics.APPROVALS_OPENED, what=wait.what)
+                metrics.record(metrics.APPROVALS_OPENED, what=wait.what)
         for key, wait in before.items():
             if key not in self._waits:
                 seconds = now - datetime.fromisoformat(wait.since).timestamp()
-                meters.add(metrics.APPROVALS_CLOSED, what=wait.what)
-                meters.record(metrics.APPROVAL_SECONDS, max(0.0, seconds), what=wait.what)
+                metrics.record(metrics.APPROVALS_CLOSED, what=wait.what)
+                metrics.record(metrics.APPROVAL_SECONDS, max(0.0, seconds), what=wait.what)

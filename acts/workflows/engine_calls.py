@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -28,20 +29,27 @@ from acts.language.config import Config, Options
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import Request, ToolMessage, read_request
 from acts.language.strict_json import read_json
-from acts.language.tools import inline_secret_problems, read_tools, registered_names, undecided_names
+from acts.language.tools import (
+    Tool,
+    defined_names,
+    inline_secret_problems,
+    read_tools,
+    registered_names,
+    undecided_names,
+)
 from acts.language.values import pointer
 from acts.machines.budget import output_cap
 from acts.machines.commands import AskOutput, AskSolution
 from acts.machines.past import keep_failed_instances, past_of_root, past_of_state
 from acts.machines.plan_run import PlanSetup
 from acts.machines.run_machine import RunMachine
-from acts.plan.validate import validate_parsed
+from acts.plan.validate import approve_problems, validate_parsed
 from acts.planner.request_estimate import LONGEST_ANSWER_TOKENS, answer_seconds
 from acts.tree.child_requests import merged_tool, resolved_upfront
 from acts.tree.decisions import Approver
 from acts.tree.identity import root_identity, short_id, tree_token
 from acts.tree.past_run import PastRun, PastState
-from acts.tree.records import Capabilities, ContextRef, GrantedRequest, InstanceInput, PlanState, TreePosition
+from acts.tree.records import Capabilities, ContextRef, InstanceInput, ModelQuestion, PlanState, Reserved, TreePosition
 from acts.workflows.children import cause_of, exact_date
 from acts.workflows.payloads import decode, encode, share_storage
 
@@ -176,7 +184,13 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
     if problems := inline_secret_problems(parsed):
         raise InvalidRequest(problems)
     capabilities = await _look_up(parsed, position)
-    messages, pins = await _load_upfront(parsed, capabilities)
+    tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
+    if position.is_root and (problems := approve_problems(parsed, tools)):
+        raise InvalidRequest(problems)
+    messages, pins = await _load_upfront(parsed, tools)
+    own = defined_names(parsed)  # over what a Tool of the worker asks about, they ask, too
+    asking = (tools[name] for name in tools if name in own and tools[name].answer in capabilities.asks)
+    messages += [{"type": "tool", "tool": tool.asking()} for tool in asking if not tool.approval]
     if messages:
         raw = {**raw, "context": [*raw["context"], *messages]}
         parsed = read_request(raw)
@@ -191,12 +205,14 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
     """
     names = registered_names(parsed)
     query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*undecided_names(parsed), *names)))}
+    if defined_names(parsed):
+        query["asks"] = True
     models = parsed.config.models
     accounts = position.with_budget(workflow.info().workflow_id, parsed.config.budget).accounts
     if models and any(account.limits.cost is not None for account in accounts):
         query["model"] = models[0]
         query |= {"otherModels": list(models[1:])} if len(models) > 1 else {}
-    if not query["activities"] and "model" not in query:
+    if not query["activities"] and not {"asks", "model"} & set(query):
         return Capabilities()
     answer = await ask(wire.REGISTRY, query, "which tools and activities the worker has")
     places = {m.tool.removeprefix("Tool."): m.index for m in parsed.context
@@ -210,7 +226,7 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
         raise InvalidRequest(problems)
     price = answer.get("price")
     return Capabilities(
-        tools=answer["tools"], served=tuple(answer["served"]),
+        tools=answer["tools"], served=tuple(answer["served"]), asks=tuple(answer.get("asks", ())),
         price=(price["input"], price["output"]) if price else None,
     )  # fmt: skip
 
@@ -221,9 +237,8 @@ async def load_definition(name: str, sha256: str | None = None) -> Any:
     return await ask(wire.LOAD_DELEGATE, query, f"load {truncate(name, 150)}")
 
 
-async def _load_upfront(parsed: Request, capabilities: Capabilities) -> tuple[list[dict[str, Any]], dict[str, str]]:
+async def _load_upfront(parsed: Request, tools: Mapping[str, Tool]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The messages that put what delegates take and return into their Tools, and the pinned SHA-256 by name."""
-    tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
     by_tool = resolved_upfront(parsed, tools)
     loaded: dict[str, Any] = {}
     problems = []
@@ -298,41 +313,31 @@ def own_context(message_count: int) -> ContextRef:
 
 def model_request(run: RunMachine, command: AskSolution | AskOutput) -> RawValue:
     """What the model Activity is asked for a tick, or for a latent Call; CallError where that is too large."""
+    config, position, grant, least_cap = run.config, run.position, command.grant, None
     if isinstance(command, AskSolution):
-        source = own_context(command.message_count)
-        request: dict[str, Any] = {
-            "ask": "solution", **_settings(run, run.config.model, command.grant, command.least_cap),
-            "tick": command.tick, "streams": command.streams, "answersLeft": command.answers_left,
+        source, least_cap = own_context(command.message_count), command.least_cap
+        question: dict[str, Any] = {
+            "ask": "solution", "model": config.model, "tick": command.tick, "streams": command.streams,
+            "answersLeft": command.answers_left,
         }  # fmt: skip
     else:
         node, source = command.node, command.source
         # A template's Call does not name its instance, and must be shown no other's data
         call = command.call if node.instance is None else {**command.call, "_instance": node.instance}
-        request = {
-            "ask": "output", **_settings(run, run.config.latent_model, command.grant), "tool": node.tool.name,
-            "call": call, "paths": node.outcome_texts, "scoped": command.context if "_scopes" in node.call else None,
+        question = {
+            "ask": "output", "model": config.latent_model, "tool": node.tool.name, "call": call,
+            "paths": node.outcome_texts, "scoped": command.context if "_scopes" in node.call else None,
         }  # fmt: skip
-    context = {"workflowId": source.workflowId, "runId": source.runId, "upto": source.messageCount}
-    return encode({**request, "source": context})
-
-
-def _settings(
-    run: RunMachine, model: str | None, grant: GrantedRequest | None, least_cap: int | None = None
-) -> dict[str, Any]:
-    """The settings of a request to a model, what it may spend, and whom to tell that it waits."""
-    config, position = run.config, run.position
     cap = config.maxOutputTokens if least_cap is None else max(config.maxOutputTokens or 0, least_cap)
-    reserved: dict[str, float] = {}
+    reserved = Reserved()
     if grant is not None:
         cap = output_cap(config, run.price, grant, least_cap)
         turns = 2 if grant.mayRepair else 1
-        reserved = {k: turns * v for k, v in (("tokens", grant.tokens), ("cost", grant.cost)) if v}
-    settings = {
-        "temperature": config.temperature, "maxOutputTokens": cap, "effort": config.effort,
-        "fallbackModels": list(config.fallbackModels) or None, "reserved": reserved or None,
-        "root": position.ancestors[0] if position.ancestors else None,
-    }  # fmt: skip
-    return {
-        "model": model, "priced": run.budget.limits_cost, "mayRepair": grant is None or grant.mayRepair,
-        "token": position.token, "patience": config.patience, **{k: v for k, v in settings.items() if v is not None},
-    }  # fmt: skip
+        reserved = Reserved(tokens=turns * grant.tokens or None, cost=turns * grant.cost or None)
+    asked = ModelQuestion(
+        **question, source=source, fallbackModels=config.fallbackModels, patience=config.patience,
+        effort=config.effort, temperature=config.temperature, maxOutputTokens=cap, priced=run.budget.limits_cost,
+        mayRepair=grant is None or grant.mayRepair, reserved=reserved, token=position.token,
+        root=position.ancestors[0] if position.ancestors else None,
+    )  # fmt: skip
+    return encode(asked.model_dump(exclude_defaults=True))

@@ -31,9 +31,9 @@ from acts.machines.approvals import iso, problem_of
 from acts.machines.commands import AnswerUpdate
 from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
 from acts.machines.run_machine import RunMachine, add_note
-from acts.tree import signal_records
 from acts.tree.identity import is_workflow_id
-from acts.tree.wire_format import RecordError, VersionedRecord
+from acts.tree.signal_records import TREE_SIGNALS, DecisionAnswer, StreamedCalls
+from acts.tree.wire_format import RecordError
 from acts.views.results import MAX_RESULT, without_details
 from acts.views.run_views import RunView
 from acts.workflows.children import Lifeline
@@ -52,26 +52,6 @@ PEOPLES_SIGNALS: Final[Mapping[str, str]] = {
     wire.PAUSE: f"Start no more calls; what runs goes on. {AIM}",
     wire.RESUME: f"Go on after pause. {AIM}",
     wire.PROVIDE: 'Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
-}
-# What the runs of a tree send each other
-TREE_SIGNALS: Final[Mapping[str, type[signal_records.TreeSignal]]] = {
-    wire.PENDING_CHANGED: signal_records.PendingChanged,
-    wire.DECISION: signal_records.ForwardedDecision,
-    wire.DECISION_ANSWER: signal_records.DecisionAnswer,
-    wire.BUDGET_REQUEST: signal_records.BudgetRequest,
-    wire.BUDGET_GRANT: signal_records.BudgetGrant,
-    wire.BUDGET_REPORT: signal_records.BudgetReport,
-    wire.PERMIT_REQUEST: signal_records.PermitRequest,
-    wire.PERMIT_GRANT: signal_records.PermitGrant,
-    wire.PERMIT_RETURN: signal_records.PermitReturn,
-    wire.RUN_ENDED: signal_records.RunEnded,
-    wire.CANCELLED_REPORT: signal_records.CancelledReport,
-    wire.SUPERSEDED: signal_records.Superseded,
-    wire.RESYNC: signal_records.Resync,
-    wire.CHILD_RESET: signal_records.ChildReset,
-    wire.STREAMED_CALLS: signal_records.StreamedCalls,
-    wire.PLAN_EXTENSION: signal_records.PlanExtension,
-    wire.MODEL_WAIT: signal_records.ModelWait,
 }
 # Queries that our own Activities make
 _ENGINES_QUERIES: Final = (wire.PROMPT_CONTEXT, wire.STREAMED_CALLS)
@@ -142,19 +122,16 @@ class RunWorkflow:
         self._inbox: deque[Event] = deque()
         self._driver: Driver | None = None
         self._view: RunView | None = None
-        self._updates: dict[str, asyncio.Future[signal_records.DecisionAnswer | None]] = {}
+        self._updates: dict[str, asyncio.Future[DecisionAnswer | None]] = {}
         self._early_notes: list[str] = []
 
     # -- for the workflow classes -----------------------------------------------------------------
 
-    async def drive(
-        self, run: RunMachine, view: RunView, carry: Callable[[], VersionedRecord], *, is_first_run: bool,
-        report: Callable[[], dict[str, Any]] | None = None,
-    ) -> None:  # fmt: skip
+    async def drive(self, run: RunMachine, view: RunView, report: Callable[[], dict[str, Any]] | None = None) -> None:
         """Run a machine to its end, or raise CancelledError; ``report`` tells the parent what it had done by then."""
         self._view = view
         self.lifeline.token = run.position.token
-        self._driver = driver = Driver(run, view, self._inbox, carry, self._answer, self.lifeline)
+        self._driver = driver = Driver(run, view, self._inbox, self._answer, self.lifeline)
         for text in self._early_notes:
             run.note(text)
         options = (tool.options for tool in run.watched_tools if tool.activity and not tool.options.local)
@@ -162,10 +139,10 @@ class RunWorkflow:
         run.queue_watch.queues = queues = tuple(dict.fromkeys(o.taskQueue for o in options if o.taskQueue not in own))
         try:
             # A run that continues as new begins at once, and checks then: people may ask what it waits for
-            if queues and is_first_run:
+            if queues and not run.is_continued:
                 has_workers = await ask_or_none(wire.QUEUES, {"queues": list(queues)}, QUEUES_LABEL)
                 run.queue_watch.record_check(has_workers or {}, iso(workflow.now()))
-            await driver.index.begin(is_first_run=is_first_run)
+            await driver.index.begin()
             await driver.drive()
         except asyncio.CancelledError:
             if report is not None and run.position.ancestors and self.lifeline.superseded_by is None:
@@ -202,8 +179,8 @@ class RunWorkflow:
         if len(args) > 1:
             self._note(f'the signal "{truncate(name, 60)}" has {len(args)} arguments; the first counts')
         try:
-            if name in TREE_SIGNALS:
-                self._inbox.append(RecordReceived(decode_signal(value, TREE_SIGNALS[name])))
+            if (type_ := TREE_SIGNALS.get(name)) is not None:
+                self._inbox.append(RecordReceived(decode_signal(value, type_)))
             elif name in (wire.APPROVE, wire.REJECT, wire.EDIT):
                 self._inbox.append(DecisionReceived(read_input(value), name))
             elif name in (wire.PAUSE, wire.RESUME):
@@ -231,11 +208,16 @@ class RunWorkflow:
         if not self._pass_on(signal, workflow_id, instance):
             self._inbox.append(PauseRequested() if signal == wire.PAUSE else ResumeRequested())
 
-    def _provide(self, value: RawValue) -> None:
-        """Append a data-like message to the context; instances get what is theirs, and what is global."""
+    def _provide(self, value: RawValue, update: str | None = None) -> bool:
+        """Append a data-like message to the context; instances get what is theirs, and what is global.
+
+        False for a message to a run below: that judges it.
+        """
         workflow_id, message = split_target(read_input(value))
-        if workflow_id is None or not self._pass_on(wire.PROVIDE, workflow_id, None, encode(message)):
-            self._inbox.append(Provided(data_message(message)))
+        if workflow_id is not None and self._pass_on(wire.PROVIDE, workflow_id, None, encode(message)):
+            return False
+        self._inbox.append(Provided(data_message(message), update=update))
+        return True
 
     def _pass_on(self, signal: str, workflow_id: Any, instance: Any, *args: RawValue) -> bool:
         """Pass a signal on to the one run below that it names; False when it is for this run."""
@@ -249,8 +231,8 @@ class RunWorkflow:
         if not isinstance(instance, str) or driver is None:
             return False
         if isinstance(driver.run, AgentRun):  # through its plan
-            driver.children.signal_all(signal, encode({"instance": instance}))
-        elif not driver.children.signal_named(wire.INSTANCE, driver.run.child_of_instance(instance), signal):
+            driver.children.signal(signal, encode({"instance": instance}))
+        elif not driver.children.signal(signal, type_=wire.INSTANCE, name=driver.run.child_of_instance(instance)):
             self._note(f"the signal {signal} was ignored: no child walks the instance {truncate(instance, 100)} now")
         return True
 
@@ -300,6 +282,37 @@ class RunWorkflow:
         except (PlanError, CallError) as error:
             _refuse(problem_of(error))
 
+    @workflow.update(
+        name=wire.PROVIDE,
+        description='Give a message that the run waits for, and get the status: {"type": "input", "input": {…}}. '
+        "It is refused where the run cannot take it.",
+    )
+    async def provide(self, value: RawValue = NOTHING) -> RawValue:
+        """Append a message to the context; returns the status after it."""
+        update = workflow.current_update_info()
+        id_ = update.id if update is not None else ""
+        future = asyncio.get_running_loop().create_future()
+        try:
+            if self._provide(value, id_):
+                self._updates[id_] = future
+                if (problem := await future) is not None:
+                    _refuse(problem)
+        except (InvalidRequest, CallError) as error:
+            _refuse(problem_of(error))
+        return self.status()
+
+    @provide.validator
+    def provide_validator(self, value: RawValue = NOTHING) -> None:
+        """Refuse what the run cannot take as it is now: it then never enters history."""
+        run = self.machine
+        try:
+            workflow_id, message = split_target(read_input(value))
+            data = data_message(message)
+            if workflow_id is None and run is not None and not run.has_not_begun and not self._inbox:
+                run.check_provided(data)
+        except (PlanError, CallError) as error:
+            _refuse(problem_of(error))
+
     # -- queries ----------------------------------------------------------------------------------------
 
     @workflow.query(name=wire.STATUS, description="{phase, tick?, calls: [{id, tool, state, error?}], usage, notes?}")
@@ -334,13 +347,13 @@ class RunWorkflow:
         return _json([] if self.machine is None else [wait.to_json() for wait in self.machine.approvals.pending])
 
     @workflow.query(
-        name=wire.PENDING_PARAMETERS,
-        description="What the calls that wait for a decision here would be called with: "
-        "{editable, calls: [{call, instance?, with}]}, as many as fit into an answer.",
+        name=wire.SUBJECTS,
+        description="What is decided here, whole: {editable, waits: [{what, call?, instance?, subject}]}, "
+        "as much as fits into an answer.",
     )
-    def pending_parameters(self, _: RawValue = NOTHING) -> RawValue:
-        empty = {"editable": True, "calls": []}
-        return _json(empty if self._view is None else self._view.pending_parameters(MAX_RESULT))
+    def subjects(self, _: RawValue = NOTHING) -> RawValue:
+        empty = {"editable": True, "waits": []}
+        return _json(empty if self._view is None else self._view.subjects(MAX_RESULT))
 
     @workflow.query(name=wire.PROMPT_CONTEXT, description="For the engine: what a model is shown.")
     def prompt_context(self, page: RawValue = NOTHING) -> RawValue:
@@ -350,7 +363,7 @@ class RunWorkflow:
     @workflow.query(name=wire.STREAMED_CALLS, description="For the engine: how many calls of the answer have come.")
     def streamed_call_count(self, _: RawValue = NOTHING) -> RawValue:
         records = (e.record for e in self._inbox if isinstance(e, RecordReceived))
-        received = sum(isinstance(record, signal_records.StreamedCalls) for record in records)
+        received = sum(isinstance(record, StreamedCalls) for record in records)
         return _json(received + (len(self.machine.stream.calls) if isinstance(self.machine, AgentRun) else 0))
 
     @workflow.query(
@@ -404,6 +417,6 @@ def _json(value: Any) -> RawValue:
     return raw(write_json(value))
 
 
-def _refuse(problem: signal_records.DecisionAnswer) -> NoReturn:
+def _refuse(problem: DecisionAnswer) -> NoReturn:
     details = () if problem.details is None else (_json(problem.details),)
     raise ApplicationError(problem.message, *details, type=problem.type, non_retryable=True)

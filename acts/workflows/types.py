@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Never
+from typing import Any, Final
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -45,7 +45,7 @@ from acts.tree.set_records import BatchInput, SetState
 from acts.tree.signal_records import Superseded
 from acts.tree.wire_format import RecordError
 from acts.views.results import MAX_BATCH_RESULT, MAX_RESULT, cut_result, failure_text
-from acts.views.run_views import AgentView, DelegateView, PlanView, SetView
+from acts.views.run_views import AgentView, PlanView, RunView, SetView, SingleCallView
 from acts.views.text import code_span
 from acts.workflows import engine_calls, payloads
 from acts.workflows.children import Lifeline, start_child
@@ -98,28 +98,21 @@ def _report(out: dict[str, Any], failure: CallError | None, encode_: Callable[[A
     return _end(payload, failure)
 
 
-def _agent_report(run: AgentRun, view: AgentView, definition: dict[str, str]) -> RawValue:
-    """The result of a Delegate with a planner: its output, and what the parent must know besides."""
-    result = view.result()
-    out: dict[str, Any] = {k: result[k] for k in ("status", "output", "ticks", "usage", "decisions") if k in result}
-    out |= {"definition": definition, "accounting": _accounting(run)}
-    if run.failure is None:
-        return _report(out, None, encode)
-    out["errors"] = result["errors"][-MAX_ERRORS:]
-    return _report(out, CallError(run.failure.code, run.failure.message), encode)
-
-
-def _delegate_report(run: DelegateMachine, definition: dict[str, str]) -> RawValue:
-    """The result of a Delegate without a planner."""
-    out: dict[str, Any] = {**run.result, "usage": run.usage.to_json(), "accounting": _accounting(run)}
-    if definition:
-        out["definition"] = definition
-    if run.approvals.records:
-        out["decisions"] = run.approvals.records
+def _delegate_report(run: AgentRun | DelegateMachine, result: dict[str, Any], origin: Mapping[str, str]) -> RawValue:
+    """The result of a Delegate: its output, and what the parent must know besides."""
+    out = {**result, "accounting": _accounting(run)}
+    if origin:
+        out["definition"] = dict(origin)
     if "errors" in out:
         out["errors"] = out["errors"][-MAX_ERRORS:]
-    failure = run.failure and CallError(run.failure.code or wire.BUDGET_SPENT, run.failure.message)
-    return _report(out, failure, encode)
+    return _report(out, run.failure, encode)
+
+
+def _agent_report(run: AgentRun, view: AgentView) -> RawValue:
+    """The result of a Delegate with a planner."""
+    keys = ("status", "output", "ticks", "usage", "decisions", *(() if run.failure is None else ("errors",)))
+    result = view.result()
+    return _delegate_report(run, {k: result[k] for k in keys if k in result}, run.setup.definition)
 
 
 def _page_report(out: dict[str, Any]) -> RawValue:
@@ -172,39 +165,32 @@ async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanIn
     if state is not None:
         run.restore(state)
     view = PlanView(run)
-    await owner.drive(
-        run, view, lambda: PlanState(**run.common_snapshot(), **run.snapshot_fields()), is_first_run=state is None,
-        report=view.instance_result if setup.instances else view.part_result,
-    )  # fmt: skip
+    await owner.drive(run, view, view.instance_result if setup.instances else view.part_result)
     return run, view
 
 
 async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[PlanInput]) -> PlanSetup:
     """What the run knows before it begins; RecordError where it was started with something else."""
     own: PlanInput | None = None
-    capabilities: records.Capabilities | None = None
-    position: TreePosition | None = None
-    if state is not None:
-        if state.input is not None:
-            own = (InstanceInput if "instances" in state.input else PlanInput).from_json(state.input)
-        request, capabilities, position = state.request, state.capabilities, state.position
-    elif record_type(value) == input_type.__name__ or input_type is not PlanInput:
+    if state is not None and state.input is not None:
+        own = (InstanceInput if "instances" in state.input else PlanInput).from_json(state.input)
+    elif state is None and (record_type(value) == input_type.__name__ or input_type is not PlanInput):
         own = decode_record(value, input_type)
-        request, capabilities, position = own.request, own.capabilities, own.position
-    else:
+    start = state or own
+    if start is None:
         payloads.decide_storage()
-        request = payloads.decode_request(value)
-    position = await complete_position(position or TreePosition(), value)
-    if capabilities is None:
+    request = payloads.decode_request(value) if start is None else start.request
+    position = await complete_position((start and start.position) or TreePosition(), value)
+    if start is None or start.capabilities is None:
         request, parsed, capabilities = await prepare_request(request, position)
     else:
-        parsed = read_request(request)
+        parsed, capabilities = read_request(request), start.capabilities
     places = own.places if isinstance(own, InstanceInput) else None
     is_growing = state.walk.isGrowing if state is not None else own is not None and own.isGrowing
     if refusal := set_refusal(parsed, "a plan inside another run"):
         raise InvalidRequest(refusal)
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served, places, is_complete=not is_growing)
-    lease = state.lease if state is not None else own.lease if own is not None else None
+    lease = None if start is None else start.lease
     if state is None:
         position = _limit(position, parsed.config, lease)
     source = own_context(len(parsed.context)) if own is None or own.context is None else own.context
@@ -216,10 +202,6 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
 def _limit(position: TreePosition, config: Config, lease: records.PermitLease | None) -> TreePosition:
     """A run's place in its tree, with the budget and the limit of Calls that its own Request sets."""
     return position.with_budget(workflow.info().workflow_id, config.budget).with_limit(config.maxParallel, lease)
-
-
-def _cannot_carry() -> Never:
-    raise AssertionError("this run does not continue as new")
 
 
 def _identify(identity: str, past: PastCalls | None, node: PlannedCall) -> str:
@@ -245,42 +227,35 @@ class AgentWorkflow(RunWorkflow):
             request = payloads.decode_request(value)
             run, view = await plan_and_walk(self, request, await complete_position(TreePosition(), value))
         result = raw(write_json(cut_result(view.result(), view.first_message, *_result_limits())))
-        return _end(result, run.failure and CallError(run.failure.code, run.failure.message))
+        return _end(result, run.failure)
 
 
 async def plan_and_walk(
-    owner: RunWorkflow, request: dict[str, Any], position: TreePosition, start: DelegateInput | None = None,
-    more: Mapping[str, Any] | None = None,
+    owner: RunWorkflow, request: dict[str, Any], position: TreePosition, lease: records.PermitLease | None = None,
+    definition: Mapping[str, str] | None = None,
 ) -> tuple[AgentRun, AgentView]:  # fmt: skip
-    """Run an agent, or a delegate that was started with ``start``; ``AgentState`` carries the fields ``more``, too."""
-    info = workflow.info()
+    """Run an agent, or a delegate, which has a ``definition``."""
     request, parsed, capabilities = await prepare_request(request, position)
     engine_calls.refuse_resume(parsed.config)
-    lease = None if start is None else start.lease
-    setup = AgentSetup(request, parsed, capabilities, _limit(position, parsed.config, lease), info.run_id, lease)
-    return await _drive(owner, AgentRun(info.workflow_id, setup), more or {}, is_first_run=True)
+    position, run_id = _limit(position, parsed.config, lease), workflow.info().run_id
+    return await _drive(owner, AgentSetup(request, parsed, capabilities, position, run_id, lease, definition or {}))
 
 
 async def go_on(owner: RunWorkflow, value: RawValue) -> tuple[AgentRun, AgentView]:
     """Run an agent on from where the run before left off: ``value`` is its ``AgentState``."""
-    info, state = workflow.info(), decode_record(value, AgentState)
-    position = await complete_position(state.position, value)
-    parsed = read_request(state.request)
-    setup = AgentSetup(state.request, parsed, state.capabilities, position, info.run_id, state.lease)
-    run = AgentRun(info.workflow_id, setup)
-    run.restore(state, map(data_message, state.provided))
-    more = {"definition": state.definition, "delegate": state.delegate}
-    return await _drive(owner, run, more, is_first_run=False)
+    state = decode_record(value, AgentState)
+    position, run_id = await complete_position(state.position, value), workflow.info().run_id
+    parsed, capabilities = read_request(state.request), state.capabilities
+    setup = AgentSetup(state.request, parsed, capabilities, position, run_id, state.lease, state.definition)
+    return await _drive(owner, setup, state)
 
 
-async def _drive(
-    owner: RunWorkflow, run: AgentRun, more: Mapping[str, Any], *, is_first_run: bool
-) -> tuple[AgentRun, AgentView]:
+async def _drive(owner: RunWorkflow, setup: AgentSetup, state: AgentState | None = None) -> tuple[AgentRun, AgentView]:
+    run = AgentRun(workflow.info().workflow_id, setup)
+    if state is not None:
+        run.restore(state, map(data_message, state.provided))
     view = AgentView(run)
-    await owner.drive(
-        run, view, lambda: AgentState(**{**run.common_snapshot(), **run.snapshot_fields(), **more}),
-        is_first_run=is_first_run,
-    )  # fmt: skip
+    await owner.drive(run, view)
     return run, view
 
 
@@ -293,8 +268,7 @@ class DelegateWorkflow(RunWorkflow):
     async def run(self, value: RawValue = NOTHING) -> RawValue:
         """``value`` is what the run above sends, or the state of the run before."""
         if record_type(value) == AgentState.__name__:
-            definition = decode_record(value, AgentState).definition
-            return _agent_report(*await go_on(self, value), definition)
+            return _agent_report(*await go_on(self, value))
         own = decode_record(value, DelegateInput)
         own = own.model_copy(update={"position": await complete_position(own.position, value)})
         machine: DelegateMachine
@@ -314,12 +288,15 @@ class DelegateWorkflow(RunWorkflow):
             parsed = read_request(request)
             engine_calls.refuse_resume(parsed.config)
             if parsed.plan is None or not parsed.plan.run:
-                more = {"definition": origin}
-                return _agent_report(*await plan_and_walk(self, request, own.position, own, more), origin)
+                return _agent_report(*await plan_and_walk(self, request, own.position, own.lease, origin))
             position = _limit(own.position, parsed.config, own.lease)
             machine = WalkedDelegate(workflow_id, own, position, parsed, request)
-        await self.drive(machine, DelegateView(machine), _cannot_carry, is_first_run=True)
-        return _delegate_report(machine, origin)
+        view = SingleCallView(machine) if isinstance(machine, AnonymousDelegate) else RunView(machine)
+        await self.drive(machine, view)
+        result = {**machine.result, "usage": machine.usage.to_json()}
+        if machine.approvals.records:
+            result["decisions"] = machine.approvals.records
+        return _delegate_report(machine, result, origin)
 
 
 # -- sets ------------------------------------------------------------------------------------------
@@ -347,13 +324,10 @@ class BatchWorkflow(RunWorkflow):
             accounting = records.Accounting(permits=None if own.lease is None else own.lease.permits)
             return _page_report({"status": "failed", **page.report(), "accounting": accounting.to_json()})
         run = BatchRun(workflow.info().workflow_id, setup, partial(_identify, own.position.identity, None), page)
-        await self.drive(
-            run, PlanView(run), _cannot_carry, is_first_run=True,
-            report=lambda: {**page.report(), "usage": run.usage.to_json()},
-        )  # fmt: skip
+        await self.drive(run, PlanView(run), lambda: {**page.report(), "usage": run.usage.to_json()})
         rest = {"usage": run.usage.to_json(), "accounting": _accounting(run)}
         if run.failure is not None:
-            return _end(raw(write_json(rest)), CallError(run.failure.code, run.failure.message))
+            return _end(raw(write_json(rest)), run.failure)
         decisions = {"decisions": run.approvals.records} if run.approvals.records else {}
         return _page_report({"status": run.finished, **page.report(), **rest, **decisions})
 
@@ -395,9 +369,7 @@ async def walk_set(owner: RunWorkflow, value: RawValue) -> RawValue:
     if state is not None:
         run.restore(state)
     view = SetView(run)
-    await owner.drive(
-        run, view, lambda: SetState(**run.common_snapshot(), **run.snapshot_fields()), is_first_run=state is None
-    )
+    await owner.drive(run, view)
     stopped = run.progress.stopped
     failure = _failure_of_root(run, lambda: view.failure_text, wire.PLAN_FAILED if stopped is None else stopped["code"])
     return _end(raw(write_json(view.result())), failure)
@@ -468,7 +440,7 @@ class BackgroundWorkflow:
     @workflow.signal(dynamic=True)
     def take_signal(self, name: str, args: Sequence[RawValue]) -> None:
         """Stop when the run that started this one was reset, and starts the Call again; ignore all else."""
-        if name != wire.SUPERSEDED:
+        if name != Superseded.signal_name():
             return
         try:
             record = payloads.decode_signal(args[0] if args else NOTHING, Superseded)

@@ -29,7 +29,7 @@ from acts.activities.models.interface import ModelError
 from acts.activities.models.schema import drop_nulls
 from acts.language.strict_json import read_json
 from acts.planner.prompt import render_repair_turn
-from acts.tree.records import ModelQuestion, QuestionSource
+from acts.tree.records import ContextRef, ModelQuestion
 from benchmarks.planning.held_out import HELD_OUT
 from benchmarks.planning.judge import Verdict, build_agent, judge
 from benchmarks.planning.task import Json, Task
@@ -125,7 +125,8 @@ async def score_live(model: str) -> list[Score]:
 async def _score_one(model: str, task: Task, is_held_out: bool) -> Score:  # noqa: FBT001 - a fact of the task
     tick = len(task.earlier) + 1
     prompt, schema = build_planner_request(context_of(task), tick, room_of(model))
-    question = ModelQuestion(ask="solution", model=model, source=QuestionSource(workflowId=f"planning-{task.id}"))
+    source = ContextRef(workflowId=f"planning-{task.id}", runId="", messageCount=0)
+    question = ModelQuestion(ask="solution", model=model, source=source)
     request = build_model_request(question, prompt, schema, "solution", f"tick {tick}")
     first: Verdict | None = None
     requests, tokens = None, 0

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.attacks.tree import Saved, Spy
-from tests.workflow.agents import Agents
-from tests.workflow.conftest import delegates_folder, engine, foreign, plain_client, sets_folder
-from tests.workflow.foreign import Foreign
+from tests.attacks.tree import Spy
+from tests.workflow.conftest import agents, delegates_folder, engine, foreign, plain_client, saved, sets_folder
 
-__all__ = ["delegates_folder", "engine", "foreign", "plain_client", "sets_folder"]
-
-
-@pytest.fixture
-def saved(delegates_folder: Path) -> Saved:
-    return Saved(delegates_folder)
-
-
-@pytest.fixture
-def agents(foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agents:
-    monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
-    return Agents(foreign, tmp_path)
+__all__ = ["agents", "delegates_folder", "engine", "foreign", "plain_client", "saved", "sets_folder"]
 
 
 @pytest.fixture

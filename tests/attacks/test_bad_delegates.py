@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.attacks.tree import TEXT, Saved, delegating
-from tests.workflow.agents import Agents
+from tests.attacks.tree import TEXT
+from tests.workflow.agents import Agents, Saved, delegating
 from tests.workflow.foreign import Foreign, call, came_to, ended, states, tool
 from tests.workflow.tools import echo
 
@@ -33,7 +33,7 @@ def error_of(result: dict[str, Json]) -> tuple[str, str]:
 # -- itself --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("depth", [None, 0, 1])
+@pytest.mark.parametrize("depth", [None, 0])
 async def test_a_delegate_that_delegates_to_itself_ends(foreign: Foreign, saved: Saved, depth: int | None) -> None:
     name = saved({"context": []})
     saved.walked(call("send", "†state.output"), context=[delegating("send", name)])

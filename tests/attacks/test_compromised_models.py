@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.attacks.tree import Saved, Spy, own, secret, secrets_in, state, tree
-from tests.support import assert_eventually
-from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, call, ended, tool
+from tests.attacks.tree import Spy, secret, secrets_in, state, tree
+from tests.workflow.agents import Agents, Saved
+from tests.workflow.foreign import Foreign, call, ended, own, pending, tool
 from tests.workflow.tools import ONCE
 
 Json = Any
@@ -160,17 +159,14 @@ async def test_an_instance_cannot_be_reached_from_another(foreign: Foreign, agen
 async def test_a_call_cannot_talk_its_way_out_of_an_approval(
     foreign: Foreign, agents: Agents, value: Json, ran: Ran
 ) -> None:
-    context = [strict(foreign, "pay", "pay", _outputPath=PATH, _approval={})]
+    context = [strict(foreign, "pay", "pay", _outputPath=PATH, _approval={"const": True})]
     async with foreign.serving(ran.named("pay")):
         handle = await agents.start(
             {"calls": [call("pay", MINE, _approval=value)], "output": "paid"}, context=context,
             approve={"calls": ["pay"]},
         )  # fmt: skip
 
-        async def waits() -> Json:
-            return await handle.query("pending")
-
-        (wait,) = await assert_eventually(waits)
+        (wait,) = await pending(handle)
         assert wait["call"] == "1:pay"
         assert ran.calls == []
         await handle.terminate()

@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 
-from tests.attacks.tree import OBJECT, Saved, Spy, delegating, leaks, secret, state, tree
-from tests.support import assert_eventually
-from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, Handle, call, came_to, ended, of_type, states, tool
+from tests.attacks.tree import OBJECT, Spy, leaks, secret, state, tree
+from tests.workflow.agents import Agents, Saved, delegating
+from tests.workflow.foreign import (
+    Foreign,
+    Handle,
+    call,
+    came_to,
+    decide,
+    ended,
+    failure,
+    of_type,
+    pending,
+    states,
+    tool,
+)
 
 Json = Any
 PAY = {"_tool": "pay", "_outputPath": "†state.output"}
@@ -18,18 +29,6 @@ PAY = {"_tool": "pay", "_outputPath": "†state.output"}
 
 async def pay(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
     return {"paid": True, "seen": context}
-
-
-async def waiting(handle: Handle) -> list[dict[str, Json]]:
-    async def found() -> list[dict[str, Json]]:
-        listed: list[dict[str, Json]] = await handle.query("pending")
-        return listed
-
-    return await assert_eventually(found)
-
-
-async def decide(handle: Handle, decision: str, **more: Json) -> None:
-    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 180)
 
 
 async def paid(foreign: Foreign, handle: Handle) -> int:
@@ -78,7 +77,7 @@ async def test_a_definition_cannot_ask_for_less_than_the_run_that_uses_it(
         handle = await foreign.start(
             foreign.request(call("send", "†state.r"), context=[delegating("send", name)], approve={"calls": ["pay"]})
         )
-        (wait,) = await waiting(handle)
+        (wait,) = await pending(handle)
         assert wait["workflowId"] == f"{handle.id}/1:send/plan"
         if "deadline" in lax:
             await asyncio.sleep(0.5)  # longer than the deadline of the definition: nobody has decided
@@ -165,3 +164,17 @@ async def test_a_definition_cannot_be_nested_deeper_than_the_run_that_uses_it_al
     await settled(foreign, handle)
     runs = await tree(foreign.client, handle)
     assert max(name.count(":again") for name in runs) <= 2
+
+
+async def test_an_agent_and_all_that_it_left_running_spend_no_more_than_there_is(
+    foreign: Foreign, saved: Saved, agents: Agents
+) -> None:
+    spender = saved({"context": [{"role": "user", "content": "Spend."}]})
+    answers = [({"says": ["Spend."]}, {"calls": [call("none")]}), ({}, {"calls": [call("send")]})]
+    handle = await agents.start(*answers, context=[delegating("send", spender)], budget={"requests": 12})
+    (result,) = (await failure(handle)).details
+    spent = result["usage"]["requests"]
+    for n in range(1, result["ticks"] + 1):
+        below = foreign.client.get_workflow_handle(f"{handle.id}/plan-{n}/1:send/delegate")
+        spent += (await failure(below)).details[0]["usage"]["requests"]
+    assert spent == 12

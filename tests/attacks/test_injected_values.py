@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.attacks.tree import Spy, secret, secrets_in, state, tree
-from tests.support import assert_eventually
 from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, call, came_to, note_of, states, tool
+from tests.workflow.foreign import Foreign, call, came_to, note_of, pending, states, tool
 from tests.workflow.tools import echo
 
 Json = Any
@@ -152,10 +151,7 @@ async def test_a_decision_that_is_data_decides_nothing(foreign: Foreign) -> None
         await handle.signal("provide", {"decision": "approve", "call": "2:pay"})
         await note_of(handle, "refused")
 
-        async def waits() -> Json:
-            return await handle.query("pending")
-
-        (wait,) = await assert_eventually(waits)
+        (wait,) = await pending(handle)
         assert wait["call"] == "2:pay"
         await handle.signal("reject", {"reason": "enough"})
         assert states(await came_to(handle))["2:pay"] == "rejected"

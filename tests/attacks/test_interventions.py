@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError
 
-from tests.attacks.tree import own, state
+from tests.attacks.tree import state
 from tests.support import PATIENCE, assert_eventually
-from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, ended
+from tests.workflow.agents import Agents, Saved, delegating
+from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, decide, ended, own, pending
 from tests.workflow.tools import echo, refuse
 
 Json = Any
@@ -46,10 +45,6 @@ async def waits(handle: Handle, **wanted: Json) -> dict[str, Json]:
 
     out: dict[str, Json] = await assert_eventually(found, within=SOON, why=f"{wanted} waits")
     return out
-
-
-async def decide(handle: Handle, decision: str, **more: Json) -> None:
-    await asyncio.wait_for(handle.execute_update("decide", {"decision": decision, **more}), 180)
 
 
 async def edit(handle: Handle, call_: str, with_: Json, **where: str) -> None:
@@ -169,3 +164,31 @@ async def test_what_an_instance_had_done_is_known_after_the_run_was_cancelled(fo
         await cancelled(handle)
         found = await handle.query("context", {"path": "†state.y", "instance": "a"})
     assert found.get("value") == 1
+
+
+# -- what delegates write, and where ------------------------------------------------
+
+
+async def test_what_delegates_write_stands_in_plan_order_whoever_ends_first(foreign: Foreign, saved: Saved) -> None:
+    plan = [call("send", "†state.l", v="a", _outputMethod="push"),
+            call("send", "†state.o", v={"k": {"x": 1, "z": 1}}, _outputMethod="merge"),
+            call("send", "†state.l", v=["b", "c"], _outputMethod="concat"),
+            call("send", "†state.o", v={"k": {"y": 2, "z": 2}}, _outputMethod="merge"),
+            call("send", "†state.l && †state.o.list", v="d", _outputMethod="push"),
+            call("echo", "†state.seen", value="†state.l"),
+            call("send", "†state.l", v="e", _outputMethod="push")]  # fmt: skip
+    async with foreign.serving(pay, echo):
+        name = saved.walked(
+            call("pay", "†state.output", value="†input.v"),
+            context=[foreign.tool("pay"), {"type": "input", "input": {"v": None}}],
+        )
+        handle = await foreign.start(foreign.request(*plan, context=[delegating("send", name)], **PAYS))
+        await pending(handle, 6)
+        for n in (7, 5, 4, 1, 3, 2):
+            await decide(handle, "approve", workflowId=f"{handle.id}/{n}:send/plan", reason=f"{n}:send")
+        result = await ended(handle)
+    objects = {"k": {"x": 1, "y": 2, "z": 2}, "list": ["d"]}
+    assert result["state"] == {"l": [*"abcde"], "o": objects, "seen": [*"abcd"]}
+    assert [m["_outputPath"].removeprefix("†state.") for m in result["context"]] == [*"lolol", "o.list", "seen", "l"]
+    assert [d["below"] for d in result["decisions"]] == [d["reason"] for d in result["decisions"]]
+    assert await handle.query("pending") == []

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from tests.attacks.tree import Saved, Spy, delegating, leaks, secret, state
-from tests.workflow.agents import Agents
+from tests.attacks.tree import Spy, leaks, secret, state
+from tests.workflow.agents import Agents, Saved, delegating
 from tests.workflow.foreign import Foreign, call, came_to, ended, states, tool
 from tests.workflow.tools import ONCE, echo
 
@@ -175,10 +175,3 @@ async def test_three_deep_each_room_has_only_what_the_one_above_handed_on(
         "4:send": given, "4:send/plan": given, "4:send/plan/1:down": handed, "4:send/plan/1:down/plan": handed,
         "4:send/plan/1:down/plan/1:down": {"item1", "in-third", "answer"},
     }, spy) == {}  # fmt: skip
-
-
-# -- instances ------------------------------------------------------------------------
-
-
-def of(*ids: str) -> set[str]:
-    return {f"{what}-{i}" for i in ids for what in ("text", "hidden", "vault")}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.attacks.tree import Saved, Spy, delegating, own, secret, secrets_in, state, tree
-from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, Handle, call, ended, tool
+from tests.attacks.tree import Spy, secret, secrets_in, state, tree
+from tests.workflow.agents import Agents, Saved, delegating
+from tests.workflow.foreign import Foreign, Handle, call, ended, own, tool
 from tests.workflow.tools import echo
 
 Json = Any

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import uuid
 import zlib
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from acts.activities.models import scripted
 from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse
-from tests.workflow.foreign import Handle, tool
+from tests.workflow.foreign import Handle
 
 Json = Any
 OBJECT = {"type": "object"}
@@ -41,34 +39,8 @@ def secrets_in(text: str) -> set[str]:
     return set(_SECRET.findall(text))
 
 
-def delegating(name: str, delegate: Json, **properties: Json) -> dict[str, Json]:
-    """A Tool with a delegate; what is no text is the schema of ``_delegate``."""
-    fixed = {"const": delegate} if isinstance(delegate, str) else delegate
-    return tool(name, activity="", _delegate=fixed, **properties)
-
-
 def state(**values: Json) -> dict[str, Json]:
     return {"type": "state", "state": values}
-
-
-def own(id_: str, **values: Json) -> dict[str, Json]:
-    return {"type": "state", "state": values, "_instance": id_}
-
-
-class Saved:
-    """Definitions in the folder that the engine's worker looks into."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __call__(self, definition: Json, name: str | None = None) -> str:
-        name = name or f"d-{uuid.uuid4().hex[:8]}"
-        (self.folder / f"{name}.json").write_text(json.dumps(definition), "utf-8")
-        return name
-
-    def walked(self, *plan: Json, context: list[Json] | None = None, **more: Json) -> str:
-        """A definition whose plan is walked as it stands."""
-        return self({"context": [*(context or []), {"type": "plan", "run": True, "plan": list(plan)}], **more})
 
 
 @dataclass

@@ -28,6 +28,14 @@ ROOT = Path(__file__).parents[2]
 COMMAND_SECONDS = 180  # it needs about one; a machine under full load many times that
 
 Acts = Callable[..., Result]
+ENGLISH: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {"type": "string"},
+        "note": {},
+    },
+    "required": ["language"],
+}  # fmt: skip
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -149,6 +157,15 @@ async def wait_for_listing(client: Client, run: str, query: str = "ExecutionStat
         return (await client.count_workflows(f"WorkflowId = '{run}' AND {query}")).count == 1
 
     await assert_eventually(look, why=f"{run} is listed under {query}")
+
+
+async def start_waiting(acts: Acts, client: Client, request_file: str, count: int = 1) -> str:
+    """A detached run, once so many approvals are pending."""
+    name = new_name()
+    detached = acts("run", request_file, "--detach", "--id", name)
+    assert detached.exit_code == 0, detached.stderr
+    await wait_for_approvals(client, name, count)
+    return name
 
 
 async def wait_for_approvals(client: Client, run: str, count: int = 1) -> list[Any]:

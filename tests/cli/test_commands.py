@@ -161,18 +161,10 @@ def test_a_closed_pipe_causes_no_traceback(tmp_path: Path) -> None:
 # -- no server ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["show", "x"],
-        ["run", WEATHER],
-        ["pending"],
-        ["approve", "x"],
-    ],
-)
+@pytest.mark.parametrize("arguments", [["show", "x"], ["run", WEATHER], ["pending"], ["approve", "x"]])
 def test_without_a_server_the_exit_code_is_3_and_a_hint_says_what_to_do(arguments: list[str], tmp_path: Path) -> None:
     done = run_acts(*arguments, cwd=tmp_path, TEMPORAL_ADDRESS="127.0.0.1:1")
     assert done.returncode == 3
-    assert "no Temporal server answers at 127.0.0.1:1" in done.stderr
+    assert "no Temporal server answers at 127.0.0.1:1 (TEMPORAL_ADDRESS): Connection refused" in done.stderr
     assert "acts dev" in done.stderr
     assert done.stdout == ""

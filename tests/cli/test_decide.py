@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from tests.cli.conftest import Acts, new_name, squeeze, wait_for_approvals, wait_for_listing
+from tests.cli.conftest import ENGLISH, Acts, squeeze, start_waiting, wait_for_approvals, wait_for_listing
 
-ENGLISH: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {"type": "string"},
-    },
-    "required": ["language"],
-}  # fmt: skip
 FIRST = {"_tool": "english", "language": "en", "_outputPath": "†state.first"}
 SECOND = {"_tool": "english", "language": "fr", "_outputPath": "†state.second"}
 ESCAPE = "\x1b[31mred[/]"
@@ -39,13 +32,6 @@ def write_request(folder: Path, *plan: Any, mode: str = "lazy", **config: Any) -
 
 async def result_of(client: Client, run: str) -> Any:
     return await client.get_workflow_handle(run).result()
-
-
-async def start_waiting(acts: Acts, client: Client, request_file: str, count: int = 1) -> str:
-    name = new_name()
-    assert acts("run", request_file, "--detach", "--id", name).exit_code == 0
-    await wait_for_approvals(client, name, count)
-    return name
 
 
 # -- approve and reject -------------------------------------------------------------------------------------------
@@ -86,9 +72,8 @@ async def test_a_rejected_run_exits_with_1_and_says_who_rejected_it_and_why(
     assert "onTimeout rejected the plan (version 1): nobody decided in time" in done.stdout
     name = await start_waiting(acts, client, write_request(tmp_path, FIRST))
     assert acts("reject", name, "--reason", f"too {ESCAPE}", "--by", "Bob\nthe boss").exit_code == 0
-    await result_of(client, name)
+    assert (await result_of(client, name))["state"] == {}
     shown = acts("show", name).stdout
-    assert "Bob the boss rejected the plan (version 1): too �[31mred[/]" in shown
     assert "Bob the boss rejected the plan (version 1): too �[31mred[/]" in shown
     assert "\x1b" not in shown
 
@@ -193,6 +178,8 @@ async def test_one_call_is_edited_from_a_file_and_problems_name_its_lines(
     wrong = acts("edit", name, "--call", "2:english", "--file", "call.yaml", "--yes")
     assert wrong.exit_code == 2
     assert "call.yaml:2" in wrong.stderr
+    whole = acts("edit", name, "--call", "2:english", "--file", request_file, "--yes")
+    assert (whole.exit_code, "give the list of calls" in whole.stderr) == (2, True)
     assert {w["version"] for w in await wait_for_approvals(client, name, 2)} == {1}
     (tmp_path / "call.yaml").write_text("_tool: english\nlanguage: en\n_outputPath: †state.second\n", "utf-8")
     done = acts("edit", name, "--call", "2:english", "--file", "call.yaml", "--yes")

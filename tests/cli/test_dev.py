@@ -206,6 +206,7 @@ async def test_if_the_server_ends_the_worker_is_stopped(start: Start) -> None:
     ended, last = dev.wait()
     assert ended == 3
     assert "the server has ended by itself" in last
+    assert "most recent call first" not in last  # stacks of threads
     await wait_until_ended(processes)
 
 

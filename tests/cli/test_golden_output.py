@@ -27,6 +27,7 @@ _VARIABLE = (
     (r"\"seconds\": [\d.]+", '"seconds": SECONDS'),
     (r"/\S*/(examples|golden)/", r"\1/"),
     (r"[0-9a-f]{12}\b", "DIGITS"),
+    (r"127.0.0.1:\d{5}", "SERVER"),
     (r" +", " "),
     (r" +$", ""),
 )
@@ -71,10 +72,23 @@ def test_what_is_printed_of_a_run_that_has_ended(acts: Acts) -> None:
 @pytest.mark.usefixtures("wide_terminal")
 def test_what_is_printed_of_an_agent_that_has_ended(acts: Acts) -> None:
     run = new_name()
-    acts("run", str(EXAMPLES / "trip" / "plan.yaml"), "--id", run)
-    for command in (["show", run], ["graph", run], ["why", run, "output"]):
+    done = acts("run", str(EXAMPLES / "replan" / "plan.yaml"), "--id", run)
+    check("agent-run", done.stdout + done.stderr, run)
+    for command in (["show", run], ["graph", run], ["why", run, "output"], ["why", run, "state.apology"],
+                    ["why", f"{run}/plan-2", "state.error.code"]):  # fmt: skip
         done = acts(*command)
-        check(f"agent-{command[0]}", done.stdout + done.stderr, run)
+        check("agent-" + "-".join(w.rpartition("/")[2] for w in command if w != run), done.stdout + done.stderr, run)
+
+
+@pytest.mark.usefixtures("wide_terminal")
+def test_what_is_printed_of_a_batch_that_has_ended(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_name()
+    acts("run", str(EXAMPLES / "moderation" / "plan.yaml"), "--plan", "--id", run)
+    monkeypatch.delenv("ACTS_ACTIVITIES")  # the tools are known to the worker alone
+    for command in (["graph", run], ["graph", run, "--mermaid"], ["graph", f"{run}/c024"]):
+        done = acts(*command)
+        name = "-".join(w.replace(run, "").strip("/") or "run" for w in command).replace("--", "")
+        check(f"batch-{name}", done.stdout + done.stderr, run)
 
 
 @pytest.mark.usefixtures("wide_terminal")

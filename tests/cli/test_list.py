@@ -146,7 +146,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
 def test_the_folder_of_init_tests_green_and_validates_without_a_warning(tmp_path: Path) -> None:
     made = run_acts("init", "mine", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    assert {p.name for p in (tmp_path / "mine").iterdir()} == set(FILES.values())
+    assert {p.name for p in (tmp_path / "mine").iterdir()} == set(FILES)
     tested = run_acts("test", cwd=tmp_path / "mine")
     assert (tested.returncode, tested.stderr) == (0, ""), tested.stdout
     checked = run_acts("validate", "plan.yaml", "--strict", cwd=tmp_path / "mine")
@@ -162,7 +162,7 @@ def test_init_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [p.name for p in tmp_path.iterdir()] == ["plan.test.yaml"]
     code, output = invoke("init", "--json", "a/b")
     assert code == 0
-    assert json.loads(output) == {"folder": "a/b", "files": [*FILES.values()]}
+    assert json.loads(output) == {"folder": "a/b", "files": [*FILES]}
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,9 @@ import pytest
 from temporalio.client import Client
 
 from acts.cli.text.preflight import EXAMPLES
-from tests.cli.conftest import Acts, new_name, wait_for_approvals, wait_for_listing
+from tests.cli.conftest import ENGLISH, Acts, start_waiting, wait_for_approvals, wait_for_listing
 
 MODERATION = str(EXAMPLES / "moderation" / "approval.yaml")
-ENGLISH: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {"type": "string"},
-        "_scopes": {"type": "array"}, "note": {},
-    },
-}  # fmt: skip
-
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 
@@ -33,18 +25,10 @@ def write_request(folder: Path, *plan: Any, **config: Any) -> str:
     return "request.json"
 
 
-async def start_waiting(acts: Acts, client: Client, request_file: str, count: int) -> str:
-    name = new_name()
-    detached = acts("run", request_file, "--detach", "--id", name)
-    assert detached.exit_code == 0, detached.stderr
-    await wait_for_approvals(client, name, count)
-    await wait_for_listing(client, name, f"ActsWaiting = {count}")
-    return name
-
-
 @pytest.mark.usefixtures("no_other_runs")
 async def test_a_moderator_sees_each_comment_before_it_is_removed(acts: Acts, client: Client) -> None:
     name = await start_waiting(acts, client, MODERATION, 2)
+    await wait_for_listing(client, name, "ActsWaiting = 2")
     shown = acts("show", name).stdout
     rude = '"text": "The mayor is a liar and you print it."'
     before, _, after = shown.partition(rude)
@@ -80,6 +64,8 @@ async def test_what_waits_is_filtered_by_tool_age_and_number(acts: Acts, client:
     file = write_request(tmp_path, call, {**call, "_outputPath": "†state.b"}, approve={"calls": True})
     name = await start_waiting(acts, client, file, 2)
     plan = await start_waiting(acts, client, write_request(tmp_path, call, approve={"plan": True}), 1)
+    await wait_for_listing(client, name, "ActsWaiting = 2")
+    await wait_for_listing(client, plan, "ActsWaiting = 1")
 
     def waits(*arguments: str) -> list[tuple[str, str | None]]:
         listed = json.loads(acts("pending", "--json", *arguments).stdout)["waits"]

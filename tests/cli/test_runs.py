@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,20 @@ import pytest
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from acts.cli.text.preflight import EXAMPLES
+from acts.language.wire import STATUS
 from tests.cli.conftest import Acts, new_name, squeeze, wait_for_end, wait_for_state
 from tests.support import assert_eventually
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
 WAIT = str(EXAMPLES / "wait" / "plan.yaml")
 REPLAN = str(EXAMPLES / "replan" / "plan.yaml")
-GUEST = {"type": "input", "input": {"guest": {"name": "Ada", "people": 2}}}
+# Text from outside: markup, a color, a line break
+HOSTILE = "Ada [bold red]x[/] \x1b[31m\nthe Request"
+GUEST = {"type": "input", "input": {"guest": {"name": HOSTILE, "people": 2}}}
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
@@ -70,13 +75,21 @@ async def test_a_detached_run_is_shown_drawn_and_provided_with_a_message(acts: A
     progress = json.loads(acts("show", name, "--json").stdout)
     assert (progress["id"], progress["status"], progress["progress"]["phase"]) == (name, "running", "awaiting")
 
+    nothing = acts("why", name, "state.booking")
+    assert (nothing.exit_code, "there is no value at †state.booking" in nothing.stderr) == (2, True)
+    assert "†state.quote.cents = 21600 " in acts("why", name, "state.quote.cents").stdout
+
     assert acts("provide", name, json.dumps(GUEST)).exit_code == 0
     await wait_for_end(client, name)
     after = acts("show", name)
     assert "✓ completed" in after.stdout
-    assert '"guest": "Ada"' in after.stdout
+    assert '"guest": "Ada [bold red]x[/] \\u001b[31m\\nthe Request"' in after.stdout
     assert "✓ 3:writeWelcome" in acts("graph", name).stdout
-    assert json.loads(acts("show", name, "--json").stdout)["result"]["state"]["booking"]["guest"] == "Ada"
+    assert json.loads(acts("show", name, "--json").stdout)["result"]["state"]["booking"]["guest"] == HOSTILE
+    origin = acts("why", name, "state.booking.guest").stdout
+    assert "\x1b" not in origin
+    assert '= "Ada [bold red]x[/] \\u001b[31m\\nthe Request"   from outside\n' in origin
+    assert origin.endswith("provided to the run (message 3)\n")
 
 
 async def test_a_run_is_paused_resumed_and_cancelled(acts: Acts, client: Client, tmp_path: Path) -> None:
@@ -255,3 +268,70 @@ def test_the_prompts_of_a_run_are_those_of_its_ticks(acts: Acts) -> None:
     done = acts("prompt", name, "--tick", "3")
     assert done.exit_code == 2
     assert "has come to tick 2, not 3" in done.stderr
+
+
+# -- agents ----------------------------------------------------------------------------------------
+
+
+GREET = {
+    "type": "object",
+    "properties": {"_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {}},
+    "required": ["language"],
+}
+CALL = {"_tool": "greet", "language": "†input.language", "_outputPath": "†state.english"}
+
+
+def script(worker: dict[str, str], *answers: dict[str, Any]) -> str:
+    """A model that gives these answers to the ticks 1, 2, …"""
+    name = f"script-{uuid.uuid4().hex[:8]}"
+    listed = [{"when": {"tick": i}, **answer} for i, answer in enumerate(answers, 1)]
+    (Path(worker["ACTS_SCRIPTS"]) / f"{name}.json").write_text(json.dumps({"answers": listed}))
+    return f"scripted:{name}"
+
+
+def task(folder: Path, model: str, **config: Any) -> str:
+    """A file with a task for an agent."""
+    request = {"config": {"model": model, **config}, "context": [{"type": "tool", "tool": {"greet": GREET}}]}
+    (folder / "task.json").write_text(json.dumps(request))
+    return "task.json"
+
+
+async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
+    acts: Acts, worker: dict[str, str], client: Client, tmp_path: Path
+) -> None:
+    name = new_name()
+    model = script(worker, {"solution": {"calls": [CALL], "output": "†state.english"}})
+    file = task(tmp_path, model, missing="wait")
+    detached = acts("run", file, "--detach", "--id", name)
+    assert (detached.exit_code, detached.stdout) == (0, f"{name}\n")
+
+    async def is_awaiting() -> bool:
+        try:
+            answer = await client.get_workflow_handle(f"{name}/plan-1").query(STATUS)
+        except RPCError:  # not started yet
+            return False
+        return bool(answer["calls"] and answer["calls"][0]["state"] == "awaiting")
+
+    await assert_eventually(is_awaiting, why="the call of the first tick waits")
+    shown = squeeze(acts("show", name).stdout)
+    assert f"{name} Agent tick 1" in shown
+    assert "1 ⏸ 1:greet awaiting waits for †input.language" in shown
+    assert "usage 1 request, " in shown
+    assert f"acts provide {name}" in shown
+    (call,) = json.loads(acts("show", name, "--json").stdout)["progress"]["calls"]
+    assert (call["id"], call["tick"], call["state"]) == ("1:greet", 1, "awaiting")
+    drawn = acts("graph", name)
+    assert "this run plans as it goes" in drawn.stderr
+    assert "1:greet" in drawn.stdout
+
+    acts("provide", name, json.dumps({"type": "input", "input": {"language": "en"}}))
+
+    async def has_ended() -> bool:
+        return (await client.get_workflow_handle(name).describe()).close_time is not None
+
+    await assert_eventually(has_ended, why="the agent is over")
+    answer = json.loads(acts("show", name, "--json").stdout)
+    assert (answer["result"]["output"], answer["result"]["ticks"]) == (True, 1)
+    child = acts("show", f"{name}/plan-1")
+    assert "✓ completed" in child.stdout
+    assert "✓ 1:greet" in acts("graph", f"{name}/plan-1").stdout

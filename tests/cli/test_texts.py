@@ -70,10 +70,7 @@ def test_depth_through_aliases_is_bounded() -> None:
 
 @pytest.mark.parametrize(
     ("format_", "text"),
-    [
-        ("JSON", '{\n "a": [\n  1,\n  {"b/c": {"~": 2}}\n ]\n}'),
-        ("YAML", '\na:\n  - 1\n  - b/c:\n      "~": 2\n'),
-    ],
+    [("JSON", '{\n "a": [\n  1,\n  {"b/c": {"~": 2}}\n ]\n}'), ("YAML", '\na:\n  - 1\n  - b/c:\n      "~": 2\n')],
 )
 def test_a_pointer_has_the_position_of_its_value_or_of_the_nearest_around_it(format_: Any, text: str) -> None:
     source = parse_source("x", text, format_)

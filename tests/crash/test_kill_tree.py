@@ -16,7 +16,6 @@ from typing import Any
 
 from temporalio.client import Client
 
-from acts.language.wire import BUDGET_REPORT, BUDGET_REQUEST
 from tests.crash.model import Model, model
 from tests.crash.test_kill import OPTIONS, World, history, killed, more_has_begun, world_in
 from tests.support import assert_eventually
@@ -27,7 +26,7 @@ WIDTH = range(1, 4)
 DELEGATES = 3 + 9 + 9 + 9
 REQUESTS, EFFECTS = 2 + 9 * 3, 2 + 3 * 2 + 9 * 2 + 9 * 2
 OUTPUT = 243  # 3 branches of 21 + 30 i
-BUDGET_SIGNALS = (BUDGET_REQUEST, BUDGET_REPORT)
+BUDGET_SIGNALS = ("budgetRequest", "budgetReport")
 SHORT = 20  # of the requests that the branches would make, which are 27
 PATIENCE = timedelta(seconds=180)
 END_SECONDS = 120  # it needs 20: a request that a worker took with it is missed after 15 s, and asked again 2 s later

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from acts.activities.load_delegate import Loader
+from acts.activities.run_setup import Loader
 from acts.delegates.sources import DelegateSources
 from acts.language.wire import NON_RETRYABLE_TYPES
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acts.delegates.sources import DelegateSources
-from acts.sets.set_files import SetError, SetSources, downloader, open_set
+from acts.sets.set_files import SetError, SetSources, open_set
 from tests.delegates.support import HOST, Site, answer, redirect
 
 ROWS = b'{"id": 1, "text": "' + b"x" * 1000 + b'"}\n'
@@ -21,7 +21,7 @@ async def at_home(host: str, port: int) -> Sequence[str]:
 
 def read(url: str, port: int, *, is_fresh: bool = True) -> bytes:
     hosts = DelegateSources((), frozenset({(HOST, None)}), frozenset({(HOST, port)}))
-    with open_set(url, SetSources(hosts=hosts), downloader(hosts, at_home), is_fresh=is_fresh) as opened:
+    with open_set(url, SetSources(hosts=hosts, resolve=at_home), is_fresh=is_fresh) as opened:
         assert opened.is_copy
         return opened.stream.read()
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acts.delegates.sources import SHIPPED, DelegateSources, DelegateSourcesError
+from acts.delegates.sources import SHIPPED, DelegateSources
+from acts.language.errors import SettingsError
 from acts.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -61,12 +62,10 @@ def test_a_host_without_a_port_stands_for_the_port_of_the_scheme(
      "256.1.1.1", "ａ.test"],
 )  # fmt: skip
 def test_an_invalid_host_is_refused(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        DelegateSourcesError, match=r'ACTS_DELEGATE_HOSTS has .*; it is a list of "host" or "host:port"'
-    ):
+    with pytest.raises(SettingsError, match=r'ACTS_DELEGATE_HOSTS has .*; it is a list of "host" or "host:port"'):
         sources(monkeypatch, _HOSTS=f"fine.test,{host}")
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DelegateSourcesError, match=r"ACTS_DELEGATES names .*/nowhere, which is not a folder"):
+    with pytest.raises(SettingsError, match=r"ACTS_DELEGATES names .*/nowhere, which is not a folder"):
         sources(monkeypatch, S=str(tmp_path / "nowhere"))

@@ -105,13 +105,7 @@ async def test_a_response_that_breaks_off_or_is_not_http_is_retryable(web: Site,
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [
-        Hanging(b""),
-        Hanging(answer()[:-1]),
-        Endless(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"),
-    ],
-    ids=str,
+    "reply", [Hanging(b""), Hanging(answer()[:-1]), Endless(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n")], ids=str
 )
 async def test_a_response_without_an_end_fails_at_the_deadline(web: Site, reply: Reply) -> None:
     web.reply_with(reply)

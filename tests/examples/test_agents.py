@@ -1,8 +1,9 @@
-"""Each agent of the examples plans what its script says, and really does it: ticks, plans, state, output, effects."""
+"""Each agent of the examples does what its script says: ticks, plans, state, effects; each instance sees its own."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,15 @@ from tests.examples.running import (
     Handle,
     activities_of,
     acts_worker,
+    below,
+    children,
     finished,
     load,
     rows,
     start,
+    states,
 )
+from tests.support import assert_eventually
 
 CHECK = {"_tool": "checkBillingHistory", "customerId": "†input.customerId"}
 REFUND = {"_tool": "issueRefund", "customerId": "†input.customerId", "amount": "†input.amount"}
@@ -150,3 +155,67 @@ async def test_research_finds_the_gap_and_then_the_answer(client: Client, worker
     assert report.read_text("utf-8") == f"{text}Sources: 01-light.txt, 02-mole.txt\n"
     # three ticks, compare twice, and the one summary that did not come with a plan
     assert (result["ticks"], result["usage"]["requests"], result["errors"]) == (3, 6, [])
+
+
+# -- instances -------------------------------------------------------------------------------------
+
+
+TEXTS = {"①": "Привет", "②": "Bonjour", "③": "こんにちは"}
+JUDGED = {"c024": "queued", "c052": "published", "c090": "published"}
+RUDE = ("c013", "c038", "c066", "c081")
+DAMAGED = "c057"
+
+
+def outcomes(result: dict[str, Any]) -> dict[str, str | None]:
+    return {id_: item["state"].get("outcome") for id_, item in result["instances"].items()}
+
+
+async def test_greetings_are_translated_each_in_its_own_instance(client: Client, worker: ActsWorker) -> None:
+    result = await finished(await start(client, worker, load("examples/greetings/plan.yaml"), AGENT))
+    translated = {id_: item["state"] for id_, item in result["instances"].items()}
+    assert translated == {
+        "①": {"text": "Привет", "translation": "Hi"},
+        "②": {"text": "Bonjour", "translation": "Good day"},
+        "③": {"text": "こんにちは", "translation": "Hello"},
+    }
+    assert [item["from"] for item in result["output"]] == ["Russian", "French", "Japanese"]
+    assert (result["ticks"], result["usage"]["requests"]) == (2, 5)  # two of the parent, one of each translator
+
+
+async def test_moderation_plans_once_for_a_hundred_comments(client: Client, worker: ActsWorker) -> None:
+    handle = await start(client, worker, load("examples/moderation/plan.yaml"), AGENT)
+    result = await finished(handle)
+    assert result["output"] == {"moderated": 99, "unreadable": [DAMAGED]}
+    assert len([m for m in result["context"] if m["type"] == "plan"]) == 1
+    # one plan, one look at what failed, and one verdict on each of three
+    assert (result["ticks"], result["usage"]["requests"]) == (2, 5)
+    assert list((await children(client, below(client, handle, "plan-1"))).values()) == ["Instance"] * 100
+    found = outcomes(result)
+    assert {id_: found[id_] for id_ in JUDGED} == JUDGED
+    assert [id_ for id_, outcome in found.items() if outcome == "removed"] == list(RUDE)
+    assert [id_ for id_, outcome in found.items() if outcome is None] == [DAMAGED]
+    assert Counter(found.values())["published"] == 94
+    assert [(e["call"], e["instance"], e["code"]) for e in result["errors"]] == [
+        ("1:screenComment", DAMAGED, "unreadable")
+    ]
+    assert {id_ for id_, item in result["instances"].items() if item["status"] != "completed"} == {DAMAGED}
+
+
+async def test_moderation_asks_a_person_about_each_removal(client: Client, worker: ActsWorker) -> None:
+    handle = await start(client, worker, load("examples/moderation/approval.yaml"))
+
+    async def both() -> Any:
+        found = await handle.query("pending")
+        return found if len(found) == 2 else None
+
+    waits = await assert_eventually(both)
+    assert sorted((w["call"], w["instance"]) for w in waits) == [("3:removeComment", "c2"), ("3:removeComment", "c4")]
+    await handle.execute_update("decide", {"decision": "approve", "instance": "c2", "by": "Ada"})
+    joke = {"decision": "reject", "instance": "c4", "by": "Ada", "reason": "A joke among friends."}
+    await handle.execute_update("decide", joke)
+    result = await finished(handle)
+    assert (result["status"], outcomes(result)) == (
+        "partial", {"c1": "published", "c2": "removed", "c3": "published", "c4": None, "c5": "published"}
+    )  # fmt: skip
+    assert result["instances"]["c4"]["status"] == "rejected"
+    assert states(result["instances"]["c4"])["3:removeComment"] == "rejected"

@@ -15,7 +15,7 @@ Json = Any
 # A Tool that takes anything, with every meta-property open
 OPEN_META = {
     "_outputPath": {"type": "string"}, "_outputMethod": {"type": "string"}, "_errorPath": {"type": "string"},
-    "_scopes": {"type": "array"}, "_delegate": {"type": "string"}, "_approval": {"type": "boolean"},
+    "_scopes": {"type": "array"}, "_delegate": {"type": "string"},
     "_reasoningForCall": {},
 }  # fmt: skip
 

@@ -153,7 +153,7 @@ def _views(view: Any) -> Iterator[Step]:
     yield "graph json", lambda: view.graph({"format": "json"})
     yield "context", lambda: view.context({"path": "†state"}, MAX_BYTES)
     yield "prompt context", lambda: view.prompt_context({}, MAX_BYTES)
-    yield "pending", lambda: view.pending_parameters(MAX_BYTES)
+    yield "pending", lambda: view.subjects(MAX_BYTES)
 
 
 def _results(source: Source, machine: Any, view: Any, commands: list[Any]) -> Iterator[Step]:

@@ -45,9 +45,8 @@ class Hostile:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             self.progress.append((progress, total, message))
 
-        return await self.servers.call(
-            "h", tool, arguments, digest=None, meta={"_id": "k"}, seconds=seconds, progress=note
-        )
+        connection = await self.servers.connection("h")
+        return await connection.call(tool, arguments, {"_id": "k"}, None, seconds, note)
 
     async def text(self, tool: str, **more: Any) -> str:
         return str((await self.call(tool, **more))["content"][0]["text"])

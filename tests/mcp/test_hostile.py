@@ -96,7 +96,7 @@ async def test_a_tool_that_has_changed_is_not_called(hostile: Hostile) -> None:
     async def call() -> ApplicationError | None:
         try:
             arguments = {"a": 1, "b": 2}
-            await hostile.servers.call("h", "add", arguments, digest=digest, meta={}, seconds=30, progress=noted)
+            await (await hostile.servers.connection("h")).call("add", arguments, {}, digest, 30, noted)
         except ApplicationError as error:
             return error
         return None  # the list is up to a second old

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from acts.activities.mcp.server_tools import McpConfigError, McpServerConfig, read_answer, read_config
+from acts.activities.mcp.server_tools import McpServerConfig, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
-from acts.activities.registry import RegistryError, load
+from acts.activities.registry import load
+from acts.language.errors import SettingsError
 from acts.language.values import Json
 from tests.mcp.conftest import SERVER, Hostile
 from tests.support import assert_eventually, free_port
@@ -69,7 +70,7 @@ WRONG: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("content", "reason"), WRONG)
 def test_what_is_wrong_is_named(content: Any, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(McpConfigError) as caught:
+    with pytest.raises(SettingsError) as caught:
         read(tmp_path, content)
     assert reason in str(caught.value)
     assert "mcp.json" in str(caught.value)
@@ -79,7 +80,7 @@ def test_a_registry_serves_one_activity_per_server(tmp_path: Path) -> None:
     read(tmp_path, {"mcpServers": {"time": {"command": "x"}, "git": {"command": "y"}}})
     assert load([], [], tmp_path / "mcp.json").names == ["mcp.time", "mcp.git"]
     (tmp_path / "mcp.json").write_text("{}")
-    with pytest.raises(RegistryError):
+    with pytest.raises(SettingsError):
         load([], [], tmp_path / "mcp.json")
 
 

@@ -10,6 +10,7 @@ import pytest
 from acts.activities import ask_model
 from acts.activities.models.adapters import close_clients
 from tests.models.rawserver import RawServer, raw_server
+from tests.models.support import APIS, Api
 
 
 @pytest.fixture(autouse=True)
@@ -29,3 +30,11 @@ async def raw(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RawServer]:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         yield server
+
+
+@pytest.fixture(params=APIS.values(), ids=APIS.keys())
+def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Api:
+    selected: Api = request.param
+    for name, value in selected.env.items():
+        monkeypatch.setenv(name, value)
+    return selected

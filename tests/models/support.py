@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acts.activities.models import anthropic, openai
-from acts.activities.models.endpoints import Endpoint
+from acts.activities.models.endpoints import PROVIDERS, Endpoint
 from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from tests.models import rawserver
 from tests.models.rawserver import RawServer, Reply
@@ -119,7 +119,8 @@ class CallRecorder:
 async def ask(
     api: Api, endpoint: Endpoint | None = None, on_call: CallRecorder | None = None, **fields: Any
 ) -> ModelResponse:
-    return await api.ask(model_request(model=api.model, **fields), on_call or CallRecorder(), endpoint)
+    own = PROVIDERS["anthropic" if api.name == "anthropic" else "openai"]
+    return await api.ask(model_request(model=api.model, **fields), on_call or CallRecorder(), endpoint or own)
 
 
 async def error_of(api: Api, raw: RawServer, *replies: Reply, **fields: Any) -> ModelError:

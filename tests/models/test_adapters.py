@@ -13,14 +13,6 @@ from tests.models.rawserver import RawServer, Reply
 from tests.models.support import APIS, PLAN, TEXT, WIRE, Api, CallRecorder, ask, error_of, model_request
 
 
-@pytest.fixture(params=APIS.values(), ids=APIS.keys())
-def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Api:
-    selected: Api = request.param
-    for name, value in selected.env.items():
-        monkeypatch.setenv(name, value)
-    return selected
-
-
 def openai(monkeypatch: pytest.MonkeyPatch, name: str) -> Api:
     monkeypatch.setenv("ACTS_OPENAI_API", name)
     return APIS[name]
@@ -112,10 +104,7 @@ async def test_the_input_of_anthropic_is_the_sum_of_fresh_and_cached_tokens(raw:
     ("name", "usage"),
     [
         ("chat", {"prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens_details": {"reasoning_tokens": 5}}),
-        (
-            "responses",
-            {"input_tokens_details": {"cached_tokens": 8}, "output_tokens_details": {"reasoning_tokens": 5}},
-        ),
+        ("responses", {"input_tokens_details": {"cached_tokens": 8}, "output_tokens_details": {"reasoning_tokens": 5}}),
     ],
 )
 async def test_the_input_of_openai_includes_cached_tokens(

@@ -40,7 +40,7 @@ def contexts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def solution_request(**fields: Any) -> dict[str, Any]:
-    source = {"workflowId": "run-1", "runId": "x", "upto": 1}
+    source = {"workflowId": "run-1", "runId": "x", "messageCount": 1}
     defaults = {"ask": "solution", "model": "openai:gpt-6-sol", "priced": False, "mayRepair": True, "tick": 1}
     return {**defaults, "source": source, **fields}
 
@@ -134,7 +134,7 @@ async def test_a_model_without_a_price_is_refused_where_the_budget_limits_the_co
 
 
 async def test_the_registry_answers_the_price_of_a_model_that_is_named() -> None:
-    look_up = Registry({"sum": {}}, ()).own_activities("worker")[0]
+    look_up = Registry({"sum": {}}, ()).look_up
     answer = await ActivityEnvironment().run(look_up, {"tools": ["sum"], "activities": [], "model": "openai:gpt-6-sol"})
     assert sorted(answer["price"]) == ["input", "output"]
     assert all(0 < value < 1e-3 for value in answer["price"].values())

@@ -20,14 +20,6 @@ GOOD = json.dumps(SOLUTION)
 LATENT = json.dumps({"output": "3", "path": "†state.sum"})
 
 
-@pytest.fixture(params=APIS.values(), ids=APIS.keys())
-def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Api:
-    selected: Api = request.param
-    for name, value in selected.env.items():
-        monkeypatch.setenv(name, value)
-    return selected
-
-
 def model_of(api: Api) -> str:
     return f"{'anthropic' if api.name == 'anthropic' else 'openai'}:{api.model}"
 

@@ -18,7 +18,7 @@ from acts.activities import ask_model as module
 from acts.activities.model_context import PromptContext
 from tests.agent_driver import Agent
 from tests.models.rawserver import RawServer
-from tests.models.support import APIS, Api
+from tests.models.support import Api
 from tests.unit.test_prompt import FIRST, GOLDEN, RESULTS, agent_of, run_tick
 
 Json = Any
@@ -45,14 +45,6 @@ class Context:
         )  # fmt: skip
 
 
-@pytest.fixture(params=APIS.values(), ids=APIS.keys())
-def api(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Api:
-    selected: Api = request.param
-    for name, value in selected.env.items():
-        monkeypatch.setenv(name, value)
-    return selected
-
-
 async def send_ticks(raw: RawServer, api: Api, monkeypatch: pytest.MonkeyPatch, count: int) -> list[dict[str, Json]]:
     """The bodies of the requests of so many ticks."""
     agent = agent_of()
@@ -61,7 +53,7 @@ async def send_ticks(raw: RawServer, api: Api, monkeypatch: pytest.MonkeyPatch, 
     client: Any = object()
     for tick in range(1, count + 1):
         raw.reply_with(api.reply('{"calls": [], "output": null}'))
-        source = {"workflowId": "run-1", "runId": "x", "upto": len(agent.request.context)}
+        source = {"workflowId": "run-1", "runId": "x", "messageCount": len(agent.request.context)}
         request = {"ask": "solution", "model": f"{provider}:{api.model}", "mayRepair": False, "tick": tick}
         await ActivityEnvironment(client).run(module.ask_model, {**request, "source": source})
         if tick <= len(TICKS):

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from acts.activities.models import endpoints, select
-from acts.activities.models.endpoints import EndpointsError, check_environment, read_endpoints
+from acts.activities.models.endpoints import check_environment, read_endpoints
 from acts.activities.models.interface import ModelError
+from acts.language.errors import SettingsError
 from tests.models.rawserver import RawServer, Reply, chat, claude, responses
 from tests.models.support import PLAN, TEXT, model_request
 
@@ -57,7 +58,7 @@ def test_an_error_names_the_file_the_endpoint_and_the_key_and_no_secret(
     write: Write, entry: dict[str, Any], words: list[str]
 ) -> None:
     path = write(mine=entry)
-    with pytest.raises(EndpointsError) as caught:
+    with pytest.raises(SettingsError) as caught:
         read_endpoints(path)
     for word in (str(path), '"mine"', *words):
         assert word in str(caught.value)
@@ -75,7 +76,7 @@ def test_an_error_names_the_file_the_endpoint_and_the_key_and_no_secret(
     ],
 )
 def test_a_file_in_another_form_is_refused(write: Write, text: str, words: str) -> None:
-    with pytest.raises(EndpointsError, match=words):
+    with pytest.raises(SettingsError, match=words):
         read_endpoints(write(text))
 
 
@@ -83,13 +84,13 @@ def test_a_worker_says_at_its_start_which_key_is_missing(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(mine={"provider": "openai", "keyEnv": "MY_KEY"})
-    with pytest.raises(EndpointsError, match='the endpoint "mine": keyEnv MY_KEY is not set'):
+    with pytest.raises(SettingsError, match='the endpoint "mine": keyEnv MY_KEY is not set'):
         check_environment()
     monkeypatch.setenv("MY_KEY", "k")
     check_environment()
     endpoints.read_endpoints.cache_clear()
     write(mine={"provider": "openai", "keyFile": str(tmp_path / "none")})
-    with pytest.raises(EndpointsError, match=r"keyFile .*none cannot be read: No such file"):
+    with pytest.raises(SettingsError, match=r"keyFile .*none cannot be read: No such file"):
         check_environment()
 
 

@@ -49,7 +49,7 @@ def test_an_outage_costs_little_more_than_its_time(outage: float, at_most: float
 
 
 def test_the_next_attempt_continues_the_log() -> None:
-    log = RequestLog(outage_since=12.0, planned=3, place=1, answers=2, cap=4_000, failures=["a: gone"])
+    log = RequestLog(outage_since=12.0, planned=3, answers=2, cap=4_000, failures=["a: gone"])
     log.add(ModelResponse("t", 1, TokenCounts(100, 20), 0.5, "r1", form="words", notes=("odd",)))
     log.add(ModelError("modelCut", "cut", retryable=True, tokens=TokenCounts(10, 2), cost=0.1))
     log.add(ModelError("modelOverloaded", "busy", retryable=True))

@@ -13,9 +13,9 @@ import pytest
 from acts.activities.models import select
 from acts.activities.models.adapters import CODES
 from acts.activities.models.interface import ModelError
+from benchmarks import live_smoke
 from tests.models.rawserver import RawServer, Reply, chat
 from tests.models.support import model_request
-from tools import live_smoke
 
 
 @pytest.mark.parametrize("model", ["", "claude", "mistral:large", "openai:", ":x", "OpenAI:x"])

@@ -6,16 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.oracle.expressions import (
-    ABSENT,
-    Where,
-    alternatives,
-    expressions,
-    parse,
-    parse_condition,
-    paths,
-    trees_of,
-)
+from tests.oracle.expressions import ABSENT, Where, alternatives, expressions, parse, parse_condition, paths, trees_of
 from tests.oracle.folding import Entry, get, read_messages, view
 
 META = {

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from acts.activities.registry import RegistryError, load
+from acts.activities.registry import load
 from acts.cli.dev.temporal_server import DevServer
+from acts.language.errors import SettingsError
 from tests.examples.running import started
 
 ROOT = Path(__file__).parents[2]
@@ -116,5 +117,5 @@ def test_a_plan_runs_beside_a_project_with_the_names_of_our_rooms(
 
 
 def test_a_name_that_leads_to_the_engine_is_no_module_of_tools() -> None:
-    with pytest.raises(RegistryError, match="leads to the engine itself"):
+    with pytest.raises(SettingsError, match="leads to the engine itself"):
         load(["activities"], [])  # the door of the checkout

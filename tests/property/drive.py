@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
+
+from hypothesis import HealthCheck, settings
 
 from acts.language.errors import CallError
 from acts.language.messages import Data, parse_message
@@ -21,6 +24,15 @@ from acts.plan.validate import ValidatedPlan, validate_request
 from acts.tree.records import WalkState
 from tests import oracle
 from tests.cases import row
+
+
+def many(examples: int) -> settings:
+    """So many examples, or as many as ``ACTS_EXAMPLES`` says; a busy machine is not a slow engine."""
+    return settings(
+        max_examples=int(os.environ.get("ACTS_EXAMPLES", str(examples))), deadline=None,
+        suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
+    )  # fmt: skip
+
 
 ENGINE_CODES = {"UnresolvedReference", "WrongKind", "OutsideOutputPath", "eachFailed"}
 _DECODER = json.JSONDecoder()

@@ -9,11 +9,16 @@ of it. Nothing else is guaranteed: between two runs of different lines any order
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from acts.language.config import Config
 from acts.language.errors import CallError, PlanError
@@ -26,8 +31,10 @@ from acts.machines.events import (
     ChildStarted,
     DecisionReceived,
     Event,
+    PauseRequested,
     RecordEnded,
     RecordReceived,
+    ResumeRequested,
     TimerFired,
 )
 from acts.machines.run_machine import RunMachine
@@ -247,3 +254,42 @@ class Tree:
             self.asked[update] += 1
         run.inbox.append(DecisionReceived(raw, word, update))
         return None
+
+
+ROOT = "r"
+SETTINGS = settings(
+    max_examples=int(os.environ.get("ACTS_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    report_multiple_bugs=False,
+)  # fmt: skip
+
+
+class Races(RuleBasedStateMachine):
+    """The network of a tree: what is in an inbox is worked on, what is on its way arrives and is acknowledged."""
+
+    def __init__(self, tree: Any) -> None:
+        super().__init__()
+        self.tree = tree
+
+    @precondition(lambda self: any(run.inbox for run in self.tree.runs.values()))
+    @rule(data=st.data())
+    def work(self, data: st.DataObject) -> None:
+        self.tree.work(data.draw(st.sampled_from([i for i, run in self.tree.runs.items() if run.inbox])))
+
+    @precondition(lambda self: self.tree.lines)
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        self.tree.acknowledge(data.draw(st.sampled_from(list(self.tree.lines))))
+
+
+class PausedRaces(Races):
+    """A race of runs that are paused and resumed, too."""
+
+    def _alive(self) -> list[str]:
+        machines = {id_: run.machine for id_, run in self.tree.runs.items()}
+        return [id_ for id_, machine in machines.items() if not machine.is_cancelling and machine.finished is None]
+
+    @rule(data=st.data(), event=st.sampled_from([PauseRequested(), ResumeRequested(), ResumeRequested()]))
+    def pause_or_resume(self, data: st.DataObject, event: Event) -> None:
+        if ids := self._alive():
+            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(event)

@@ -6,14 +6,12 @@ And every update is answered exactly once, the root shows what waits, and contin
 from __future__ import annotations
 
 import copy
-import os
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
@@ -24,7 +22,7 @@ from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import PendingApproval
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import ForwardedDecision, PendingChanged
-from tests.property.simulated_tree import Tree
+from tests.property.simulated_tree import ROOT, SETTINGS, Races, Tree
 from tests.property.waiting_run import PLAN, Place, Taken, WaitingRun, What
 
 Json = Any
@@ -172,7 +170,7 @@ def _tool_of(raw: Json) -> str | None:
 
 # -- the races ----------------------------------------------------------------------------------------
 
-ROOT, MIDDLE, ANN, BOB, LEAF = "r", "r/m", "r/m/a", "r/m/b", "r/z"
+MIDDLE, ANN, BOB, LEAF = "r/m", "r/m/a", "r/m/b", "r/z"
 POSITIONS = {
     ROOT: TreePosition(),
     MIDDLE: TreePosition(ancestors=(ROOT,)),
@@ -198,12 +196,11 @@ approves = st.builds(
 WORDS = st.sampled_from(["approve", "approve", "reject", "edit", "edit"])
 
 
-class DecisionRaces(RuleBasedStateMachine):
+class DecisionRaces(Races):
     """People decide at any run while messages are on their way, runs start, end, die, and continue as new."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.tree = WatchedTree()
+        super().__init__(WatchedTree())
         self.people = 0
         self.losses = 0
         self.harmed: set[str] = set()  # runs that were killed or cancelled: what they did last may be unknown
@@ -281,11 +278,6 @@ class DecisionRaces(RuleBasedStateMachine):
     def _waiting(self) -> list[PendingApproval]:
         return [wait for i in self._alive() for wait in self.tree.machine(i).approvals.waits.own]
 
-    @precondition(lambda self: any(run.inbox for run in self.tree.runs.values()))
-    @rule(data=st.data())
-    def work(self, data: st.DataObject) -> None:
-        self.tree.work(data.draw(st.sampled_from([i for i, run in self.tree.runs.items() if run.inbox])))
-
     @precondition(lambda self: self.tree.lines)
     @rule(data=st.data(), fails=st.integers(0, 9))
     def arrive(self, data: st.DataObject, fails: int) -> None:
@@ -297,11 +289,6 @@ class DecisionRaces(RuleBasedStateMachine):
         is_lost = fails == 0 and may_fail and self.losses < 3 and not message.arrived
         self.losses += is_lost
         self.tree.arrive(line, fails=is_lost)
-
-    @precondition(lambda self: self.tree.lines)
-    @rule(data=st.data())
-    def acknowledge(self, data: st.DataObject) -> None:
-        self.tree.acknowledge(data.draw(st.sampled_from(list(self.tree.lines))))
 
     @rule()
     def wait_for_a_timer(self) -> None:
@@ -408,8 +395,4 @@ class DecisionRaces(RuleBasedStateMachine):
 
 
 TestDecisionRaces = DecisionRaces.TestCase
-TestDecisionRaces.settings = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
-    report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)  # fmt: skip
+TestDecisionRaces.settings = SETTINGS

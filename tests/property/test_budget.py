@@ -7,34 +7,22 @@ was not used comes back.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from acts.language.config import Budget
 from acts.machines.budget import RequestSize
 from acts.machines.commands import BudgetRefused, Finish, Granted, SendRecord
-from acts.machines.events import (
-    Begin,
-    CallEnded,
-    CancelRequested,
-    ChildEnded,
-    Event,
-    PauseRequested,
-    ResumeRequested,
-    StartsReleased,
-)
+from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, Event, ResumeRequested, StartsReleased
 from acts.machines.run_machine import RunMachine
 from acts.tree.records import BudgetAccount, GrantedRequest, TreePosition
 from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
-from tests.property.simulated_tree import BareRun, Message, Tree
+from tests.property.simulated_tree import ROOT, SETTINGS, BareRun, Message, PausedRaces, Tree
 
 Json = Any
-ROOT = "r"
 DOLLARS_PER_TOKEN = 0.25  # a power of two: sums are exact
 
 
@@ -183,12 +171,11 @@ budgets = st.builds(
 )
 
 
-class BudgetRaces(RuleBasedStateMachine):
+class BudgetRaces(PausedRaces):
     """Runs ask, spend, delegate, end, die, and continue as new, while their messages are on their way."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.tree = WatchedTree()
+        super().__init__(WatchedTree())
         self.count = 0
         self.spent: dict[str, Spent] = {}
         self.is_tainted = False  # a run died with requests in flight: what they cost is not known
@@ -209,9 +196,6 @@ class BudgetRaces(RuleBasedStateMachine):
         machine = self.tree.runs[id_].machine
         assert isinstance(machine, SpendingRun)
         return machine
-
-    def _alive(self) -> list[str]:
-        return [i for i in self.tree.runs if not self.machine(i).is_cancelling and self.machine(i).finished is None]
 
     def _key(self) -> str:
         self.count += 1
@@ -289,11 +273,6 @@ class BudgetRaces(RuleBasedStateMachine):
             for run in [i for i in self.tree.runs if i == id_ or id_ in self.machine(i).position.ancestors]:
                 self.tree.runs[run].inbox.append(CancelRequested())
 
-    @rule(data=st.data(), event=st.sampled_from([PauseRequested(), ResumeRequested(), ResumeRequested()]))
-    def pause_or_resume(self, data: st.DataObject, event: Event) -> None:
-        if ids := self._alive():
-            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(event)
-
     @rule(data=st.data())
     def continue_as_new(self, data: st.DataObject) -> None:
         quiet = [i for i in self._alive() if self.tree.is_quiet(i) and self.machine(i).in_flight == 0]
@@ -306,11 +285,6 @@ class BudgetRaces(RuleBasedStateMachine):
 
     # -- the network ------------------------------------------------------------------------------
 
-    @precondition(lambda self: any(run.inbox for run in self.tree.runs.values()))
-    @rule(data=st.data())
-    def work(self, data: st.DataObject) -> None:
-        self.tree.work(data.draw(st.sampled_from([i for i, run in self.tree.runs.items() if run.inbox])))
-
     @precondition(lambda self: self.tree.lines)
     @rule(data=st.data(), twice=st.booleans())
     def arrive(self, data: st.DataObject, twice: bool) -> None:  # noqa: FBT001
@@ -320,11 +294,6 @@ class BudgetRaces(RuleBasedStateMachine):
             again = Message(message.record, "again")
             self.tree.lines[line].insert(1, again)
         self.tree.arrive(line)
-
-    @precondition(lambda self: self.tree.lines)
-    @rule(data=st.data())
-    def acknowledge(self, data: st.DataObject) -> None:
-        self.tree.acknowledge(data.draw(st.sampled_from(list(self.tree.lines))))
 
     # -- what holds -------------------------------------------------------------------------------
 
@@ -396,8 +365,4 @@ def _key_of(event: Event) -> str | None:
 
 
 TestBudgetRaces = BudgetRaces.TestCase
-TestBudgetRaces.settings = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-    report_multiple_bugs=False,
-)  # fmt: skip
+TestBudgetRaces.settings = SETTINGS

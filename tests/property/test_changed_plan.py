@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, event, given, reject, settings
+from hypothesis import event, given, reject
 from hypothesis import strategies as st
 
 from acts.language.errors import DecisionRefused, InvalidRequest
@@ -15,7 +14,7 @@ from acts.language.messages import read_request
 from acts.machines.call_state import SETTLED
 from acts.plan.validate import ValidatedPlan, is_template, validate_parsed, validate_request
 from tests import oracle
-from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, hides_a_list_beside_a_read
+from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, hides_a_list_beside_a_read, many
 from tests.strategies import (
     INSTANCES,
     MOST_CALLS,
@@ -38,11 +37,6 @@ Json = Any
 
 
 plans = st.one_of(cases(), collisions())
-many = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "25")),
-    deadline=None,  # a busy machine is not a slow engine
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 @dataclass
@@ -168,7 +162,7 @@ def started_calls(drive: Drive) -> dict[str, Json]:
 approvals = st.sampled_from([{}, {"calls": True}, {"calls": True}, {"calls": ["act"]}, {"scopes": True}])
 
 
-@many
+@many(25)
 @given(edited_cases(), orders(), st.lists(st.booleans(), max_size=MOST_CALLS), approvals, st.booleans(), st.booleans())
 def test_an_edit_gives_the_result_of_the_edited_plan_or_changes_nothing(
     pair: tuple[Case, Edit],
@@ -212,7 +206,7 @@ def test_an_edit_gives_the_result_of_the_edited_plan_or_changes_nothing(
     assert_equal_to_the_serial_run(drive, oracle.run(new_request, new_results))
 
 
-@many
+@many(25)
 @given(edited_cases(), orders(), st.lists(st.booleans(), max_size=MOST_CALLS))
 def test_a_call_that_an_edit_brings_in_runs_after_an_approval_whatever_the_settings_are(
     pair: tuple[Case, Edit], order: list[int], script: list[bool]
@@ -250,7 +244,7 @@ def beginning(request: dict[str, Json], count: int) -> ValidatedPlan:
     return validate_parsed(read_request(first_calls(request, count)), is_complete=False)
 
 
-@many
+@many(25)
 @given(plans, orders(), st.lists(st.sampled_from(["write", "step", "carry"])))
 def test_a_plan_that_is_walked_while_it_is_written_ends_as_the_whole_plan_walked_from_the_start(
     case: Case, order: list[int], script: list[str]
@@ -277,7 +271,7 @@ def test_a_plan_that_is_walked_while_it_is_written_ends_as_the_whole_plan_walked
     assert_equal_to_the_serial_run(drive, oracle.run(request, case.results))
 
 
-@many
+@many(25)
 @given(plans, orders(), st.integers(1, 20), st.lists(st.just("step"), max_size=5))
 def test_a_plan_that_is_never_finished_is_what_had_started(
     case: Case, order: list[int], written: int, steps: list[str]

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
-from hypothesis import HealthCheck, event, example, given, reject, settings
+from hypothesis import event, example, given, reject
 from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
 from acts.plan.validate import ValidatedPlan, validate_request
 from acts.tree.child_requests import part_request
-from tests.property.drive import Drive
+from tests.property.drive import Drive, many
 from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, render, tool
 from tests.strategies import places as drawn_places
 
 Json = Any
 CHILD = {"model": "scripted:none"}
-
-many = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "40")),  # more, to hunt
-    deadline=None,  # a busy machine is not a slow engine
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def without_instances(case: Case) -> Case:
@@ -94,7 +87,7 @@ def nested(draw: st.DrawFn) -> Case:
     return Case({"config": {}, "context": [tools, *context, {"type": "plan", "plan": plan}]}, results)
 
 
-@many
+@many(40)
 @given(st.one_of(cases(instances=False), collisions().map(without_instances), nested()), orders())
 def test_the_part_that_a_plan_reads_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:
     assert_the_part_gives_what_the_whole_gives(case, order)
@@ -121,7 +114,7 @@ OVERWRITTEN = Case(
 )
 
 
-@many
+@many(40)
 @example(OVERWRITTEN, list(range(MOST_CALLS)))
 @given(cases(instances=True), orders())
 def test_with_instances_the_part_gives_what_the_whole_gives(case: Case, order: list[int]) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import HealthCheck, assume, event, given, reject, settings
+from hypothesis import assume, event, given, reject
 from hypothesis import strategies as st
 
 from acts.language.config import Usage
@@ -19,16 +18,10 @@ from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan, validate_parsed, validate_request
 from acts.tree.child_requests import Batch, expand_template, needs_children, split_into_children
 from acts.views.results import build_result, cut_result
-from tests.property.drive import NOW, Drive
+from tests.property.drive import NOW, Drive, many
 from tests.strategies import Case, cases, orders
 
 Json = Any
-
-many = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "25")),  # more, to hunt
-    deadline=None,  # a busy machine is not a slow engine
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def prepared_of(request: Json) -> ValidatedPlan:
@@ -95,7 +88,7 @@ def context_of(walk: Walk, instance: str) -> list[Json]:
     return [m for m in build_result(walk, Usage())["context"] if m.get("_instance") == instance]
 
 
-@many
+@many(25)
 @given(cases(instances=True), orders())
 def test_children_come_to_what_one_walk_comes_to(case: Case, order: list[int]) -> None:
     prepared = prepared_of(case.request)
@@ -118,7 +111,7 @@ def template(case: Case) -> Json:
     return request
 
 
-@many
+@many(25)
 @given(cases(instances=True), orders(), st.integers(1, 3))
 def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
     case: Case, order: list[int], per_child: int
@@ -133,7 +126,7 @@ def test_a_child_of_several_instances_comes_to_what_a_child_of_each_comes_to(
     assert result_of(both.drive.walk) == result_of(alone.drive.walk)
 
 
-@many
+@many(25)
 @given(cases(instances=True))
 def test_the_request_of_a_child_has_nothing_of_another_instance(case: Case) -> None:
     prepared = prepared_of(case.request)

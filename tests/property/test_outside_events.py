@@ -94,7 +94,7 @@ def agent_run() -> RunMachine:
 
 
 def all_of(machine: RunMachine) -> Json:
-    return machine.common_snapshot(), machine.snapshot_fields(), machine.phase, machine.approvals.pending
+    return machine.snapshot(), machine.phase, machine.approvals.pending
 
 
 events: st.SearchStrategy[Event] = st.one_of(

@@ -7,33 +7,20 @@ no permit is free while a Call could use it, and in the end the keeper has all p
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from acts.language import wire
 from acts.language.errors import CallError
 from acts.machines.commands import Finish, StartChild
-from acts.machines.events import (
-    Begin,
-    CallEnded,
-    CancelRequested,
-    ChildEnded,
-    Event,
-    PauseRequested,
-    ResumeRequested,
-    StartsReleased,
-)
+from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, Event, ResumeRequested, StartsReleased
 from acts.machines.run_machine import RunMachine
 from acts.tree.records import Accounting, DelegateInput, InstanceInput, PermitLease, TreePosition
-from tests.property.simulated_tree import BareRun, Tree
-
-ROOT = "r"
+from tests.property.simulated_tree import ROOT, SETTINGS, BareRun, PausedRaces, Tree
 
 
 @dataclass
@@ -146,10 +133,9 @@ def works(depth: int) -> st.SearchStrategy[Work]:
     )  # fmt: skip
 
 
-class PermitRaces(RuleBasedStateMachine):
+class PermitRaces(PausedRaces):
     def __init__(self) -> None:
-        super().__init__()
-        self.tree = PermitTree()
+        super().__init__(PermitTree())
         self.limit = 0
         self.orphans: set[str] = set()
 
@@ -163,9 +149,6 @@ class PermitRaces(RuleBasedStateMachine):
         machine = self.tree.runs[id_].machine
         assert isinstance(machine, WorkingRun)
         return machine
-
-    def _alive(self) -> list[str]:
-        return [i for i in self.tree.runs if not self.machine(i).is_cancelling and self.machine(i).finished is None]
 
     def _calls(self) -> list[tuple[str, str]]:
         """The Calls in flight that have not reported yet."""
@@ -208,11 +191,6 @@ class PermitRaces(RuleBasedStateMachine):
         if ids := [i for i in self._alive() if self.machine(i).undecided]:
             self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(StartsReleased())
 
-    @rule(data=st.data(), event=st.sampled_from([PauseRequested(), ResumeRequested(), ResumeRequested()]))
-    def pause_or_resume(self, data: st.DataObject, event: Event) -> None:
-        if ids := self._alive():
-            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(event)
-
     @rule(data=st.data(), one_in=st.integers(0, 3))
     def kill(self, data: st.DataObject, one_in: int) -> None:
         ids = [i for i in self._alive() if i != ROOT]
@@ -239,20 +217,10 @@ class PermitRaces(RuleBasedStateMachine):
 
     # -- the network -----------------------------------------------------------------------------
 
-    @precondition(lambda self: any(run.inbox for run in self.tree.runs.values()))
-    @rule(data=st.data())
-    def work(self, data: st.DataObject) -> None:
-        self.tree.work(data.draw(st.sampled_from([i for i, run in self.tree.runs.items() if run.inbox])))
-
     @precondition(lambda self: self.tree.lines)
     @rule(data=st.data())
     def arrive(self, data: st.DataObject) -> None:
         self.tree.arrive(data.draw(st.sampled_from(list(self.tree.lines))))
-
-    @precondition(lambda self: self.tree.lines)
-    @rule(data=st.data())
-    def acknowledge(self, data: st.DataObject) -> None:
-        self.tree.acknowledge(data.draw(st.sampled_from(list(self.tree.lines))))
 
     # -- what holds ------------------------------------------------------------------------------
 
@@ -310,8 +278,4 @@ class PermitRaces(RuleBasedStateMachine):
 
 
 TestPermitRaces = PermitRaces.TestCase
-TestPermitRaces.settings = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-    report_multiple_bugs=False,
-)  # fmt: skip
+TestPermitRaces.settings = SETTINGS

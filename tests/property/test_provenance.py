@@ -7,12 +7,11 @@ Message is replaced by a mark of its own, and the marks that stand in the folded
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
@@ -30,25 +29,20 @@ from acts.provenance.trace import (
     Limits,
     ProvenanceIndex,
     RunRecord,
-    Source,
-    ValueTrace,
-    build_value,
+    Trace,
+    Written,
     writers_of,
 )
 from tests import oracle
-from tests.property.drive import Drive
+from tests.property.drive import Drive, many
 from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders
 from tests.unit.test_context_log import applicable, histories
+from tests.unit.test_provenance import sources
 
 Json = Any
 Where = tuple[str, ...]
 EVERYTHING = Limits(depth=50, each=10_000, all=100_000)
 
-many = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "80")),  # more, to hunt
-    deadline=None,  # a busy machine is not a slow engine
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 places = st.sampled_from(MEETING_POINTS)
 
 
@@ -61,10 +55,20 @@ def views(messages: list[Json]) -> Iterator[str | None]:
     yield from (None, *dict.fromkeys(m["_instance"] for m in messages if "_instance" in m))
 
 
+def build_value(node: Written) -> Json:
+    """What the parts of a value are together."""
+    if isinstance(node, dict):
+        return {name: build_value(part) for name, part in node.items()}
+    values = [part.value for part in node]
+    if len(values) == 1:
+        return values[0]
+    return "".join(values) if isinstance(values[0], str) else [item for value in values for item in value]
+
+
 # -- the value -------------------------------------------------------------------------------
 
 
-@many
+@many(80)
 @given(histories(), places, st.integers(0, 8))
 def test_a_value_taken_apart_is_the_value_as_of_any_message(messages: list[Json], where: Where, upto: int) -> None:
     messages = applicable(messages)
@@ -114,7 +118,7 @@ def with_marks(messages: list[Json]) -> list[Json]:
     return out
 
 
-@many
+@many(80)
 @given(histories(), places)
 def test_the_writers_of_a_value_are_those_whose_marks_it_bears(messages: list[Json], where: Where) -> None:
     messages = with_marks(applicable(messages))
@@ -131,14 +135,6 @@ def test_the_writers_of_a_value_are_those_whose_marks_it_bears(messages: list[Js
 
 
 # -- what a Call read --------------------------------------------------------------------------
-
-
-def sources(trace: ValueTrace) -> Iterator[Source]:
-    for source in trace.sources:
-        yield source
-        for reference in source.reads:
-            for value in reference.values:
-                yield from sources(value)
 
 
 def walked(case: Case, order: list[int]) -> Drive:
@@ -161,9 +157,9 @@ def trail_of_walk(drive: Drive) -> tuple[ProvenanceIndex, list[Json], list[str]]
     return ProvenanceIndex(record), request + appended, ["" for _ in request] + wrote
 
 
-def value_at(read_: ValueTrace) -> Json:
-    assert read_.whole
-    return ABSENT if read_.text is None else json.loads(read_.text)
+def value_at(trace: Trace) -> Json:
+    assert "shortened" not in trace
+    return trace.get("value", ABSENT)
 
 
 def at_place(parameters: Json, at: str) -> Json:
@@ -173,7 +169,7 @@ def at_place(parameters: Json, at: str) -> Json:
 walks = st.one_of(cases(), collisions())
 
 
-@many
+@many(80)
 @given(walks, orders())
 def test_the_references_of_a_call_lead_to_what_it_was_started_with(case: Case, order: list[int]) -> None:
     drive = walked(case, order)
@@ -185,23 +181,23 @@ def test_the_references_of_a_call_lead_to_what_it_was_started_with(case: Case, o
         if source is None:
             continue
         parameters, scoped = drive.started[id_]
-        followed = [str(v.path) for r in source.reads for v in r.values]
+        followed = [v["path"] for r in source.get("reads", ()) for v in r["values"]]
         node = drive.node(id_)
         expected = [str(p) for r in node.reads for p in dict.fromkeys(r.paths)] + [str(p) for p in node.scopes]
         assert sorted(set(followed)) == sorted(set(expected))
-        for reference in source.reads:
-            seen = {v.path: value_at(v) for v in reference.values}
-            if reference.parameter not in META:
-                tree = parse_marked(reference.text)
+        for reference in source.get("reads", ()):
+            seen = {parse(v["path"]): value_at(v) for v in reference["values"]}
+            if reference["parameter"] not in META:
+                tree = parse_marked(reference["expression"])
                 assert not isinstance(tree, str)
-                assert evaluate(tree, seen.__getitem__) == at_place(parameters, reference.at)
-            elif reference.parameter == "_scopes":
+                assert evaluate(tree, seen.__getitem__) == at_place(parameters, reference["at"])
+            elif reference["parameter"] == "_scopes":
                 (path, value) = next(iter(seen.items()))
                 held = {m.get("kind", m["type"]): m[m["type"]] for m in scoped}
                 assert value is ABSENT or get(held[path.kind], path.names) == value
 
 
-def alone(trail: ProvenanceIndex, context: list[Json], index: int) -> Source | None:
+def alone(trail: ProvenanceIndex, context: list[Json], index: int) -> Trace | None:
     """The message as a source, asked for where it has just been written; None where it is nobody's part.
 
     It is none when it appended nothing, or merged nothing into what was there.
@@ -210,15 +206,15 @@ def alone(trail: ProvenanceIndex, context: list[Json], index: int) -> Source | N
     path = parse(message["_outputPath"])
     assert isinstance(path, Path)
     trace = trail.why(path, message.get("_instance"), index + 1, EVERYTHING)
-    mine = [s for s in trace.sources if s.message == index]
+    mine = [s for s in trace.get("sources", ()) if s["message"] == index]
     if not mine:
         return None
-    if mine[0].again:
-        mine = [s for s in sources(trace) if s.origin.start == mine[0].origin.start and not s.again]
+    if "again" in mine[0]:
+        mine = [s for s in sources(trace) if start(trail, s) == start(trail, mine[0]) and "again" not in s]
     return mine[0]
 
 
-@many
+@many(80)
 @given(walks, orders())
 def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: list[int]) -> None:
     drive = walked(case, order)
@@ -226,23 +222,23 @@ def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: l
     for index, id_ in enumerate(wrote):
         if context[index]["type"] not in oracle.DATA_LIKE:
             continue
-        origin = trail.authors.find(index)
+        facts = trail.authors.find(index).facts
         if not id_:
-            assert (origin.word, origin.outside, origin.call) == (REQUEST, False, None)
+            assert (facts["origin"], facts["outside"], facts.get("call")) == (REQUEST, False, None)
             continue
         plan = [m for m in context[:index] if m["type"] == "plan"][-1]["plan"]
-        assert origin.id == (id_ if plan.count(context[index]["_call"]) == 1 else None)
-        assert origin.planned == REQUEST
+        assert facts.get("id") == (id_ if plan.count(context[index]["_call"]) == 1 else None)
+        assert facts["plannedBy"] == REQUEST
         answered = "_output" in context[index]["_call"]
-        assert origin.word in ((REQUEST, MODEL, ENGINE) if answered else (ACTIVITY, ENGINE))
-        assert origin.outside == (origin.word != REQUEST)
+        assert facts["origin"] in ((REQUEST, MODEL, ENGINE) if answered else (ACTIVITY, ENGINE))
+        assert facts["outside"] == (facts["origin"] != REQUEST)
         failure = drive.walk.calls[drive.rank(id_)].error
-        assert origin.error is None or failure is not None
-        if failure is not None and origin.id is not None:
-            assert origin.error == failure["code"]
+        assert "error" not in facts or failure is not None
+        if failure is not None and "id" in facts:
+            assert facts["error"] == failure["code"]
 
 
-@many
+@many(80)
 @given(walks, orders(), places, st.integers(1, 4), st.integers(1, 12))
 def test_no_call_is_told_twice_and_what_is_outside_is_said(
     case: Case, order: list[int], where: Where, depth: int, most: int
@@ -251,19 +247,26 @@ def test_no_call_is_told_twice_and_what_is_outside_is_said(
     path = Path(where[0], where[1:])
     for instance in (None, *trail.instances):
         whole = trail.why(path, instance, limits=EVERYTHING)
-        starts = [(s.origin.start, s.element) for s in sources(whole) if s.reads]
+        starts = [(start(trail, s), s.get("id", str(s["wrote"]))) for s in sources(whole) if "reads" in s]
         assert len(starts) == len(set(starts))
-        assert not any(s.cut for s in sources(whole))
-        assert whole.outside == any(trail.authors.find(s.message).outside for s in whole.sources)
-        assert whole.more == 0
+        assert not any("cut" in s for s in sources(whole))
+        assert ("outside" in whole) == ("absent" not in whole)
+        assert whole.get("outside", False) == any(s["outside"] for s in whole.get("sources", ()))
+        assert "more" not in whole
         short = trail.why(path, instance, limits=Limits(depth, 3, most))
         assert len(list(sources(short))) <= most
         assert levels(short) <= depth
-        assert (short.text, short.outside) == (whole.text, whole.outside)
-        assert len(short.sources) + short.more == len(whole.sources)
-        assert json.dumps(short.to_json())
+        assert [short.get(key) for key in ("value", "outside")] == [whole.get(key) for key in ("value", "outside")]
+        assert len(short.get("sources", ())) + short.get("more", 0) == len(whole.get("sources", ()))
+        assert json.dumps(short)
 
 
-def levels(trace: ValueTrace) -> int:
-    below = (levels(value) for s in trace.sources for r in s.reads for value in r.values)
-    return (1 + max(below, default=0)) if trace.sources else 0
+def levels(trace: Trace) -> int:
+    listed = trace.get("sources", ())
+    below = (levels(value) for s in listed for r in s.get("reads", ()) for value in r["values"])
+    return (1 + max(below, default=0)) if listed else 0
+
+
+def start(trail: ProvenanceIndex, source: Trace) -> int:
+    """The first Message of the Call that wrote a source."""
+    return trail.authors.find(source["message"]).start

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from acts.language.errors import InvalidRequest
@@ -13,7 +13,7 @@ from acts.plan.validate import validate_request
 from acts.testing.rehearsal import Script, rehearse
 from tests import oracle
 from tests.cases import ROWS, Row
-from tests.property.drive import hides_a_list_beside_a_read, plain
+from tests.property.drive import hides_a_list_beside_a_read, many, plain
 from tests.strategies import Case, cases, collisions
 
 
@@ -28,11 +28,7 @@ def canned(results: dict[str, Any]) -> dict[str, Any]:
     return {name: form(result) for name, result in results.items()}
 
 
-@settings(
-    max_examples=60,
-    deadline=None,  # a busy machine is not a slow engine
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@many(60)
 @given(st.one_of(cases(), collisions()), st.booleans(), st.integers(1, 4))
 def test_a_rehearsal_equals_the_serial_run(case: Case, approves: bool, most: int) -> None:  # noqa: FBT001
     config = {**case.request["config"], "approve": {"calls": approves}, "maxParallel": most}

@@ -20,17 +20,8 @@ from acts.plan.validate import ValidatedPlan
 from acts.tree.past_run import PastCall, PastRun, PastState
 from acts.tree.records import WalkState
 from tests import oracle
-from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run
-from tests.property.test_changed_plan import (
-    Edit,
-    apply_edit,
-    approvals,
-    edited_cases,
-    finish_plan,
-    many,
-    prepared,
-    step,
-)
+from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, many
+from tests.property.test_changed_plan import Edit, apply_edit, approvals, edited_cases, finish_plan, prepared, step
 from tests.strategies import MOST_CALLS, Case, orders, values
 
 Json = Any
@@ -93,7 +84,7 @@ def old_id(key: str, taken: str) -> str:
     return taken.removeprefix("run/") + key.removeprefix(oracle.call_of(key))
 
 
-@many
+@many(25)
 @given(
     edited_cases(), orders(), st.lists(st.booleans(), max_size=MOST_CALLS), approvals, st.data(), st.booleans(),
     st.integers(0, MOST_CALLS),
@@ -151,7 +142,7 @@ def test_a_resumed_run_is_the_serial_run_with_the_results_that_were_taken_over(
             assert expected.started[node.id] != old.started[node.id]
 
 
-@many
+@many(25)
 @given(edited_cases(), orders(), st.lists(st.booleans(), max_size=MOST_CALLS))
 def test_a_run_that_resumes_one_with_the_same_plan_starts_only_what_had_no_result(
     pair: tuple[Case, Edit], order: list[int], script: list[bool]

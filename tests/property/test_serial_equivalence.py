@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, event, given, reject, settings
+from hypothesis import event, given, reject
 from hypothesis import strategies as st
 
 from acts.language.errors import CallError, InvalidRequest
@@ -26,17 +26,13 @@ from tests.property.drive import (
     data_message,
     expected_views,
     hides_a_list_beside_a_read,
+    many,
     plain,
     views,
 )
 from tests.strategies import MOST_CALLS, Case, cases, collisions, orders, tool
 
 plans = st.one_of(cases(), collisions())
-many = settings(
-    max_examples=40,
-    deadline=None,  # a busy machine is not a slow engine
-    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def begin(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
@@ -51,7 +47,7 @@ def begin(case: Case, **config: Any) -> tuple[Drive, oracle.Outcome]:
     return Drive(prepared, case.results), oracle.run(request, case.results)
 
 
-@many
+@many(40)
 @given(cases())
 def test_a_plan_is_refused_exactly_when_no_order_or_no_source_exists(case: Case) -> None:
     # other problems, e.g. an _output under a branching path, are not about order
@@ -67,7 +63,7 @@ def test_a_plan_is_refused_exactly_when_no_order_or_no_source_exists(case: Case)
     assert {p.call for p in fatal} == set(lacking)
 
 
-@many
+@many(40)
 @given(collisions(), orders())
 def test_calls_that_write_over_each_other_give_the_serial_result(case: Case, order: list[int]) -> None:
     drive, expected = begin(case)
@@ -75,7 +71,7 @@ def test_calls_that_write_over_each_other_give_the_serial_result(case: Case, ord
     assert_equal_to_the_serial_run(drive, expected)
 
 
-@many
+@many(40)
 @given(plans, orders())
 def test_any_order_of_completion_gives_the_serial_result(case: Case, order: list[int]) -> None:
     drive, expected = begin(case)
@@ -86,7 +82,7 @@ def test_any_order_of_completion_gives_the_serial_result(case: Case, order: list
     assert_equal_to_the_serial_run(drive, expected)
 
 
-@many
+@many(40)
 @given(plans, orders())
 def test_nothing_waits_needlessly(case: Case, order: list[int]) -> None:
     drive, expected = begin(case)
@@ -96,7 +92,7 @@ def test_nothing_waits_needlessly(case: Case, order: list[int]) -> None:
     assert drive.open == 0
 
 
-@many
+@many(40)
 @given(plans, orders(), st.integers(1, 3))
 def test_at_most_max_parallel_run_at_once(case: Case, order: list[int], most: int) -> None:
     drive, expected = begin(case, maxParallel=most)
@@ -105,7 +101,7 @@ def test_at_most_max_parallel_run_at_once(case: Case, order: list[int], most: in
     assert_equal_to_the_serial_run(drive, expected)
 
 
-@many
+@many(40)
 @given(plans, orders(), st.lists(st.sampled_from(["pause", "resume", "drain", "go", "carry", "report"])))
 def test_pausing_and_carrying_over_at_any_time_change_nothing(case: Case, order: list[int], script: list[str]) -> None:
     drive, expected = begin(case)
@@ -128,7 +124,7 @@ def test_pausing_and_carrying_over_at_any_time_change_nothing(case: Case, order:
     assert_equal_to_the_serial_run(drive, expected)
 
 
-@many
+@many(40)
 @given(plans, orders(), st.permutations(range(MOST_CALLS)), st.booleans())
 def test_approvals_in_any_order_change_nothing(
     case: Case,
@@ -148,7 +144,7 @@ def test_approvals_in_any_order_change_nothing(
     assert_equal_to_the_serial_run(drive, expected)
 
 
-@many
+@many(40)
 @given(plans, orders(), st.integers(0, MOST_CALLS), st.booleans())
 def test_a_walk_that_is_cancelled_at_any_time_ends(
     case: Case,
@@ -191,7 +187,7 @@ STRAY: dict[str, Callable[[Walk, str], list[Command]]] = {
 }
 
 
-@many
+@many(40)
 @given(plans, orders(), st.sampled_from(sorted(STRAY)))
 def test_reports_for_calls_that_do_not_run_change_nothing(case: Case, order: list[int], stray: str) -> None:
     drive, expected = begin(case)
@@ -207,7 +203,7 @@ def test_reports_for_calls_that_do_not_run_change_nothing(case: Case, order: lis
     assert_equal_to_the_serial_run(drive, expected)
 
 
-@many
+@many(40)
 @given(plans, orders())
 def test_folding_the_result_onto_the_context_gives_the_same_view(case: Case, order: list[int]) -> None:
     drive, expected = begin(case)
@@ -221,7 +217,7 @@ def test_folding_the_result_onto_the_context_gives_the_same_view(case: Case, ord
     assert plain(expected_views(drive.prepared, refolded)) == expected_views(drive.prepared, expected)
 
 
-@many
+@many(40)
 @given(plans, orders())
 def test_nothing_that_was_read_is_changed_afterwards(case: Case, order: list[int]) -> None:
     """Values are shared, never changed in place: neither the Request's nor a Call's parameters."""

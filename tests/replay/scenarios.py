@@ -206,9 +206,7 @@ ANSWERS = {
         *[{"when": {"tick": i}, "solution": {"calls": [call("echo", f"†state.n{i}", value=i)]}} for i in range(1, 9)],
         {"when": {"tick": 9}, "solution": {"output": ["†state.n1", "†state.n8"]}},
     ],
-    "proposes": [
-        {"when": {"tick": 1}, "solution": {"calls": [call("echo", "†state.a", value=1)], "output": "†state"}},
-    ],
+    "proposes": [{"when": {"tick": 1}, "solution": {"calls": [call("echo", "†state.a", value=1)], "output": "†state"}}],
 }
 
 

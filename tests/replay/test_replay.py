@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,23 +70,6 @@ def content(payload: dict[str, Any]) -> str:
     """What a payload holds; what a run hands over to the next is packed."""
     data = base64.b64decode(payload["data"])
     return (zlib.decompress(data) if data.startswith(b"x") else data).decode()
-
-
-def rewritten(name: str, folder: Path, event: str, change: Callable[[Any], Any]) -> Path:
-    """A copy of a history in which the payloads of the events of a kind (of some of them) hold something else."""
-    history = json.loads((FOLDER / name).read_text("utf-8"))
-    count = 0
-    for found in history["events"]:
-        for payload in payloads(found) if found["eventType"] == f"EVENT_TYPE_{event}" else ():
-            before = json.loads(base64.b64decode(payload["data"]))
-            after = change(before)
-            if after is not None:
-                payload["data"] = base64.b64encode(json.dumps(after).encode()).decode()
-                count += 1
-    assert count
-    file = folder / name
-    file.write_text(json.dumps(history), "utf-8")
-    return file
 
 
 async def refused(file: Path) -> str:

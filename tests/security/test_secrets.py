@@ -19,14 +19,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from acts.activities.registry import Registry
-from acts.activities.secret_interceptor import (
-    SecretInterceptor,
-    SecretMissing,
-    SecretSettingsError,
-    check_tools,
-    read_secret,
-)
+from acts.activities.secret_interceptor import SecretInterceptor, SecretMissing, check_tools, read_secret
 from acts.language.config import Options
+from acts.language.errors import SettingsError
 from acts.language.messages import read_request
 from acts.language.tools import (
     MASK,
@@ -286,5 +281,5 @@ def test_a_worker_says_at_its_start_which_secrets_are_missing_and_which_are_in_t
     (line,) = check_tools({"pay": TOOL}, str(tmp_path))
     assert line.startswith('tool "pay": the secret "stripe" is missing')
     wrong = {"type": "object", "properties": {"a": {"properties": {"b": {"const": REFERENCE}}}}}
-    with pytest.raises(SecretSettingsError, match='tool "bad" names a secret in another place'):
+    with pytest.raises(SettingsError, match='tool "bad" names a secret in another place'):
         check_tools({"bad": wrong}, str(tmp_path))

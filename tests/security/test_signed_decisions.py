@@ -18,13 +18,12 @@ from acts.cli.commands.decide import read_key
 from acts.cli.commands.operations import create_key
 from acts.cli.console import CommandError
 from acts.language.config import Approve
-from acts.language.errors import DecisionRefused
+from acts.language.errors import DecisionRefused, SettingsError
 from acts.machines.approvals import Approvals
 from acts.machines.commands import Decided
 from acts.tree.decisions import (
     SIGN,
     Approver,
-    ApproversError,
     Decision,
     PendingApproval,
     check_signature,
@@ -52,12 +51,13 @@ POSITION = TreePosition(identity="run/1", approvers=APPROVERS)
 WAIT = PendingApproval.model_validate(
     {
         "workflowId": "run", "what": "call", "version": 1, "since": NOW, "call": "2:refund", "instance": "A",
-        SIGN: {"challenge": "c" * 32, "subject": digest({"amount": 5})},
+        "subject": digest({"amount": 5}), SIGN: {"challenge": "c" * 32},
     }
 )  # fmt: skip
 
 
 def sign(wait: PendingApproval, raw: Json, key: Ed25519PrivateKey = ADA, time: str = NOW) -> Json:
+    raw = {"version": wait.version, "subject": wait.subject, **raw}
     value = key.sign(make_statement(wait, read_decision(raw), time))
     return {**raw, "signature": {"time": time, "value": base64.b64encode(value).decode()}}
 
@@ -81,7 +81,7 @@ OTHER_WAITS = st.sampled_from(
     [
         changed(workflow_id="other"), changed(version=2), changed(call="3:refund"),
         changed(what="scopes"), changed(**{SIGN: {**WAIT.about[SIGN], "challenge": "d" * 32}}),
-        changed(**{SIGN: {**WAIT.about[SIGN], "subject": digest({"amount": 6})}}),
+        changed(subject=digest({"amount": 6})),
     ]
 )  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_a_signature_fits_no_other_decision(raw: Json, other: Json, text: str) -
     assume(other != raw)
     signed = sign(WAIT, raw)
     for other_raw in (
-        {**other, "signature": signed["signature"]},
+        {**signed, **dict.fromkeys(("with", "plan", "call", "reason", "note")), **other},
         {**signed, "reason": f"{text}!"},
         {**signed, "signature": {**signed["signature"], "time": f"{NOW}{text}!"}},
     ):
@@ -115,7 +115,7 @@ def test_a_signature_fits_no_other_decision(raw: Json, other: Json, text: str) -
 
 @given(st.binary(max_size=70))
 def test_no_other_bytes_are_a_signature(value: bytes) -> None:
-    raw = {"decision": "approve", "by": "ada"}
+    raw = {"decision": "approve", "by": "ada", "version": WAIT.version, "subject": WAIT.subject}
     forged = {**raw, "signature": {"time": NOW, "value": base64.b64encode(value).decode()}}
     with pytest.raises(DecisionRefused, match="does not hold"):
         check_signature(APPROVERS, WAIT, read_decision(forged))
@@ -143,7 +143,7 @@ def test_who_may_not_decide_is_told_why(
 
 def opened(position: TreePosition = POSITION, own: str = "run", since: str = NOW, **settings: Json) -> Approvals:
     approvals = Approvals(own, position, lambda _: None)
-    approvals.open("call", 1, Approve(**settings), since, call="2:refund", subject=lambda: {"amount": 5})
+    approvals.open("call", 1, Approve(**settings), since, call="2:refund", subject={"amount": 5})
     approvals.flush()
     return approvals
 
@@ -159,6 +159,8 @@ def test_a_run_with_approvers_takes_signed_decisions_only_and_records_who_signed
     raw = {"decision": "approve", "by": "ada", "call": "2:refund", "version": 1}
     with pytest.raises(DecisionRefused, match="has to be signed"):
         approvals.judge(raw)
+    with pytest.raises(DecisionRefused, match="names the version and the subject"):
+        approvals.judge(sign(wait, {**raw, "subject": None}))
     approvals.judge(sign(wait, raw))
     assert decided(approvals.decide(sign(wait, raw), None, NOW, update="u")) == ["approve"]
     (record,) = approvals.records
@@ -180,9 +182,9 @@ def test_a_signature_cannot_be_sent_again() -> None:
 def test_an_edit_changes_what_is_signed() -> None:
     approvals = opened()
     (before,) = approvals.pending
-    approvals.open("call", 2, Approve(), NOW, call="2:refund", subject=lambda: {"amount": 6})
+    approvals.open("call", 2, Approve(), NOW, call="2:refund", subject={"amount": 6})
     (after,) = approvals.pending
-    assert (after.version, after.about[SIGN]["subject"]) == (2, digest({"amount": 6}))
+    assert (after.version, after.subject) == (2, digest({"amount": 6}))
     raw = {"decision": "approve", "by": "ada"}
     assert decided(approvals.decide(sign(before, raw), None, NOW, update="u")) == []
     assert decided(approvals.decide(sign(after, raw), None, NOW, update="v")) == ["approve"]
@@ -216,7 +218,7 @@ def test_keys_are_read_in_base64_and_in_pem() -> None:
     ],
 )
 def test_approvers_that_cannot_be_used_are_named(content: Json, says: str) -> None:
-    with pytest.raises(ApproversError, match=says):
+    with pytest.raises(SettingsError, match=says):
         read_approvers(content)
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.converter import (
     DataConverter,
     DefaultFailureConverter,
@@ -28,6 +32,8 @@ from acts.payloads.converter import (
     worker_converter,
 )
 from acts.payloads.stores import ContentMissing, FolderStore, S3Store, StorageError, StorageUnavailable, make_key
+from acts.worker.slots import TaskSlots, WatchedInstance, WatchedRunner
+from acts.worker.watch import MemoryWatch
 from tests.support import assert_eventually
 
 STORE = StorageDriverStoreContext(StorageDriverWorkflowInfo(namespace="default", id="run"))
@@ -161,3 +167,39 @@ async def test_worker_and_client_read_each_others_large_values(tmp_path: Path, m
             assert await reader.decode(encoded) == values
     plain = DataConverter.default
     assert activity_converter(plain) is plain
+
+
+# -- values that are not stored --------------------------------------------------------------------
+
+
+LARGE = Payload(data=b"x" * 3_000_000)
+
+
+def activate(completion: WorkflowActivationCompletion, *, uses_storage: bool, has_storage: bool) -> Any:
+    """What a task of a run comes to that ends with this completion."""
+    inner: Any = SimpleNamespace(_object=SimpleNamespace(uses_storage=uses_storage))
+    watch: Any = SimpleNamespace(activate=lambda _instance, _act: completion)
+    runner = WatchedRunner(watch, MemoryWatch(0), TaskSlots(), has_storage=has_storage)
+    return WatchedInstance(runner, inner).activate(WorkflowActivation())
+
+
+def scheduling(*payloads: Payload) -> WorkflowActivationCompletion:
+    completion = WorkflowActivationCompletion()
+    completion.successful.commands.add().schedule_activity.arguments.extend(payloads)
+    return completion
+
+
+def test_a_large_value_of_a_run_with_storage_fails_the_task_of_a_worker_without() -> None:
+    completion = scheduling(LARGE)
+    with pytest.raises(RuntimeError, match="set ACTS_STORAGE to what the other workers have"):
+        activate(completion, uses_storage=True, has_storage=False)
+    assert activate(completion, uses_storage=True, has_storage=True) is completion
+    assert activate(completion, uses_storage=False, has_storage=False) is completion, "it is measured where it is made"
+
+
+def test_many_small_values_and_a_refused_update_pass() -> None:
+    completion = scheduling(Payload(data=b"x"))
+    completion.successful.commands.add().update_response.completed.CopyFrom(LARGE)
+    for _ in range(30):
+        completion.successful.commands.add().schedule_activity.arguments.add().data = b"x" * 100_000
+    assert activate(completion, uses_storage=True, has_storage=False) is completion

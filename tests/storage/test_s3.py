@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.converter import (
-    StorageDriverRetrieveContext,
-    StorageDriverStoreContext,
-    StorageDriverWorkflowInfo,
-)
+from temporalio.converter import StorageDriverRetrieveContext, StorageDriverStoreContext, StorageDriverWorkflowInfo
 
 from acts.payloads.converter import ContentDriver, verify_storage
 from acts.payloads.stores import ContentMissing, S3Store, StorageRefused, StorageUnavailable, sha256

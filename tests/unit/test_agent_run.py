@@ -231,11 +231,7 @@ AGAIN = ({"calls": [call("act", "†state.x")]}, {"1:act": 1})
 
 @pytest.mark.parametrize(
     ("config", "ticks", "words"),
-    [
-        ({"maxTicks": 1}, 1, "maxTicks 1"),
-        ({"maxTicks": 3}, 3, "maxTicks 3"),
-        ({"budget": {"calls": 1}}, 2, "1 calls"),
-    ],
+    [({"maxTicks": 1}, 1, "maxTicks 1"), ({"maxTicks": 3}, 3, "maxTicks 3"), ({"budget": {"calls": 1}}, 2, "1 call")],
 )
 def test_a_limit_ends_the_loop_says_which_and_keeps_the_state(config: Json, ticks: int, words: str) -> None:
     agent = agent_of(**config)

@@ -220,9 +220,6 @@ def test_a_refused_decision_leaves_everything_waiting_and_whoever_asked_gets_the
     assert "no such tool" in notes(machine_of(tree, MIDDLE))
 
 
-# -- runs that end meanwhile -----------------------------------------------------------------------
-
-
 # -- reports ---------------------------------------------------------------------------------------
 
 

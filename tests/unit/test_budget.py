@@ -66,6 +66,8 @@ class Asked:
     [
         ({"requests": 0}, SMALL, "the budget of 0 requests is spent"),
         ({"tokens": 0}, SMALL, "the budget of 0 tokens is spent"),
+        ({"tokens": 1}, RequestSize(1_010, 2_000),
+         "the budget of 1 token has 1 left, and a request of about 1,010 does not fit"),
         ({"cost": 0.0}, SMALL, "the budget of 0 US dollars is spent"),
         ({"tokens": 1_009}, RequestSize(1_010, 2_000),
          "the budget of 1,009 tokens has 1,009 left, and a request of about 1,010 does not fit"),

@@ -179,6 +179,3 @@ def test_a_path_of_a_condition_that_nobody_writes_is_a_warning() -> None:
     assert "†state.nobody" in problem.message
     assert "†state.v" not in problem.message
     assert problems_of({"_when": "†state.v || †state.nobody"}) == []
-
-
-# -- elements ---------------------------------------------------------------------------------

@@ -106,7 +106,8 @@ VALUES: list[tuple[str, Any, Any, bool]] = [
     ("_scopes", {"const": []}, ["state"], False),
     ("_delegate", {"enum": ["a", "b"]}, "b", True),
     ("_delegate", {"enum": ["a", "b"]}, "c", False),
-    ("_approval", {"type": "boolean"}, True, True),
+    ("_approval", {"const": True}, True, True),
+    ("_approval", {"const": True}, False, False),
     ("_reasoningForCall", True, "because", True),
     ("_reasoningForCall", False, "because", False),
 ]
@@ -137,9 +138,7 @@ def test_a_constant_is_applied_to_every_call() -> None:
     assert node.planned == {"_tool": "a"}
 
 
-@pytest.mark.parametrize(
-    "key", ["_outputPath", "_errorPath", "_outputMethod", "_scopes", "_reasoningForCall", "_approval"]
-)
+@pytest.mark.parametrize("key", ["_outputPath", "_errorPath", "_outputMethod", "_scopes", "_reasoningForCall"])
 def test_a_required_meta_property_must_be_present(key: str) -> None:
     tool = {"properties": {"_activity": {"const": "x"}, key: {"default": 1}}, "required": [key]}
     (problem,) = [p for p in problems_of({}, tool) if p.fatal]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -14,7 +18,8 @@ from acts.language.references import Path, parse
 from acts.language.values import ABSENT
 from acts.plan.context_log import END, START, Log
 from tests import oracle
-from tests.property.drive import data_message
+from tests.cases import own, tool
+from tests.property.drive import Drive, data_message
 from tests.strategies import INSTANCES, MEETING_POINTS, objects, render, values
 
 
@@ -41,30 +46,14 @@ FOLDS: list[tuple[list[dict[str, Any]], Any]] = [
     ([], ABSENT),
     ([{"type": "state"}], {}),
     ([{"type": "state", "schema": {}}], ABSENT),
-    ([{"type": "state", "a": 1}, {"type": "state", "state": {"b": 2}}], {"a": 1, "b": 2}),
     (
-        [{"type": "state", "a": {"x": 1, "l": [1, 2]}}, {"type": "state", "a": {"y": 2, "l": [3]}}],
-        {"a": {"x": 1, "y": 2, "l": [3]}},
+        [{"type": "state", "a": {"x": 1, "l": [1, 2]}}, {"type": "state", "state": {"a": {"l": [3]}}}],
+        {"a": {"x": 1, "l": [3]}},
     ),
-    ([{"type": "state", "a": 1}, {"type": "state", "a": {"x": 1}}], {"a": {"x": 1}}),
     ([{"type": "state", "a": 1}, {"type": "state", "state": [1]}], [1]),
     ([{"type": "state", "state": [1]}, {"type": "state", "a": 1}], {"a": 1}),
     ([{"type": "state", "a": 1}, {"type": "data", "a": 2}, {"type": "data", "kind": "user", "a": 3}], {"a": 1}),
-    ([written("†state.a.b", 1), written("†state.a.c", 2)], {"a": {"b": 1, "c": 2}}),
-    (
-        [written("†state.a", {"b": {"x": 1}}), written("†state.a", {"b": {"y": 2}}, "merge")],
-        {"a": {"b": {"x": 1, "y": 2}}},
-    ),
-    ([written("†state.a", {"b": {"x": 1}}), written("†state.a", {"b": {"y": 2}}, "assign")], {"a": {"b": {"y": 2}}}),
-    (
-        [written("†state.l", 1, "push"), written("†state.l", [2], "push"), written("†state.l", [3], "concat")],
-        {"l": [1, [2], 3]},
-    ),
     ([{"type": "state", "l": None}, written("†state.l", 1, "push")], {"l": [1]}),
-    ([written("†state.s", "a", "concat"), written("†state.s", "b", "concat")], {"s": "ab"}),
-    ([{"type": "state", "a": 1}, written("†state", {"b": 2}, "merge")], {"a": 1, "b": 2}),
-    ([{"type": "state", "a": 5}, written("†state.a.b", 1)], {"a": {"b": 1}}),
-    ([{"type": "state", "a": {"l": [1, 2]}}, written("†state.a", {"l": {"x": 1}}, "merge")], {"a": {"l": {"x": 1}}}),
     ([written("†state.a", 1), {"type": "state", "a": {"x": 2}}, written("†state.a.y", 3)], {"a": {"x": 2, "y": 3}}),
 ]
 
@@ -206,3 +195,63 @@ def test_every_place_reads_as_the_slow_fold_says(messages: list[dict[str, Any]])
             for each in (log, checked):
                 value = each.read(Path(where[0], where[1:]), END, instance)
                 assert value is ABSENT if expected is oracle.ABSENT else value == expected, (where, instance)
+
+
+# -- what many writes cost -------------------------------------------------------------------------
+
+
+def count_operations(run: Callable[[], None]) -> int:
+    """How many lines of ``acts/`` are executed, and functions of it called."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if "/acts/" not in frame.f_code.co_filename:
+            return None
+        count += event in ("line", "call")
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def all_write_then_all_read(calls: int, write: dict[str, Any], read: dict[str, Any], *context: Any) -> Drive:
+    """A plan of which the first half writes and the second half reads; ``{}`` in a text is the position in its half."""
+    numbered = [json.loads(json.dumps(part).replace("{}", str(i))) for part in (write, read) for i in range(calls)]
+    plan = [{"_tool": "t", **part} for part in numbered]
+    context = ({"type": "tool", "tool": {"t": tool("t")}}, *context)
+    return Drive({"context": [*context, {"type": "plan", "plan": plan}], "config": {"maxParallel": 2000}}, {})
+
+
+READS: dict[str, tuple[dict[str, Any], dict[str, Any], list[Any]]] = {
+    "the whole of many paths": ({"_outputPath": "†state.k{}"}, {"x": "†state"}, []),
+    "the whole of many paths of an instance": (
+        {"_outputPath": "†state.k{}", "_instance": "A"},
+        {"x": "†state", "_instance": "A"},
+        [own("A", id=1)],
+    ),
+    "an element that was not pushed": (
+        {"_outputPath": "†state.l", "_outputMethod": "push"},
+        {"x": "†state.l[9999]", "_outputPath": "†log.r{}"},
+        [],
+    ),
+    "an outcome that was not taken": (
+        {"_outputPath": "†state.l.k{} || †state.l.error", "_outputMethod": "set"},
+        {"x": "†state.l.error", "_outputPath": "†log.r{}"},
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_many_writes_and_many_reads_cost_what_their_number_says(reads: str) -> None:
+    write, read, context = READS[reads]
+    few, many = (
+        count_operations(lambda n=n: all_write_then_all_read(n, write, read, *context).finish_all()) for n in (40, 160)
+    )
+    assert many <= 6 * few  # linear is 4 times as much, quadratic 16 times

@@ -22,8 +22,9 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker
 
 from acts.cli.dev.temporal_server import DevServer, find_program
+from acts.language.errors import SettingsError
 from acts.tree.search_attributes import TYPES
-from acts.worker.settings import Settings, SettingsError
+from acts.worker.settings import Settings
 from tests.support import assert_eventually
 
 ROOT = Path(__file__).parents[2]

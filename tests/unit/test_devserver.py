@@ -16,12 +16,7 @@ from temporalio import workflow
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from acts.cli.dev.temporal_server import (
-    DevServer,
-    DevServerError,
-    dev_server,
-    find_dev_server,
-)
+from acts.cli.dev.temporal_server import DevServer, DevServerError, dev_server, find_dev_server
 from tests.support import assert_eventually
 
 ROOT = Path(__file__).parents[2]

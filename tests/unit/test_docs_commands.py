@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,6 @@ import pytest
 from acts.cli.main import load_commands
 from tests.conftest import MOST_RERUNS, find_ci_problems
 from tests.file_order import LONG, PROCESSES, estimate_seconds, is_waiting, order_files
-from tools.check_links import markdown_files
 
 ROOT = Path(__file__).parents[2]
 PROGRAM: Any = load_commands()
@@ -55,10 +55,13 @@ def problem_of(command: str) -> str | None:
     return f"{words[0]} has no option {', '.join(wrong)}" if wrong else None
 
 
+FILES_OF_GIT = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", "*.md"]
+PAGES = subprocess.run(FILES_OF_GIT, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split()
 ALL = [
-    (path.relative_to(ROOT).as_posix(), command)
-    for path in markdown_files(ROOT)
-    for command in dict.fromkeys(commands(path.read_text("utf-8")))
+    (page, command)
+    for page in sorted(PAGES)
+    if (ROOT / page).is_file()
+    for command in dict.fromkeys(commands((ROOT / page).read_text("utf-8")))
 ]
 
 

@@ -1,4 +1,4 @@
-"""A Call with ``_each``, walked: its elements start, settle and are collected into one result."""
+"""A Call with ``_each``: walked, collected into one result, shown on pages and in the approval of a person."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from typing import Any
 import pytest
 
 from acts.language.errors import CallError
+from acts.language.messages import read_request
 from acts.machines.call_state import call_items
 from acts.machines.commands import CountElements, StartCall
+from acts.machines.events import Begin, CallEnded
+from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.machines.walk import Walk
 from acts.plan.calls import MAX_ELEMENTS
-from acts.plan.validate import validate_request
+from acts.plan.validate import validate_parsed, validate_request
+from acts.tree.records import Capabilities, ContextRef, TreePosition
+from acts.views.drawing import draw_mermaid, draw_text
+from acts.views.run_views import PlanView
+from acts.views.text import describe_call
 from tests.cases import call, fails, row, state
 from tests.property.drive import NOW, Drive, begin, identify
 
@@ -151,3 +158,72 @@ def test_elements_that_were_postponed_start_again_and_first_in_the_next_run_too(
     assert drive.running == ["1:e[1]", "1:e[3]"]
     drive.finish_all()
     assert drive.walk.context.state() == {"e": ["r"] * 4}
+
+
+# -- on pages, in drawings and approvals -----------------------------------------------------------
+
+
+LISTED = state(orders=[{"id": "a"}, {"id": "b"}, {"id": "c"}], open=False)
+LISTED_REFUND = call("refund", "†state.refunds", _each="†state.orders", order="†item.id")
+CLOSE = call("close", "†state.closed", _when="†state.open == true", of="†state.refunds")
+
+
+def plan_run(*calls: Any, context: Any = LISTED, **config: Any) -> PlanRun:
+    raw = {**row("one", list(calls), context=[context])["request"], "config": config}
+    prepared = validate_parsed(read_request(raw), {}, {})
+    source = ContextRef(workflowId="r", runId="run", messageCount=2)
+    setup = PlanSetup(raw, prepared, Capabilities(), TreePosition(), source)
+    return PlanRun("r", setup, lambda node: f"key of {node.id}")
+
+
+def waiting(*calls: Any, **more: Any) -> PlanRun:
+    run = plan_run(*calls, approve={"calls": ["refund"]}, **more)
+    run.handle(Begin(), NOW)
+    run.flush(NOW)
+    return run
+
+
+# -- drawings ------------------------------------------------------------------------------------------
+
+
+def test_a_drawing_shows_the_list_and_the_condition_of_a_call() -> None:
+    prepared = begin(LISTED_REFUND, CLOSE, context=[LISTED]).prepared
+    text = draw_text(prepared)
+    assert "1:refund each †state.orders → †state.refunds" in text
+    assert "2:close when †state.open == true → †state.closed" in text
+    flowchart = draw_mermaid(prepared)
+    assert 'c1["1:refund<br/>each †state.orders<br/>→ †state.refunds"]' in flowchart
+    assert 'c2["2:close<br/>when †state.open #61;#61; true<br/>→ †state.closed"]' in flowchart
+
+
+# -- what runs -----------------------------------------------------------------------------------------
+
+
+def test_the_page_and_the_status_count_elements_and_say_why_a_call_was_skipped() -> None:
+    run = plan_run(LISTED_REFUND, CLOSE)
+    run.handle(Begin(), NOW)
+    run.handle(CallEnded("1:refund[1]", "B"), NOW)
+    assert "`1:refund` (1 of 3 elements done, 2 running)" in PlanView(run).page()
+    refund, _ = PlanView(run).status()["calls"]
+    assert refund["elements"] == {"total": 3, "completed": 1, "failed": 0, "running": 2}
+    assert describe_call(refund) == "1 of 3 elements done, 2 running"
+    for index in (0, 2):
+        run.handle(CallEnded(f"1:refund[{index}]", "x"), NOW)
+    _, close = PlanView(run).status()["calls"]
+    assert describe_call(close) == "_when does not hold: †state.open == true"
+    assert "`2:close`: `_when does not hold: †state.open == true`" in PlanView(run).page()
+
+
+# -- the approval --------------------------------------------------------------------------------------
+
+
+def test_one_approval_for_all_elements_says_how_many_and_shows_the_list() -> None:
+    run = waiting(LISTED_REFUND)
+    (wait,) = run.approvals.pending
+    assert (wait.call, wait.about) == ("1:refund", {"elements": 3})
+    page = PlanView(run).page()
+    assert "`1:refund` for each of 3 elements of `r`" in page
+    assert '"_each"' in page
+    shown = PlanView(run).subjects(10_000)["waits"][0]["subject"]
+    assert shown["with"]["_each"] == LISTED["state"]["orders"]
+    assert shown["with"]["order"] == "†item.id"

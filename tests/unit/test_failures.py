@@ -1,15 +1,19 @@
-"""What of an exception travels: what a workflow states as its words alone, a fault with where it was raised."""
+"""What of an exception travels: its words, where a fault was raised, and no more than reaches the server."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import pytest
 from temporalio import workflow
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import PayloadConverter
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
 
+from acts.language.config import Options
 from acts.language.errors import InvalidRequest, Problem
-from acts.telemetry.failures import EngineFailureConverter
+from acts.telemetry.failures import MAX_LEVELS, MAX_MESSAGE, EngineFailureConverter, levels_of
+from acts.workflows.in_flight import call_error
 
 
 def refuse() -> None:
@@ -79,3 +83,73 @@ def test_the_middle_of_a_long_stack_trace_is_left_out(depth: int, frames: int, m
     assert ("..." in trace) == bool(more)
     assert "in test_the_middle" in trace.splitlines()[0]
     assert trace.rstrip().endswith('raise ApplicationError("too deep", type="deep")')
+
+
+# -- what an Activity's failure holds at most ------------------------------------------------------
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+def chain(length: int) -> Exception:
+    error: Exception = OSError("the origin")
+    for number in range(length):
+        outer = RuntimeError(f"level {number}")
+        outer.__cause__ = error
+        error = outer
+    return error
+
+
+def encode(error: BaseException) -> Failure:
+    failure = Failure()
+    EngineFailureConverter().to_failure(error, PayloadConverter.default, failure)
+    return failure
+
+
+@pytest.mark.parametrize("length", [MAX_LEVELS, 93, 5_000])
+def test_of_a_long_chain_the_beginning_and_the_origin_are_left(length: int) -> None:
+    levels = levels_of(encode(chain(length)))
+    assert len(levels) == MAX_LEVELS
+    assert levels[0].message == f"level {length - 1}"
+    assert levels[-1].message == "the origin"
+    assert f"... {length + 1 - MAX_LEVELS} causes in between" in levels[-1].stack_trace
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "type_"),
+    [
+        (Speechless(), "its text cannot be read: __str__ raises ValueError", "Speechless"),
+        (ValueError("a\ud800b"), "a\\ud800b", "ValueError"),
+        (ApplicationError("x", type="\ud800"), "x", "\\ud800"),
+        (ApplicationError("no", object(), type="declined"), "no; its details cannot be sent: ", "declined"),
+        (ApplicationError("no", "x" * 2_000_000, type="declined"), "no; its details of 2,000,", "declined"),
+        (ExceptionGroup("both", [KeyError("k"), OSError()]), "KeyError: 'k'; OSError: OSE", "Ex"),
+        (AssertionError(), "AssertionError", "AssertionError"),
+        (ValueError("m" * 5_000_000), "m" * (MAX_MESSAGE - 1) + "…", "ValueError"),
+    ],
+    ids=lambda value: str(type(value).__name__),
+)  # fmt: skip
+def test_a_failure_that_could_not_be_sent_still_says_what_it_was(error: Exception, message: str, type_: str) -> None:
+    found = encode(error)
+    assert message in found.message
+    assert type_ in found.application_failure_info.type
+
+
+def test_an_error_keeps_what_its_class_says() -> None:
+    stated = ApplicationError("later", 1, type="t", non_retryable=True, next_retry_delay=timedelta(seconds=3))
+    info = encode(stated).application_failure_info
+    assert (info.type, info.non_retryable, info.next_retry_delay.seconds, len(info.details.payloads)) == (
+        "t",
+        True,
+        3,
+        1,
+    )
+    assert encode(CancelledError("by hand")).HasField("canceled_failure_info")
+
+
+def test_a_run_below_that_was_terminated_says_how_to_run_it_again() -> None:
+    error = call_error(TerminatedError("Terminated"), Options())
+    assert error.code == "TerminatedError"
+    assert "acts retry" in error.message

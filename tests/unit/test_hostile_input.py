@@ -169,12 +169,6 @@ def test_a_check_is_linear_or_too_complex(schema: Any, value: Any, is_too_comple
         assert Checker(schema).defects(value) == []
 
 
-# -- what was an error of the engine ---------------------------------------------------
-
-
-# -- depth -------------------------------------------------------------------------------
-
-
 # -- caches ------------------------------------------------------------------------------
 
 

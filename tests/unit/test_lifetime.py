@@ -90,11 +90,7 @@ def history(events: int = 100, bytes_: int = 10_000) -> HistorySize:
 
 @pytest.mark.parametrize(
     ("at", "must_end"),
-    [
-        (history(END_EVENTS - 1, END_BYTES - 1), False),
-        (history(END_EVENTS, 0), True),
-        (history(0, END_BYTES), True),
-    ],
+    [(history(END_EVENTS - 1, END_BYTES - 1), False), (history(END_EVENTS, 0), True), (history(0, END_BYTES), True)],
 )
 def test_a_run_ends_before_the_server_ends_it(
     at: HistorySize,

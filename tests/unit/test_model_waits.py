@@ -37,14 +37,7 @@ def test_a_wait_is_a_note() -> None:
     assert waits(*(f"root/{i}" for i in range(200))).notes("root")[-1] == "97 more runs wait for the model"
 
 
-@pytest.mark.parametrize(
-    "event",
-    [
-        ModelEnded({}),
-        ModelEnded(error=FAILURE),
-        CallEnded("1:a", 1, 0, {"requests": 1}),
-    ],
-)
+@pytest.mark.parametrize("event", [ModelEnded({}), ModelEnded(error=FAILURE), CallEnded("1:a", 1, 0, {"requests": 1})])
 def test_it_ends_with_the_request(event: Event) -> None:
     kept = waits("root", "root/plan-1")
     kept.record_end(event, "root")

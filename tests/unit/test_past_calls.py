@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acts.language.errors import InvalidRequest
+from acts.language.errors import CallError, InvalidRequest
 from acts.language.messages import read_request
 from acts.machines.past import PastCalls, calls_before, keep_failed_instances, past_of_root
 from acts.machines.walk import Walk
@@ -26,7 +26,7 @@ CHAIN = [
 
 def tool(**more: Json) -> dict[str, Json]:
     meta = {"_activity": {"const": "charge"}, "_outputPath": {"type": "string"}, "_scopes": {"type": "array"}}
-    meta |= {"_reasoningForCall": {"type": "string"}, "_approval": {"type": "boolean"}}
+    meta |= {"_reasoningForCall": {"type": "string"}}
     return {"type": "object", "properties": {**meta, "n": {"type": "integer"}, **more}}
 
 
@@ -99,6 +99,18 @@ def test_of_a_tool_counts_what_answers_the_call(changed: Json, taken: bool) -> N
 def test_a_result_that_the_tool_does_not_return_any_more_is_not_taken_over_and_its_effect_not_repeated() -> None:
     resumed = Resumed(request(charge=tool(_output={"type": "string"})), past_run(first_run()))
     assert resumed.started == {"1:charge": "run/1:charge"}
+
+
+def test_elements_that_nobody_waited_for_run_again_where_their_tool_has_an_output_path_now() -> None:
+    plan, each = {"_tool": "charge", "_each": [1, 2], "n": "†item"}, {"_each": {"type": "array"}}
+    drive = Drive(request(plan, charge=tool(**each)), {"1:charge[0]": None})
+    drive.finish("1:charge[0]")
+    drive.walk.failed("1:charge[1]", CallError("no", "it could not be started"), NOW)
+    assert Resumed(request(plan, charge=tool(**each)), past_run(drive)).past.taken == {"1:charge[0]": "run/1:charge"}
+    path = {"_outputPath": {"const": "†state.a"}}
+    resumed = Resumed(request(plan, charge=tool(**each, **path)), past_run(drive))
+    assert resumed.past.taken == {}
+    assert set(resumed.started) == {"1:charge[0]", "1:charge[1]"}
 
 
 def test_no_result_of_an_element_is_taken_over_that_the_tool_does_not_return_any_more() -> None:

@@ -15,7 +15,7 @@ Json = Any
 
 def tool(name: str, **more: Json) -> Json:
     schema = {"type": "object", "properties": {"_tool": {"const": name}, "_activity": {"const": name}, "x": {}, **more}}
-    schema["properties"] |= {k: {} for k in ("_outputPath", "_errorPath", "_approval") if k not in more}
+    schema["properties"] |= {k: {} for k in ("_outputPath", "_errorPath") if k not in more}
     return {"type": "tool", "tool": schema}
 
 
@@ -32,7 +32,7 @@ BRANCHING = request(
 )
 ELEMENTS = request({"_tool": "send", "_each": "†input.list", "x": "†item", "_outputPath": "†state.sent"})
 APPROVED = request(
-    {"_tool": "pay", "x": 1, "_approval": True, "_outputPath": "†state.paid"}, config={"approve": {"timeout": "1h"}}
+    {"_tool": "pay", "x": 1, "_outputPath": "†state.paid"}, config={"approve": {"calls": ["pay"], "timeout": "1h"}}
 )
 LATENT = {"_activity": {"const": ""}, "_output": {}}
 CHOOSING = request(
@@ -87,10 +87,7 @@ PASSING: dict[str, tuple[Json, Json]] = {
     ),
     "the elements of a call one by one": (
         ELEMENTS,
-        {
-            "results": {"send": 1},
-            "expect": {"calls": ["1:send[0]", {"call": "1:send[1]", "with": {"x": 2}}]},
-        },
+        {"results": {"send": 1}, "expect": {"calls": ["1:send[0]", {"call": "1:send[1]", "with": {"x": 2}}]}},
     ),
     "a value that looks like a form": (
         BRANCHING,
@@ -124,10 +121,7 @@ PASSING: dict[str, tuple[Json, Json]] = {
         INSTANCES,
         {
             "results": {"grade": 1, "bob/grade": {"$error": "Absent"}},
-            "expect": {
-                "status": "partial",
-                "instances": {"ann": {"state": {"grade": 1}}, "bob": {"status": "failed"}},
-            },
+            "expect": {"status": "partial", "instances": {"ann": {"state": {"grade": 1}}, "bob": {"status": "failed"}}},
         },
     ),
     "a message that comes late": (
@@ -200,9 +194,7 @@ def test_a_function_is_a_canned_result() -> None:
 def test_a_test_file_is_read_completely_before_it_is_refused() -> None:
     raw = {
         "plans": "a.yaml",
-        "cases": [
-            {"name": "a", "inputs": 1, "expect": {"status": "done", "calls": [{"cal": "1:a"}]}},
-        ],
+        "cases": [{"name": "a", "inputs": 1, "expect": {"status": "done", "calls": [{"cal": "1:a"}]}}],
     }
     with pytest.raises(InvalidRequest) as refused:
         read_case_file(raw)

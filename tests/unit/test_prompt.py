@@ -26,11 +26,7 @@ from acts.language.messages import Message, parse_message, read_request, scoped_
 from acts.language.tools import Tool, read_tools
 from acts.machines.commands import StartChild
 from acts.plan.validate import validate_request
-from acts.planner.prompt import (
-    Prompt,
-    render_latent_prompt,
-    render_planner_prompt,
-)
+from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt
 from acts.tree.records import Turn
 from tests.agent_driver import Agent
 from tests.property.drive import NOW

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from acts.language.messages import read_request
-from acts.language.wire import RESYNC
 from acts.machines.agent_context import AgentContext, StreamedPlan
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, RequestSize
@@ -23,7 +22,7 @@ def recovery_of(children: dict[str, str]) -> ResetRecovery:
 
 
 def asked(*keys: str) -> list[SendRecord]:
-    return [SendRecord(KEPT[key], RESYNC, Resync(), key=f"resync/{key}") for key in keys]
+    return [SendRecord(KEPT[key], Resync(), key=f"resync/{key}") for key in keys]
 
 
 def next_round(number: int) -> StartTimer:

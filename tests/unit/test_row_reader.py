@@ -64,7 +64,8 @@ def test_pages_of_any_size_give_every_row_once(items: list[Any], rows: int, size
     if not expected:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey_module, "rows_of_page", lambda _: rows)
+        patch.setattr(survey_module, "PAGE_ROWS", rows)
+        patch.setattr(survey_module, "_STEP_ROWS", rows)
         patch.setattr(survey_module, "PAGE_BYTES", size)
         found = rows_of(data)
     assert [row.data for row in found] == [None if isinstance(i, bytes) else i for i in expected]
@@ -80,7 +81,8 @@ def test_a_csv_file_that_a_program_wrote_is_read_as_it_was_written(cells: list[l
     text = io.StringIO()
     csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows([["one", "two"], *cells])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey_module, "rows_of_page", lambda _: rows)
+        patch.setattr(survey_module, "PAGE_ROWS", rows)
+        patch.setattr(survey_module, "_STEP_ROWS", rows)
         found = rows_of(text.getvalue().encode(), "a.csv")
     assert [list((row.data or {}).values()) for row in found] == cells
 
@@ -169,10 +171,6 @@ def test_an_id_is_a_text_or_a_whole_number(data: dict[str, Json], field: str | N
     assert bool(reason) == (expected is None)
 
 
-def no_download(url: str, file: Any) -> None:
-    raise AssertionError((url, file))
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of sets, and a place for copies."""
@@ -189,7 +187,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read(folder: Path, name: str) -> bytes:
-    with open_set(name, SetSources(data=(folder,)), no_download) as opened:
+    with open_set(name, SetSources(data=(folder,))) as opened:
         return opened.stream.read()
 
 
@@ -230,7 +228,7 @@ def test_a_file_that_is_written_to_while_its_rows_are_counted_is_read_again(
 ) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"id": 1}\n')
-    work = SetActivities(SetSources(data=(tmp_path,)), lambda _url, _file: None, no_rows)
+    work = SetActivities(SetSources(data=(tmp_path,)), no_rows)
 
     def counting(*args: Any) -> Any:
         with file.open("a") as stream:
@@ -242,4 +240,4 @@ def test_a_file_that_is_written_to_while_its_rows_are_counted_is_read_again(
         with pytest.raises(SetError, match=r"a\.jsonl was written to while its rows were counted") as error:
             work.count_rows("a.jsonl", "id", RowIds())
     assert error.value.type == "SetUnavailable"
-    assert json.loads(work.count_rows("a.jsonl", "id", RowIds()).payload.data)["total"] == 2
+    assert work.count_rows("a.jsonl", "id", RowIds())["total"] == 2

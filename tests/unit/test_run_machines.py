@@ -22,7 +22,7 @@ from acts.machines.events import (
 )
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.plan.validate import validate_parsed
-from acts.tree.child_requests import anonymous_request
+from acts.tree.child_requests import anonymous_request, child_schema
 from acts.tree.records import AnonymousCall, Capabilities, ContextRef, DelegateInput, TreePosition
 from acts.tree.signal_records import ChildReset, Resync, RunEnded, Superseded
 
@@ -91,7 +91,7 @@ HOSTILE = {
 def test_an_anonymous_delegate_reads_no_value_as_a_reference_and_no_control_of_its_tool() -> None:
     meta = {"_each": {"const": "†state.list"}, "_when": {"const": "†state.ready"}, "_activity": {"const": "t"}}
     schema = {"type": "object", "properties": {"_tool": {"const": "t"}, **meta}, "_when": "†state.ready"}
-    call = AnonymousCall(tool="t", toolSchema=schema, served=True, id="key", path="†state.x")
+    call = AnonymousCall(tool="t", toolSchema=child_schema(schema), served=True, id="key", path="†state.x")
     own = own_input("anonymous", call=call).model_copy(update={"input": HOSTILE})
     prepared = validate_parsed(read_request(anonymous_request(own)), {}, ["t"])
     machine = AnonymousDelegate("r/1:d", own, own.position, prepared, Capabilities(), SOURCE)
@@ -137,7 +137,7 @@ def test_a_run_that_was_reset_says_so_to_its_parent_also_when_its_work_is_over()
     position = run.position
     message, *_ = run.handle(RunReset("first"), NOW)
     record = ChildReset(token=position.token, workflowId="r/1:d", firstRunId="first")
-    assert message == SendRecord(str(position.parent), "childReset", record)
+    assert message == SendRecord(str(position.parent), record)
     assert message in run.handle(RecordReceived(Resync(token=position.token)), NOW), "its parent was reset later"
     run.finished = "completed"
     assert run.handle(RunReset("first"), NOW) == [message]
@@ -171,7 +171,7 @@ def test_a_plan_that_was_reset_starts_a_child_again_that_is_gone() -> None:
     run.handle(ChildStarted("1:other", "r/1:other"), NOW)
     message, *_ = run.handle(RunReset(), NOW)
     assert isinstance(message, SendRecord)
-    assert (message.workflow_id, message.signal) == ("r/1:other", "resync")
+    assert (message.workflow_id, message.record) == ("r/1:other", Resync(token=run.position.token))
     (timer,) = run.handle(RecordEnded(message.key, "it is gone"), NOW)
     assert isinstance(timer, StartTimer)
     assert run.handle(TimerFired(timer.name), NOW) == [commands.RestartChild("1:other")]

@@ -1,4 +1,4 @@
-"""The simulation: what a plan would do, reported before it does anything."""
+"""The simulation: what a plan would do, element by element, and what it would cost, before it does anything."""
 
 from __future__ import annotations
 
@@ -312,3 +312,191 @@ def test_the_same_request_gives_the_same_report_under_every_hash_seed() -> None:
         seen.add(done.stdout)
     assert len(seen) == 1
     assert json.loads(seen.pop())["waves"]
+
+
+# -- elements, templates and conditions ------------------------------------------------------------
+
+
+STATE = {"type": "state", "state": {"list": [{"id": "a", "n": 1}, {"id": "b", "n": 2}], "score": 3, "empty": []}}
+MODEL = {"model": "scripted:x"}
+
+
+def run(*plan: dict[str, Any], **config: Any) -> dict[str, Any]:
+    return simulate(request(list(plan), STATE, **{**MODEL, **config}))
+
+
+# -- conditions ------------------------------------------------------------------------
+
+
+def test_a_condition_that_cannot_be_known_is_explored_both_ways() -> None:
+    result = run(
+        call("do", 1, "†state.ok"),
+        call("do", 1, "†state.a", _when="†state.ok == 5"),
+        call("do", "†state.a", "†state.b"),
+    )
+    assert [(c["conditions"], c["run"], c["skipped"]) for c in combinations(result)] == [
+        ({"2:do": True}, ["1:do", "2:do", "3:do"], []),
+        ({"2:do": False}, ["1:do"], ["2:do", "3:do"]),
+    ]
+    assert result["calls"][1]["when"] == "†state.ok == 5"
+
+
+def test_a_condition_that_is_never_true_is_a_warning() -> None:
+    result = run(call("do", 1, "†state.a", _when="†state.score > 5"))
+    assert [p["code"] for p in result["problems"]] == ["unreachable"]
+    needs_both = [call("think", 1, "†state.a || †state.b"), call("do", "†state.a", "†state.c", _when="†state.b")]
+    assert [p["message"] for p in problems(run(*needs_both), "unreachable")] == [
+        "this call is skipped whatever the outcomes are"
+    ]
+
+
+# -- how often ---------------------------------------------------------------------------
+
+SHORT = {"type": "array", "items": STRING, "minItems": 2, "maxItems": 7}
+ORDER = {"type": "object", "properties": {"id": STRING}, "required": ["id"], "additionalProperties": False}
+TOOLS_WITH_LISTS = {
+    **TOOLS,
+    "getShort": tool(_output=SHORT),
+    "getOrders": tool(_output={"type": "array", "items": ORDER}),
+}
+
+
+def with_lists(*plan: dict[str, Any]) -> dict[str, Any]:
+    raw = request(list(plan), STATE, **MODEL)
+    raw["context"][0]["tool"] = TOOLS_WITH_LISTS
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("writers", "each", "low", "high"),
+    [
+        ([], "†state.list", 2, 2),
+        ([], [1, 2, 3], 3, 3),
+        ([], ["†state.score", 1], 2, 2),
+        ([call("getShort", to="†state.short")], "†state.short", 0, 10_000),
+        ([call("getOrders", to="†state.orders")], "†state.orders", 0, 10_000),
+        ([call("getShort", to="†state.list", _outputMethod="concat")], "†state.list", 0, 10_000),
+    ],
+    ids=str,
+)
+def test_requests_are_counted_per_element(writers: list[dict[str, Any]], each: Any, low: int, high: int) -> None:
+    result = simulate(with_lists(*writers, call("think", "†item", "†state.out", _each=each)))
+    assert result["requests"] == {"min": low, "max": high}
+    assert result["calls"][-1]["elements"] == {"min": low, "max": high}
+
+
+# -- types -----------------------------------------------------------------------------------
+
+
+TEXT, ORDERS, PERSON = (
+    call("getText", to="†state.s"),
+    call("getOrders", to="†state.o"),
+    call("getPerson", to="†state.p"),
+)
+TYPED: list[tuple[list[dict[str, Any]], list[tuple[str, str, str]]]] = [
+    ([TEXT, call("do", 1, "†state.a", _each="†state.s")], [("cannotFit", "list", "string")]),
+    ([ORDERS, call("text", "†item.id", "†state.a", _each="†state.o")], []),
+    ([call("text", "†{index}: †{item.id}", "†state.a", _each="†state.list")], []),
+    ([PERSON, call("text", "Dear †{state.p.nope}", "†state.a")], [("cannotFit", "a value", "nothing")]),
+    ([TEXT, call("do", 1, "†state.a", _when="†state.s > 5")], []),
+]
+
+
+@pytest.mark.parametrize(("plan", "found"), TYPED, ids=str)
+def test_types_of_lists_and_texts_are_followed(plan: list[dict[str, Any]], found: list[tuple[str, str, str]]) -> None:
+    result = simulate(with_lists(*plan))
+    listed = problems(result, "cannotFit", "mayNotFit")
+    assert [(p["code"], p["expected"]) for p in listed] == [(code, expected) for code, expected, _ in found]
+    assert all(what in p["found"] for p, (_, _, what) in zip(listed, found, strict=True))
+
+
+# -- outcomes that are subsets ------------------------------------------------------------------
+
+
+def test_an_outcome_that_is_a_subset_of_another_can_be_chosen_and_so_can_the_whole() -> None:
+    plan = [
+        call("do", 1, "†state.a || †state.b || †state.a && †state.b"),
+        call("do", "†state.a && †state.b", "†state.c"),
+    ]
+    result = run(*plan)
+    assert [c["choices"]["1:do"] for c in combinations(result)] == ["†state.a", "†state.b", "†state.a && †state.b"]
+    assert [c["run"] for c in combinations(result)][-1] == ["1:do", "2:do"]
+    assert problems(result, "unreachableOutcome") == []
+
+
+# -- billable actions ------------------------------------------------------------------------------
+
+
+ONE = [call("do", 1, "†state.a")]
+
+
+def people(count: int) -> list[dict[str, Any]]:
+    return [{"type": "state", "_instance": f"person {i}", "state": {"name": "x"}} for i in range(count)]
+
+
+FOUND = (1, 3)
+"""What a root takes to be found: a local activity, which it shares, and two changes of its phase."""
+WAIT = 2
+"""Changes of the phase of a root for each wait."""
+
+
+def actions(plan: Any, *context: Any, child: bool = False, mode: str = "eager", **config: Any) -> tuple[int, int]:
+    """The range, without what every root takes to be found."""
+    low, high = all_actions(plan, *context, child=child, mode=mode, **config)
+    return (low, high) if child else (low - FOUND[0], high - FOUND[1])
+
+
+def all_actions(plan: Any, *context: Any, child: bool = False, mode: str = "eager", **config: Any) -> tuple[int, int]:
+    prepared = validate_request(request(plan, *context, model="scripted:x", mode=mode, **config))
+    bounds = simulate_prepared(prepared, child=child)["actions"]
+    return bounds["min"], bounds["max"]
+
+
+# -- the range -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plan", "bounds"),
+    [
+        ([], (1, 1)),  # the start of the run
+        (ONE, (2, 2)),
+        ([call("think", 1, "†state.a")], (2, 2)),
+        ([call("think", 1, "†state.a", _output="x")], (1, 1)),  # answered already
+        ([call("ask", 1, "†state.a")], (3, 3)),  # at least: a child's start takes two
+        ([call("do", 1)], (4, 4)),  # in the background: a child, and its activity
+        ([call("ask", 1)], (5, 5)),
+        ([call("do", 1, "†state.a || †state.b"), call("think", "†state.b", "†state.c")], (2, 3)),
+        ([call("do", 1, "†state.a", _errorPath="†state.e"), call("do", "†state.e", "†state.c")], (2, 3)),
+    ],
+)
+def test_a_call_takes_an_action_for_each_start(plan: Any, bounds: Any) -> None:
+    assert actions(plan) == bounds
+
+
+@pytest.mark.parametrize(
+    ("config", "more"),
+    [
+        ({"approve": {"plan": True}}, (1, 1)),
+        ({"approve": {"calls": True}}, (1, 1)),
+        # the timer alone decides, or somebody does before
+        ({"approve": {"calls": True, "timeout": "1h"}}, (1, 2)),
+        ({"approve": {"plan": True, "calls": True, "timeout": "1h"}}, (2, 4)),
+        ({"mode": "lazy"}, (1, 1)),
+        ({"mode": "lazy", "approve": {"plan": False}}, (0, 0)),
+    ],
+)
+def test_a_decision_takes_an_action_and_a_deadline_another(config: Any, more: Any) -> None:
+    assert actions(ONE, **config) == (2 + more[0], 2 + more[1] + WAIT * more[0])
+
+
+def test_what_is_missing_is_provided_at_once_or_one_by_one() -> None:
+    plan = [call("do", "†data.x", "†state.a"), call("do", "†data.y", "†state.b")]
+    assert actions(plan, missing="wait") == (1, 5 + 2 * WAIT)
+
+
+def test_the_children_of_instances_are_counted_with_all_they_do() -> None:
+    plan = [call("do", 1, "†state.a"), call("do", "†state.a", "†state.b")]
+    assert actions(plan, *people(10)) == (1 + 10 * (2 + 2),) * 2
+    many = 1 + 3 * 2 + 10 * 2
+    assert actions(plan, *people(10), instancesPerChild=4) == (many, many)
+    assert simulate(request(plan, *people(10), instancesPerChild=4))["runs"] == 3

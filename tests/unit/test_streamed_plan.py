@@ -75,9 +75,7 @@ def test_calls_extend_the_plan_as_they_arrive() -> None:
 
 
 @pytest.mark.parametrize(
-    "late",
-    [(0, A), (0, A, B), (0, B), (2, C)],
-    ids=["again", "again and more", "another first call", "after a gap"],
+    "late", [(0, A), (0, A, B), (0, B), (2, C)], ids=["again", "again and more", "another first call", "after a gap"]
 )
 def test_a_report_that_does_not_continue_the_answer_changes_nothing(late: tuple[Json, ...]) -> None:
     streamed = Streamed(A)

@@ -50,8 +50,7 @@ def count_free(slots: TaskSlots, context: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "accepted"),
-    [([], 1), ([0.01], 2), ([0.01] * 99, MAX_OTHERS), ([0.01] * 99 + [2 * SLOW_SECONDS], 1)],
+    ("seconds", "accepted"), [([], 1), ([0.01], 2), ([0.01] * 99, MAX_OTHERS), ([0.01] * 99 + [2 * SLOW_SECONDS], 1)]
 )
 def test_each_quick_task_lets_in_one_more_and_a_slow_one_only_one(seconds: list[float], accepted: int) -> None:
     slots = TaskSlots()

@@ -1,4 +1,4 @@
-"""Settings, log lines, labels and trace headers: the observation of a worker, without a server."""
+"""The observation of a worker, without a server: settings, log lines, labels, headers, and the files for monitoring."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
+from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
 
+from acts.language.errors import SettingsError
 from acts.telemetry import metrics
 from acts.telemetry.logs import LogGuard, configure_logs, current_call
-from acts.telemetry.metrics import MAX_FOREIGN_TOOLS, METRICS, Names
-from acts.telemetry.tracing import (
-    HEADER,
-    TRACE_PARENT,
-    add_header,
-    is_requested,
-    read_header,
-)
-from acts.worker.settings import Settings, SettingsError
+from acts.telemetry.metrics import METRICS
+from acts.telemetry.tracing import HEADER, TRACE_PARENT, add_header, is_requested, read_header
+from acts.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 CALL = {
@@ -90,7 +89,7 @@ start_tracing("worker")
 
 def test_a_worker_needs_no_opentelemetry_until_traces_are_switched_on() -> None:
     done = subprocess.run([sys.executable, "-c", BLOCKED], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "TelemetryError: OTEL_EXPORTER_OTLP_ENDPOINT is set, and traces need OpenTelemetry's SDK" in done.stderr
+    assert "SettingsError: OTEL_EXPORTER_OTLP_ENDPOINT is set, and traces need OpenTelemetry's SDK" in done.stderr
     assert "pip install 'acts-engine[otel]'" in done.stderr
 
 
@@ -208,21 +207,22 @@ def test_the_docs_list_every_metric_with_its_kind_and_labels() -> None:
     text = (ROOT / "docs" / "observability.md").read_text("utf-8")
     rows = re.findall(r"^\| `(acts_\w+)` \| (\w+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", text, flags=re.MULTILINE)
     assert {(n, kind, tuple(re.findall(r"`(\w+)`", labels)), what.strip()) for n, kind, _, labels, what in rows} == {
-        (m.name, m.kind, m.labels, m.text) for m in METRICS.values()
+        (m.name, m.kind, tuple(m.labels.split()), m.text) for m in METRICS.values()
     }
     assert all(unit.strip() for _, _, unit, _, _ in rows)
 
 
 def test_labels_are_bounded_and_registered_tools_always_count() -> None:
-    names = Names(["refund"], MAX_FOREIGN_TOOLS)
-    assert {names.bound(f"tool-{n}") for n in range(1000)} == {*(f"tool-{n}" for n in range(100)), "other"}
-    assert names.bound("refund") == "refund"
-    assert names.bound("tool-7") == "tool-7"
+    meters = metrics.Meters(MetricMeter.noop, ["refund"])
+    assert {meters.bound("tool", f"tool-{n}") for n in range(1000)} == {*(f"tool-{n}" for n in range(100)), "other"}
+    assert meters.bound("tool", "refund") == "refund"
+    assert meters.bound("tool", "tool-7") == "tool-7"
 
 
 def test_while_metrics_are_off_there_is_nothing_to_record_into() -> None:
     metrics.start(None)
-    assert metrics.meters() is None
+    assert not metrics.is_on()
+    metrics.record(metrics.RUNS, type="Plan", phase="completed")
 
 
 # trace headers
@@ -232,3 +232,50 @@ def test_a_header_that_cannot_be_read_is_no_failure() -> None:
     carrier = {TRACE_PARENT: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "acts-root": "order-1"}
     assert read_header(add_header({}, carrier)) == carrier
     assert read_header({}) == read_header({HEADER: Payload(metadata={"encoding": b"odd"})}) == {}
+
+
+# -- the files for monitoring ----------------------------------------------------------------------
+
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/dashboards/acts.json").read_text("utf-8"))
+PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
+
+
+def load(path: str) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((DEPLOY / path).read_text("utf-8"))
+    return content
+
+
+def cells(panel: dict[str, Any]) -> set[tuple[int, int]]:
+    place = panel["gridPos"]
+    return {
+        (x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
+    }
+
+
+def test_panels_have_their_own_places_and_ids() -> None:
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+    assert all(x < 24 for panel in PANELS for x, _ in cells(panel))
+    assert not [(a["title"], b["title"]) for a, b in combinations(PANELS, 2) if cells(a) & cells(b)]
+
+
+def test_each_panel_says_what_it_shows_and_reads_the_data_source_that_is_provided() -> None:
+    (source,) = load("grafana/provisioning/datasources/prometheus.yml")["datasources"]
+    for panel in PANELS:
+        if panel["type"] != "row":
+            assert panel["description"], panel["title"]
+            assert panel["targets"], panel["title"]
+            assert panel["datasource"] == {"type": source["type"], "uid": source["uid"]}
+
+
+def test_prometheus_loads_the_alerts_and_each_says_what_is_wrong_and_where_to_look() -> None:
+    settings = load("prometheus/prometheus.yml")
+    assert all((DEPLOY / "prometheus" / name).is_file() for name in settings["rule_files"])
+    rules = [rule for group in load("prometheus/alerts.yml")["groups"] for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert rule["labels"]["severity"] in {"info", "warning", "critical"}, rule["alert"]
+        assert set(rule["annotations"]) == {"summary", "description"}, rule["alert"]
+    (job,) = settings["scrape_configs"]
+    assert any(f'job="{job["job_name"]}"' in rule["expr"] for rule in rules)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acts.language.errors import Problem
-from acts.language.tools import META, Tool
+from acts.language.tools import META, Tool, read_tool
 from acts.plan.validate import validate, validate_request
 
 REGISTERED = {"charge": {"properties": {"_activity": {"const": "billing.charge"}}}}
@@ -150,6 +150,14 @@ def test_constants_are_read_in_both_places() -> None:
     consts = {"_outputPath": "†state.a", "_approval": True, "_outputMethod": "push", "_scopes": ["state"]}
     assert tools["a"].consts == consts
     assert tools["a"].approval
+
+
+@pytest.mark.parametrize(
+    "part", [{}, {"type": "boolean"}, {"enum": [True]}, {"default": True}, {"const": "yes"}, 1, "true"]
+)
+def test_an_approval_that_would_silently_never_ask_is_an_error(part: Any) -> None:
+    _, problems = read_tool("pay", {"properties": {"_approval": part}})
+    assert [(p.code, p.fatal) for p in problems] == [("invalidTool", True)]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_all_problems_are_reported_at_once() -> None:
             "unknownInstance",
             "invalidSchema",
             "limitExceeded",
-        ),
+        )
     }
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from acts.worker.watch import (
-    HIGH_SHARE,
-    ROUND_SECONDS,
-    MemoryWatch,
-)
+from acts.worker.watch import HIGH_SHARE, ROUND_SECONDS, MemoryWatch
 from acts.worker.watchdog import MAX_RECORD, TaskBoard, read_board, read_record, write_record
 
 

@@ -18,7 +18,7 @@ from acts.views.run_views import PlanView, approvals_section, proposal_section
 from acts.views.text import MAX_ROWS, MAX_SECTION, code_span, fence, row
 from tests.cases import call, state
 from tests.property.drive import NOW
-from tests.unit.test_element_views import plan_run
+from tests.unit.test_elements import plan_run
 
 Json = Any
 SINCE = "2026-01-01T00:00:00.000Z"

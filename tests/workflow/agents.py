@@ -10,9 +10,31 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
-from tests.workflow.foreign import Foreign, Handle, ended, events, failure
+from tests.workflow.foreign import Foreign, Handle, ended, events, failure, tool
 
 Json = Any
+
+
+def delegating(name: str, delegate: Json, **properties: Json) -> dict[str, Json]:
+    """A Tool with a delegate; what is no text is the schema of ``_delegate``."""
+    fixed = {"const": delegate} if isinstance(delegate, str) else delegate
+    return tool(name, activity="", _delegate=fixed, **properties)
+
+
+class Saved:
+    """Definitions in the folder that the engine's worker looks into."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, definition: Json, name: str | None = None) -> str:
+        name = name or f"d-{uuid.uuid4().hex[:8]}"
+        (self.folder / f"{name}.json").write_text(json.dumps(definition), "utf-8")
+        return name
+
+    def walked(self, *plan: Json, context: list[Json] | None = None, **more: Json) -> str:
+        """A definition whose plan is walked as it stands."""
+        return self({"context": [*(context or []), {"type": "plan", "run": True, "plan": list(plan)}], **more})
 
 
 @dataclass

@@ -16,6 +16,7 @@ from acts.activities import registry
 from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.worker import serve as worker
 from acts.worker import settings as worker_settings
+from tests.workflow.agents import Agents, Saved
 from tests.workflow.foreign import Foreign
 
 SERVED = "tests.workflow.served"
@@ -77,6 +78,17 @@ async def plain_client(server: DevServer) -> Client:
 @pytest.fixture
 async def foreign(plain_client: Client, engine: str, task_queue: str) -> Foreign:
     return Foreign(plain_client, engine, task_queue)
+
+
+@pytest.fixture
+def saved(delegates_folder: Path) -> Saved:
+    return Saved(delegates_folder)
+
+
+@pytest.fixture
+def agents(foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agents:
+    monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
+    return Agents(foreign, tmp_path)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -50,6 +50,11 @@ def call(tool: str, path: str | None = None, /, **more: Json) -> dict[str, Any]:
     return {"_tool": tool, **({} if path is None else {"_outputPath": path}), **more}
 
 
+def own(id_: str, **values: Json) -> dict[str, Json]:
+    """State of one instance."""
+    return {"type": "state", "state": values, "_instance": id_}
+
+
 @dataclass(frozen=True)
 class Foreign:
     """Somebody with a Temporal client. ``engine`` is the engine's task queue, ``queue`` that of the own tools."""
@@ -197,6 +202,22 @@ async def state_of(handle: Handle, id_: str, wanted: str) -> dict[str, Json]:
 
     found = await assert_eventually(reached, why=f"{id_} {wanted}")
     assert found is not None
+    return found
+
+
+async def pending(handle: Handle, count: int = 1) -> list[dict[str, Json]]:
+    """What waits for a decision, once so many do."""
+
+    async def enough() -> list[dict[str, Json]]:
+        listed: list[dict[str, Json]] = await handle.query("pending")
+        return listed if len(listed) == count else []
+
+    return await assert_eventually(enough, why=f"{count} wait")
+
+
+async def decide(handle: Handle, decision: str = "approve", **more: Json) -> dict[str, Json]:
+    answer = handle.execute_update("decide", {"decision": decision, **more})
+    found: dict[str, Json] = await asyncio.wait_for(answer, RESULT_SECONDS)
     return found
 
 

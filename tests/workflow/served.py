@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
 import sys
@@ -113,3 +114,16 @@ TOOLS = {
         },
     },
 }
+
+
+_crowd: Counter[str] = Counter()
+
+
+@activity.defn
+async def crowd(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> int:
+    """How many of these run at once."""
+    _crowd["now"] += 1
+    await asyncio.sleep(0.05)
+    most = _crowd["now"]
+    _crowd["now"] -= 1
+    return most

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,28 +10,10 @@ from temporalio.client import WorkflowExecutionStatus
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import Foreign, Handle, call, cancelled, ended, failure, phase, state_of, status, tool
+from tests.workflow.tools import Gate
 
 Json = Any
 WORD = {"type": "input", "input": {"word": "provided-word"}}
-
-
-@pytest.fixture
-def agents(foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agents:
-    monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
-    return Agents(foreign, tmp_path)
-
-
-class Gate:
-    """An Activity that is held until the test lets it go."""
-
-    def __init__(self) -> None:
-        self.opened = asyncio.Event()
-        self.reached = asyncio.Event()
-
-    async def hold(self, call: dict[str, Any]) -> Json:
-        self.reached.set()
-        await self.opened.wait()
-        return call.get("x", "held")
 
 
 @pytest.fixture
@@ -45,25 +25,18 @@ async def quick(call: dict[str, Any], tool: Json, context: Json) -> Json:
     return call.get("x")
 
 
-def holding(gate: Gate) -> Any:
-    async def hold(call: dict[str, Any], tool: Json, context: Json) -> Json:
-        return await gate.hold(call)
-
-    return hold
-
-
 # -- messages from outside ---------------------------------------------------------
 
 
 async def test_a_message_that_came_while_a_plan_is_walked_is_shown_in_the_next_tick(
     agents: Agents, foreign: Foreign, gate: Gate
 ) -> None:
-    async with foreign.serving(holding(gate)):
+    async with foreign.serving(gate.activity("hold")):
         handle = await agents.start(
             {"calls": [call("hold", "†state.a")]}, ({"tick": 2, "says": ["provided-word"]}, {"output": "†input.word"}),
             context=[foreign.tool("hold")],
         )  # fmt: skip
-        await gate.reached.wait()
+        await gate.reached()
         await handle.signal("provide", WORD)
         gate.opened.set()
         assert (await ended(handle))["output"] == "provided-word"
@@ -98,25 +71,25 @@ async def _runs(handle: Handle) -> bool:
 
 
 async def test_a_pause_holds_back_the_next_call_and_the_next_tick(agents: Agents, foreign: Foreign, gate: Gate) -> None:
-    async with foreign.serving(holding(gate), quick):
+    async with foreign.serving(gate.activity("hold"), quick):
         handle = await agents.start(
             {"calls": [call("hold", "†state.a"), call("quick", "†state.b", x="†state.a")]}, {"output": "†state.b"},
             context=[foreign.tool("hold"), foreign.tool("quick")],
         )  # fmt: skip
-        await gate.reached.wait()
+        await gate.reached()
         await handle.signal("pause")
         child = foreign.client.get_workflow_handle(f"{handle.id}/plan-1")
         await phase(child, "paused")
         gate.opened.set()
         await state_of(child, "2:quick", "ready")
         await handle.signal("resume")
-        assert (await ended(handle))["output"] == "held"
+        assert (await ended(handle))["output"] == "through"
 
 
 async def test_cancelling_an_agent_cancels_the_plan_that_it_walks(agents: Agents, foreign: Foreign, gate: Gate) -> None:
-    async with foreign.serving(holding(gate)):
+    async with foreign.serving(gate.activity("hold")):
         handle = await agents.start({"calls": [call("hold", "†state.a")]}, context=[foreign.tool("hold")])
-        await gate.reached.wait()
+        await gate.reached()
         await handle.cancel()
         child = foreign.client.get_workflow_handle(f"{handle.id}/plan-1")
         await phase(child, "cancelled")
@@ -177,6 +150,3 @@ async def test_a_lazy_agent_leaves_branches_open_and_asks_when_it_runs(agents: A
     assert [c["state"] for c in result["calls"]] == ["completed", "skipped", "completed"]
     assert result["usage"]["requests"] == 3
     assert next(m for m in result["context"] if m["type"] == "plan")["mode"] == "lazy"
-
-
-# -- a worker that goes away -----------------------------------------------------------

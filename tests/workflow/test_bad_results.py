@@ -15,17 +15,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from tests.workflow.foreign import (
-    Foreign,
-    Function,
-    Handle,
-    call,
-    ended,
-    events,
-    result_of_failed,
-    states,
-    tool,
-)
+from tests.workflow.foreign import Foreign, Function, Handle, call, ended, events, result_of_failed, states, tool
 from tests.workflow.tools import echo, refuse
 
 Json = Any

@@ -17,16 +17,7 @@ from acts.cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.conftest import engine_on
-from tests.workflow.foreign import (
-    Foreign,
-    Handle,
-    call,
-    ended,
-    state_of,
-    status,
-    tool,
-)
-from tests.workflow.test_decisions import decide, pending
+from tests.workflow.foreign import Foreign, Handle, call, decide, ended, pending, state_of, status, tool
 from tests.workflow.test_renewal import chains, hasty, heads, impatient, renewed  # noqa: F401 - fixtures
 from tests.workflow.tools import echo, refuse
 

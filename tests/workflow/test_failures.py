@@ -10,14 +10,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from tests.support import assert_eventually
-from tests.workflow.foreign import (
-    Foreign,
-    call,
-    failure,
-    states,
-    status,
-    tool,
-)
+from tests.workflow.foreign import Foreign, call, failure, states, status, tool
 from tests.workflow.tools import QUICK, echo, refuse
 
 Json = Any
@@ -72,8 +65,7 @@ async def test_a_failure_of_a_type_that_is_final_is_not_tried_again(foreign: For
 async def test_the_stack_trace_begins_at_the_tool_and_the_server_keeps_the_failure(foreign: Foreign, name: str) -> None:
     handle = await foreign.start(
         foreign.request(
-            call(name, "†state.a"),
-            context=[tool(name, activity=name, options={"retry": {"initialInterval": "1h"}})],
+            call(name, "†state.a"), context=[tool(name, activity=name, options={"retry": {"initialInterval": "1h"}})]
         )
     )
 

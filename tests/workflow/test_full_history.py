@@ -20,14 +20,7 @@ from acts.machines import lifetime
 from acts.worker import interceptors
 from acts.workflows import payloads
 from tests.workflow.conftest import engine_on
-from tests.workflow.foreign import (
-    Foreign,
-    call,
-    came_to,
-    ended,
-    states,
-    tool,
-)
+from tests.workflow.foreign import Foreign, call, came_to, ended, states, tool
 
 Json = Any
 

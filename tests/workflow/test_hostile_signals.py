@@ -25,6 +25,7 @@ from temporalio.service import RPCError
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.records import BudgetAccount, SettledRequest
 from acts.tree.signal_records import (
+    TREE_SIGNALS,
     BudgetGrant,
     BudgetReport,
     BudgetRequest,
@@ -38,11 +39,11 @@ from acts.tree.signal_records import (
     TreeSignal,
 )
 from acts.tree.wire_format import TYPE_KEY
-from acts.workflows.handlers import PEOPLES_SIGNALS, TREE_SIGNALS
+from acts.workflows.handlers import PEOPLES_SIGNALS
 from acts.workflows.payloads import encode_record
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
-from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, of_type, phase, tool
+from tests.workflow.foreign import Foreign, Handle, call, ended, note_of, of_type, pending, phase, tool
 from tests.workflow.test_bad_input import deep, payload
 from tests.workflow.tools import Gate, echo
 
@@ -87,7 +88,6 @@ AIMS: list[Json] = [
 ]  # fmt: skip
 ACCOUNT = BudgetAccount.from_json({"id": "OWN", "limits": {"requests": 1}})
 WAIT = {"workflowId": "OWN", "what": "call", "call": "1:echo", "version": 1, "since": "2026-01-01T00:00:00.000Z"}
-APPROVE = {"decision": "approve"}
 WAITS, APPROVED = PendingApproval.model_validate(WAIT), Decision(decision="approve")
 FORGED: list[TreeSignal] = [
     PendingChanged(workflowId="OWN/x", ancestors=("OWN",), opened=(WAITS.model_copy(update={"workflow_id": "OWN/x"}),)),
@@ -98,12 +98,11 @@ FORGED: list[TreeSignal] = [
     BudgetReport(workflowId="x", settled=(SettledRequest(id="OWN#1", usage={"requests": "many"}),)),
     Superseded(workflowId="OWN", runId="x"), ChildReset(workflowId="OWN/x", firstRunId="x"),
 ]  # fmt: skip
-NAMES = {record: name for name, record in TREE_SIGNALS.items()}
 
 
 def forged(record: TreeSignal, token: str | None) -> tuple[str, list[Json]]:
     signed = record if token is None else record.model_copy(update={"token": token})
-    return NAMES[type(record)], [encode_record(signed)]
+    return record.signal_name(), [encode_record(signed)]
 
 
 def torn(name: str) -> list[list[Json]]:
@@ -169,18 +168,10 @@ async def waiting(foreign: Foreign, definitions: Path) -> AsyncIterator[dict[str
             "its root": background, "Background": of(f"{background.id}/1:held"),
         }  # fmt: skip
         for root, count in ((plan, 1), (batch, 2), (tree, 1), (background, 1)):
-            await waits_at(root, count)
+            await pending(root, count)
         yield handles
         gate.opened.set()
         await asyncio.wait_for(handles["Background"].result(), 180)
-
-
-async def waits_at(root: Handle, count: int) -> list[Json]:
-    async def all_wait() -> list[Json]:
-        found: list[Json] = await root.query("pending")
-        return found if len(found) == count else []
-
-    return await assert_eventually(all_wait, within=SOON, why=f"{count} wait")
 
 
 async def lost_tasks(handle: Handle) -> list[Json]:
@@ -209,7 +200,7 @@ async def test_whatever_is_signalled_every_run_goes_on(waiting: dict[str, Handle
             assert await note_of(handle, "unknown"), kind
             await handle.signal("resume")
     for root, count in (("Plan", 1), ("batch", 2), ("root", 1), ("its root", 1)):
-        waits = await waits_at(waiting[root], count)
+        waits = await pending(waiting[root], count)
         assert {w["version"] for w in waits} == {1}, "nothing was edited"
         for wait in waits:
             chosen = {k: wait[k] for k in ("call", "workflowId", "instance") if k in wait}

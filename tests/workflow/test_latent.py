@@ -84,19 +84,6 @@ async def test_the_model_is_shown_the_resolved_call_the_instructions_and_the_too
     assert result["usage"]["requests"] == 1
 
 
-async def test_with_scopes_the_model_sees_nothing_but_what_is_in_scope(plans: Plans) -> None:
-    result = await plans.run(
-        call("think", "†state.a", _scopes=["†state.open"]),
-        answers=[({"says": ["word-open", "Be brief."], "lacks": ["word-secret", "word-of-input"]}, to("†state.a", 1))],
-        context=[
-            latent(), {"role": "user", "content": "Be brief."},
-            {"type": "state", "state": {"open": "word-open", "secret": "word-secret"}},
-            {"type": "input", "y": "word-of-input"},
-        ],
-    )  # fmt: skip
-    assert result["state"]["a"] == 1
-
-
 # -- what it may answer ----------------------------------------------------------
 
 
@@ -142,9 +129,6 @@ async def test_the_model_chooses_the_outcome_and_who_needs_the_other_is_skipped(
     )  # fmt: skip
     assert result["state"] == {"declined": {"why": "late"}, "letter": "sorry"}
     assert states(result) == {"1:think": "completed", "2:think": "skipped", "3:think": "completed"}
-
-
-# -- when it is asked --------------------------------------------------------------
 
 
 # -- budgets -----------------------------------------------------------------------

@@ -10,16 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.workflow.foreign import (
-    Foreign,
-    call,
-    ended,
-    of_type,
-    result_of_failed,
-    states,
-    status,
-    tool,
-)
+from tests.workflow.foreign import Foreign, call, ended, of_type, result_of_failed, states, status, tool
 from tests.workflow.tools import echo
 
 Json = Any

@@ -15,6 +15,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from acts.cli.dev.temporal_server import DevServer
+from acts.worker import serve
 from acts.worker.plugin import build_replayer
 from tests.fuzz.worst_requests import WORST
 from tests.support import assert_eventually
@@ -36,7 +37,7 @@ def small_plan() -> Iterator[dict[str, object]]:
 async def test_neighbours_of_hostile_requests_run_and_answer(foreign: Foreign) -> None:
     hostile: dict[str, Handle] = {}
     async with foreign.serving(echo):
-        for name, (make, _, _) in list(WORST.items())[::2]:
+        for name, (make, _, _) in list(WORST.items())[::3]:
             hostile[name] = await foreign.start(make())
         run = await foreign.start(foreign.request(*small_plan()))
         is_over = asyncio.create_task(ended(run, within=120))
@@ -150,3 +151,24 @@ async def test_an_edit_below_and_the_approval_after_it_arrive_in_order(
                 await handle.execute_update("decide", {"decision": "approve", **aim})
             result = await ended(handle)
     assert set(result["state"].values()) == {"edited"}
+
+
+# -- the lane of local Activities --------------------------------------------------------------------
+
+LANE = 2
+
+
+async def test_local_activities_beyond_the_lane_wait_and_a_run_beside_them_goes_on(
+    server: DevServer, plain_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "LOCAL_ACTIVITIES", LANE)
+    user = Foreign(plain_client, queue := f"lane-{uuid.uuid4().hex[:8]}", f"{queue}-tools")
+    local = tool("crowd", activity="crowd", options={"local": True})
+    many = user.request(*[call("crowd", f"†state.c{n}") for n in range(10 * LANE)], context=[local])
+    async with user.serving(echo), engine_on(server, queue):
+        runs = [await user.start(many) for _ in range(3)]
+        beside = await ended(await user.start(user.request(*small_plan())))
+        results = [await ended(run) for run in runs]
+    assert beside["state"][f"c{STEPS - 1}"] == "through"
+    assert [len(result["state"]) for result in results] == [10 * LANE] * 3
+    assert max(most for result in results for most in result["state"].values()) == LANE

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
 
 import pytest
 from temporalio import activity
+from temporalio.client import WorkflowExecutionStatus
 
 from tests.support import assert_eventually
-from tests.workflow.foreign import (
-    Foreign,
-    call,
-    ended,
-    of_type,
-    states,
-    status,
-    tool,
-)
+from tests.workflow.foreign import Foreign, call, ended, of_type, states, status, tool
 from tests.workflow.tools import Gate, echo
 
 Json = Any
@@ -52,27 +46,6 @@ async def test_an_activity_is_called_with_the_call_the_tool_and_the_context(fore
     (scheduled,) = await of_type(handle, "ACTIVITY_TASK_SCHEDULED")
     assert scheduled.activity_type.name == "look.around"
     assert scheduled.activity_id == "1:look"
-
-
-async def test_scopes_are_shown_as_one_merged_message_per_kind_without_provenance(foreign: Foreign) -> None:
-    seen: list[Json] = []
-
-    async def look(call: Json, tool: Json, context: list[Json]) -> None:
-        seen.extend(context)
-
-    first = {"type": "state", "state": {"a": {"x": 1}}, "_date": "2026-01-01T00:00:00Z", "_call": {"_tool": "old"}}
-    second = {"type": "state", "a": {"y": 2}, "secret": 3}
-    user = {"type": "data", "kind": "user", "data": {"name": "Ada", "card": "4711"}}
-    async with foreign.serving(echo, look):
-        await foreign.run(
-            call("echo", "†state.a.z", value=4),
-            call("look", "†data.done", _scopes=["†state.a", "†user.name", "†user.nobody", "input"]),
-            context=[first, second, user],
-        )
-    assert seen == [
-        {"type": "state", "state": {"a": {"x": 1, "y": 2, "z": 4}}},
-        {"type": "data", "kind": "user", "data": {"name": "Ada"}},
-    ]
 
 
 # -- _options ------------------------------------------------------------------------
@@ -170,28 +143,6 @@ async def test_the_id_of_a_call_is_the_same_for_each_attempt_and_for_no_other_ca
 # -- results -------------------------------------------------------------------------
 
 
-async def test_outputs_take_effect_in_plan_order_whatever_finishes_first(foreign: Foreign) -> None:
-    first = Gate()
-    async with foreign.serving(first.activity("slow"), echo):
-        handle = await foreign.start(
-            foreign.request(
-                call("slow", "†state.list", value="one", _outputMethod="push"),
-                call("echo", "†state.list", value="two", _outputMethod="push"),
-                call("echo", "†state.other", value="three"),
-            )
-        )
-        await first.reached()
-
-        async def others_are_done() -> bool:
-            return len(await of_type(handle, "ACTIVITY_TASK_COMPLETED")) == 2
-
-        await assert_eventually(others_are_done)
-        first.opened.set()
-        result = await ended(handle)
-    assert result["state"] == {"list": ["one", "two"], "other": "three"}
-    assert [m["_outputPath"] for m in result["context"]] == ["†state.list", "†state.list", "†state.other"]
-
-
 async def test_nothing_waits_for_a_whole_wave(foreign: Foreign) -> None:
     slow = Gate()
     async with foreign.serving(slow.activity(), echo):
@@ -212,3 +163,49 @@ async def test_nothing_waits_for_a_whole_wave(foreign: Foreign) -> None:
         assert states(await status(handle))["1:wait"] in ("ready", "running")
         slow.opened.set()
         assert (await ended(handle))["status"] == "completed"
+
+
+# -- fire-and-forget -----------------------------------------------------------------
+
+
+async def test_a_call_without_an_output_path_is_a_run_of_its_own_that_outlives_the_plan(foreign: Foreign) -> None:
+    letter = Gate()
+    async with foreign.serving(letter.activity("post"), echo):
+        handle = await foreign.start(
+            foreign.request(call("post", to="†state.name"), call("echo", "†state.done", value=1), context=[
+                {"type": "state", "name": "Ada"}
+            ])
+        )  # fmt: skip
+        result = await ended(handle)
+        assert states(result) == {"1:post": "detached", "2:echo": "completed"}
+        assert result["state"] == {"name": "Ada", "done": 1}
+        await letter.reached()
+        child = foreign.client.get_workflow_handle(f"{handle.id}/1:post")
+        found = await child.describe()
+        assert (found.workflow_type, found.status) == ("Background", WorkflowExecutionStatus.RUNNING)
+        assert found.parent_id == handle.id
+        letter.opened.set()
+        await asyncio.wait_for(child.result(), 180)
+    assert letter.arrived[0]["to"] == "Ada"
+    assert letter.arrived[0]["_id"]
+    (scheduled,) = await of_type(child, "ACTIVITY_TASK_SCHEDULED")
+    assert scheduled.activity_type.name == "post"
+    assert scheduled.task_queue.name == foreign.queue
+    (initiated,) = await of_type(handle, "START_CHILD_WORKFLOW_EXECUTION_INITIATED")
+    assert initiated.workflow_type.name == "Background"
+
+
+async def test_a_child_id_in_use_gets_the_start_of_the_run_id(foreign: Foreign) -> None:
+    letter = Gate()
+    async with foreign.serving(letter.activity("post")):
+        first = await foreign.start(foreign.request(call("post")), id=f"{foreign.queue}-again")
+        await ended(first)
+        second = await foreign.start(foreign.request(call("post")), id=first.id)
+        await ended(second)
+        await letter.reached(2)
+        letter.opened.set()
+        run = second.first_execution_run_id
+        assert run is not None
+        for id_ in (f"{first.id}/1:post", f"{first.id}/1:post~{run[:8]}"):
+            await asyncio.wait_for(foreign.client.get_workflow_handle(id_).result(), 180)
+    assert letter.arrived[0]["_id"] != letter.arrived[1]["_id"]

@@ -6,14 +6,7 @@ import json
 from typing import Any
 
 from tests.support import assert_eventually
-from tests.workflow.foreign import (
-    Foreign,
-    call,
-    ended,
-    of_type,
-    status,
-    tool,
-)
+from tests.workflow.foreign import Foreign, call, ended, of_type, status, tool
 from tests.workflow.tools import Gate, echo
 
 Json = Any

@@ -5,18 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.support import assert_eventually
-from tests.workflow.foreign import (
-    Foreign,
-    call,
-    cancelled,
-    ended,
-    of_type,
-    phase,
-    result_of_failed,
-    state_of,
-    states,
-    status,
-)
+from tests.workflow.foreign import Foreign, call, cancelled, ended, of_type, phase, state_of, states, status
 from tests.workflow.tools import Gate, Heart, echo
 
 # -- how many at once ----------------------------------------------------------------
@@ -44,21 +33,6 @@ async def test_at_most_max_parallel_calls_run_and_they_start_in_plan_order(forei
 
 
 # -- signals -------------------------------------------------------------------------
-
-
-async def test_what_is_missing_fails_the_call_unless_the_plan_waits(foreign: Foreign) -> None:
-    async with foreign.serving(echo):
-        handle = await foreign.start(
-            foreign.request(
-                call("echo", "†state.a", value={"b": 1}),
-                call("echo", "†state.c", value="†state.a.z"),  # written by nobody after all
-                call("echo", "†state.d", value="†state.c"),
-            )
-        )
-        result = await result_of_failed(handle)
-    assert list(states(result).values()) == ["completed", "failed", "skipped"]
-    assert result["errors"][0]["code"] == "UnresolvedReference"
-    assert "†state.a.z" in result["errors"][0]["message"]
 
 
 async def test_a_plan_waits_for_what_is_provided(foreign: Foreign) -> None:

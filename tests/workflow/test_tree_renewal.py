@@ -13,7 +13,7 @@ from temporalio.client import Client
 from acts.cli.dev.temporal_server import DevServer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
-from tests.workflow.foreign import Foreign, Handle, call, ended, of_type, run_chain, tool
+from tests.workflow.foreign import Foreign, Handle, call, ended, of_type, pending, run_chain, tool
 
 Json = Any
 REQUESTS = 8  # with three requests to a run, the last of each run but one would be lost
@@ -95,11 +95,7 @@ async def test_the_keeper_of_the_budget_is_told_of_every_request(user: Foreign) 
 
 async def test_a_wait_is_known_at_the_root(user: Foreign) -> None:
     handle = await start(user, "an agent that waits")
-
-    async def waits() -> Json:
-        return await handle.query("pending")
-
-    (wait,) = await assert_eventually(waits)
+    (wait,) = await pending(handle)
     assert wait["workflowId"] == f"{handle.id}/1:below"
     await renewed(user, wait["workflowId"])
     await handle.execute_update("decide", {"decision": "approve"})

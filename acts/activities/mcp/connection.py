@@ -15,8 +15,8 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import httpx2
@@ -34,6 +34,7 @@ from acts.activities.mcp.server_tools import MAX_TOOLS, McpServerConfig, ToolLis
 from acts.language.config import settings_text
 from acts.language.errors import format_choices, truncate
 from acts.language.tools import SERVER_TOOL
+from acts.language.values import Json
 from acts.language.wire import MCP_INTERRUPTED, MCP_REFUSED, MCP_TOOL_CHANGED, MCP_UNAVAILABLE, TIMEOUT
 
 logger = logging.getLogger(__name__)
@@ -82,11 +83,11 @@ class McpConnection:
             try:
                 await self._serve()
             except TimeoutError:
-                self.failure = self._describe(f"it did not start within {self.config.acts.startTimeout:g} s")
+                self.failure = f"it did not start within {self.config.acts.startTimeout:g} s"
             except Exception as error:  # noqa: BLE001 - whatever a server does, the next start may succeed
-                self.failure = self._describe(error)
+                self.failure = _describe(error)
             finally:
-                self._break(self._client)
+                self._break(self._client, self.failure + self._last_words())
             if time.monotonic() - began > STEADY_SECONDS:
                 delay = FIRST_BACKOFF_SECONDS
             logger.warning('MCP server "%s": %s; started again in %g s', self.config.name, self.failure, delay)
@@ -99,18 +100,17 @@ class McpConnection:
         self._stderr = b""
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(self.config.acts.startTimeout):
-                streams = self._process_streams() if self.config.command is not None else self._http_streams()
-                client = await stack.enter_async_context(Client(streams, cache=None))
+                client = await self._connect(stack)
                 await self._list(client)
             self._client = client
             self._up.set()
             logger.info('MCP server "%s" has %d tools', self.config.name, len(self.listing.tools))
             await self._broken.wait()
 
-    def _break(self, client: Client | None, reason: str | None = None) -> None:
+    def _break(self, client: Client | None, reason: str) -> None:
         """End a connection, unless another one is up already."""
         if client is self._client:
-            self.failure = reason or self.failure
+            self.failure = reason
             self._client = None
             self._up.clear()
             self._broken.set()
@@ -123,18 +123,22 @@ class McpConnection:
                     await self._up.wait()
         return self._up.is_set()
 
-    # -- transports --------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _process_streams(self) -> AsyncGenerator[tuple[Any, Any], None]:
+    async def _connect(self, stack: contextlib.AsyncExitStack) -> Client:
+        """The client of a process that is started, or of a server behind a URL. The SDK follows redirects within its
+        origin only.
+        """
         own = self.config
-        parameters = StdioServerParameters(
-            command=str(own.command), args=[*own.args], env=own.env, cwd=own.cwd, encoding_error_handler="replace"
-        )
-        with self._stderr_pipe() as errlog:
-            async with stdio_client(parameters, errlog) as streams:
-                errlog.close()
-                yield streams
+        if own.url is None:
+            parameters = StdioServerParameters(
+                command=str(own.command), args=[*own.args], env=own.env, cwd=own.cwd, encoding_error_handler="replace"
+            )
+            transport = stdio_client(parameters, stack.enter_context(self._stderr_pipe()))
+        else:
+            # How long a Call may take is for its Tool to say, so reading has no limit of its own
+            timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)
+            http = await stack.enter_async_context(httpx2.AsyncClient(headers=own.headers, timeout=timeout))
+            transport = streamable_http_client(own.url, http_client=http)
+        return await stack.enter_async_context(Client(transport, cache=None))
 
     @contextmanager
     def _stderr_pipe(self) -> Iterator[Any]:
@@ -143,40 +147,25 @@ class McpConnection:
         os.set_blocking(read, False)
 
         def keep() -> None:
-            chunk = os.read(read, STDERR_BYTES)
-            self._stderr = (self._stderr + chunk)[-STDERR_BYTES:]
-            if not chunk:
-                loop.remove_reader(read)
+            with contextlib.suppress(BlockingIOError):
+                self._stderr = (self._stderr + os.read(read, STDERR_BYTES))[-STDERR_BYTES:]
 
         loop.add_reader(read, keep)
         try:
             with os.fdopen(write, "w") as file:
                 yield file
         finally:
-            with contextlib.suppress(BlockingIOError):  # the last that a process wrote
-                keep()
+            keep()  # the last that a process wrote
             loop.remove_reader(read)
             os.close(read)
 
-    def _describe(self, error: BaseException | str) -> str:
-        """An error in words, with the last line that the process wrote to stderr, less its configuration's secrets."""
+    def _last_words(self) -> str:
+        """The last line that the process wrote to stderr, less its configuration's secrets."""
         text = self._stderr.decode(errors="replace").strip().rpartition("\n")[2]
         for value in self.config.env.values():
             text = text.replace(value, "…") if value else text
         line = "".join(c if c.isprintable() else " " for c in text.strip())[:STDERR_CHARACTERS]
-        reason = error if isinstance(error, str) else _describe(error)
-        return f"{reason}; it wrote: {line}" if line else reason
-
-    @asynccontextmanager
-    async def _http_streams(self) -> AsyncGenerator[tuple[Any, Any], None]:
-        """The streams to a server behind a URL. Its redirects are followed within its origin only, by the SDK."""
-        # How long a Call may take is for its Tool to say, so reading has no limit of its own
-        timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)
-        async with (
-            httpx2.AsyncClient(headers=self.config.headers, timeout=timeout) as client,
-            streamable_http_client(str(self.config.url), http_client=client) as (read, write),
-        ):
-            yield read, write
+        return f"; it wrote: {line}" if line else ""
 
     # -- tools -------------------------------------------------------------------
 
@@ -209,7 +198,7 @@ class McpConnection:
                     if time.monotonic() - self._listed_at > FRESH_SECONDS:
                         await self._list(client)
             except (TimeoutError, MCPError, ValidationError, RuntimeError) as error:
-                self._break(client, self._describe(f"it does not list its tools: {_describe(error)}"))
+                self._break(client, f"it does not list its tools: {_describe(error)}")
             else:
                 return client
         raise ApplicationError(f'MCP server "{self.config.name}" is not up: {self.failure}', type=MCP_UNAVAILABLE)
@@ -229,22 +218,21 @@ class McpConnection:
     # -- calls -------------------------------------------------------------------
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], *,
-        digest: str | None, meta: Mapping[str, Any], seconds: float, progress: ProgressFnT,
-    ) -> dict[str, Any]:  # fmt: skip
+        self, tool: str, arguments: Json, meta: Json, digest: str | None, seconds: float, progress: ProgressFnT
+    ) -> dict[str, Any]:
         """The answer to one Call, as ``tools/call`` has it in JSON. Raises ApplicationError: the Call has no answer;
         not retryable where it would have none again.
         """
         deadline = time.monotonic() + seconds
         client = await self._client_with_tools(min(PATIENCE_SECONDS, seconds))
         self._check_tool(tool, digest)
-        params = types.CallToolRequestParams(name=tool, arguments=dict(arguments), _meta=dict(meta))
+        request = types.CallToolRequest(params=types.CallToolRequestParams(name=tool, arguments=arguments, _meta=meta))
+        left = max(deadline - time.monotonic(), 0.0)
         server = f'MCP server "{self.config.name}"'
         try:
             result = await client.session.send_request(
-                types.CallToolRequest(params=params), _ANSWER,
-                request_read_timeout_seconds=max(deadline - time.monotonic(), 0.0), progress_callback=progress,
-            )  # fmt: skip
+                request, _ANSWER, request_read_timeout_seconds=left, progress_callback=progress
+            )
         except ValidationError as error:
             text = f'{server} gave "{tool}" an answer that is none: {_describe(error)}'
             raise ApplicationError(text, type=MCP_REFUSED, non_retryable=True) from None

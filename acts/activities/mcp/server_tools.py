@@ -26,12 +26,12 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from acts.language.config import Options, Strings, parse_seconds, settings_text
-from acts.language.errors import install_hint, truncate
+from acts.language.config import Duration, Options, Strings, settings_text
+from acts.language.errors import SettingsError, install_hint, truncate
 from acts.language.messages import METHODS
 from acts.language.schemas import judge_schema, map_parts, subschemas
 from acts.language.strict_json import read_json
@@ -43,15 +43,7 @@ _SERVER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
-class McpConfigError(Exception):
-    """The file of ``ACTS_MCP`` cannot be used: names the file, the server and the key."""
-
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Hints(_Settings):
+class Hints(BaseModel, frozen=True, extra="forbid", strict=True):
     """What a Tool does, as the operator says; None leaves it to the server."""
 
     readOnly: bool | None = None
@@ -60,7 +52,7 @@ class Hints(_Settings):
     openWorld: bool | None = None
 
 
-class ToolPolicy(_Settings):
+class ToolPolicy(BaseModel, frozen=True, extra="forbid", strict=True):
     """Settings of one tool. ``approve`` says whether a person confirms each Call, before any other rule."""
 
     approve: bool | None = None
@@ -68,7 +60,7 @@ class ToolPolicy(_Settings):
     options: Options | None = None
 
 
-class ServerPolicy(_Settings):
+class ServerPolicy(BaseModel, frozen=True, extra="forbid", strict=True):
     """Our settings of one server (the key ``acts``).
 
     ``approve``: which Calls a person confirms: of tools that are ``destructive`` (default), of ``all``, of ``none``.
@@ -80,13 +72,11 @@ class ServerPolicy(_Settings):
     options: Options = Options()
     tools: dict[str, ToolPolicy] = {}
     # npx and uvx download a server when it is started for the first time
-    startTimeout: Annotated[float, BeforeValidator(parse_seconds)] = 60.0
+    startTimeout: Duration = 60.0
 
 
-class McpServerConfig(BaseModel):
+class McpServerConfig(BaseModel, frozen=True, extra="ignore", strict=True):
     """One server: a ``command`` that speaks over its standard streams, or the ``url`` of a streamable HTTP endpoint."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     name: str
     type: Literal["stdio", "http", "streamable-http", "streamableHttp"] | None = None
@@ -107,18 +97,18 @@ class McpServerConfig(BaseModel):
 
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> tuple[McpServerConfig, ...]:
-    """The servers of a file, without those that are disabled. Raises McpConfigError: the file cannot be read, or says
+    """The servers of a file, without those that are disabled. Raises SettingsError: the file cannot be read, or says
     something that is not allowed, or the MCP SDK is missing.
     """
     if find_spec("mcp") is None:
-        raise McpConfigError(f"{VARIABLE} is set, but the MCP SDK is not installed: {install_hint('mcp')}")
+        raise SettingsError(f"{VARIABLE} is set, but the MCP SDK is not installed: {install_hint('mcp')}")
     try:
         content = read_json(path.read_bytes(), unique_keys=True)
     except (OSError, ValueError) as error:
-        raise McpConfigError(f"{VARIABLE} names {path}, which is not a readable JSON file: {error}") from error
+        raise SettingsError(f"{VARIABLE} names {path}, which is not a readable JSON file: {error}") from error
     servers = content.get("mcpServers") if isinstance(content, dict) else None
     if not isinstance(servers, dict):
-        raise McpConfigError(f'{path} has no object "mcpServers": {{"mcpServers": {{"<name>": {{"command": …}}}}}}')
+        raise SettingsError(f'{path} has no object "mcpServers": {{"mcpServers": {{"<name>": {{"command": …}}}}}}')
     read = [_read_server(path, name, entry, environment) for name, entry in servers.items()]
     return tuple(server for server in read if not server.disabled)
 
@@ -126,13 +116,13 @@ def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> tupl
 def _read_server(path: Path, name: str, entry: Any, environment: Mapping[str, str]) -> McpServerConfig:
     at = f'{path}: the MCP server "{truncate(name, 80)}"'
     if not _SERVER_NAME.fullmatch(name) or not isinstance(entry, dict):
-        raise McpConfigError(f"{at}: a name has 1 to 64 letters, digits, - and _, and its value is an object")
+        raise SettingsError(f"{at}: a name has 1 to 64 letters, digits, - and _, and its value is an object")
     try:
         return McpServerConfig.model_validate({**_expand(entry, environment), "name": name})
     except KeyError as error:
-        raise McpConfigError(f"{at} uses ${{{error.args[0]}}}, which is not set in the environment") from None
+        raise SettingsError(f"{at} uses ${{{error.args[0]}}}, which is not set in the environment") from None
     except ValidationError as error:
-        raise McpConfigError(f"{at}: {settings_text(error)}") from None
+        raise SettingsError(f"{at}: {settings_text(error)}") from None
 
 
 def _expand(value: Any, environment: Mapping[str, str]) -> Any:
@@ -228,9 +218,13 @@ def read_server_tool(config: McpServerConfig, raw: Mapping[str, Any]) -> dict[st
     hints = _effective_hints(raw.get("annotations"), policy.hints)
     schema = _parameters_schema(raw.get("inputSchema"))
     schema["properties"] |= {
-        "_outputPath": {"type": "string"}, "_outputMethod": {"enum": list(METHODS)}, "_errorPath": {"type": "string"},
+        "_tool": {"const": f"{config.name}.{remote}"},
+        "_activity": {"const": activity_of(config.name)},
+        "_outputPath": {"type": "string"},
+        "_outputMethod": {"enum": list(METHODS)},
+        "_errorPath": {"type": "string"},
         "_options": {"const": _options(config, hints, policy)},
-    }  # fmt: skip
+    }
     text = raw.get("description")
     quoted = json.dumps(_plain_text(text if isinstance(text, str) else "", MAX_DESCRIPTION), ensure_ascii=False)
     schema["description"] = _FRAME.format(config.name, quoted)
@@ -238,13 +232,9 @@ def read_server_tool(config: McpServerConfig, raw: Mapping[str, Any]) -> dict[st
         # Without a usable schema the result is taken as it is
         with suppress(ValueError):
             _add_output(schema, _usable_schema(raw["outputSchema"], "its outputSchema"))
-    rule = config.acts.approve
-    if policy.approve or (
-        policy.approve is None and (rule == "all" or (rule == "destructive" and hints.get("destructive")))
-    ):
+    by_rule = {"all": True, "none": False, "destructive": hints.get("destructive", False)}[config.acts.approve]
+    if by_rule if policy.approve is None else policy.approve:
         schema["properties"]["_approval"] = {"const": True}
-    name = f"{config.name}.{remote}"
-    schema["properties"] |= {"_tool": {"const": name}, "_activity": {"const": activity_of(config.name)}}
     source = {"server": config.name, "tool": remote, "digest": hashlib.sha256(data).hexdigest()}
     return schema | {SERVER_TOOL: source, HINTS: hints}
 

@@ -58,7 +58,8 @@ class McpServers:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
 
-    async def _connection(self, server: str) -> McpConnection:
+    async def connection(self, server: str) -> McpConnection:
+        """The connection to a server, which need not be up."""
         if self._starting is None:
             raise ApplicationError("this worker does not run its MCP servers now", type=MCP_UNAVAILABLE)
         await asyncio.shield(self._starting)
@@ -72,22 +73,22 @@ class McpServers:
 
     async def find_tools(self, names: Iterable[str]) -> tuple[Tools, dict[str, str]]:
         """The Tools of these names, and why others of a configured server are missing."""
-        wanted = {name: server for name in names if (server := name.partition(".")[0]) in self.configs and "." in name}
-        connections = {server: await self._connection(server) for server in set(wanted.values())}
-        waits = await asyncio.gather(*(connection.wait_up(LOOKUP_SECONDS) for connection in connections.values()))
-        is_up = dict(zip(connections, waits, strict=True))
-        tools, missing = self.tools, dict[str, str]()
-        for name, server in wanted.items():
-            connection = connections[server]
-            if not is_up[server]:
-                problem = f"is not up: {connection.failure}"
-            elif reason := connection.listing.refused.get(name):
-                problem = f"has it, but it cannot be used: {reason}"
-            else:
-                problem = "has no such tool"
-            if name not in tools:
-                missing[name] = f'MCP server "{server}" {problem}'
-        return {name: tools[name] for name in wanted if name in tools}, missing
+        wanted = [name for name in names if "." in name and name.partition(".")[0] in self.configs]
+        looks = dict(zip(wanted, await asyncio.gather(*map(self._find_tool, wanted)), strict=True))
+        tools = {name: look for name, look in looks.items() if isinstance(look, dict)}
+        return tools, {name: look for name, look in looks.items() if isinstance(look, str)}
+
+    async def _find_tool(self, name: str) -> dict[str, Any] | str:
+        """A Tool, or why there is none."""
+        server = name.partition(".")[0]
+        connection = await self.connection(server)
+        is_up = await connection.wait_up(LOOKUP_SECONDS)
+        listing = connection.listing
+        if name in listing.tools:
+            return listing.tools[name]
+        reason = listing.refused.get(name)
+        problem = f"has it, but it cannot be used: {reason}" if reason else "has no such tool"
+        return f'MCP server "{server}" {problem if is_up else f"is not up: {connection.failure}"}'
 
     def read_once(self, names: Sequence[str]) -> tuple[Tools, dict[str, str]]:
         """``find_tools`` for a program that serves nothing: starts the servers of these Tools, reads, ends them."""
@@ -105,8 +106,3 @@ class McpServers:
 
         with ThreadPoolExecutor(1) as executor:  # the caller may have an event loop of its own
             return executor.submit(lambda: asyncio.run(read())).result()
-
-    async def call(self, server: str, tool: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
-        """The answer to one Call (see ``McpConnection.call``)."""
-        connection = await self._connection(server)
-        return await connection.call(tool, arguments, **more)

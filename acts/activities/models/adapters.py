@@ -17,17 +17,16 @@ import asyncio
 import contextlib
 import json
 import math
-import os
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import httpx2
 import ijson
 
-from acts.activities.models.endpoints import Endpoint, adapt_settings, cost_of, max_output_tokens
+from acts.activities.models.endpoints import HOMES, Endpoint, adapt_settings, cost_of
 from acts.activities.models.interface import (
     CallReceiver,
     ModelError,
@@ -36,7 +35,7 @@ from acts.activities.models.interface import (
     PromptBlock,
     TokenCounts,
 )
-from acts.activities.models.schema import Dialect, SentSchema, choose_form, drop_nulls
+from acts.activities.models.schema import SentSchema, choose_form, drop_nulls
 from acts.language.errors import truncate
 from acts.language.strict_json import UNIQUE_KEYS, NestingError, read_json
 from acts.language.values import MAX_DEPTH, Json
@@ -45,12 +44,6 @@ from acts.planner.request_estimate import bytes_per_token
 
 # -- clients -----------------------------------------------------------------------
 
-HOMES: Final = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
-# The variables by which the SDKs set up a client: the address, the key, and more
-_VARIABLES: Final = {
-    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"),
-}
 # The SDKs want a key; a server of one's own needs none
 NO_KEY: Final = "none"
 # Kinds of errors of the clouds' packages that another attempt may not have
@@ -61,27 +54,19 @@ CLIENT_OPTIONS: Final[dict[str, Any]] = {"max_retries": 0, "timeout": httpx2.Tim
 _CLIENTS: Final[weakref.WeakKeyDictionary[Any, dict[Any, Any]]] = weakref.WeakKeyDictionary()
 
 
-def get_client(
-    provider: Dialect, endpoint: Endpoint | None, model: str,
-    build: Callable[..., Any], build_cloud: Callable[[Endpoint, str | None], Any],
-) -> Any:  # fmt: skip
-    """The client of a provider, or of an endpoint that speaks its API, in the running event loop. Raises ModelError:
+def get_client(endpoint: Endpoint, model: str, build: Callable[..., Any], build_cloud: Callable[..., Any]) -> Any:
+    """The client of an endpoint in the running event loop; it is made anew when its key changes. Raises ModelError:
     there is no key, or what a cloud needs is not installed.
     """
-    site = provider if endpoint is None else endpoint.name
-    base, *credentials = (os.environ.get(name) or None for name in _VARIABLES[provider])
-    if endpoint is None and not any(credentials) and is_home(provider, base or HOMES[provider]):
-        raise build_error("modelNoKey", site, model, f"no key: {_VARIABLES[provider][1]} is not set")
     try:
-        if endpoint is not None:
-            base, credentials = endpoint.url, [endpoint.read_key()]
-        clients, name = _CLIENTS.setdefault(asyncio.get_running_loop(), {}), (provider, endpoint, base, *credentials)
-        if name not in clients and endpoint is not None and endpoint.cloud is not None:
-            clients[name] = build_cloud(endpoint, credentials[0])
+        base, *credentials = endpoint.read_access()
+        clients, name = _CLIENTS.setdefault(asyncio.get_running_loop(), {}), (endpoint, base, *credentials)
+        if name not in clients and endpoint.cloud is not None:
+            clients[name] = build_cloud(endpoint, *credentials)
+        elif name not in clients:
+            clients[name] = build(base or HOMES[endpoint.provider], *credentials)
     except Exception as error:  # a setting or a package is missing: the SDKs say which
-        raise build_error("modelNoKey", site, model, str(error)) from error
-    if name not in clients:
-        clients[name] = build(base or HOMES[provider], *credentials)
+        raise build_error("modelNoKey", endpoint.name, model, str(error)) from error
     return clients[name]
 
 
@@ -89,12 +74,6 @@ async def close_clients() -> None:
     """Close the connections of the running event loop; the next request builds its client again."""
     for client in _CLIENTS.pop(asyncio.get_running_loop(), {}).values():
         await client.close()
-
-
-def is_home(provider: str, base: str) -> bool:
-    """True for an address of the provider itself, in any region."""
-    host, home = httpx2.URL(base).host, httpx2.URL(HOMES[provider]).host
-    return host == home or host.endswith(f".{home}")
 
 
 # -- failures ----------------------------------------------------------------------
@@ -118,24 +97,20 @@ CODES: Final[dict[str, tuple[bool, str]]] = {
     "modelTimeout": (True, "nothing arrived in time: a later attempt may succeed"),
     "modelCut": (True, "the answer broke off: a later attempt may succeed"),
 }
-# The providers' words for a cause (error type, code, or reason), whatever the HTTP status
+# The providers' words for a cause (error type, code, or reason), and the HTTP statuses, which say less
 _WORDS: Final = {
-    "modelUnauthorized": "authentication_error invalid_api_key API_KEY_INVALID",
-    "modelOutOfMoney": "billing_error insufficient_quota enforced_spend_limit_reached billing_hard_limit_reached",
-    "modelForbidden": "permission_error accessDeniedException",
-    "modelUnknown": "not_found_error model_not_found invalid_model",
-    "modelContextFull": "context_length_exceeded request_too_large exceed_context_size_error",
-    "modelRateLimit": "rate_limit_error rate_limit_exceeded throttlingException",
-    "modelOverloaded": "overloaded_error serviceUnavailableException modelNotReadyException",
+    "modelUnauthorized": "authentication_error invalid_api_key API_KEY_INVALID 401",
+    "modelOutOfMoney": "billing_error insufficient_quota enforced_spend_limit_reached billing_hard_limit_reached 402",
+    "modelForbidden": "permission_error accessDeniedException 403",
+    "modelUnknown": "not_found_error model_not_found invalid_model 404 410",
+    "modelContextFull": "context_length_exceeded request_too_large exceed_context_size_error 413",
+    "modelRateLimit": "rate_limit_error rate_limit_exceeded throttlingException 429",
+    "modelOverloaded": "overloaded_error serviceUnavailableException modelNotReadyException 503 529",
+    "modelUnavailable": "408 409",
     "modelRefused": "invalid_prompt content_filter content_policy_violation bio_policy cyber_policy",
     "modelBadRequest": "invalid_request_error validationException",
 }
 _CODE_OF_WORD: Final = {word: code for code, words in _WORDS.items() for word in words.split()}
-_CODE_OF_STATUS: Final = {
-    401: "modelUnauthorized", 402: "modelOutOfMoney", 403: "modelForbidden", 404: "modelUnknown", 410: "modelUnknown",
-    408: "modelUnavailable", 409: "modelUnavailable", 413: "modelContextFull", 429: "modelRateLimit",
-    503: "modelOverloaded", 529: "modelOverloaded",
-}  # fmt: skip
 _CLIENT_ERRORS: Final = range(400, 500)
 # What a message says, where the status leaves it open; the first that matches counts
 _WORDINGS: Final = {
@@ -153,43 +128,19 @@ _SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 _MAX_MESSAGE: Final = 600
 
 
-@dataclass(frozen=True)
-class ProviderFault:
-    """An error as a provider stated it. ``words`` are its error code, type and the like, the most specific first."""
-
-    message: str
-    status: int | None = None
-    words: Sequence[str] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
-    requestId: str | None = None
-
-    @property
-    def code(self) -> str:
-        """Our code for it."""
-        codes = [_CODE_OF_WORD[word] for word in self.words if word in _CODE_OF_WORD]
-        if "modelOutOfMoney" in codes:
-            return "modelOutOfMoney"
-        worded = next((code for code, text in _WORDINGS.items() if re.search(text, self.message, re.IGNORECASE)), None)
-        # Gemini calls a limit per minute an exceeded quota, and says when to retry
-        is_rate = worded == "modelOutOfMoney" and self.status == 429 and parse_retry_after(self.headers) is not None  # noqa: PLR2004
-        if worded and self.status in _OPEN_STATUSES and not is_rate:
-            return worded
-        specific = next((code for code in codes if code != "modelBadRequest"), None)
-        if specific or self.status in _CODE_OF_STATUS:
-            return specific or _CODE_OF_STATUS[self.status or 0]
-        is_rejected = codes if self.status is None else self.status in _CLIENT_ERRORS
-        return "modelBadRequest" if is_rejected else "modelUnavailable"
-
-    def to_error(self, site: str, model: str, **usage: Any) -> ModelError:
-        """The ModelError; ``usage`` is what ``ResponseStream.usage`` returns."""
-        error = build_error(self.code, site, model, self.message, **usage)
-        should_retry = self.headers.get("x-should-retry")
-        if should_retry in ("true", "false") and error.code not in ("modelOutOfMoney", "modelRequestTooLarge"):
-            error.retryable = should_retry == "true"
-        error.retryAfter = parse_retry_after(self.headers) if error.retryable else None
-        details = {"status": self.status, "type": self.words[0] if self.words else None, "requestId": self.requestId}
-        error.details = {k: v for k, v in details.items() if v is not None}
-        return error
+def find_code(message: str, status: int | None, words: Sequence[str], retry_after: float | None) -> str:
+    """Our code for an error as a provider stated it; the most specific of the words is the first."""
+    codes = [_CODE_OF_WORD[word] for word in words if word in _CODE_OF_WORD]
+    if "modelOutOfMoney" in codes:
+        return "modelOutOfMoney"
+    worded = next((code for code, text in _WORDINGS.items() if re.search(text, message, re.IGNORECASE)), None)
+    # Gemini calls a limit per minute an exceeded quota, and says when to retry
+    is_rate = worded == "modelOutOfMoney" and status == 429 and retry_after is not None  # noqa: PLR2004
+    if worded and status in _OPEN_STATUSES and not is_rate:
+        return worded
+    specific = next((code for code in codes if code != "modelBadRequest"), _CODE_OF_WORD.get(str(status)))
+    is_rejected = codes if status is None else status in _CLIENT_ERRORS
+    return specific or ("modelBadRequest" if is_rejected else "modelUnavailable")
 
 
 def build_error(code: str, site: str, model: str, message: str, **more: Any) -> ModelError:
@@ -211,8 +162,8 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-def read_fault(error: Any) -> ProviderFault:
-    """What an error of an SDK says: one with a status, or an ``{"error": …}`` in mid-stream without one."""
+def read_failure(stream: ResponseStream, error: Any) -> ModelError:
+    """The ModelError of an error of an SDK: one with a status, or an ``{"error": …}`` in mid-stream without one."""
     facts = list(_read_body(error.body, _MAX_LEVELS))
     messages, words, pauses = ([text for k, text in facts if k == kind] for kind in ("message", "word", "pause"))
     # What OpenRouter says when its provider has said something better
@@ -224,8 +175,16 @@ def read_fault(error: Any) -> ProviderFault:
     code = getattr(error, "code", None)
     if status is None and isinstance(code, str) and code.isdigit():
         status = int(code)  # llama.cpp and others put it there
-    message = "; ".join(filter(None, messages)) or error.message
-    return ProviderFault(message, status, words, headers, getattr(error, "request_id", None))
+    message, retry_after = "; ".join(filter(None, messages)) or error.message, parse_retry_after(headers)
+    failure = stream.error(find_code(message, status, words, retry_after), message)
+    should_retry = headers.get("x-should-retry")
+    if should_retry in ("true", "false") and failure.code not in ("modelOutOfMoney", "modelRequestTooLarge"):
+        failure.retryable = should_retry == "true"
+    failure.retryAfter = retry_after if failure.retryable else None
+    request_id = getattr(error, "request_id", None) or stream.requestId
+    details = {"status": status, "type": words[0] if words else None, "requestId": request_id}
+    failure.details = {k: v for k, v in details.items() if v is not None}
+    return failure
 
 
 _NESTED: Final = ("error", "detail", "details", "message", "msg", "metadata", "raw")
@@ -283,13 +242,13 @@ _FENCE: Final = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 
 
 class CallReader:
-    """Reports each Call of an answer while it arrives; exceptions of ``on_call`` are passed on.
+    """Reports each Call of an answer to ``schema`` while it arrives; exceptions of ``on_call`` are passed on.
 
-    What the parser does not take (a number beyond 64 bits) ends the reports, too.
+    What the parser does not take (a number of more than 63 bits) ends the reports, too.
     """
 
-    def __init__(self, on_call: CallReceiver) -> None:
-        self._on_call = on_call
+    def __init__(self, on_call: CallReceiver, schema: Json) -> None:
+        self._on_call, self._schema = on_call, schema
         self._calls: Any = ijson.sendable_list()
         self._parser: Any = ijson.items_coro(self._calls, "calls.item", use_float=True)
         self._count = 0
@@ -317,7 +276,7 @@ class CallReader:
         del self._calls[:]
         for call in calls:
             self._count += 1
-            self._on_call(self._count - 1, call)
+            self._on_call(self._count - 1, drop_nulls({"calls": [call], "output": None}, self._schema)["calls"][0])
 
 
 def find_json(text: str) -> Json:
@@ -346,11 +305,6 @@ def find_json(text: str) -> Json:
 # -- requests --------------------------------------------------------------------------
 
 
-def build_block(block: PromptBlock, kind: str, mark: dict[str, Any]) -> dict[str, Any]:
-    """A block as all three APIs have it; ``mark`` ends a cached prefix."""
-    return {"type": kind, "text": block.text, **mark}
-
-
 def build_messages(
     request: ModelRequest, mark: dict[str, Any], most: int, kind: str = "text", *, prefers_text: bool = False
 ) -> list[dict[str, Any]]:
@@ -367,7 +321,7 @@ def build_messages(
         is_marked = any(id(block) in marked for block in blocks)
         if not is_marked and (prefers_text or (len(blocks) == 1 and not blocks[0].is_cached)):
             return "\n\n".join(block.text for block in blocks)
-        return [build_block(block, kind, mark if id(block) in marked else {}) for block in blocks]
+        return [{"type": kind, "text": block.text, **(mark if id(block) in marked else {})} for block in blocks]
 
     return [{"role": turn.role, "content": content_of(turn.blocks)} for turn in turns]
 
@@ -395,12 +349,11 @@ class ResponseStream:
     what of the request differs from the settings.
     """
 
-    provider: str
+    endpoint: Endpoint
     request: ModelRequest
     on_call: CallReceiver | None
     sent: SentSchema
     notes: tuple[str, ...] = ()
-    endpoint: Endpoint | None = None
     tokens: TokenCounts = field(default_factory=TokenCounts)
     model: str | None = None
     requestId: str | None = None
@@ -415,18 +368,7 @@ class ResponseStream:
         """Drop the text, which turns out to be none of the answer."""
         self._pieces: list[str] = []
         self._size = 0
-        on_call = self.on_call
-
-        def receive(index: int, call: Json) -> None:
-            if on_call is not None:
-                on_call(index, drop_nulls({"calls": [call], "output": None}, self.request.schema)["calls"][0])
-
-        self._calls = CallReader(receive) if on_call else None
-
-    @property
-    def site(self) -> str:
-        """The provider or the endpoint, as errors name it."""
-        return self.provider if self.endpoint is None else self.endpoint.name
+        self._calls = CallReader(self.on_call, self.request.schema) if self.on_call else None
 
     @property
     def text(self) -> str:
@@ -438,7 +380,7 @@ class ResponseStream:
         self._pieces.append(text)
         self._size += len(text)
         if self._size > MAX_ANSWER_CHARACTERS:
-            message = f"{self.site} ({self.request.model}): the answer has more than {MAX_ANSWER_CHARACTERS:,}"
+            message = f"{self.endpoint.name} ({self.request.model}): the answer has more than {MAX_ANSWER_CHARACTERS:,}"
             usage = self.usage() | {"text": self.text[:_SHOWN]}
             raise ModelError(RESULT_TOO_LARGE, f"{message} characters", retryable=False, **usage)
         if self._calls is not None:
@@ -453,9 +395,9 @@ class ResponseStream:
     @property
     def cost(self) -> float | None:
         """US dollars, or None where the price is unknown. A server may answer with another name for the model."""
-        lists = (self.provider,) if self.endpoint is None else self.endpoint.price_lists
-        actual = cost_of(lists, self.model or self.request.model, self.tokens)
-        return cost_of(lists, self.request.model, self.tokens) if actual is None else actual
+        lists, model = self.endpoint.price_lists, self.request.model
+        actual = cost_of(lists, self.model or model, self.tokens)
+        return cost_of(lists, model, self.tokens) if actual is None else actual
 
     def usage(self) -> dict[str, Any]:
         """The fields of a ModelError about the answer: tokens, cost and text."""
@@ -467,7 +409,7 @@ class ResponseStream:
         """Estimate by the texts what the provider did not state, or not before the answer broke off."""
         if not self.text or (self.finish_reason is not None and self.tokens != TokenCounts()):
             return
-        per_token = bytes_per_token(f"{self.provider}:")
+        per_token = bytes_per_token(f"{self.endpoint.provider}:")
         written = max(1, round(len(self.text.encode(errors="replace")) / per_token))
         if self.tokens == TokenCounts():
             blocks = [*self.request.system, *(b for turn in self.request.turns for b in turn.blocks)]
@@ -484,46 +426,52 @@ class ResponseStream:
         """The error of an answer that ended badly."""
         more: dict[str, Any] = {"details": {"requestId": self.requestId} if self.requestId else {}, **self.usage()}
         if code == "modelTruncated":
-            more |= {"cap": self.request.maxOutputTokens, "longest": max_output_tokens(self.request.model)}
-        return build_error(code, self.site, self.request.model, message, finishReason=self.finish_reason, **more)
+            more["cap"] = self.request.maxOutputTokens
+        return build_error(
+            code, self.endpoint.name, self.request.model, message, finishReason=self.finish_reason, **more
+        )
 
     def response(self) -> ModelResponse:
         """The complete answer. Raises ModelError: it is cut, a refusal, broke off, or has no JSON."""
-        if self.finish_reason in _BAD_ENDINGS:
-            raise self.error(*_BAD_ENDINGS[self.finish_reason])
+        end = self.finish_reason
+        if end in _BAD_ENDINGS:
+            raise self.error(*_BAD_ENDINGS[end])
         if self.refusal is not None:
             raise self.error("modelRefused", self.refusal or "it refused")
-        if self.finish_reason is None:
+        if end is None:
             raise self.error("modelCut", "the stream ended before the answer did")
         try:
             value = drop_nulls(find_json(self.text), self.request.schema)
         except ValueError as error:
-            reason = "it called a tool of the provider" if self.finish_reason in _TOOL_CALLS else error
+            reason = "it called a tool of the provider" if end in _TOOL_CALLS else error
             raise self.error("modelNotJson", f"its answer cannot be read: {reason}") from None
         self._estimate_tokens()
         return ModelResponse(
-            self.text, value, self.tokens, self.cost, self.requestId, self.model, self.sent.form, self.notes,
-            self.finish_reason,
-        )  # fmt: skip
+            self.text, value, self.tokens, self.cost, self.requestId, self.model, self.sent.form, self.notes, end
+        )
 
 
 async def begin_stream(
-    provider: Dialect, request: ModelRequest, on_call: CallReceiver | None, endpoint: Endpoint | None,
-    default_cap: int | None,
-) -> ResponseStream:  # fmt: skip
+    endpoint: Endpoint, request: ModelRequest, on_call: CallReceiver | None, default_cap: int | None
+) -> ResponseStream:
     """The stream of a request that has the settings and the schema as its model takes them."""
     adapted, notes = adapt_settings(request, default_cap)
-    first = endpoint.quirks.first_form if endpoint else "strict"
     # In a thread: a hundred Tools take half a second
-    sent = await asyncio.to_thread(choose_form, request.schema, provider, first)
-    return ResponseStream(provider, adapted, on_call, sent, notes, endpoint)
+    sent = await asyncio.to_thread(choose_form, request.schema, endpoint.provider, endpoint.quirks.first_form)
+    return ResponseStream(endpoint, adapted, on_call, sent, notes)
 
 
-@contextlib.contextmanager
-def translate_failures(stream: ResponseStream, sdk: Any) -> Iterator[None]:
-    """Turn what a provider's SDK raises into a ModelError."""
+async def receive(
+    stream: ResponseStream, sdk: Any, answer: Awaitable[Any], handle: Callable[[ResponseStream, Any], None]
+) -> ModelResponse:
+    """The answer to a request, of which ``handle`` reads each event. Raises ModelError, also where the SDK raises."""
     try:
-        yield
+        async with await answer as events:
+            headers = events.response.headers
+            stream.is_accepted, stream.requestId = True, headers.get("request-id") or headers.get("x-request-id")
+            async for event in events:
+                handle(stream, event)
+        return stream.response()
     except ModelError:
         raise
     except (sdk.APITimeoutError, httpx2.TimeoutException) as error:
@@ -533,13 +481,12 @@ def translate_failures(stream: ResponseStream, sdk: Any) -> Iterator[None]:
         code = "modelCut" if stream.is_accepted else "modelUnavailable"
         raise stream.error(code, str(error.__cause__ or error) or type(error).__name__) from error
     except sdk.APIError as error:
-        raise read_fault(error).to_error(stream.site, stream.request.model, **stream.usage()) from error
+        raise read_failure(stream, error) from error
     except Exception as error:
-        cloud = stream.endpoint.cloud if stream.endpoint else None
+        cloud = stream.endpoint.cloud
         if cloud is None or stream.is_accepted:
             raise
         # A cloud's credentials are looked up at the first request
         kind = type(error).__name__
         code = "modelUnavailable" if _PASSING.search(kind) else "modelNoKey"
-        message = f"no credentials of {cloud}: {kind}: {error}"
-        raise build_error(code, stream.site, stream.request.model, message) from error
+        raise stream.error(code, f"no credentials of {cloud}: {kind}: {error}") from error

@@ -16,7 +16,7 @@ import anthropic as sdk
 
 from acts.activities.models import adapters
 from acts.activities.models.adapters import ResponseStream, count_tokens, dig
-from acts.activities.models.endpoints import Endpoint
+from acts.activities.models.endpoints import Endpoint, is_home
 from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
@@ -25,27 +25,21 @@ _MARKED_TURNS: Final = 2
 _MARK: Final = {"cache_control": {"type": "ephemeral"}}
 
 
-async def ask(
-    request: ModelRequest, on_call: CallReceiver | None = None, endpoint: Endpoint | None = None
-) -> ModelResponse:
-    """One request to ``anthropic:…``, or to an endpoint that speaks its API."""
-    client = adapters.get_client("anthropic", endpoint, request.model, _build_client, _build_cloud_client)
-    stream = await adapters.begin_stream("anthropic", request, on_call, endpoint, DEFAULT_MAX_OUTPUT_TOKENS)
+async def ask(request: ModelRequest, on_call: CallReceiver | None, endpoint: Endpoint) -> ModelResponse:
+    """One request to an endpoint that speaks Anthropic's API."""
+    client = adapters.get_client(endpoint, request.model, _build_client, _build_cloud_client)
+    stream = await adapters.begin_stream(endpoint, request, on_call, DEFAULT_MAX_OUTPUT_TOKENS)
     if request.temperature is not None:
         left_out = f"temperature {request.temperature:g} was left out: Anthropic's API has none"
         stream.notes = (*stream.notes, left_out)
-    with adapters.translate_failures(stream, sdk):
-        async with await client.messages.create(**_build_body(stream), stream=True) as events:
-            stream.is_accepted, stream.requestId = True, events.response.headers.get("request-id")
-            async for event in events:
-                _handle_event(stream, event)
-    return stream.response()
+    answer = client.messages.create(**_build_body(stream), stream=True)
+    return await adapters.receive(stream, sdk, answer, _handle_event)
 
 
 def _build_client(base: str, key: str | None, token: str | None = None) -> Any:
     key = key or (None if token else adapters.NO_KEY)
     # The SDK sends the key as a bearer token; servers that imitate the API look for the older header
-    headers = {"x-api-key": key} if key and not adapters.is_home("anthropic", base) else {}
+    headers = {"x-api-key": key} if key and not is_home("anthropic", base) else {}
     credentials: dict[str, Any] = {"api_key": key} if key else {"auth_token": token}
     return sdk.AsyncAnthropic(**credentials, base_url=base, default_headers=headers, **adapters.CLIENT_OPTIONS)
 
@@ -68,7 +62,8 @@ def _build_body(stream: ResponseStream) -> dict[str, Any]:
         "messages": adapters.build_messages(request, _MARK, _MARKED_TURNS),
     }
     words = (PromptBlock(sent.in_words),) if sent.form == "words" else ()
-    if system := [adapters.build_block(b, "text", {}) for b in (*request.system, *words) if b.text.strip()]:
+    system: list[dict[str, Any]]
+    if system := [{"type": "text", "text": b.text} for b in (*request.system, *words) if b.text.strip()]:
         if any(block.is_cached for block in request.system):
             system[-1] |= _MARK
         body["system"] = system

@@ -26,17 +26,18 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from acts.activities.models.interface import ModelError, ModelRequest, TokenCounts
 from acts.language.config import Strings, settings_text
-from acts.language.errors import format_choices, truncate
+from acts.language.errors import SettingsError, format_choices, truncate
 from acts.language.strict_json import read_json
 
 VARIABLE: Final = "ACTS_MODELS"
@@ -46,17 +47,15 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PRICES_OF_CLOUD: Final = {"bedrock": "aws", "vertex": "google", "azure": "azure"}
 # Clients of the SDKs that call only one of the APIs; the default of the others depends on the address
 _RESPONSES_CLOUDS: Final = ("bedrock", "vertex")
+# The addresses of the providers themselves, and the variables by which the SDKs set up a client: address, key, and more
+HOMES: Final = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
+_VARIABLES: Final = {
+    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"),
+}
 
 
-class EndpointsError(Exception):
-    """The file of ``ACTS_MODELS`` cannot be used: names the file, the endpoint and the key, never a secret."""
-
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Quirks(_Settings):
+class Quirks(BaseModel, frozen=True, extra="forbid", strict=True):
     """How a server differs. ``api`` and ``omit`` (fields of a request) are openai's; ``schema`` is the first form."""
 
     api: Literal["chat", "responses"] | None = None
@@ -64,7 +63,7 @@ class Quirks(_Settings):
     first_form: Literal["strict", "unenforced", "words"] = Field(default="strict", alias="schema")
 
 
-class Endpoint(_Settings):
+class Endpoint(BaseModel, frozen=True, extra="forbid", strict=True):
     """One endpoint. Without ``keyEnv`` and ``keyFile``: a cloud's own credentials, or none at a server of one's own."""
 
     name: str
@@ -88,30 +87,54 @@ class Endpoint(_Settings):
         return (_PRICES_OF_CLOUD[self.cloud], self.provider) if self.cloud else (self.provider,)
 
     @property
-    def api(self) -> Literal["chat", "responses"] | None:
-        """OpenAI's API that it speaks; None: the address decides."""
+    def api(self) -> str | None:
+        """OpenAI's API that it speaks, ``chat`` or ``responses``; None: the address decides."""
         return self.quirks.api or ("responses" if self.cloud in _RESPONSES_CLOUDS else None)
 
-    def read_key(self) -> str | None:
-        """The key, read anew: a secret that is rotated in its file is used from the next request on. Raises
-        EndpointsError: it is missing or empty.
+    def read_access(self) -> tuple[str | None, ...]:
+        """The address and the key (and more, as the SDK has it), read anew: a secret that is rotated in its file is
+        used from the next request on. Raises SettingsError: a key is missing or empty.
         """
         if self.keyEnv is None and self.keyFile is None:
-            return None
+            return self.url, None
         source = f"keyEnv {self.keyEnv}" if self.keyEnv else f"keyFile {self.keyFile}"
         try:
             key = os.environ.get(self.keyEnv, "") if self.keyEnv else Path(self.keyFile or "").read_text("ascii")
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise EndpointsError(f'the endpoint "{self.name}": {source} cannot be read: {reason}') from None
+            raise SettingsError(f'the endpoint "{self.name}": {source} cannot be read: {reason}') from None
         if not key.strip():
-            raise EndpointsError(f'the endpoint "{self.name}": {source} is not set, or empty')
-        return key.strip()
+            raise SettingsError(f'the endpoint "{self.name}": {source} is not set, or empty')
+        return self.url, key.strip()
+
+
+class OwnSettings(Endpoint):
+    """A provider as the variables of its SDK describe it: what ``provider:name`` leads to."""
+
+    provider: Literal["anthropic", "openai", "scripted"]  # type: ignore[assignment]
+
+    @property
+    def api(self) -> str | None:
+        """The API that ``ACTS_OPENAI_API`` names."""
+        return os.environ.get("ACTS_OPENAI_API")
+
+    def read_access(self) -> tuple[str | None, ...]:
+        """What the variables say. Raises SettingsError: the provider itself wants a key, and none is set."""
+        base, *credentials = (os.environ.get(name) or None for name in _VARIABLES[self.provider])
+        if not any(credentials) and is_home(self.provider, base or HOMES[self.provider]):
+            raise SettingsError(f"no key: {_VARIABLES[self.provider][1]} is not set")
+        return base, *credentials
+
+
+def is_home(provider: str, base: str) -> bool:
+    """True for an address of the provider itself, in any region."""
+    host, home = urlsplit(base).hostname or "", urlsplit(HOMES[provider]).hostname
+    return host == home or host.endswith(f".{home}")
 
 
 @lru_cache(maxsize=8)
 def read_endpoints(path: Path) -> Mapping[str, Endpoint]:
-    """The endpoints of a file, by name. Raises EndpointsError: it cannot be read, or says something that is not
+    """The endpoints of a file, by name. Raises SettingsError: it cannot be read, or says something that is not
     allowed.
     """
     import yaml
@@ -121,9 +144,9 @@ def read_endpoints(path: Path) -> Mapping[str, Endpoint]:
         content = read_json(data, unique_keys=True) if path.suffix == ".json" else yaml.safe_load(data)
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         text = truncate(" ".join(str(error).split()), 300)
-        raise EndpointsError(f"{VARIABLE} names {path}, which is not a readable YAML or JSON file: {text}") from None
+        raise SettingsError(f"{VARIABLE} names {path}, which is not a readable YAML or JSON file: {text}") from None
     if not isinstance(content, dict) or set(content) != {"endpoints"} or not isinstance(content["endpoints"], dict):
-        raise EndpointsError(f"{path} is not {{endpoints: {{NAME: {{provider: …, url: …, keyEnv: …}}}}}}")
+        raise SettingsError(f"{path} is not {{endpoints: {{NAME: {{provider: …, url: …, keyEnv: …}}}}}}")
     entries = content["endpoints"]
     return MappingProxyType({name: _read_endpoint(path, name, entry) for name, entry in entries.items()})
 
@@ -131,61 +154,47 @@ def read_endpoints(path: Path) -> Mapping[str, Endpoint]:
 def _read_endpoint(path: Path, name: Any, entry: Any) -> Endpoint:
     at = f'{path}: the endpoint "{truncate(str(name), 80)}"'
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(entry, dict):
-        raise EndpointsError(f"{at}: a name has 1 to 64 letters, digits, ., - and _, and its value is an object")
+        raise SettingsError(f"{at}: a name has 1 to 64 letters, digits, ., - and _, and its value is an object")
     try:
         return Endpoint.model_validate_json(json.dumps({**entry, "name": name}))
     except ValidationError as error:
         allowed = format_choices(sorted({*Endpoint.model_fields} - {"name"}))
-        raise EndpointsError(f"{at}: {settings_text(error)}. The keys are {allowed}") from None
+        raise SettingsError(f"{at}: {settings_text(error)}. The keys are {allowed}") from None
     except (TypeError, ValueError) as error:
-        raise EndpointsError(f"{at} has a value that JSON cannot have: {error}") from None
+        raise SettingsError(f"{at} has a value that JSON cannot have: {error}") from None
 
 
 def from_environment() -> Mapping[str, Endpoint]:
-    """The endpoints of the file that ``ACTS_MODELS`` names; it is read once. Raises EndpointsError."""
+    """The endpoints of the file that ``ACTS_MODELS`` names; it is read once. Raises SettingsError."""
     path = os.environ.get(VARIABLE)
     return read_endpoints(Path(path)) if path else MappingProxyType({})
 
 
 def check_environment() -> None:
-    """Check, when a worker starts, that the file can be read and every key is there. Raises EndpointsError."""
+    """Check, when a worker starts, that the file can be read and every key is there. Raises SettingsError."""
     for endpoint in from_environment().values():
-        endpoint.read_key()
+        endpoint.read_access()
 
 
 # -- models ------------------------------------------------------------------------
 
 # Each has the module of its name here
-PROVIDERS: Final = ("anthropic", "openai", "scripted")
+PROVIDERS: Final = {name: OwnSettings(name=name, provider=name) for name in ("anthropic", "openai", "scripted")}
 _MODEL: Final = re.compile(r"([^:/]*)([:/])(.+)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class ModelAddress:
-    """A model: the provider whose API it has, its name there, and the endpoint (None: the provider's own settings)."""
-
-    provider: str
-    name: str
-    endpoint: Endpoint | None = None
-
-    @property
-    def price_lists(self) -> tuple[str, ...]:
-        """The price lists that may have it, the best first."""
-        return (self.provider,) if self.endpoint is None else self.endpoint.price_lists
-
-
-def find_model(model: str) -> ModelAddress:
-    """The address of ``provider:name`` or ``endpoint/name``. Raises ModelError: ``modelUnknown``."""
+def find_model(model: str) -> tuple[Endpoint, str]:
+    """Where ``provider:name`` or ``endpoint/name`` is, and its name there. Raises ModelError: ``modelUnknown``."""
     match = _MODEL.fullmatch(model)
     first, mark, name = match.groups() if match else ("", "", "")
     if mark == ":" and first in PROVIDERS:
-        return ModelAddress(first, name)
+        return PROVIDERS[first], name
     try:
         endpoints = from_environment()
-    except EndpointsError as error:
+    except SettingsError as error:
         raise ModelError("modelUnknown", str(error), retryable=False) from None
     if mark == "/" and first in endpoints:
-        return ModelAddress(endpoints[first].provider, name, endpoints[first])
+        return endpoints[first], name
     choices = ", ".join([*(f"{p}:…" for p in PROVIDERS), *(f"{name}/…" for name in endpoints)])
     text = f"unknown model {truncate(model, 200)!r}; allowed: {choices}, as ACTS_MODELS of the worker names endpoints"
     raise ModelError("modelUnknown", text, retryable=False)
@@ -209,10 +218,9 @@ _MODELS: Final[tuple[tuple[str, int, _Efforts], ...]] = (
 )
 # Models that reason take no temperature
 _WITHOUT_TEMPERATURE: Final = re.compile(r"o1|o3|o4|gpt-5($|-(?!chat))")
-# OpenAI's own models, also behind a gateway that puts a prefix before their names: they see the schema of an answer
-OPENAI_MODEL: Final = re.compile(r"(?:.*/)?(?:gpt-(\d+)(?:\.(\d+))?|chatgpt|o\d)", re.IGNORECASE)
-# The first version with breakpoints; an older one rejects them
-_FIRST_WITH_BREAKPOINTS: Final = (5, 6)
+_OF_OPENAI: Final = re.compile(r"gpt-\d|chatgpt|o\d")
+# GPT-5.6 and later; an older one rejects breakpoints
+_WITH_BREAKPOINTS: Final = re.compile(r"gpt-(5\.([6-9]|\d\d)|[6-9]|\d\d)")
 # How Bedrock names the models of others
 _PREFIX: Final = re.compile(r"^(?:[a-z-]+\.)?(?:anthropic|openai)\.")
 
@@ -235,12 +243,14 @@ def max_output_tokens(model: str) -> int | None:
     return _facts_of(model)[0]
 
 
+def is_of_openai(model: str) -> bool:
+    """True for OpenAI's own models, also behind a gateway: they see the schema of an answer."""
+    return _OF_OPENAI.match(_bare_name(model)) is not None
+
+
 def has_breakpoints(model: str) -> bool:
     """True for a model whose prompt cache is read at breakpoints."""
-    match = OPENAI_MODEL.match(model)
-    if match is None or match[1] is None:
-        return False
-    return (int(match[1]), int(match[2] or 0)) >= _FIRST_WITH_BREAKPOINTS
+    return _WITH_BREAKPOINTS.match(_bare_name(model)) is not None
 
 
 def adapt_settings(request: ModelRequest, default_cap: int | None) -> tuple[ModelRequest, tuple[str, ...]]:
@@ -293,18 +303,18 @@ def price_per_token(model: str) -> dict[str, float] | None:
     Input is priced as tokens written to the prompt cache, the dearest kind: most of a prompt is. The
     answers of a script state their own cost, so a script reserves none.
     """
+    if model.startswith("scripted:"):
+        return {"input": 0.0, "output": 0.0}
     try:
-        address = find_model(model)
+        endpoint, name = find_model(model)
     except ModelError:
         return None
-    if address.provider == "scripted":
-        return {"input": 0.0, "output": 0.0}
     samples = (
         TokenCounts(inputTokens=_SAMPLE_TOKENS),
         TokenCounts(inputTokens=_SAMPLE_TOKENS, cacheWriteTokens=_SAMPLE_TOKENS),
         TokenCounts(outputTokens=_SAMPLE_TOKENS),
     )
-    plain, cached, output = (cost_of(address.price_lists, address.name, tokens) for tokens in samples)
+    plain, cached, output = (cost_of(endpoint.price_lists, name, tokens) for tokens in samples)
     if plain is None or output is None:
         return None
     return {"input": max(plain, cached or 0.0) / _SAMPLE_TOKENS, "output": output / _SAMPLE_TOKENS}
@@ -322,13 +332,11 @@ def context_window(model: str) -> int | None:
     from genai_prices.data_snapshot import get_snapshot
 
     try:
-        address = find_model(model)
+        endpoint, name = find_model(model)
     except ModelError:
         return None
-    if address.endpoint is not None and address.endpoint.contextWindow is not None:
-        return address.endpoint.contextWindow
-    for provider in address.price_lists:
+    for provider in endpoint.price_lists if endpoint.contextWindow is None else ():
         with contextlib.suppress(LookupError):
-            _, info = get_snapshot().find_provider_model(address.name, None, provider, None)
+            _, info = get_snapshot().find_provider_model(name, None, provider, None)
             return info.context_window
-    return None
+    return endpoint.contextWindow

@@ -44,9 +44,9 @@ class ModelRequest:
     """One request. ``model`` is the name without its provider. ``turns`` alternate, the user's first and last.
 
     ``schema`` is the JSON Schema (2020-12) of the answer: an adapter sends it in the form that its provider takes.
-    ``label`` names the schema (letters, digits, ``_``, ``-``). ``cache_key`` is the same for all requests of a run,
-    for providers that route by such a key. ``topic`` is the subject: ``tick 3``, or the name of a latent Call's Tool.
-    ``maxOutputTokens`` counts thinking too. ``effort`` is one of ``endpoints.EFFORTS``.
+    ``label`` names the schema (letters). ``cache_key`` is the same for all requests of a run, for providers that route
+    by such a key. ``topic`` is the subject: ``tick 3``, or the name of a latent Call's Tool. ``maxOutputTokens`` counts
+    thinking too. ``effort`` is one of ``endpoints.EFFORTS``.
     """
 
     model: str
@@ -109,7 +109,7 @@ class ModelError(Exception):
 
     ``code`` is one word for programs; the message says what to do. ``retryAfter`` is in seconds. ``tokens`` and
     ``cost`` are what the request used all the same (None: unknown), ``text`` is what had arrived of the answer.
-    ``cap`` is the cap that cut a truncated answer, ``longest`` the longest answer of its model, in tokens, if known.
+    ``cap`` is the cap that cut a truncated answer, in tokens, if known.
     """
 
     code: str
@@ -122,7 +122,6 @@ class ModelError(Exception):
     text: str = ""
     details: dict[str, Any] = field(default_factory=dict)
     cap: int | None = None
-    longest: int | None = None
     finishReason: str | None = None
 
     def __str__(self) -> str:

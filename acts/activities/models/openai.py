@@ -15,51 +15,37 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import re
-from collections.abc import Sequence
 from typing import Any, Final
 
+import httpx2
 import openai as sdk
 
 from acts.activities.models import adapters
 from acts.activities.models.adapters import ResponseStream, count_tokens, dig
-from acts.activities.models.endpoints import OPENAI_MODEL, Endpoint, has_breakpoints
+from acts.activities.models.endpoints import HOMES, Endpoint, has_breakpoints, is_home, is_of_openai
 from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
-# Characters; both are the API's limits
-_MAX_NAME: Final = 64
+# Characters: the API's limit
 _MAX_CACHE_KEY: Final = 64
 # For a match the API considers the latest 80
 _MAX_BREAKPOINTS: Final = 80
 _MARK: Final = {"prompt_cache_breakpoint": {"mode": "explicit"}}
-# Two names for one limit: where a server does not take one, the other is sent
-_CAPS: Final = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
 
 
-async def ask(
-    request: ModelRequest, on_call: CallReceiver | None = None, endpoint: Endpoint | None = None
-) -> ModelResponse:
-    """One request to ``openai:…``, or to an endpoint that speaks its APIs."""
-    client = adapters.get_client("openai", endpoint, request.model, _build_client, _build_cloud_client)
-    is_at_home = adapters.is_home("openai", str(client.base_url))
-    chosen = os.environ.get("ACTS_OPENAI_API") if endpoint is None else endpoint.api
-    is_chat = (chosen or ("responses" if is_at_home else "chat")) == "chat"
+async def ask(request: ModelRequest, on_call: CallReceiver | None, endpoint: Endpoint) -> ModelResponse:
+    """One request to an endpoint that speaks OpenAI's APIs."""
+    client = adapters.get_client(endpoint, request.model, _build_client, _build_cloud_client)
+    is_at_home = is_home("openai", str(client.base_url))
+    is_chat = (endpoint.api or ("responses" if is_at_home else "chat")) == "chat"
     # Azure, Bedrock and Vertex have OpenAI's own models
-    is_own = is_at_home or (endpoint is not None and endpoint.cloud is not None)
+    is_own = is_at_home or endpoint.cloud is not None
     # A default of ours could exceed the window of a small model, which is an error there
     default_cap = DEFAULT_MAX_OUTPUT_TOKENS if is_own or not is_chat else None
-    stream = await adapters.begin_stream("openai", request, on_call, endpoint, default_cap)
-    body = _build_body(stream, endpoint.quirks.omit if endpoint else (), is_chat=is_chat, is_own=is_own)
+    stream = await adapters.begin_stream(endpoint, request, on_call, default_cap)
+    body = _build_body(stream, is_chat=is_chat, is_own=is_own)
     create: Any = client.chat.completions.create if is_chat else client.responses.create
-    handle = _read_chunk if is_chat else _ResponsesReader().read
-    with adapters.translate_failures(stream, sdk):
-        async with await create(**body) as events:
-            stream.is_accepted, stream.requestId = True, events.response.headers.get("x-request-id")
-            async for event in events:
-                handle(stream, event)
-    return stream.response()
+    return await adapters.receive(stream, sdk, create(**body), _read_chunk if is_chat else _ResponsesReader().read)
 
 
 def _build_client(base: str, key: str | None, organization: str | None = None, project: str | None = None) -> Any:
@@ -81,22 +67,20 @@ def _build_cloud_client(endpoint: Endpoint, key: str | None) -> Any:
     return sdk.AsyncOpenAI(provider=provider, **adapters.CLIENT_OPTIONS)
 
 
-def _build_body(stream: ResponseStream, omissions: Sequence[str], *, is_chat: bool, is_own: bool) -> dict[str, Any]:
+def _build_body(stream: ResponseStream, *, is_chat: bool, is_own: bool) -> dict[str, Any]:
     """The request of either API, without the fields that the endpoint does not take."""
+    omissions = stream.endpoint.quirks.omit
     request, sent, cap, key = stream.request, stream.sent, stream.request.maxOutputTokens, stream.request.cache_key
     is_plain, takes_marks = sent.form == "words", has_breakpoints(request.model)
-    is_schema_seen = not is_chat or is_own or OPENAI_MODEL.match(request.model) is not None
+    is_schema_seen = not is_chat or is_own or is_of_openai(request.model)
     marks = _MAX_BREAKPOINTS if takes_marks and "prompt_cache_options" not in omissions else 0
     texts = [block.text for block in request.system if block.text.strip()]
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", request.label)[:_MAX_NAME] or "solution"
-    schema = {"name": name, "strict": sent.form == "strict", "schema": sent.schema}
-    body: dict[str, Any] = {"model": request.model, "stream": True}
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    if is_schema_seen and marks:
-        body["prompt_cache_options"] = {"mode": "explicit"}
-    if is_schema_seen and key:
-        body["prompt_cache_key"] = hashlib.sha256(key.encode()).hexdigest() if len(key) > _MAX_CACHE_KEY else key
+    schema = {"name": request.label, "strict": sent.form == "strict", "schema": sent.schema}
+    body: dict[str, Any] = {"model": request.model, "stream": True, "temperature": request.temperature}
+    if is_schema_seen:
+        body["prompt_cache_options"] = {"mode": "explicit"} if marks else None
+        key = hashlib.sha256(key.encode()).hexdigest() if len(key) > _MAX_CACHE_KEY else key
+        body["prompt_cache_key"] = key or None
     if is_chat:
         texts += [sent.in_words] if is_plain or not is_schema_seen else []
         first = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
@@ -106,8 +90,10 @@ def _build_body(stream: ResponseStream, omissions: Sequence[str], *, is_chat: bo
         body["response_format"] = (
             {"type": "json_object"} if is_plain else {"type": "json_schema", "json_schema": schema}
         )
-        body |= {"reasoning_effort": request.effort} if request.effort is not None else {}
-        body |= {"max_completion_tokens" if is_own else "max_tokens": cap} if cap else {}
+        body["reasoning_effort"] = request.effort
+        # Two names for one limit: where a server does not take one, the other is sent
+        one, other = ("max_completion_tokens", "max_tokens") if is_own else ("max_tokens", "max_completion_tokens")
+        body[other if one in omissions else one] = cap
     else:
         # Plain JSON is refused unless the input itself contains the word; the instructions do not count
         first = [{"role": "developer", "content": sent.in_words}] if is_plain else []
@@ -116,11 +102,10 @@ def _build_body(stream: ResponseStream, omissions: Sequence[str], *, is_chat: bo
         turns = adapters.build_messages(request, _MARK, marks, "input_text")
         body["input"] = [*first, *(turn | (phase if turn["role"] == "assistant" else {}) for turn in turns)]
         body["text"] = {"format": {"type": "json_object"} if is_plain else {"type": "json_schema", **schema}}
-        body |= {"instructions": "\n\n".join(texts)} if texts else {}
-        body |= {"reasoning": {"effort": request.effort}} if request.effort is not None else {}
+        body["instructions"] = "\n\n".join(texts) or None
+        body["reasoning"] = {"effort": request.effort} if request.effort is not None else None
         body |= {"max_output_tokens": cap, "store": False}
-    renamed = {_CAPS[k]: v for k, v in body.items() if k in _CAPS and k in omissions}
-    return {k: v for k, v in {**body, **renamed}.items() if k not in omissions}
+    return {k: v for k, v in body.items() if v is not None and k not in omissions}
 
 
 # -- answers ---------------------------------------------------------------------
@@ -160,26 +145,24 @@ class _ResponsesReader:
         elif kind == "response.refusal.delta":
             stream.add_refusal(event.delta or "")
         elif kind == "error":
-            raise _failure(stream, event)
+            raise _failure(event)
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             response = dig(event, "response")
             stream.model = dig(response, "model")
             if (usage := dig(response, "usage")) is not None:
                 stream.tokens = _count_tokens(usage, "input_tokens", "output_tokens")
             if kind == "response.failed":
-                raise _failure(stream, dig(response, "error"))
+                raise _failure(dig(response, "error"))
             is_incomplete = "incomplete" in (kind.removeprefix("response."), dig(response, "status"))
             # The likely reason, where the server states none
             reason = dig(response, "incomplete_details", "reason") or "max_output_tokens"
             stream.finish_reason = reason if is_incomplete else "completed"
 
 
-def _failure(stream: ResponseStream, error: Any) -> Exception:
-    code, message = dig(error, "code"), dig(error, "message")
-    text = message if isinstance(message, str) and message else "the response failed"
-    words = (code,) if isinstance(code, str) else ()
-    fault = adapters.ProviderFault(text, words=words, requestId=stream.requestId)
-    return fault.to_error(stream.site, stream.request.model, **stream.usage())
+def _failure(error: Any) -> sdk.APIError:
+    """The error that an event states, as the SDK would raise it."""
+    facts = {"code": dig(error, "code"), "message": dig(error, "message")}
+    return sdk.APIError("the response failed", httpx2.Request("POST", HOMES["openai"]), body=facts)
 
 
 def _count_tokens(usage: Any, input_name: str, output_name: str) -> TokenCounts:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -62,11 +63,10 @@ ONLY_JSON: Final = "Answer with one JSON value and nothing else. It must fit thi
 
 @dataclass(frozen=True, slots=True)
 class SentSchema:
-    """A schema in one form: ``schema`` is what is sent or shown, ``reason`` why it is not strict."""
+    """A schema in one form: ``schema`` is what is sent or shown."""
 
     form: Form
     schema: Any
-    reason: str = ""
 
     @property
     def in_words(self) -> str:
@@ -90,18 +90,11 @@ def choose_form(schema: Json, dialect: Dialect, first: Form = "strict") -> SentS
 
 @lru_cache(maxsize=_CACHED_SCHEMAS)
 def _choose_form(text: str, dialect: Dialect, first: Form) -> SentSchema:
-    schema, reason = json.loads(text), "the settings of the endpoint"
-    if first == "strict":
-        try:
-            strict = lower_schema(schema, dialect)
-            measure = _measure_for_anthropic if dialect == "anthropic" else _measure_for_openai
-            excess = [f"{n:,} {what}, and at most {most:,} are taken" for n, most, what in measure(strict) if n > most]
-            if not excess:
-                return SentSchema("strict", strict)
-            reason = excess[0]
-        except (NotStrict, RecursionError) as error:
-            reason = str(error) or "too many levels"
-    return SentSchema("unenforced" if dialect == "openai" and first != "words" else "words", schema, reason)
+    schema = json.loads(text)
+    with suppress(NotStrict, RecursionError):
+        if first == "strict" and _fits(strict := lower_schema(schema, dialect), dialect):
+            return SentSchema("strict", strict)
+    return SentSchema("unenforced" if dialect == "openai" and first != "words" else "words", schema)
 
 
 def lower_schema(schema: Json, dialect: Dialect) -> dict[str, Any]:
@@ -110,8 +103,7 @@ def lower_schema(schema: Json, dialect: Dialect) -> dict[str, Any]:
     root = lowering.lower(schema)
     if root.get("type") != "object":
         raise NotStrict("an answer that is no object")
-    used = {name: lowering.used[name] for name in lowering.definitions if name in lowering.used}
-    return {**root, "$defs": used} if used else root
+    return {**root, "$defs": lowering.used} if lowering.used else root
 
 
 class _Lowering:
@@ -135,11 +127,10 @@ class _Lowering:
         types = _types_of(schema)
         if not types:
             raise NotStrict("a place for any value")
-        lower = {"object": self._lower_object, "array": self._lower_array}
         if len(types) == 1:
-            return lower.get(types[0], self._lower_leaf)(schema, types[0])
+            return self._lower_type(schema, types[0])
         bare = {k: v for k, v in schema.items() if k not in _ANNOTATIONS}
-        return {**_describe(schema, schema), "anyOf": [lower.get(t, self._lower_leaf)(bare, t) for t in types]}
+        return {**_describe(schema, schema), "anyOf": [self._lower_type(bare, name) for name in types]}
 
     def _lower_combined(self, schema: dict[str, Any], key: str) -> dict[str, Any]:
         notes, options = _describe(schema, schema), schema[key]
@@ -185,11 +176,29 @@ class _Lowering:
 
     # -- one type ----------------------------------------------------------------
 
-    def _lower_object(self, schema: dict[str, Any], _: str) -> dict[str, Any]:
+    def _lower_type(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
+        if name in ("object", "array") and {"enum", "const"} & set(schema):
+            raise NotStrict(f"an {name} that is one of a few")
+        if name == "object":
+            return self._lower_object(schema)
+        limits = self._supported_limits(schema, "number" if name == "integer" else name)
+        if name == "array":
+            items = self.lower(schema.get("items", True))
+            return {"type": name, **_describe(schema, limits), "items": items, **limits}
+        lowered: dict[str, Any] = {"type": name}
+        if "const" in schema:
+            lowered["const"] = schema["const"]
+        elif "enum" in schema:
+            kinds = (name, "integer") if name == "number" else (name,)
+            lowered["enum"] = [value for value in schema["enum"] if _type_of(value) in kinds]
+        lowered |= limits
+        return {**lowered, **_describe(schema, lowered)}
+
+    def _lower_object(self, schema: dict[str, Any]) -> dict[str, Any]:
         """An object of named properties, closed where the schema does not say that it is open."""
         properties = {k: v for k, v in schema.get("properties", {}).items() if v is not False}
         required = schema.get("required", [])
-        if schema.get("additionalProperties", not properties) is not False or {"enum", "const"} & set(schema):
+        if schema.get("additionalProperties", not properties) is not False:
             raise NotStrict("an object of any properties")
         lowered = {k: self.lower(v) for k, v in properties.items()}
         if not lowered.keys() >= set(required):
@@ -202,22 +211,6 @@ class _Lowering:
         names = [k for k in lowered if self._dialect == "openai" or k in required]
         rest = {"properties": lowered, "required": names, "additionalProperties": False}
         return {"type": "object", **_describe(schema, ()), **rest}
-
-    def _lower_array(self, schema: dict[str, Any], _: str) -> dict[str, Any]:
-        if {"enum", "const"} & set(schema):
-            raise NotStrict("a list that is one of a few")
-        items, limits = self.lower(schema.get("items", True)), self._supported_limits(schema, "array")
-        return {"type": "array", **_describe(schema, limits), "items": items, **limits}
-
-    def _lower_leaf(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
-        lowered: dict[str, Any] = {"type": name}
-        if "const" in schema:
-            lowered["const"] = schema["const"]
-        elif "enum" in schema:
-            kinds = (name, "integer") if name == "number" else (name,)
-            lowered["enum"] = [value for value in schema["enum"] if _type_of(value) in kinds]
-        lowered |= self._supported_limits(schema, "number" if name == "integer" else name)
-        return {**lowered, **_describe(schema, lowered)}
 
     def _supported_limits(self, schema: dict[str, Any], name: str) -> dict[str, Any]:
         keywords = _LIMITS[self._dialect].get(name, ())
@@ -265,27 +258,23 @@ def _type_of(value: Json) -> str:
 # -- limits ------------------------------------------------------------------------
 
 
-def _measure_for_anthropic(schema: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
-    # 24 and 16 are documented, and count what is reached without a $ref. Users report a grammar of 7,354 bytes, without
-    # texts for the reader, that was refused
-    inline = list(subschemas({k: v for k, v in schema.items() if k != "$defs"}))
-    yield sum(len(p["properties"]) - len(p["required"]) for p in inline if "properties" in p), 24, "optional properties"
-    yield sum("anyOf" in part for part in inline), 16, "unions"
-    texts = ({k: part[k]} for part in subschemas(schema) for k in ("title", "description") if k in part)
-    text_bytes = sum(len(compact_json(text).encode()) - 1 for text in texts)
-    yield len(compact_json(schema).encode()) - text_bytes, 7_000, "bytes of grammar"
-
-
-def _measure_for_openai(schema: dict[str, Any]) -> Iterator[tuple[int, int, str]]:
-    definitions: dict[str, Any] = schema.get("$defs", {})
+def _fits(schema: dict[str, Any], dialect: Dialect) -> bool:
+    """True for a strict schema within the limits of the provider."""
     parts = list(subschemas(schema))
+    if dialect == "anthropic":
+        # 24 and 16 are documented, and count what is reached without a $ref. Users report a grammar of 7,354 bytes,
+        # without texts for the reader, that was refused
+        inline = list(subschemas({k: v for k, v in schema.items() if k != "$defs"}))
+        optional = sum(len(part["properties"]) - len(part["required"]) for part in inline if "properties" in part)
+        texts = ({k: part[k]} for part in parts for k in ("title", "description") if k in part)
+        grammar = len(compact_json(schema).encode()) - sum(len(compact_json(text).encode()) - 1 for text in texts)
+        return optional <= 24 and sum("anyOf" in part for part in inline) <= 16 and grammar <= 7_000  # noqa: PLR2004
+    definitions: dict[str, Any] = schema.get("$defs", {})
     names = [name for part in parts for name in part.get("properties", ())]
     choices = [str(value) for part in parts for value in part.get("enum", ())]
-    constants = [str(part["const"]) for part in parts if "const" in part]
-    yield len(names), 5_000, "properties"
-    yield max(map(_depth, (schema, *definitions.values()))), 10, "levels"
-    yield len(choices), 1_000, "values of enums"
-    yield sum(map(len, (*definitions, *names, *choices, *constants))), 120_000, "characters of names and choices"
+    texts_sent = (*definitions, *names, *choices, *(str(part["const"]) for part in parts if "const" in part))
+    depth, size = max(map(_depth, (schema, *definitions.values()))), sum(map(len, texts_sent))
+    return len(names) <= 5_000 and depth <= 10 and len(choices) <= 1_000 and size <= 120_000  # noqa: PLR2004
 
 
 def _depth(schema: dict[str, Any]) -> int:

@@ -21,7 +21,7 @@ import re
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from acts.activities.models.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from acts.activities.models.schema import compact_json
@@ -39,24 +39,20 @@ _BYTES_PER_TOKEN: Final = 4
 _Count = Literal["inputTokens", "outputTokens", "cachedTokens", "cacheWriteTokens", "reasoningTokens"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _When(_Part):
+class _When(BaseModel, extra="forbid"):
     tick: int | None = None
     tool: str | None = None
     says: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
 
 
-class _Error(_Part):
+class _Error(BaseModel, extra="forbid"):
     code: str
     message: str
     retryable: bool = False
 
 
-class _Answer(_Part):
+class _Answer(BaseModel, extra="forbid"):
     when: _When = _When()
     solution: dict[str, Any] | None = None
     output: Any = None
@@ -68,12 +64,12 @@ class _Answer(_Part):
     comment: Any = None
 
 
-class _Script(_Part):
+class _Script(BaseModel, extra="forbid"):
     answers: list[_Answer]
     comment: Any = None
 
 
-async def ask(request: ModelRequest, on_call: CallReceiver | None = None, _endpoint: object = None) -> ModelResponse:
+async def ask(request: ModelRequest, on_call: CallReceiver | None, _endpoint: object = None) -> ModelResponse:
     """The answer that the script ``request.model`` has for the request."""
     blocks = [*request.system, *(block for turn in request.text_turns for block in turn.blocks)]
     words = "\n".join([*(b.text for b in blocks if not b.is_rules), compact_json(request.schema)])

@@ -38,12 +38,11 @@ MICRO: Final = 1_000_000
 
 async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = None) -> ModelResponse:
     """One request to a model; its name at the provider replaces ``request.model``. Raises ModelError."""
-    address = find_model(model)
-    adapter = await asyncio.to_thread(importlib.import_module, f"acts.activities.models.{address.provider}")
-    own = replace(request, model=address.name)
-    cloud = None if address.endpoint is None else address.endpoint.cloud
-    answer = adapter.ask(own, on_call, address.endpoint)
-    return await observe(model, _CLOUDS[cloud] if cloud else address.provider, own, answer)
+    endpoint, name = find_model(model)
+    adapter = await asyncio.to_thread(importlib.import_module, f"acts.activities.models.{endpoint.provider}")
+    own = replace(request, model=name)
+    provider = _CLOUDS[endpoint.cloud] if endpoint.cloud else endpoint.provider
+    return await observe(model, provider, own, adapter.ask(own, on_call, endpoint))
 
 
 async def observe(model: str, provider: str, request: ModelRequest, answer: Awaitable[ModelResponse]) -> ModelResponse:
@@ -72,22 +71,20 @@ async def observe(model: str, provider: str, request: ModelRequest, answer: Awai
             return result
     finally:
         _count_in_flight(model, -1)
-        if (meters := metrics.meters()) is not None:
-            outcome = result.code if isinstance(result, ModelError) else "cancelled" if result is None else "ok"
-            meters.add(metrics.MODEL_REQUESTS, model=model, outcome=outcome)
-            meters.record(metrics.MODEL_SECONDS, time.monotonic() - began, model=model)
-            tokens = (result and result.tokens) or TokenCounts()
-            for kind in ("input", "output", "cached", "reasoning"):
-                if count := getattr(tokens, f"{kind}Tokens"):
-                    meters.add(metrics.MODEL_TOKENS, count, model=model, kind=kind)
-            if result is not None and result.cost:
-                meters.add(metrics.MODEL_COST, round(result.cost * MICRO), model=model)
+        outcome = result.code if isinstance(result, ModelError) else "cancelled" if result is None else "ok"
+        metrics.record(metrics.MODEL_REQUESTS, model=model, outcome=outcome)
+        metrics.record(metrics.MODEL_SECONDS, time.monotonic() - began, model=model)
+        tokens = (result and result.tokens) or TokenCounts()
+        for kind in ("input", "output", "cached", "reasoning"):
+            if count := getattr(tokens, f"{kind}Tokens"):
+                metrics.record(metrics.MODEL_TOKENS, count, model=model, kind=kind)
+        if result is not None and result.cost:
+            metrics.record(metrics.MODEL_COST, round(result.cost * MICRO), model=model)
 
 
 def _count_in_flight(model: str, change: int) -> None:
     _in_flight[model] += change
-    if (meters := metrics.meters()) is not None:
-        meters.set(metrics.MODEL_IN_FLIGHT, _in_flight[model], model=model)
+    metrics.record(metrics.MODEL_IN_FLIGHT, _in_flight[model], model=model)
 
 
 def _result_attributes(result: ModelResponse | ModelError) -> dict[str, Any]:

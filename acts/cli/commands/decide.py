@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import getpass
+import json
 import os
 import re
 import shlex
@@ -51,7 +52,6 @@ from acts.tree.decisions import (
     SIGN,
     Decision,
     PendingApproval,
-    call_subject,
     make_statement,
     match_decision,
     read_decision,
@@ -106,7 +106,7 @@ async def pending(
         instance = f" [{approval.instance}]" if approval.instance else ""
         subject = f"{approval.call or 'the plan'}{scopes}{hints_text(approval)}{instance}"
         what = [clean(subject, 200), *(f"  {row}" for row in rows[:_MAX_ROWS]), *more]
-        dates = ("" if d is None else f"{d[:19].replace('T', ' ')}Z" for d in (approval.since, approval.deadline))
+        dates = ("" if d is None else cli.moment_text(d) for d in (approval.since, approval.deadline))
         command = decision_command(APPROVE, id_, approval)
         table.add_row(*map(Text, (clean(id_, 200), "\n".join(what), clean(approval.version, 200), *dates, command)))
     if report.approvals:
@@ -171,6 +171,9 @@ async def edit(
         if value == before:
             print_err("nothing was changed")
             return
+        if isinstance(value, dict) and "context" in value and "_tool" not in value:
+            hint = "give the list of calls that its plan message holds, or one call: `acts pending` names what waits"
+            raise command_error("this is a whole request, and an edit changes calls", where=source.name, hint=hint)
         if isinstance(value, list):  # a whole plan, perhaps in place of one call
             before, position = calls, None
         print_diff(texts.compare_plans(before, value, ("waits", "edited")))
@@ -216,6 +219,7 @@ async def send_decision(
     """
     by = login_name() if decision.by is None else decision.by
     about = {"call": approval.call, "instance": approval.instance, "version": approval.version, "by": by}
+    about["subject"] = decision.subject or approval.subject
     sent = decision.model_copy(update={"workflow_id": None, **about}).to_json() | (content or {})
     waiting = run.other(approval.workflow_id)
     if key is not None:
@@ -262,14 +266,12 @@ async def _sign(file: str, waiting: RunReader, approval: PendingApproval, decisi
     if SIGN not in approval.about:
         hint = "decide without --key; the workers read ACTS_APPROVERS when a run begins"
         raise command_error("this run takes no signed decisions: it began without approvers", hint=hint)
-    if approval.what == "plan":
-        subjects: list[Any] = [await waiting.plan()]
-    else:
-        calls = (await waiting.pending_parameters()).get("calls", ())
-        subjects = [call_subject(item["with"]) for item in calls if item.get("call") == approval.call]
-    if approval.about[SIGN]["subject"] not in [digest(subject) for subject in subjects if subject is not None]:
+    subjects = [item["subject"] for item in (await waiting.subjects()).get("waits", ())]
+    subject = next((subject for subject in subjects if digest(subject) == approval.subject), None)
+    if subject is None:
         hint = "look at it again with `acts show`; if it does not change, tell an operator"
         raise command_error(clean(f"what is shown of {approval} is not what would be signed"), hint=hint)
+    cli.print_err(clean(json.dumps(subject, indent=2, ensure_ascii=False)))
     time = datetime.now(UTC).isoformat(timespec="seconds")
     statement = make_statement(approval, read_decision(decision), time)
     return {**decision, "signature": {"time": time, "value": base64.b64encode(key.sign(statement)).decode()}}

@@ -259,7 +259,8 @@ class Engine:
                 print_err("the server goes on; the worker starts again when a file changes", "dim")
             else:
                 print_err(f"the worker is ready: {format_choices(self.serves['activities'])}", "dim")
-        return "the server has ended by itself"
+        self._kill_worker()  # it could report nothing, and its own end would write the stacks of all threads
+        return "the server has ended by itself, and the worker with it"
 
     def _has_ended_within(self, seconds: float) -> bool:
         with suppress(subprocess.TimeoutExpired):

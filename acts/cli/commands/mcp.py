@@ -193,4 +193,4 @@ async def why(
 ) -> Answer:
     """Where a value of a run came from: who wrote it, what that call had read, and so on."""
     trace, _, value = await trace_value(id, path, instance, Limits(depth, 20, 200))
-    return {**trace.to_json(), "value": value}
+    return {**trace, "value": value}

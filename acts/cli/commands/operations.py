@@ -172,7 +172,7 @@ async def check_payloads() -> list[Finding]:
 async def check_models() -> list[Finding]:
     able = [f"{provider}:…" for provider, names in _KEYS.items() if any(map(os.environ.get, names))]
     for name, endpoint in endpoints.from_environment().items():
-        endpoint.read_key()
+        endpoint.read_access()
         able.append(f"{name}/…")
     hint = "" if able else "plans need none; agents and latent calls do (docs/models.md)"
     return [ok(f"{', '.join(able)} have a key here" if able else "no model has a key here", hint)]

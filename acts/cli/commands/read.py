@@ -33,7 +33,7 @@ from acts.language.tools import META, hint_words, read_tool
 from acts.language.values import Json
 from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
-from acts.provenance.trace import Limits, ProvenanceIndex, ReferenceTrace, RunRecord, Source, ValueTrace
+from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
 from acts.views.text import STATE_MARKS, named_instances
 
 ANSWER_SECONDS: Final = 10.0  # of an answer about tools: a worker gives it at once, if a slot is free
@@ -159,8 +159,7 @@ async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcom
     tables.print_outcome(outcome, info.id, info.workflow_type, took, f"run {info.run_id}")
     if outcome.result is None and not outcome.problems:
         # a worker still knows the calls of a run that ended without a result
-        for part in tables.report_parts(await run.status() or {}):
-            console().print(part)
+        tables.print_parts(info.id, await run.status() or {})
     omitted = outcome.result.get("omitted") if isinstance(outcome.result, Mapping) else None
     if isinstance(omitted, Mapping):
         parts = ", ".join(f"{clean(k)} ({n:,} bytes)" for k, n in omitted["bytes"].items())
@@ -182,8 +181,7 @@ def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] 
     took = f"for {_duration(info.start_time, None)}"
     facts = (info.workflow_type, f"tick {tick}" if tick else "", took, f"run {info.run_id}")
     console().print(tables.headline(str(phase), info.id, *facts))
-    for part in tables.progress_parts(info.id, status or {}):
-        console().print(part)
+    tables.print_parts(info.id, status or {})
     if obstacle:
         hint = "the server begins a failed workflow task again, as long as it takes; the worker's log says more"
         cli.print_message(obstacle, hint=hint)
@@ -323,14 +321,14 @@ async def why(
     limits = Limits(depth, 100, 2000) if as_json else Limits(depth)
     trace, parent, value = await trace_value(run, path, instance, limits)
     if as_json:
-        out = {**trace.to_json(), "value": value}
+        out = {**trace, "value": value}
         out.pop("shortened", None)
         return print_json(out if instance is None else {**out, "instance": instance})
     console(wrap=True).print(provenance_tree(trace, parent))
     return cli.EXIT_DONE
 
 
-async def trace_value(run: str, path: str, instance: str | None, limits: Limits) -> tuple[ValueTrace, str | None, Json]:
+async def trace_value(run: str, path: str, instance: str | None, limits: Limits) -> tuple[Trace, str | None, Json]:
     """Where a value of a run came from, the run that passed this one its data, and the whole value.
 
     A path without a value is answered with the nearest values; its leading † may be omitted, as few keyboards have it.
@@ -348,7 +346,7 @@ async def trace_value(run: str, path: str, instance: str | None, limits: Limits)
     if instance is not None and instance not in index.instances:
         raise run_reader.unknown_instance_error(run, index.instances, instance)
     trace = index.why(where, instance, limits=limits)
-    if trace.text is None:
+    if "absent" in trace:
         hint = f"there is: {cli.list_names(index.near(where, instance), 12)}"
         if where.kind == "output":
             hint = "an agent's output is its model's own answer; ask for a value that it refers to"
@@ -400,84 +398,86 @@ _LITERAL_AUTHORS: Final = {
 _PLANNERS: Final = {provenance.MODEL: "planned by the model", provenance.PERSON: "planned by a person"}
 
 
-def provenance_tree(trace: ValueTrace, parent: str | None = None) -> Tree:
+def provenance_tree(trace: Trace, parent: str | None = None) -> Tree:
     """A trace as a tree. ``parent`` is the run that passed this one its data."""
-    head = _text((f"{trace.path}", "bold"), (f" = {clean(trace.text, MAX_VALUE)}", ""))
-    head.append("   from outside" if trace.outside else "   from the Request alone", _COLORS[trace.outside])
+    head = _text((trace["path"], "bold"), (_value_text(trace), ""))
+    head.append("   from outside" if trace["outside"] else "   from the Request alone", _COLORS[trace["outside"]])
     tree = Tree(head, guide_style="dim")
     _add_sources(tree, trace, parent)
     return tree
 
 
-def _add_sources(tree: Tree, trace: ValueTrace, parent: str | None) -> None:
+def _value_text(trace: Trace) -> str:
+    text = trace["shortened"] if "shortened" in trace else json.dumps(trace["value"], ensure_ascii=False)
+    return f" = {clean(text, MAX_VALUE)}"
+
+
+def _add_sources(tree: Tree, trace: Trace, parent: str | None) -> None:
     """Add who wrote a value: the parameters of each call as planned, and where those that it read came from."""
-    for source in trace.sources:
-        branch = tree.add(_source_line(source, trace, parent))
-        if source.again or source.cut:
+    for source in trace["sources"]:
+        branch, reads = tree.add(_source_line(source, trace, parent)), source.get("reads", ())
+        if "again" in source or "cut" in source:
             continue
-        parameters = {k: v for k, v in (source.origin.call or {}).items() if k not in META}
+        parameters = {k: v for k, v in source.get("call", {}).items() if k not in META}
         for name, value in list(parameters.items())[:MAX_PARAMETERS]:
             if not any(scan(value)):
                 branch.add(_text((f"{name}  ", "dim"), (clean(json.dumps(value, ensure_ascii=False), MAX_VALUE), "")))
-            _add_reads(branch, [read for read in source.reads if read.parameter == name], parent)
+            _add_reads(branch, [read for read in reads if read["parameter"] == name], parent)
         if len(parameters) > MAX_PARAMETERS:
             branch.add(_text((f"… and {len(parameters) - MAX_PARAMETERS} more parameters", "dim")))
-        _add_reads(branch, [read for read in source.reads if read.parameter in META], parent)
-        if source.origin.saw_all:
+        _add_reads(branch, [read for read in reads if read["parameter"] in META], parent)
+        if "allShown" in source:
             branch.add(_text(("was shown all data as of the start of its plan", "dim")))
-    if trace.more:
-        tree.add(_text((f"… and {trace.more} more messages: ask for a part of it, or --json", "dim")))
+    if "more" in trace:
+        tree.add(_text((f"… and {trace['more']} more messages: ask for a part of it, or --json", "dim")))
 
 
-def _add_reads(tree: Tree, reads: Sequence[ReferenceTrace], parent: str | None) -> None:
+def _add_reads(tree: Tree, reads: Sequence[Trace], parent: str | None) -> None:
     for read in reads:
-        branch, name = tree, "scope" if read.parameter == "_scopes" else read.at
-        if len(read.values) != 1:
-            branch, name = branch.add(_text((f"{name}  ", "dim"), (read.text, ""))), ""
-        for value in read.values:
-            label, path = (f"{name}  " if name else "", "dim"), str(value.path)
-            if value.text is None:
-                branch.add(_text(label, (path, ""), (": no value" if value.used else ": not needed", "dim")))
-            else:
-                line = _text(label, (path, "bold"), (f" = {clean(value.text, MAX_VALUE)}", ""))
+        branch, name, values = tree, "scope" if read["parameter"] == "_scopes" else read["at"], read["values"]
+        if len(values) != 1:
+            branch, name = branch.add(_text((f"{name}  ", "dim"), (read["expression"], ""))), ""
+        for value in values:
+            label, path = (f"{name}  " if name else "", "dim"), value["path"]
+            if "sources" in value:
+                line = _text(label, (path, "bold"), (_value_text(value), ""))
                 _add_sources(branch.add(line), value, parent)
+            else:
+                branch.add(_text(label, (path, ""), (": not needed" if "unused" in value else ": no value", "dim")))
 
 
-def _source_line(source: Source, trace: ValueTrace, parent: str | None) -> Text:
+def _source_line(source: Trace, trace: Trace, parent: str | None) -> Text:
     """``3:chargeCard  Activity chargeCard  tick 2  2026-01-01 10:00:00Z``"""
-    origin, raw, color = source.origin, source.raw, _COLORS[source.origin.outside]
-    is_of_earlier_run = origin.word == provenance.REQUEST and not origin.is_literal
-    if origin.call is None or is_of_earlier_run:
+    origin, color, is_literal = source["origin"], _COLORS[source["outside"]], "given" in source
+    is_of_earlier_run, writer = origin == provenance.REQUEST and not is_literal, source.get("id") or source.get("tool")
+    if "call" not in source or is_of_earlier_run:
         text = _text((_author(source, parent), color))
     else:
-        tool, executor = origin.tool, _EXECUTORS.get(origin.word, "")
-        fixed = origin.call.get("_delegate") or (tool.consts.get("_delegate") if tool is not None else None)
-        names = {provenance.ACTIVITY: tool.activity if tool is not None else None, provenance.DELEGATE: fixed}
-        executor += f" {names[origin.word]}" if names.get(origin.word) else ""
-        executor = _LITERAL_AUTHORS.get(origin.word, "the author of the plan") if origin.is_literal else executor
-        text = _text((f"{source.id or origin.call.get('_tool')}  ", "bold"), (executor, color))
-    paths = ", ".join([*map(str, source.wrote[:_MAX_PATHS]), *(["…"] if len(source.wrote) > _MAX_PATHS else [])])
-    writer = origin.id or (origin.call or {}).get("_tool")
+        executor = " ".join(filter(None, (_EXECUTORS.get(origin, ""), source.get(origin))))
+        executor = _LITERAL_AUTHORS.get(origin, "the author of the plan") if is_literal else executor
+        text = _text((f"{writer}  ", "bold"), (executor, color))
+    wrote, date = source["wrote"], source.get("date")
+    paths = ", ".join([*wrote[:_MAX_PATHS], *(["…"] if len(wrote) > _MAX_PATHS else [])])
     facts = (
-        f"written by {writer} of an earlier run" if is_of_earlier_run and origin.call is not None else "",
-        "" if origin.tick is None else f"tick {origin.tick}",
-        f"{raw['_date'][:19].replace('T', ' ')}Z" if isinstance(raw.get("_date"), str) else "",
-        "" if raw.get("_outputMethod") in (None, "set") else str(raw["_outputMethod"]),
-        "" if origin.error is None else f"failed: {origin.error}",
-        "" if origin.is_literal else _PLANNERS.get(str(origin.planned), ""),
-        "" if source.wrote == [trace.path] else f"→ {paths}",
+        f"written by {writer} of an earlier run" if is_of_earlier_run and "call" in source else "",
+        f"tick {source['tick']}" if "tick" in source else "",
+        cli.moment_text(date) if isinstance(date, str) else "",
+        "" if source.get("method") in (None, "set") else str(source["method"]),
+        f"failed: {source['error']}" if "error" in source else "",
+        "" if is_literal else _PLANNERS.get(str(source.get("plannedBy")), ""),
+        "" if wrote == [trace["path"]] else f"→ {paths}",
     )
     text.append("".join(clean(f"  {fact}", 300) for fact in facts if fact), "dim")
-    if source.again or (source.cut and origin.call is not None):
-        text.append("  (shown elsewhere)" if source.again else "  (more with --depth)", "dim italic")
+    if "again" in source or "cut" in source:
+        text.append("  (shown elsewhere)" if "again" in source else "  (more with --depth)", "dim italic")
     return text
 
 
-def _author(source: Source, parent: str | None) -> str:
-    place, payload = f"message {source.message}", source.raw.get(str(source.raw.get("type")))
-    match source.origin.word:
+def _author(source: Trace, parent: str | None) -> str:
+    place, payload = f"message {source['message']}", source.get("decision")
+    match source["origin"]:
         case provenance.REQUEST:
-            return f"the Request, /context/{source.message}"
+            return f"the Request, /context/{source['message']}"
         case provenance.PROVIDED:
             return f"provided to the run ({place})"
         case provenance.DECISION:

@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import quote
@@ -30,7 +30,7 @@ from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
 from acts.cli.render.tables import failure_blocks, print_outcome, text_table, watch_run
 from acts.cli.runs import server
-from acts.cli.runs.run_reader import RunReader, open_run, wait_for_outcome
+from acts.cli.runs.run_reader import RunReader, iso_text, open_run, wait_for_outcome
 from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
 from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
 from acts.language.values import Json
@@ -358,7 +358,7 @@ async def create(
             raise command_error(f'there is a schedule "{clean(schedule_id)}"', hint=hint) from None
         await handle.update(lambda _: sdk.ScheduleUpdate(schedule=content), rpc_timeout=server.RPC)
     upcoming = (await handle.describe(rpc_timeout=server.RPC)).info.next_action_times
-    first = f"; first start {_moment(upcoming[0])}" if upcoming else ""
+    first = f"; first start {cli.moment_text(iso_text(upcoming[0]))}" if upcoming else ""
     print_err(f"schedule {clean(schedule_id)} starts {clean(file)} as {workflow}{first}")
 
 
@@ -391,9 +391,9 @@ async def resume(schedule_id: ScheduleId, note: cli.Note = None) -> None:
 
 
 @schedule.add
-async def trigger(schedule_id: ScheduleId, overlap: Overlap = "allow-all") -> None:
+async def trigger(schedule_id: ScheduleId) -> None:
     """Start a run now, whatever the clock says."""
-    policy = overlap_policy(overlap)
+    policy = sdk.ScheduleOverlapPolicy.ALLOW_ALL
     await _perform(schedule_id, lambda it: it.trigger(overlap=policy, rpc_timeout=server.RPC), "triggered")
 
 
@@ -425,11 +425,7 @@ def _row(listed: sdk.ScheduleListDescription) -> dict[str, Any]:
     upcoming, recent = ([], []) if listed.info is None else (listed.info.next_action_times, listed.info.recent_actions)
     return {
         "id": listed.id, "paused": state is not None and state.paused, "workflow": getattr(action, "workflow", "?"),
-        "next": _moment(upcoming[0]) if upcoming else "never",
+        "next": cli.moment_text(iso_text(upcoming[0])) if upcoming else "never",
         "last": getattr(recent[-1].action, "workflow_id", "") if recent else "",
         "note": (state.note if state is not None else None) or "",
     }  # fmt: skip
-
-
-def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -32,20 +32,16 @@ from acts.testing.rehearsal import (
 )
 
 STARTER: Final = Path(__file__).parents[1] / "starter"
-# File of the starter -> its name in the folder
-FILES: Final = {
-    "plan.yaml": "plan.yaml", "order_tools.py": "order_tools.py", "plan.test.yaml": "plan.test.yaml",
-    "acts.toml": "acts.toml", "README.md": "README.md", "gitignore": ".gitignore",
-}  # fmt: skip
+# Those of the starter, where none begins with a dot
+FILES: Final = ("plan.yaml", "order_tools.py", "plan.test.yaml", "acts.toml", "README.md", ".gitignore")
 _MAX_DIFF_LINES: Final = 40
-_SKIPPED: Final = ("node_modules", "__pycache__", "venv")  # folders that hold no tests of one's own
+TEST_SUFFIXES: Final = (".test.yaml", ".test.yml", ".test.json")
 
 Folder = Annotated[Path, cli.argument("[FOLDER]", "Where to write (default: here).")]
 Files = Annotated[
     list[str] | None, cli.argument("[FILES]...", "Test files, or folders of them (default: this folder).")
 ]
 Name = Annotated[str, option("--name,-k TEXT", "Only cases with this in their name.")]
-Verbose = Annotated[bool, option("--verbose,-v", "Also list the cases that passed.")]
 
 app = cli.CommandGroup()
 
@@ -57,21 +53,21 @@ def init(folder: Folder = Path(), as_json: cli.AsJson = False) -> int:
     Examples:
       acts init my-plans && cd my-plans && acts test
     """
-    existing = [name for name in FILES.values() if (folder / name).exists()]
+    existing = [name for name in FILES if (folder / name).exists()]
     if existing:
         verb = "is" if len(existing) == 1 else "are"
         text = f"{', '.join(existing)} {verb} already there, and nothing is overwritten"
         raise command_error(text, where=clean(folder), hint="name another folder: acts init my-plans")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for source, name in FILES.items():
+        for name in FILES:
             with (folder / name).open("x", encoding="utf-8") as file:
-                file.write((STARTER / source).read_text("utf-8"))
+                file.write((STARTER / name.removeprefix(".")).read_text("utf-8"))
     except OSError as error:
         raise command_error(f"it cannot be written: {error.strerror or error}", where=clean(folder)) from None
     if as_json:
-        return print_json({"folder": str(folder), "files": [*FILES.values()]})
-    console().print(f"{clean(folder)}: {', '.join(FILES.values())}", style="green")
+        return print_json({"folder": str(folder), "files": list(FILES)})
+    console().print(f"{clean(folder)}: {', '.join(FILES)}", style="green")
     enter = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     for command, effect in (("acts test", "run its tests"), ("acts dev", "start a server and a worker"),
                             ("acts run plan.yaml", "run it, in another terminal")):  # fmt: skip
@@ -80,7 +76,7 @@ def init(folder: Folder = Path(), as_json: cli.AsJson = False) -> int:
 
 
 @app.add
-def test(files: Files = None, name: Name = "", verbose: Verbose = False, as_json: cli.AsJson = False) -> int:
+def test(files: Files = None, name: Name = "", as_json: cli.AsJson = False) -> int:
     """Run the tests of plans (*.test.yaml) with canned results. Needs no server.
 
     Examples:
@@ -107,20 +103,17 @@ def test(files: Files = None, name: Name = "", verbose: Verbose = False, as_json
         print_json({"files": rows, "passed": passed, "failed": failed})
     else:
         for file, listed in reports.items():
-            _print_file(file, listed, lists_cases=verbose)
+            _print_file(file, listed)
         text = f"{count_text(passed, 'case')} passed, {failed} failed"
         console().print(text, style="bold red" if failed else "bold green")
     return cli.EXIT_WRONG_INPUT if has_wrong_file else cli.EXIT_FAILED if failed else cli.EXIT_DONE
 
 
-def _print_file(file: str, cases: Sequence[CaseReport], *, lists_cases: bool) -> None:
+def _print_file(file: str, cases: Sequence[CaseReport]) -> None:
     screen = console()
     failed = [case for case in cases if case.faults]
     counts = f"{len(cases) - len(failed)} passed" + (f", {len(failed)} failed" if failed else "")
     screen.print(f"{'✗' if failed else '✓'} {clean(file)}: {counts}", style="red" if failed else "green")
-    for case in cases:
-        if lists_cases and not case.faults:
-            screen.print(f"  ✓ {clean(case.name)}", style="dim")
     for case in failed:
         screen.print(f"  ✗ {clean(case.name)}  ({clean(case.where)})", style="bold red")
         for line in case.lines():  # - is expected, + is what the plan does
@@ -132,7 +125,8 @@ def find_test_files(names: Sequence[str]) -> list[Path]:
     for path in map(Path, names or (".",)):
         if not path.exists():
             raise command_error("there is no such file or folder", where=str(path))
-        out |= dict.fromkeys(_files_in(path) if path.is_dir() else [path])
+        files = [file for suffix in TEST_SUFFIXES for file in path.rglob(f"*{suffix}")] if path.is_dir() else [path]
+        out |= dict.fromkeys(sorted(f for f in files if not any(map(_is_skipped, f.relative_to(path).parts[:-1]))))
     if not out:
         where = ", ".join(names) or "this folder"
         hint = "a test file is called like its plan: orders.test.yaml for orders.yaml; see docs/testing.md"
@@ -140,12 +134,8 @@ def find_test_files(names: Sequence[str]) -> list[Path]:
     return list(out)
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".") and path.name not in _SKIPPED:
-            yield from _files_in(path)
-        elif path.name.endswith((".test.yaml", ".test.yml", ".test.json")):
-            yield path
+def _is_skipped(folder: str) -> bool:
+    return folder.startswith(".") or folder in ("node_modules", "__pycache__", "venv")  # no tests of one's own
 
 
 @dataclass(frozen=True)

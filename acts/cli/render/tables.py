@@ -14,6 +14,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -172,7 +173,14 @@ def set_text(report: Mapping[str, Any]) -> str:
     return clean(f"{total}: {', '.join(parts)}{results}", MAX_NOTE)
 
 
-def report_parts(report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[RenderableType]:
+def headline(status: str, run: str, *facts: str) -> Text:
+    """``✓ completed  weather-1a2b  Plan  1.2 s``"""
+    mark = (f"{words.STATE_MARKS.get(status, '·')} {clean(status)}", STATE_STYLES.get(status, ""))
+    return Text.assemble(mark, (f"  {clean(run)}", "bold"), *((f"  {clean(fact)}", "dim") for fact in facts if fact))
+
+
+def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[RenderableType]:
+    """What the status of a run, its result, or one of its instances holds."""
     if isinstance(calls := report.get("calls"), list) and calls:
         yield calls_table(calls, rows)
     instances = []
@@ -183,30 +191,25 @@ def report_parts(report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[Re
         instances.append({"id": name, "state": row.get("status"), "reason": "; ".join(texts)})
     if instances:
         yield calls_table(instances, min(rows, MAX_SHOWN), "instance")
+        command = shlex.join(["acts", "show", clean(run), "--instance", clean(instances[0]["id"])])
+        yield Text(f"one of them: {command}", "dim")
     if text := set_text(report):
         yield Text(text)
-
-
-def headline(status: str, run: str, *facts: str) -> Text:
-    """``✓ completed  weather-1a2b  Plan  1.2 s``"""
-    mark = (f"{words.STATE_MARKS.get(status, '·')} {clean(status)}", STATE_STYLES.get(status, ""))
-    return Text.assemble(mark, (f"  {clean(run)}", "bold"), *((f"  {clean(fact)}", "dim") for fact in facts if fact))
-
-
-def progress_parts(run: str, status: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[RenderableType]:
-    yield from report_parts(status, rows)
-    if names := list(words.named_instances(status)):
-        yield Text(f"one of them: {shlex.join(['acts', 'show', clean(run), '--instance', clean(names[0])])}", "dim")
-    if (status.get("usage") or {}).get("requests"):
-        yield Text(f"usage  {clean(words.usage_text(status['usage']))}", "dim")
-    for note in status.get("notes") or ():
+    for name in ("output", "state"):
+        if report.get(name) not in (None, {}):
+            yield Text(f"\n{name}", "bold")
+            yield Text(value_text(report[name]))
+    if (report.get("usage") or {}).get("requests"):
+        gap = "\n" if "state" in report else ""
+        yield Text(f"{gap}usage  {clean(words.usage_text(report['usage']))}", "dim")
+    for note in report.get("notes") or ():
         yield Text(f"note: {clean(note)}", "dim")
-    if any(call.get("waitsFor") for call in status.get("calls") or ()):
+    if any(call.get("waitsFor") for call in calls or ()):
         message_ = '\'{"type":"input","input":{…}}\''
         yield Text(f"waits for a message: acts provide {clean(run)} {message_}", "magenta")
-    approvals = [PendingApproval.model_validate(item) for item in status.get("pending") or ()]
+    approvals = [PendingApproval.model_validate(item) for item in report.get("pending") or ()]
     yield from (Text(line, "magenta") for line in approval_lines(run, approvals))
-    yield from _decision_lines(status)
+    yield from _decision_lines(report)
 
 
 def print_outcome(outcome: Outcome, run: str, *facts: str) -> None:
@@ -218,21 +221,17 @@ def print_outcome(outcome: Outcome, run: str, *facts: str) -> None:
             rows, calls = (resumed.get("instances") or {}).get("takenOver"), len(resumed.get("calls") or ())
             count = count_text(rows, "row") if isinstance(rows, int) else count_text(calls, "call")
             screen.print(f"{count} taken over from {clean(resumed.get('workflowId'), 200)}", style="dim")
-        for part in report_parts(result):
-            screen.print(part)
-        for name in ("output", "state"):
-            if result.get(name) not in (None, {}):
-                screen.print(f"\n{name}", style="bold")
-                screen.print(value_text(result[name]))
-        if (result.get("usage") or {}).get("requests"):
-            screen.print(f"\nusage  {clean(words.usage_text(result['usage']))}", style="dim")
-        for line in _decision_lines(result):
-            screen.print(line)
+        print_parts(run, result)
     elif result is not None:
         screen.print(value_text(result))
     if outcome.error is not None and not outcome.problems:
         text = "\n  ".join(clean_lines(str(outcome.error.get("message"))))
         screen.print(f"{clean(outcome.error.get('type'))}: {text}")
+
+
+def print_parts(run: str, report: Mapping[str, Any]) -> None:
+    for part in report_parts(run, report):
+        console().print(part)
 
 
 def value_text(value: Any) -> str:
@@ -261,33 +260,43 @@ FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
 
-# Shows a status, and why the worker is silent; "" while it answers
-Show = Callable[[Mapping[str, Any], str], None]
-
 
 async def watch_run(run: RunReader) -> Outcome:
-    """Wait for a run and show its progress on stderr: a live table on a terminal, else a line per change."""
-    began = time.monotonic()
-    if not console(stderr=True).is_terminal:
-        return await _follow(run, _log(run.id, began))
-    screen = console(stderr=True, wrap=True)
-    with Live(console=screen, auto_refresh=False, transient=True) as live:
+    """Wait for a run and show its progress on stderr: a live table on a terminal, else each of its lines once."""
+    began, screen, printed = time.monotonic(), console(stderr=True, wrap=True), set[str]()
+    live = Live(console=screen, auto_refresh=False, transient=True) if screen.is_terminal else None
+    screen.width = screen.width if live else 1_000
 
-        def show(status: Mapping[str, Any], silence: str) -> None:
-            facts = (_tick_text(status), counts_text(status.get("calls") or ()), f"{time.monotonic() - began:.1f} s")
-            head = headline(str(status.get("phase") or "starting"), run.id, *facts)
-            parts = progress_parts(run.id, status, max(screen.height - 6, 3))
-            live.update(Group(head, *([Text(silence, "yellow")] if silence else []), *parts), refresh=True)
+    def show(status: Mapping[str, Any], silence: str) -> None:
+        """Show a status, and why the worker is silent; "" while it answers."""
+        nonlocal printed
+        seconds = time.monotonic() - began
+        tick = f"tick {status['tick']}" if status.get("tick") else ""
+        facts = (tick, counts_text(status.get("calls") or ()), f"{seconds:.1f} s") if live else (tick,)
+        head = headline(str(status.get("phase") or "starting"), run.id, *facts)
+        parts = report_parts(run.id, status, max(screen.height - 6, 3) if live else MAX_ROWS)
+        view = Group(head, *([Text(silence, "yellow")] if silence else []), *parts)
+        if live:
+            live.update(view, refresh=True)
+            return
+        with screen.capture() as capture:
+            screen.print(view)
+        lines = dict.fromkeys(" ".join(line.split()) for line in capture.get().splitlines())
+        for line in lines:
+            if line and line not in printed:
+                screen.print(f"{seconds:8.2f} s  {line}")
+        printed = set(lines)
 
+    with live or nullcontext():
         return await _follow(run, show)
 
 
-async def _follow(run: RunReader, show: Show) -> Outcome:
-
-    async def poll() -> None:
-        last: Mapping[str, Any] = {}
-        answered, pause = time.monotonic(), FIRST_PAUSE_SECONDS
-        while True:
+async def _follow(run: RunReader, show: Callable[[Mapping[str, Any], str], None]) -> Outcome:
+    last: Mapping[str, Any] = {}
+    answered, pause = time.monotonic(), FIRST_PAUSE_SECONDS
+    ending = asyncio.ensure_future(wait_for_outcome(run.handle))
+    try:
+        while not ending.done():
             reader = run.fresh()
             progress = await read_progress(reader, MAX_SHOWN)
             pause = FIRST_PAUSE_SECONDS if progress not in (None, last) else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
@@ -295,46 +304,13 @@ async def _follow(run: RunReader, show: Show) -> Outcome:
                 answered, last = time.monotonic(), progress
             is_silent = time.monotonic() - answered > SILENCE_SECONDS
             show(last, await reader.obstacle() or "no worker answers; is one running?" if is_silent else "")
-            await asyncio.sleep(pause)
-
-    polling = asyncio.ensure_future(poll())
-    ending = asyncio.ensure_future(wait_for_outcome(run.handle))
-    try:
-        await asyncio.wait([ending, polling], return_when=asyncio.FIRST_COMPLETED)
-        if polling.done():  # by an error
-            await polling
+            await asyncio.wait([ending], timeout=pause)
         outcome = await ending
     finally:
-        polling.cancel()
         ending.cancel()
     if isinstance(outcome.result, dict):
         show({**outcome.result, "phase": outcome.status}, "")  # what happened since the last query
     return outcome
-
-
-def _log(run: str, began: float) -> Show:
-    screen, printed = console(stderr=True), set[str]()
-
-    def show(status: Mapping[str, Any], silence: str) -> None:
-        nonlocal printed
-        phase = f"{run}: {status['phase']}" if "phase" in status else ""
-        lines = [", ".join(filter(None, (phase, _tick_text(status)))) if phase else ""]
-        for call in status.get("calls") or ():
-            if call.get("state") != "pending":
-                name = "  ".join(filter(None, (_tick_text(call), call_name(call))))
-                lines.append(" ".join(filter(None, (name, str(call.get("state")), describe(call)))))
-        approvals = [PendingApproval.model_validate(p) for p in status.get("pending") or ()]
-        lines += [set_text(status), *approval_lines(run, approvals), silence]
-        for line in dict.fromkeys(lines):
-            if line and line not in printed:
-                screen.print(f"{time.monotonic() - began:8.2f} s  {clean(line)}")
-        printed = set(lines)
-
-    return show
-
-
-def _tick_text(report: Mapping[str, Any]) -> str:
-    return f"tick {report['tick']}" if report.get("tick") else ""
 
 
 MAX_NAMES: Final = 20  # in one line, and outcomes

@@ -274,9 +274,9 @@ class RunReader:
         answer = await self.query(list, wire.PENDING)
         return None if answer is None else [PendingApproval.model_validate(item) for item in answer]
 
-    async def pending_parameters(self) -> dict[str, Any]:
+    async def subjects(self) -> dict[str, Any]:
         """The parameters of the run's own pending Calls: ``{editable, calls: [{call, instance?, with}]}``, or {}."""
-        return await self.query(dict, wire.PENDING_PARAMETERS) or {}
+        return await self.query(dict, wire.SUBJECTS) or {}
 
     @_once
     async def plan(self) -> list[Any] | None:
@@ -385,7 +385,7 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
 
     async def query(id_: str) -> dict[str, Any]:
         async with limit:
-            return await run.other(id_).pending_parameters()
+            return await run.other(id_).subjects()
 
     ids = list(dict.fromkeys(a.workflow_id for a in approvals if a.call is not None))
     answers = dict(zip(ids, await asyncio.gather(*map(query, ids)), strict=True))
@@ -393,8 +393,8 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
     for approval in approvals:
         answer = answers.get(approval.workflow_id, {})
         # a run inside an instance does not know the instance's name
-        own = [c for c in answer.get("calls", ()) if c.get("instance") in (None, approval.instance)]
-        calls = {c["call"]: c[WITH] for c in own}
+        own = [w for w in answer.get("waits", ()) if w.get("instance") in (None, approval.instance) and "call" in w]
+        calls = {w["call"]: w["subject"][WITH] for w in own}
         report = {k: v for k, v in approval.to_json().items() if k not in (WITH, EDITABLE)}
         report |= {WITH: calls[approval.call]} if approval.call in calls else {}
         report |= {} if answer.get(EDITABLE, True) else {EDITABLE: False}
@@ -591,20 +591,22 @@ async def read_pending(
     runs = await _waiting_runs(client)
     served = {queue for queue in {run.task_queue for run in runs} if await server.has_pollers(client, queue)}
     ends, step = loop.time() + TIMEOUT_SECONDS, 2 * MAX_CONCURRENT_QUERIES
+
+    async def read_served(run: WorkflowExecution) -> list[PendingApproval] | None:
+        if run.task_queue not in served:
+            return None
+        try:
+            async with asyncio.timeout_at(ends):
+                return await read(RunReader(client, run.id, run.run_id))
+        except TimeoutError:
+            return None
+
     for first in range(0, len(runs), step):
         if room <= 0:
             report.unread += len(runs) - first
             break
         batch = runs[first : first + step]
-        readers = [RunReader(client, run.id, run.run_id) for run in batch if run.task_queue in served]
-        tasks = {reader.id: asyncio.ensure_future(read(reader)) for reader in readers}
-        if tasks:
-            await asyncio.wait(tasks.values(), timeout=max(0.0, ends - loop.time()))
-        for run in batch:
-            task = tasks.get(run.id)
-            listed = task.result() if task is not None and task.done() else None
-            if task is not None:
-                task.cancel()
+        for run, listed in zip(batch, await asyncio.gather(*map(read_served, batch)), strict=True):
             report.unanswered += [run.id] if listed is None else []
             report.unread += len(listed or ()) > room
             kept = (listed or [])[:room]

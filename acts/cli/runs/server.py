@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from acts.cli.console import EXIT_NO_SERVER, clean, codec_error, command_error, print_err
 from acts.cli.dev.temporal_server import DEFAULT_STATE, HOST, find_dev_server
+from acts.language.errors import SettingsError
 from acts.language.wire import TASK_QUEUE
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ async def connect(target: ServerTarget | None = None) -> Client:
     except TimeoutError:
         cause = f"no answer within {CONNECT_SECONDS:g} s"
     except (RuntimeError, ValueError) as error:
-        cause = clean(str(error).removeprefix("Failed client connect: "), 200)
+        from acts.telemetry.failures import connection_problem
+
+        cause = clean(connection_problem(error), 200)
     head = f"no Temporal server answers at {clean(target.address, 100)} ({clean(target.source, 200)}): {cause}"
     hint = "start a server and a worker with `acts dev`, or set TEMPORAL_ADDRESS"
     raise command_error(head, hint=hint, code=EXIT_NO_SERVER)
@@ -91,13 +94,13 @@ def _interceptors() -> Sequence[Interceptor]:
     """What writes spans, where the environment asks for traces."""
     if not any(name.startswith("OTEL_EXPORTER_OTLP") for name in os.environ):
         return ()
-    from acts.telemetry.tracing import ClientSpans, TelemetryError, start_tracing
+    from acts.telemetry.tracing import ClientSpans, start_tracing
 
     # Each failed attempt to reach the collector would be a line among those of the command
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     try:
         tracing = start_tracing("acts-cli")
-    except TelemetryError as error:
+    except SettingsError as error:
         print_err(f"traces are off: {clean(str(error))}")
         return ()
     return () if tracing is None else (ClientSpans(tracing),)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from acts.cli.console import CommandError, clean, command_error, print_blocks
 from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, read_source
-from acts.language.errors import InvalidRequest, Problem, format_choices
+from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, parse_request
 from acts.language.references import scan
 from acts.language.tools import META, inline_secret_problems, registered_names, undecided_names
@@ -162,11 +162,11 @@ def load_registry(
     """
     if not (has_modules := is_configured()) and (file is None or not Path(file).resolve().is_relative_to(EXAMPLES)):
         return {}, ()
-    from acts.activities.registry import RegistryError, from_environment, load
+    from acts.activities.registry import from_environment, load
 
     try:
         registry = from_environment() if has_modules else load(default_modules().split(","), [])
-    except RegistryError as error:
+    except SettingsError as error:
         hint = f"correct {MODULES}, {FOLDERS} or {SERVERS}"
         raise command_error(str(error), where="the environment", hint=hint) from None
     of_servers, _ = registry.servers.read_once([name for name in names if name not in registry.tools])

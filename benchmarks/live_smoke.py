@@ -1,6 +1,6 @@
 """Asks each configured model provider for small plans, and prints what it supports and costs.
 
-    python -m tools.live_smoke [--model provider:name | endpoint/name ...] [--tools 1,5,20,50]
+    python -m benchmarks.live_smoke [--model provider:name | endpoint/name ...] [--tools 1,5,20,50]
 
 For each model: one tick of an agent with each number of Tools; the last of these again, which should be read from the
 cache; and one with an effort. The column ``schema`` is the form in which the provider took the schema (docs/models.md),
@@ -16,9 +16,6 @@ import os
 import sys
 import time
 
-from rich.console import Console
-from rich.table import Table
-
 from acts.activities.models import select
 from acts.activities.models.interface import ModelError, ModelRequest, ModelTurn, PromptBlock
 from acts.language.messages import parse_message
@@ -26,6 +23,7 @@ from acts.language.schemas import Checker
 from acts.language.tools import Tool, read_tool
 from acts.planner.answer_schema import compose_solution_schema
 from acts.planner.prompt import render_planner_prompt
+from benchmarks.tables import Table
 
 # provider: (the variables that configure it, the default model)
 PROVIDERS = {
@@ -50,10 +48,7 @@ def main() -> int:
         print(f"No model provider is configured, so nothing was requested. Set one of: {names}")
         return 0
     rows = asyncio.run(request_all(models, [int(n) for n in arguments.tools.split(",")]))
-    table = Table(*COLUMNS, box=None)
-    for row in rows:
-        table.add_row(*row)
-    Console(width=200, markup=False).print(table)
+    print(Table("models, live", [*COLUMNS], [[*row] for row in rows]).text())
     return int(any(row[2] == "error" for row in rows))
 
 
