@@ -150,14 +150,15 @@ class PlanListing:
         self.open_reads: list[OpenRead] = []
         for position, call in enumerate(calls):
             waits: dict[int, Wait] = {}
-            unwritten: list[Path] = []
+            paths_unwritten: list[Path] = []
             for path in paths_read(call):
                 chains = self.writers.overlapping(path, call.instance)
                 waits |= {id(chain): (chain, len(chain.entries)) for chain in chains}
-                unwritten += () if chains else (path,)
+                paths_unwritten += () if chains else (path,)
             self.waits.append(tuple(waits.values()))
+            unwritten = frozenset(paths_unwritten)
             for use in call.reads if unwritten else ():
-                reads = (OpenRead(position, use, tree, frozenset(unwritten)) for tree in use.expressions)
+                reads = (OpenRead(position, use, tree, unwritten) for tree in use.expressions)
                 self.open_reads += (read for read in reads if not read.is_satisfied(lambda _: False))
             self.writers.add(call, position)
 
