@@ -290,11 +290,12 @@ class Driver:
     def _signal_children(self, command: commands.SignalChildren) -> None:
         """Signal all children, all instances, or the child that walks one; note a payload that is too large."""
         signal, payload = command.signal, command.payload
-        if command.is_told:
-            told = Told.model_validate({"token": self.run.position.token, "word": signal, "message": payload})
-            signal, payload = told.signal_name(), told.to_json()
         try:
-            args = [encode(payload)] if payload is not None else []
+            if command.is_told:
+                told = Told(token=self.run.position.token, word=signal, message=payload)
+                signal, args = told.signal_name(), [encode_record(told)]
+            else:
+                args = [] if payload is None else [encode(payload)]
         except CallError as error:
             self.run.note(f"{command.signal} was not passed on: {error.message}")
             return
