@@ -36,6 +36,8 @@ MODEL_SETTINGS: Final = (
 _COUNTS: Final = ("requests", "inputTokens", "outputTokens", "cachedTokens", "reasoningTokens")
 # What the server allows (limit.maxIDLength)
 MAX_WORKFLOW_ID: Final = 1_000
+# Of the file for the results of a set: no tool takes it for its own, as make does a GNUmakefile
+RESULTS_ENDINGS: Final = (".jsonl", ".ndjson")
 # Temporal's timers count milliseconds
 MIN_SECONDS: Final = 0.001
 
@@ -75,6 +77,12 @@ class Retry(_Closed):
 def _check_queue(name: str) -> str:
     if not 0 < len(name) <= MAX_QUEUE or not name.isprintable() or name.startswith("/_sys/"):
         raise ValueError(f"a task queue is 1 to {MAX_QUEUE} printable characters, and not one of the server's own")
+    return name
+
+
+def _check_results(name: str) -> str:
+    if not name.endswith(RESULTS_ENDINGS):
+        raise ValueError("the results of a set are JSON Lines: the name ends in .jsonl or .ndjson")
     return name
 
 
@@ -197,7 +205,7 @@ class Config(_Closed):
     resolve: Literal["runtime", "upfront"] = "runtime"
     stream: bool = True
     resume: Resume | None = None
-    results: str | None = Field(default=None, min_length=1)
+    results: Annotated[str, AfterValidator(_check_results)] | None = None
 
     @property
     def latent_model(self) -> str | None:

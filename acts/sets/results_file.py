@@ -30,6 +30,8 @@ from typing import IO, Any, Final
 
 from acts.delegates import sources
 from acts.delegates.sources import FILE_FLAGS, IrregularFileError, open_parent, open_regular, quote
+from acts.language.config import RESULTS_ENDINGS
+from acts.language.errors import format_choices
 from acts.language.wire import RESULTS_EXIST, RESULTS_REFUSED, RESULTS_UNAVAILABLE, RESUME_REFUSED
 from acts.sets.set_files import RESULTS, SetError, check_name
 from acts.tree.past_run import PastRow
@@ -40,6 +42,7 @@ LOCK_SECONDS: Final = 20.0
 _CHUNK: Final = 1024 * 1024
 # Bytes of a line: 64 MiB is the largest state that a run keeps, and as JSON text it may double
 MAX_LINE: Final = 128 * 1024 * 1024
+_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | FILE_FLAGS
 # The run that the file belongs to, and where the file ends
 _OWNER: Final = "SELECT run, end FROM file"
 
@@ -68,11 +71,14 @@ def find_results(folders: Sequence[Path], name: str) -> ResultsFile:
     check_name(name, "a results file", RESULTS_REFUSED)
     if not folders:
         raise SetError(RESULTS_REFUSED, f"this worker writes no results: {RESULTS} names no folder for {quote(name)}")
-    for folder in folders:
+    for folder in map(Path.absolute, folders):
         if (place := sources.resolve_below(folder, name)) is not None:
-            file = ResultsFile(*place, name)
-            if file.steps[-1].startswith("."):
-                raise file.error(RESULTS_REFUSED, "has a name that begins with a dot")
+            file, (root, steps) = ResultsFile(*place, name), place
+            if Path(folder, name) not in (folder.joinpath(*steps), Path(root, *steps)):
+                raise file.error(RESULTS_REFUSED, "leads through a link")
+            if any(step.startswith(".") for step in steps) or not name.endswith(RESULTS_ENDINGS):
+                fault = f"does not end in {format_choices(RESULTS_ENDINGS)}, or has a step that begins with a dot"
+                raise file.error(RESULTS_REFUSED, fault)
             return file
     where = ", ".join(map(str, folders))
     raise SetError(RESULTS_REFUSED, f"the results file {quote(name)} is outside the folders of {RESULTS} ({where})")
@@ -81,33 +87,38 @@ def find_results(folders: Sequence[Path], name: str) -> ResultsFile:
 def create(file: ResultsFile, run: str) -> None:
     """Create the file for a run, whose own it may be already; SetError where it is another's, or cannot be written."""
     with _explained(file, "written"), open_parent(file.root, file.steps) as parent:
-        if not _exists(parent, file.journal):
-            _refuse_existing(file, parent, "")
-            with suppress(FileExistsError):  # another process was faster
-                os.close(os.open(file.journal, os.O_RDWR | os.O_CREAT | os.O_EXCL | FILE_FLAGS, 0o644, dir_fd=parent))
+        entries = os.listdir(parent)  # noqa: PTH208 - of a descriptor
+        if file.journal not in entries and file.steps[-1] in entries:
+            raise _taken(file)
+        with suppress(FileExistsError):  # another process was faster
+            os.close(os.open(file.journal, _NEW, 0o644, dir_fd=parent))
         with _connect(file, parent) as journal:
             journal.execute("CREATE TABLE IF NOT EXISTS file (run TEXT NOT NULL, end INTEGER NOT NULL)")
             journal.execute("CREATE TABLE IF NOT EXISTS rows (number INTEGER PRIMARY KEY, begin INTEGER NOT NULL)")
             owner, _ = journal.execute(_OWNER).fetchone() or (None, 0)
             if owner != run:
-                _refuse_existing(file, parent, "" if owner is None else " (of another run)")
+                _create(file, parent, owner)
                 journal.execute("DELETE FROM file")
                 journal.execute("DELETE FROM rows")
                 journal.execute("INSERT INTO file VALUES (?, 0)", (run,))
             journal.commit()
-        os.close(os.open(file.steps[-1], os.O_RDWR | os.O_CREAT | FILE_FLAGS, 0o644, dir_fd=parent))
         os.fsync(parent)
 
 
-def _refuse_existing(file: ResultsFile, parent: int, owner: str) -> None:
-    if _exists(parent, file.steps[-1]):
-        text = f"exists already{owner}, and a run appends only to its own: remove it, or name another one"
-        raise file.error(RESULTS_EXIST, text)
+def _create(file: ResultsFile, parent: int, owner: str | None) -> None:
+    """Create the file itself. One that is there is of others, unless it is what a start that died has left: empty,
+    beside a journal without an owner.
+    """
+    try:
+        os.close(os.open(file.steps[-1], _NEW, 0o644, dir_fd=parent))
+    except FileExistsError:
+        if owner is not None or os.stat(file.steps[-1], dir_fd=parent, follow_symlinks=False).st_size:
+            raise _taken(file, "" if owner is None else " (of another run)") from None
 
 
-def _exists(parent: int, name: str) -> bool:
-    with os.scandir(parent) as entries:
-        return any(entry.name == name for entry in entries)
+def _taken(file: ResultsFile, owner: str = "") -> SetError:
+    text = f"exists already{owner}, and a run appends only to its own: remove it, or name another one"
+    return file.error(RESULTS_EXIST, text)
 
 
 def append(file: ResultsFile, run: str, lines: Iterable[tuple[int, bytes]]) -> int:

@@ -152,7 +152,53 @@ def test_a_file_that_somebody_has_cut_is_waited_for(tmp_path: Path, file: Result
     assert ids(file) == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("name", ["../out.jsonl", "/etc/out.jsonl", ".out.jsonl", "a\\b", "", "folder/"])
+STEPS_OF_NAMES = st.sampled_from(
+    [
+        "a",
+        "sub",
+        ".git",
+        "..",
+        ".",
+        "",
+        "link",
+        "up",
+        "Makefile",
+        "x.py",
+        "out.jsonl",
+        ".jsonl",
+        ".x.ndjson",
+        "b.ndjson",
+    ]
+)
+
+
+@given(st.lists(STEPS_OF_NAMES, min_size=1, max_size=4).map("/".join), st.booleans(), st.booleans())
+@settings(deadline=None)
+def test_results_are_new_files_with_names_of_results_in_their_folder(name: str, absolute: bool, there: bool) -> None:  # noqa: FBT001
+    """Whatever a Request names: nothing that is there changes, no link is followed, no other program reads the name."""
+    with tempfile.TemporaryDirectory() as root:
+        folder, outside = Path(root, "results"), Path(root, "outside")
+        for made in (folder / "sub", folder / ".git", outside):
+            made.mkdir(parents=True)
+        (folder / "link").symlink_to("sub")
+        (folder / "up").symlink_to(outside)
+        name = f"{folder}/{name}" if absolute else name
+        if there and Path(folder, name).parent.is_dir():
+            with suppress(OSError):
+                Path(folder, name).write_text("precious")
+        before = {path: path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
+        with suppress(SetError):
+            found = find_results([folder], name)
+            create(found, "run-1")
+            append(found, "run-1", lines(1))
+        assert all(path.read_bytes() == data for path, data in before.items())
+        new = {path.relative_to(folder) for path in Path(root).rglob("*") if path.is_file() and path not in before}
+        results = {path for path in new if path.suffix in (".jsonl", ".ndjson")}
+        assert new == results | {path.with_name(f".{path.name}.acts") for path in results}
+        assert not any(step.startswith(".") for path in results for step in path.parts)
+
+
+@pytest.mark.parametrize("name", ["../out.jsonl", "/etc/out.jsonl", ".out.jsonl", "a\\b", "", "GNUmakefile"])
 def test_results_stay_in_their_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(SetError) as error:
         find_results([tmp_path], name)

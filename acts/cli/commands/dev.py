@@ -84,6 +84,10 @@ def dev(
     port = choose_port(port, PORT, notes)
     ui_port = choose_port(ui_port, UI_PORT, notes) if ui else None
     ended = ""
+    for variable, folder in {"ACTS_DATA": "data", "ACTS_RESULTS": "results"}.items():
+        if variable not in os.environ:  # nothing else is read or written here by the word of a Request
+            Path(folder).mkdir(exist_ok=True)
+            os.environ[variable] = str(Path(folder).resolve())
     with stops_by_signal() as stop:
         try:
             with run_engine(state, port=port, ui_port=ui_port, ui=ui, modules=activities) as engine:
@@ -209,8 +213,7 @@ class Engine:
 
             own[DELEGATES] = os.pathsep.join([*filter(None, [own.get(DELEGATES)]), *examples.DELEGATES])
         own |= {} if files is None else {server.STATE_VARIABLE: str(files.resolve())}
-        # The folders of sets and results are the current one; no line is logged for what goes well
-        defaults = {"ACTS_DATA": str(Path.cwd()), "ACTS_RESULTS": str(Path.cwd()), "ACTS_LOG_LEVEL": "warning"}
+        defaults = {"ACTS_LOG_LEVEL": "warning"}  # no line is logged for what goes well
         defaults |= {} if log is None and sys.stderr.isatty() else {"NO_COLOR": "1"}  # of the SDK's core neither
         self._environment = {**defaults, SHUTDOWN: str(SHUTDOWN_SECONDS), **own}
         self._worker: subprocess.Popen[bytes] | None = None

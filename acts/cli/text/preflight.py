@@ -218,12 +218,12 @@ def add_set(request: Json, set_file: str | None, results: str | None) -> Json:
         raise command_error(head, where="--results", hint="name it: --set FILE")
     out = {**request, "context": context}
     if results is not None:
-        path = Path(results).absolute()
+        path = Path(results)
         if path.exists():
             hint = "remove it, or name another one: a run appends only to its own"
             raise command_error(f"{clean(results, 200)} exists already", where="--results", hint=hint)
-        file = str(path) if path.parent.is_dir() else results
-        out["config"] = {**(request.get("config") or {}), "results": file}
+        is_path = path.parent != Path() and path.parent.is_dir()  # a name alone is one in the worker's folder
+        out["config"] = {**(request.get("config") or {}), "results": str(path.absolute()) if is_path else results}
     return out
 
 
