@@ -114,11 +114,9 @@ class RequestLog:
         self.notes = list(dict.fromkeys((*self.notes, *texts)))[:_MAX_NOTES]
 
     def end_outage(self) -> None:
-        """The model answers, or another one is asked."""
         self.outage_since, self.broken, self.waiting = None, 0, ""
 
     def fail_over(self, model: str, reason: str) -> None:
-        """Go to the next model."""
         self.failures.append(f"{model}: {reason}")
         self.note(f"{model} was given up for another model: {reason}")
         self.end_outage()

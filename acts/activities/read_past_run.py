@@ -49,7 +49,6 @@ class PastRuns:
 
     @activity.defn(name=PAST_RUN)
     async def read_past_run(self, query: dict[str, Any]) -> bytes:
-        """The activity."""
         async with heartbeat():
             return _pack(await self._past(query["workflowId"], query.get("runId")))
 
@@ -137,5 +136,4 @@ def refuse(message: str) -> ApplicationError:
 
 
 def quote(text: str) -> str:
-    """An id for a message."""
     return f'"{truncate(text, 200)}"'

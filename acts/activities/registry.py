@@ -70,7 +70,6 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """The names under which the activities are served."""
         return [*map(activity_name, self.activities), *map(activity_of, self.servers.configs)]
 
     @property

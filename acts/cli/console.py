@@ -51,7 +51,6 @@ class MessageBlock:
     severity: str = "error"
 
     def text(self) -> str:
-        """The message as plain lines."""
         facts = "".join(f"\n  {label}: {fact}" for label, fact in self.facts)
         return f"{self.where}: {self.head}{facts}" if self.where else f"{self.head}{facts}"
 

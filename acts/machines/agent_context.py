@@ -67,7 +67,6 @@ class AgentContext:
         self._own_count = len(request.context)
 
     def append(self, raws: Iterable[Json]) -> None:
-        """Messages join the context, and the log."""
         start = len(self.request.context)
         parsed: list[Message] = [parse_message(raw, start + i) for i, raw in enumerate(raws)]
         for message in parsed:
@@ -76,7 +75,6 @@ class AgentContext:
         self.request = replace(self.request, context=(*self.request.context, *parsed))
 
     def append_plan(self, calls: Sequence[Json]) -> None:
-        """These Calls join the context as its plan."""
         self.append([self._plan_message(calls)])
 
     def append_problems(self, problems: Sequence[Problem], calls: Sequence[Json]) -> list[dict[str, Any]]:
@@ -117,7 +115,6 @@ class AgentContext:
 
     @property
     def count(self) -> int:
-        """The number of messages."""
         return len(self.request.context)
 
     def appended(self) -> list[Json]:
@@ -125,11 +122,9 @@ class AgentContext:
         return [m.raw for m in self.request.context[self._own_count :]]
 
     def read(self, path: Path) -> Json:
-        """What is at a path now."""
         return self.log.read(path, 0)
 
     def value(self, tree: Expression, instance: str | None = None) -> Json:
-        """What an expression yields now."""
         return evaluate(tree, lambda path: self.log.read(path, 0, instance))
 
     def state(self, instance: str | None = None) -> Json:
@@ -216,7 +211,6 @@ class StreamedPlan:
 
     @property
     def has_started(self) -> bool:
-        """True once a child walks the beginning of the plan."""
         return self.passed_on > 0
 
     @property
@@ -226,7 +220,6 @@ class StreamedPlan:
 
     @property
     def started_calls(self) -> list[Json]:
-        """The Calls that the child has."""
         return self.calls[: self.passed_on]
 
     def add(self, record: StreamedCalls, *, may_start: bool) -> ValidatedPlan | None:
@@ -249,7 +242,6 @@ class StreamedPlan:
         return None if self.is_stuck else prepared
 
     def begin(self, request: dict[str, Any]) -> None:
-        """A child starts with the Request of the beginning."""
         self._context = request["context"][:-1]
         self.passed_on = len(self.calls)
 
@@ -303,7 +295,6 @@ class TickResults:
         self._nodes: Sequence[PlannedCall] = ()
 
     def begin(self, nodes: Sequence[PlannedCall], tick: int) -> None:
-        """The plan of a tick is walked now: these of its Calls."""
         self._nodes = nodes
         self.walking = [{"id": n.id, "tool": n.tool.name, "state": "pending", "tick": tick} for n in nodes]
 

@@ -119,7 +119,6 @@ class AgentRun(RunMachine):
 
     @property
     def request(self) -> Request:
-        """The Request, with everything that joined its context since."""
         return self.context.request
 
     @property
@@ -147,16 +146,13 @@ class AgentRun(RunMachine):
 
     @property
     def current_calls(self) -> list[dict[str, Any]]:
-        """Every Call so far, those of the plan that is being walked at the end."""
         return [*self.results.calls, *self.results.walking]
 
     @property
     def proposed_calls(self) -> list[Json]:
-        """The Calls that are proposed."""
         return [] if self.proposal is None else self.proposal.request.calls
 
     def react(self, event: events.Event, now: str) -> list[Any]:
-        """The effects of an event."""
         match event:
             case events.Begin():
                 return self._propose(now) if self.proposal is not None else self._next_tick()
@@ -203,7 +199,6 @@ class AgentRun(RunMachine):
         return self.config.stream and is_whole and is_free
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
-        """The budget allows the request of a tick, or the Calls of its plan."""
         if self._is_asking and effect.key == f"tick-{self.tick}":
             left = max(1, wire.MAX_UNUSABLE_ANSWERS - self.unusable.count)
             streams, cap = not self.stream.is_stuck, self.unusable.cap
@@ -213,7 +208,6 @@ class AgentRun(RunMachine):
         return self.budget.settle(effect.key, None)
 
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
-        """A limit of the budget ends the run; what was done is kept."""
         if self._is_asking:
             self.tick, self._is_asking = self.tick - 1, False
             return self._fail(f"{effect.reason}, and there is no output", wire.LIMIT_EXCEEDED)
@@ -221,7 +215,6 @@ class AgentRun(RunMachine):
         return self._fail(f"tick {self.tick}: {effect.reason}", wire.LIMIT_EXCEEDED)
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
-        """The run ends as at any other limit; what was done is kept."""
         return self._fail(f"tick {self.tick}: {error.message}", error.code)
 
     def _fail(self, message: str, code: str) -> list[Any]:
@@ -349,7 +342,6 @@ class AgentRun(RunMachine):
         return [] if self.is_paused else self._request_calls(self._plan)
 
     def _begin_plan(self, prepared: ValidatedPlan) -> tuple[list[PlannedCall], dict[str, Any]]:
-        """The Calls of a plan that are walked now, and the Request that they are walked by."""
         nodes = self.context.next_nodes(prepared)
         self.results.begin(nodes, self.tick)
         return nodes, self.context.plan_request(prepared, nodes)
@@ -389,7 +381,6 @@ class AgentRun(RunMachine):
         return self._start_child(request, [*(n.id for n in nodes), "…"], is_growing=True)
 
     def on_child_started(self, event: events.ChildStarted) -> list[Any]:
-        """The plan gets what has been written since its start."""
         return self.stream.child_started(event.workflow_id)
 
     def _complete_stream(self, last: PlanExtension, now: str) -> list[Any]:
@@ -443,7 +434,6 @@ class AgentRun(RunMachine):
         )
 
     def _take_result(self, result: Mapping[str, Any]) -> list[Any]:
-        """The plan of this tick has been walked; ``result`` is that of a Plan."""
         dropped, self._dropped = self._dropped, None
         if dropped is not None:
             result, planned = agent_context.started_part(result, self.prepared)
@@ -508,7 +498,6 @@ class AgentRun(RunMachine):
         return self.context.validate(calls)
 
     def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
-        """A person decided about the plan of this tick."""
         decision = effect.decision
         if decision.decision == wire.REJECT:  # nothing of the plan runs; the model is told why and plans again
             calls, self.proposal, reason = self.proposed_calls, None, decision.reason or ""
@@ -563,7 +552,6 @@ class AgentRun(RunMachine):
         )  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
-        """Take over what the run before carried over."""
         progress = state.progress
         self.restore_common(state.approvals, state.budget)
         self.context.append(progress.context)
@@ -597,11 +585,9 @@ class DelegateMachine(RunMachine):
 
     @property
     def in_flight(self) -> int:
-        """1 until it has ended."""
         return int(self.finished is None)
 
     def begin(self) -> list[Any]:
-        """Start what it does, or ask the budget for it."""
         raise NotImplementedError
 
     def react(self, event: events.Event, now: str) -> list[Any]:
@@ -618,11 +604,9 @@ class DelegateMachine(RunMachine):
         return []
 
     def on_refused(self, effect: commands.BudgetRefused, now: str) -> list[Any]:
-        """The budget does not allow what it does."""
         return self.end(CallError(wire.BUDGET_SPENT, effect.reason))
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
-        """Nothing more can be recorded."""
         return self.end(error)
 
     def end(self, failure: CallError | None = None, **result: Any) -> list[Any]:
@@ -643,7 +627,6 @@ class WalkedDelegate(DelegateMachine):
         self._provided: list[Data] = []
 
     def begin(self) -> list[Any]:
-        """Ask for the Calls of the plan."""
         return self.budget.request_calls(_PLAN, self.request.count_calls(self.request.calls))
 
     def react(self, event: events.Event, now: str) -> list[Any]:
@@ -657,7 +640,6 @@ class WalkedDelegate(DelegateMachine):
         return super().react(event, now)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
-        """Its Calls are allowed."""
         identity = part_identity(self.position.identity, _PLAN)
         own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
         start = commands.StartChild(wire.PLAN, _PLAN, f"the plan of {truncate(self._name, 150)}", own)
@@ -702,7 +684,6 @@ class AnonymousDelegate(DelegateMachine):
         self._context = list(own_input.context)
 
     def begin(self) -> list[Any]:
-        """Start the Activity, or ask for the request to the model."""
         if self.node.kind != "latent":
             return [commands.StartCall(self.node, self._call, self._context)]
         shown = [self._call, self._context, dict(self.node.tool.schema)]
@@ -710,7 +691,6 @@ class AnonymousDelegate(DelegateMachine):
         return self.budget.request([self.node.key], size)
 
     def react(self, event: events.Event, now: str) -> list[Any]:
-        """The effects of an event."""
         match event:
             case events.CallEnded(value=value, chosen=chosen, usage=usage, error=error):
                 self.usage.add(usage)
@@ -721,5 +701,4 @@ class AnonymousDelegate(DelegateMachine):
         return super().react(event, now)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
-        """Its request is allowed."""
         return [commands.AskOutput(self.node, self._call, self._context, self._source, effect.request)]

@@ -131,7 +131,6 @@ class _Account:
 
     @property
     def room(self) -> Amounts:
-        """What is neither used nor reserved."""
         return tuple(left - held for left, held in zip(self.left, self.reserved, strict=True))
 
     def refusal(self, least: Amounts) -> str | None:
@@ -317,7 +316,6 @@ class Ledger:
         }
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Take over a snapshot."""
         for id_, item in data.items():
             account = BudgetAccount.from_json({"id": id_, "limits": item["limits"]})
             self._accounts[id_] = _Account(account.limits, calls=item["calls"])
@@ -364,7 +362,6 @@ class BudgetMachine:
         self.is_reporting = False  # until the last report has arrived, or cannot
 
     def request(self, keys: Sequence[str], size: RequestSize) -> list[Any]:
-        """Ask for one request per key."""
         if not self.limits_requests:
             return [Granted(key) for key in keys]
         return self._ask(
@@ -373,7 +370,6 @@ class BudgetMachine:
         )  # fmt: skip
 
     def request_calls(self, key: str, count: int) -> list[Any]:
-        """Ask for ``count`` Calls."""
         return self._ask([key], calls=count) if self.limits_calls else [Granted(key)]
 
     def request_share(self, key: str, parts: int) -> list[Any]:
@@ -437,7 +433,6 @@ class BudgetMachine:
         return [] if grant is None else self.take([SettledRequest(id=grant.id, usage=dict(usage) if usage else None)])
 
     def take(self, settled: Iterable[SettledRequest]) -> list[Any]:
-        """Settle requests that were made here or by a child."""
         if self.ledger is not None:
             return self._deliver(self.ledger.settle(settled))
         self._settled += settled
@@ -460,7 +455,6 @@ class BudgetMachine:
         return [SendRecord(self.position.ancestors[0], report, key="report")]
 
     def serve(self, record: BudgetRequest | BudgetReport) -> list[Any]:
-        """A run below asks, or says what its requests cost."""
         if self.ledger is None:
             return []
         if isinstance(record, BudgetRequest):
@@ -469,7 +463,6 @@ class BudgetMachine:
         return self._deliver(self.ledger.settle(record.settled))
 
     def release(self, workflow_id: str) -> list[Any]:
-        """A run below ended without a last word."""
         return [] if self.ledger is None else self._deliver(self.ledger.release(workflow_id))
 
     def _deliver(self, grants: Iterable[tuple[str, BudgetGrant]]) -> list[Any]:
@@ -487,7 +480,6 @@ class BudgetMachine:
         return {"ledger": ledger, "settled": [item.to_json() for item in self._settled]}
 
     def restore(self, data: Mapping[str, Any]) -> None:
-        """Take over a snapshot."""
         if self.ledger is not None:
             self.ledger.restore(data["ledger"])
         self._settled = [SettledRequest.from_json(item) for item in data["settled"]]

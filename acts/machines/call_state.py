@@ -58,8 +58,6 @@ MAX_RESULTS_SHOWN: Final = 100
 
 @dataclass(slots=True)
 class Elements:
-    """The elements of one Call with ``_each``."""
-
     total: int
     provided: int = 0  # messages that had been provided when the list was read
     reading: ElementReading | None = None  # None until it is read again in another run, and once all have settled
@@ -165,7 +163,6 @@ class CallState:
 
     @property
     def own_elements(self) -> Elements:
-        """The elements of a Call with ``_each`` that is ready, or was."""
         if self.elements is None:
             raise EngineError(f"call {self.node.id} has no elements")
         return self.elements

@@ -154,7 +154,6 @@ class Permits:
         return self._with_lease(key, command)
 
     def admit_waiting(self) -> list[Any]:
-        """The commands that have a permit by now."""
         out = []
         while self.waiting and self.reserve(next(iter(self.waiting))):
             key = next(iter(self.waiting))
@@ -189,7 +188,6 @@ class Permits:
             self.release(_MODEL)
 
     def release(self, key: str) -> None:
-        """A Call or a request has ended."""
         self._in_use -= self._holders.pop(key, 0)
         self._silent_children.discard(key)
         self._children.discard(key)
@@ -239,7 +237,6 @@ class Permits:
             self._forget(record.goneRun, is_lost=True)
 
     def on_grant(self, record: PermitGrant) -> None:
-        """The keeper gives permits."""
         self.total += record.permits
         self._requested = max(0, self._requested - record.permits)
         self._may_ask = True

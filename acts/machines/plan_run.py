@@ -201,7 +201,6 @@ class PlanRun(RunMachine):
         return [*self.approvals.close_all(), *self.perform(self.walk.exhaust(error, now), now)]
 
     def _child_result(self, event: events.ChildEnded, now: str) -> list[Any]:
-        """Take an instance's report, or the result of a delegated Call."""
         call, report, walk = self.walk.by_key.get(event.key), event.report, self.walk
         if call is None:
             return []

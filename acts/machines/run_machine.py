@@ -56,7 +56,6 @@ _AFTER_THE_END: Final = (events.DecisionReceived, events.RecordReceived, events.
 
 
 def add_note(notes: list[str], text: str) -> None:
-    """Add a remark to the notes of a run, which keeps the last few."""
     notes.append(truncate(text, MAX_NOTE))
     del notes[:-MAX_NOTES]
 
@@ -627,7 +626,6 @@ class RunMachine:
         return self.on_record(record, now)
 
     def _told(self, word: str, message: Any, now: str) -> list[Any]:
-        """The run above passes on what it was told."""
         if word != PROVIDE:
             event: events.Event = (events.PauseRequested if word == PAUSE else events.ResumeRequested)(is_told=True)
             return self._handle(event, now)

@@ -125,12 +125,10 @@ class SetProgress:
 
     @property
     def ended(self) -> int:
-        """The instances that have ended."""
         return self.completed + self.failed
 
     @property
     def has_pages(self) -> bool:
-        """True while another Batch could start."""
         return self.stopped is None and self.next_page < len(self.pages)
 
     def reading(self, page: set_records.SetPage, message: SetData) -> set_records.PageReading:
@@ -145,11 +143,9 @@ class SetProgress:
         )  # fmt: skip
 
     def rows_to_run(self, page: set_records.SetPage) -> int:
-        """How many rows of a page run."""
         return page.rows - set_records.count_between(self._skipped, page.row, page.row + page.rows - 1)
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """A Batch has ended with this report."""
         self.completed += report["completed"]
         self.failed += report["failed"]
         self.failures += list(report["failures"])[: set_records.MAX_FAILURES - len(self.failures)]
@@ -162,14 +158,12 @@ class SetProgress:
 
     @property
     def status(self) -> str:
-        """How the run ends, or would end now."""
         if self.stopped is None and not self.failed:
             return "completed"
         is_cut_short = self.stopped is None or self.stopped["code"] == wire.BUDGET_SPENT
         return "partial" if is_cut_short and self.completed else "failed"
 
     def text(self) -> str:
-        """How far it came, in words."""
         total = self.total or 0
         rest = f", {total - self.ended:,} did not run to their end" if self.ended < total else ""
         counts = f"{self.completed:,} completed, {self.failed:,} failed"
@@ -214,7 +208,6 @@ class SetRun(RunMachine):
 
     @property
     def can_continue_as_new(self) -> bool:
-        """True when nothing is in flight."""
         return not self.in_flight
 
     @property
@@ -230,7 +223,6 @@ class SetRun(RunMachine):
         return "running" if self.is_approved else "awaiting"
 
     def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
-        """The effects of an event."""
         match event:
             case events.Begin() if not self.is_approved:
                 return self.approvals.open("plan", 1, self.config.approve, now, subject=self.subject_of())
@@ -412,7 +404,6 @@ class SetRun(RunMachine):
         return [commands.SignalChildren(wire.PROVIDE, message.raw)]
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
-        """No more Batches; those that run end."""
         self.progress.stop(error.code, error.message)
         return [*self.approvals.close_all(), *self._fill()]
 
@@ -425,7 +416,6 @@ class SetRun(RunMachine):
             raise DecisionRefused("the plan of a set cannot be edited: reject it, and start another run")
 
     def on_decided(self, effect: commands.Decided, _now: str) -> list[Any]:
-        """The plan begins, or ends without having begun."""
         if effect.decision.decision == wire.APPROVE:
             self.is_approved = True
             return self._survey()
@@ -467,7 +457,6 @@ class SetRun(RunMachine):
         )  # fmt: skip
 
     def restore(self, state: set_records.SetState) -> None:
-        """Take over what the run before carried over."""
         self.restore_common(state.approvals, state.budget)
         self.usage.add(state.usage)
         self.notes[:] = state.notes
@@ -481,7 +470,6 @@ class SetRun(RunMachine):
 
 
 def _ending(error: CallError | None) -> str:
-    """How a Batch ended, as a verb."""
     if error is None:
         return "ended"
     return _ENDINGS.get(error.code) or f"failed ([{error.code}] {truncate(error.message, _MAX_REASON)})"
@@ -613,7 +601,6 @@ class BatchRun(PlanRun):
 
     @property
     def in_flight(self) -> int:
-        """Children, and the append."""
         return super().in_flight + (self.page.in_append > 0)
 
     can_continue_as_new = False  # a page is small, and its Batch ends before its history is long
@@ -657,7 +644,6 @@ class BatchRun(PlanRun):
                 self.page.add(id_, {"status": status, "errors": errors})
 
     def _advance(self) -> list[Any]:
-        """Write what is to be written; the end when nothing is."""
         if self.finished is None and (command := self.page.append()) is not None:
             return [command]
         if self.finished is not None or self._ending is None or self.page.unwritten:

@@ -125,7 +125,6 @@ class Walk:
     # -- events ----------------------------------------------------------------
 
     def begin(self, now: str) -> list[Command]:
-        """Start walking, after ``load`` or ``restore`` too."""
         self.has_begun = True
         for call in self.calls:
             if call.stage == "collecting":
@@ -229,7 +228,6 @@ class Walk:
         return self.advance(now)
 
     def void_approvals(self) -> None:
-        """Whatever has not started is asked about anew."""
         for call in self.calls:
             if not call.has_started:
                 call.approved = None

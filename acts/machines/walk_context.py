@@ -139,7 +139,6 @@ class WalkContext:
             yield rank, build_message(planned, method, path, value, date, id_)
 
     def appended(self) -> list[dict[str, Any]]:
-        """The messages that came after the Request's: provided ones, then outputs in plan order."""
         own = (appended_message(call.node, *write) for call in self._calls for write in call.written)
         return [*(message.raw for message in self.provided), *own]
 

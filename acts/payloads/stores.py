@@ -105,7 +105,6 @@ class FolderStore:
         self._marker, self._values, self._new = root / MARKER, root / "values", root / "new"
 
     def describe(self) -> str:
-        """The place, as a person knows it."""
         return f"file:{self.root}"
 
     def prepare(self, *, creates: bool) -> None:

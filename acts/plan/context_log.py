@@ -417,7 +417,6 @@ class Log:
         self._postponed[instance] = write
 
     def read(self, path: Path, rank: int, instance: str | None = None, *, settled: bool = False) -> Json:
-        """The value at ``path`` as of ``rank`` in an instance's view, or ABSENT."""
         return self.view_of(instance).read(path, rank, settled=settled)
 
     def has_initially(self, path: Path, instance: str | None = None) -> bool:

@@ -169,7 +169,6 @@ def render_latent_prompt(
 
 
 def render_repair_turn(defects: Iterable[str]) -> str:
-    """The reply to an answer that could not be used."""
     lines = "\n".join(f"- {d}" for d in defects)
     return f"That answer cannot be used:\n{lines}\nAnswer again, with the whole JSON and nothing else."
 

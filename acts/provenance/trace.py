@@ -91,8 +91,6 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The author of one Message."""
-
     facts: Trace  # what the answer says of it
     start: int  # the index of the first Message of the same Call
     tool: Tool | None = None

@@ -431,8 +431,6 @@ _REPORTED_STATES: Final = {"completed": "run", "detached": "run", "skipped": "sk
 
 
 class UnknownFailure(CallError):
-    """A failure of which nothing is known."""
-
     def to_json(self) -> Any:
         return UNKNOWN
 

@@ -108,7 +108,6 @@ class Meters:
             self.record(CALLS, 0, tool=tool, outcome=outcome)
 
     def record(self, metric: Metric, value: float = 1, **labels: str) -> None:
-        """As ``record`` below."""
         labels = {label: self.bound(label, text) for label, text in labels.items()}
         key = (metric.name, *labels.values())
         if key not in self._series:
@@ -133,13 +132,11 @@ _current: Meters | None = None
 
 
 def start(meter: MetricMeter | None, tools: Iterable[str] = ()) -> None:
-    """Record into this meter from now on; None: nothing is recorded."""
     global _current  # noqa: PLW0603 - one process has one endpoint
     _current = None if meter is None else Meters(meter, tools)
 
 
 def is_on() -> bool:
-    """False while nothing is recorded."""
     return _current is not None
 
 

@@ -98,8 +98,6 @@ def _calls_of_message(value: Json) -> Json:
 
 
 class Signature(BaseModel, frozen=True, strict=True, extra="forbid"):
-    """When a decision was signed, and the 64 bytes of the signature in base64."""
-
     time: _SignatureText
     value: _SignatureText
 

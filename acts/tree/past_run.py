@@ -40,8 +40,6 @@ class PastCall(Record):
 
 
 class PastInstance(Record):
-    """One instance that a child of the earlier run walked."""
-
     id: str
     status: str
     digest: str  # of what the child was started with for it

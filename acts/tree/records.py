@@ -21,8 +21,6 @@ DEFAULT_DEPTH: Final = 8  # how deep delegates may call delegates, where no budg
 
 
 class BudgetAccount(Record):
-    """One budget of a tree: that of the root, or of a definition that sets its own."""
-
     id: str  # a workflow id
     limits: Budget
 
@@ -134,8 +132,6 @@ class GrantedRequest(Record):
 
 
 class SettledRequest(Record):
-    """What came of a granted request: its usage, or None when it was never made."""
-
     id: str
     usage: dict[str, Any] | None = None
 

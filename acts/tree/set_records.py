@@ -30,8 +30,6 @@ _BAD_ROW_ID: Final = re.compile(r"line [1-9][0-9]{0,14}")
 
 
 class Dialect(Record):
-    """How a file is read."""
-
     format: str
     columns: tuple[str, ...] = ()  # of CSV
     delimiter: str = ","

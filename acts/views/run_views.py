@@ -287,7 +287,6 @@ class PlanView(RunView):
 
     @property
     def first_message(self) -> int:
-        """The position of the first appended message in the whole context."""
         return len(self._run.walk.prepared.request.context)
 
     def result(self, batch_limit: int | None = None) -> dict[str, Any]:
@@ -368,8 +367,6 @@ class AgentView(RunView):
 
 
 class SingleCallView(RunView):
-    """The view of a delegate that makes one Call."""
-
     _run: AnonymousDelegate
 
     def _head(self) -> list[str]:

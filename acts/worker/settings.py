@@ -85,8 +85,6 @@ class LogSettings(BaseSettings):
 
 
 class Settings(LogSettings):
-    """The worker's settings."""
-
     task_queue: str = Field(TASK_QUEUE, description="the queue to serve (acts)")
     activities: str = Field("", description="Python modules with Activities and TOOLS, comma separated")
     tools: str = Field("", description="folders with *.json Tools, separated like PATH")

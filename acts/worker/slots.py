@@ -262,7 +262,6 @@ class Turns:
         self.advance()
 
     def release(self) -> None:
-        """The server has an answer."""
         with self._lock:
             if self._alone_since is not None and self._count_tasks() == self._here:
                 seconds = self._clock() - self._alone_since

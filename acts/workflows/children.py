@@ -268,7 +268,6 @@ class Children:
         self._running[type_, name] = _Child(signals=[] if former is None else former.signals)
 
     def forget(self, type_: str, name: str) -> None:
-        """This one is not started after all."""
         self._running.pop((type_, name), None)
 
     async def start_background(self, name: str, arg: RawValue, label: str) -> None:

@@ -372,13 +372,11 @@ class RunIndex:
             self._is_indexed = bool(await ask_or_none(SEARCH_ATTRIBUTES, None, label))
 
     def record_start(self, command: object) -> None:
-        """A Call is started."""
         node = command.node if self._is_counted and isinstance(command, _CALLS) else None
         if node is not None and node.kind != UNIT:
             self._started[node.key] = node.tool.name, workflow.time()
 
     def record_event(self, event: events.Event) -> None:
-        """A Call may have ended."""
         if not self._is_counted or not isinstance(event, _ENDS):
             return
         started = self._started.pop(event.key, None)

@@ -306,7 +306,6 @@ async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
 
 
 def own_context(message_count: int) -> ContextRef:
-    """The context of this run."""
     info = workflow.info()
     return ContextRef(workflowId=info.workflow_id, runId=info.run_id, messageCount=message_count)
 

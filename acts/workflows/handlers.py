@@ -151,7 +151,6 @@ class RunWorkflow:
 
     @property
     def machine(self) -> RunMachine | None:
-        """The machine of this run; None before it has read its Request."""
         return None if self._driver is None else self._driver.run
 
     def page(self) -> str | None:

@@ -316,7 +316,6 @@ class TasksInFlight:
     # -- in flight ----------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel everything; each ends with an event."""
         for _, task in list(self.in_flight.values()):
             task.cancel()
 

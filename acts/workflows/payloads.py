@@ -64,7 +64,6 @@ def max_payload_bytes() -> int:
 
 
 def payload_bytes(value: RawValue) -> int:
-    """Bytes of a payload's data and metadata."""
     return value.payload.ByteSize()
 
 
@@ -135,7 +134,6 @@ R = TypeVar("R", bound=VersionedRecord)
 
 
 def raw(data: bytes) -> RawValue:
-    """JSON bytes as a payload."""
     return RawValue(Payload(metadata=_JSON, data=data))
 
 

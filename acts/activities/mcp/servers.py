@@ -48,7 +48,6 @@ class McpServers:
             self._starting = asyncio.create_task(start_all())
 
     async def stop(self) -> None:
-        """End all servers."""
         starting, self._starting = self._starting, None
         if starting is None:
             return

@@ -372,7 +372,6 @@ class ResponseStream:
 
     @property
     def text(self) -> str:
-        """The text that has arrived."""
         return "".join(self._pieces)
 
     def add_text(self, text: str) -> None:
@@ -387,7 +386,6 @@ class ResponseStream:
             self._calls.feed(text)
 
     def add_refusal(self, text: str) -> None:
-        """Add a piece of a refusal."""
         self.refusal = (self.refusal or "") + text
 
     # -- usage -------------------------------------------------------------------

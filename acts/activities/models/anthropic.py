@@ -74,7 +74,6 @@ def _build_body(stream: ResponseStream) -> dict[str, Any]:
 
 
 def _handle_event(stream: ResponseStream, event: Any) -> None:
-    """One event of the stream."""
     kind = dig(event, "type")
     if kind == "message_start":
         stream.model = dig(event, "message", "model")

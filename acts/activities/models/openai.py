@@ -133,7 +133,6 @@ class _ResponsesReader:
         self._index: int | None = None
 
     def read(self, stream: ResponseStream, event: Any) -> None:
-        """One event."""
         kind, index = dig(event, "type") or "", dig(event, "output_index") or 0
         if dig(event, "item", "phase") == "commentary":
             self._commentary.add(index)

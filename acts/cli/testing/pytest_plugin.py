@@ -38,8 +38,6 @@ def rehearse_plan() -> Callable[..., Rehearsal]:
 
 
 class PlanTestFile(pytest.File):
-    """A test file of a plan."""
-
     def collect(self) -> Iterator[PlanTestCase]:
         from acts.cli.commands.testing import PlanTests
         from acts.cli.console import CommandError, load_project_file
@@ -56,8 +54,6 @@ class PlanTestFile(pytest.File):
 
 
 class PlanTestCase(pytest.Item):
-    """One case."""
-
     run_case: Callable[[], CaseReport]
 
     def runtest(self) -> None:
