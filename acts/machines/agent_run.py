@@ -38,7 +38,6 @@ from acts.tree.child_requests import plan_output
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
 from acts.tree.records import (
-    AgentProgress,
     AgentState,
     Capabilities,
     ContextRef,
@@ -537,7 +536,10 @@ class AgentRun(RunMachine):
 
     def snapshot(self) -> AgentState:
         """What the next run goes on from: between two ticks, or while a plan is proposed."""
-        progress = AgentProgress(
+        return AgentState(
+            **self.common_snapshot(), request=self.setup.raw, capabilities=self.setup.capabilities,
+            position=self.position, isPaused=self.is_paused, version=self.version,
+            provided=tuple(m.raw for m in self._provided), definition=self.setup.definition,
             context=tuple(self.context.appended()), tick=self.tick, planTick=self.plan_tick,
             usage=self.usage.to_json(), calls=tuple(self.results.calls), errors=tuple(self.results.errors),
             instances=self.results.instances, turns=tuple(self.turns),
@@ -545,30 +547,24 @@ class AgentRun(RunMachine):
             proposal=tuple(self.proposed_calls) if self.proposal is not None else None,
             wantedOutput=self._wanted_output if self.proposal is not None else None,
         )  # fmt: skip
-        return AgentState(
-            **self.common_snapshot(), request=self.setup.raw, capabilities=self.setup.capabilities,
-            position=self.position, progress=progress, isPaused=self.is_paused, version=self.version,
-            provided=tuple(m.raw for m in self._provided), definition=self.setup.definition,
-        )  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
-        progress = state.progress
         self.restore_common(state.approvals, state.budget)
-        self.context.append(progress.context)
-        self.tick, self.plan_tick, self.turn_at = progress.tick, progress.planTick, progress.turnAt
-        self.usage.add(progress.usage)
-        self.results.calls, self.results.errors = list(progress.calls), list(progress.errors)
-        self.results.instances = dict(progress.instances)
-        self.turns, self._answer = list(progress.turns), progress.answer
-        self.unusable = progress.unusable
+        self.context.append(state.context)
+        self.tick, self.plan_tick, self.turn_at = state.tick, state.planTick, state.turnAt
+        self.usage.add(state.usage)
+        self.results.calls, self.results.errors = list(state.calls), list(state.errors)
+        self.results.instances = dict(state.instances)
+        self.turns, self._answer = list(state.turns), state.answer
+        self.unusable = state.unusable
         self.version, self.is_paused = state.version, state.isPaused
         self._provided += provided
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self.context.validate(self.request.calls)
-        if progress.proposal is not None:
-            self._wanted_output = progress.wantedOutput
-            self.prepared = self.proposal = self.context.validate(list(progress.proposal))
+        if state.proposal is not None:
+            self._wanted_output = state.wantedOutput
+            self.prepared = self.proposal = self.context.validate(list(state.proposal))
 
 
 # -- delegates without a planner ---------------------------------------------------------------------

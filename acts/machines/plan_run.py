@@ -232,10 +232,7 @@ class PlanRun(RunMachine):
         signal = commands.SignalChildren(
             wire.PROVIDE, message.raw, message.instance, instances_only=True, is_told=self.position.isGuarded
         )
-        out = [
-            signal,
-            *self.perform(self.walk.provide(message, now), now),
-        ]
+        out = [signal, *self.perform(self.walk.provide(message, now), now)]
         if not self.is_approved:
             return out + self._ask_about_plan(now)
         return out + self._close_stale_waits()
@@ -460,13 +457,9 @@ class PlanRun(RunMachine):
         )
         instances = {"count": len(request.instances()), "sha256": digest(data)} if data else None
         return plan_subject(
-            self._plan_calls(), whole.nodes, lambda path, instance: context.log.read(path, START, instance), config,
+            request.calls, whole.nodes, lambda path, instance: context.log.read(path, START, instance), config,
             self.setup.capabilities.pins, instances,
         )  # fmt: skip
-
-    def _plan_calls(self) -> list[Any]:
-        plan = self.walk.prepared.request.plan
-        return list(plan.calls) if plan is not None else []
 
     def _ask_about_plan(self, now: str) -> list[Any]:
         return self.approvals.open("plan", self.version, self.config.approve, now, subject=self.plan_subject())
@@ -564,7 +557,7 @@ class PlanRun(RunMachine):
         self.budget.count_calls(count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan))
         out: list[Any] = []
         walk_commands: list[commands.Command] = []
-        changes = calls_changes(self._plan_calls(), prepared.request.calls)
+        changes = calls_changes(self.walk.prepared.request.calls, prepared.request.calls)
         self.approvals.record_changes(changes)
         drops = self.is_approved and any("to" not in change for change in changes)
         if self.walk.has_begun:
@@ -670,18 +663,14 @@ def statuses(walk: Walk) -> dict[str, str]:
     return out
 
 
-def instance_summaries(walk: Walk) -> dict[str, dict[str, Any]]:
-    """``{id: {status, calls, errors}}`` of each instance whose Calls this walk has."""
-    return {id_: _summary(calls) for id_, calls in _calls_by_instance(walk).items()}
-
-
-def _summary(calls: Sequence[CallState]) -> dict[str, Any]:
+def call_summary(calls: Sequence[CallState]) -> dict[str, Any]:
+    """``{status, calls, errors}`` of the Calls of one instance."""
     items = {"calls": map(call_item, calls), "errors": filter(None, map(error_item, calls))}
     own = {key: [{k: v for k, v in item.items() if k != "instance"} for item in items[key]] for key in items}
     return {"status": status_from_states(call.state for call in calls), **own}
 
 
-def _calls_by_instance(walk: Walk) -> dict[str, list[CallState]]:
+def calls_by_instance(walk: Walk) -> dict[str, list[CallState]]:
     """The Calls of each instance, in the order in which the plan lists them."""
     out: dict[str, list[CallState]] = {}
     for call in sorted(walk.calls, key=lambda call: call.node.index):
@@ -699,7 +688,7 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
     Calls that were taken over from an earlier run.
     """
     out, taken = {}, {} if walk.past is None else walk.past.taken_calls(walk.calls)
-    for id_, calls in _calls_by_instance(walk).items():
+    for id_, calls in calls_by_instance(walk).items():
         state, writes = walk.context.state(id_), list[list[Json]]()
         for at, call in sorted(enumerate(calls), key=lambda listed: listed[1].rank):
             as_edited = {"method": call.node.method, "planned": call.node.planned} if edited else None
@@ -707,7 +696,7 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
                 in_state = path.kind == "state" and get(state, path.names) == value
                 writes.append([at, str(path), date, as_edited, *([] if in_state else [value])])
         resumed = {"resumed": taken[id_]} if id_ in taken else {}
-        out[id_] = {**_summary(calls), "state": state, "writes": writes, **resumed}
+        out[id_] = {**call_summary(calls), "state": state, "writes": writes, **resumed}
     return out
 
 

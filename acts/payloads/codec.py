@@ -47,16 +47,10 @@ CIPHER_KEY: Final = "encryption-cipher"
 CIPHER: Final = b"AES-256-GCM"
 NONCE_BYTES, TAG_BYTES = 12, 16  # what GCM is specified for
 _FORMAT: Final = b"acts payload 1 "  # authenticated together with the id of the key
-# What an encrypted payload has more than the plain one: nonce, tag, metadata, and the framing of the inner message
-MAX_OVERHEAD_BYTES: Final = 256
 
 
 class CodecError(RuntimeError):
-    """Payloads cannot be encrypted or decrypted: names the setting or the key's id, and what to do."""
-
-
-class KeySettingsError(CodecError):
-    """``ACTS_CODEC_KEYS`` has no usable keys."""
+    """Payloads cannot be encrypted or decrypted, or no key is usable: names the setting or the key, and what to do."""
 
 
 class UnknownKey(CodecError):
@@ -73,7 +67,7 @@ def is_encrypting() -> bool:
 
 
 def read_keys(setting: str) -> dict[str, bytes]:
-    """All keys by id; the first of the dict encrypts. Raises KeySettingsError: none, or one cannot be used."""
+    """All keys by id; the first of the dict encrypts. Raises CodecError: none, or one cannot be used."""
     path = Path(setting)
     try:
         if path.is_dir():
@@ -81,9 +75,9 @@ def read_keys(setting: str) -> dict[str, bytes]:
         else:
             keys = _check(setting, _read_lines(path) if path.is_file() else _call(setting))
     except OSError as error:
-        raise KeySettingsError(f"{VARIABLE} names {setting}, which cannot be read: {error.strerror}") from None
+        raise CodecError(f"{VARIABLE} names {setting}, which cannot be read: {error.strerror}") from None
     if not keys:
-        raise KeySettingsError(f"{VARIABLE} names {setting}, which has no key; {_HINT}")
+        raise CodecError(f"{VARIABLE} names {setting}, which has no key; {_HINT}")
     return keys
 
 
@@ -91,7 +85,7 @@ def _read_lines(path: Path) -> Iterable[tuple[str, bytes]]:
     for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), start=1):
         words = line.partition("#")[0].split()
         if words and len(words) != 2:  # noqa: PLR2004 - an id and a key
-            raise KeySettingsError(f"{path}, line {number}: a line is an id and a key, with a space between them")
+            raise CodecError(f"{path}, line {number}: a line is an id and a key, with a space between them")
         if words:
             yield words[0], _decode_key(words[1], f"{path}, line {number}")
 
@@ -104,19 +98,19 @@ def _read_folder(path: Path) -> dict[str, bytes]:
     keys = _check(str(path), [(name, _decode_key(files[name], str(path / name))) for name in names])
     current = current or next(reversed(keys), "")
     if keys and current not in keys:
-        raise KeySettingsError(f"{path / 'current'} names the key {current[:64]!r}; there are: {', '.join(keys)}")
+        raise CodecError(f"{path / 'current'} names the key {current[:64]!r}; there are: {', '.join(keys)}")
     return {current: keys[current], **keys} if keys else {}
 
 
 def _call(setting: str) -> Iterable[tuple[str, bytes]]:
     if not _FUNCTION.fullmatch(setting):
         text = f"{VARIABLE} is {setting!r}: there is no such file or folder, and it is no module:function"
-        raise KeySettingsError(text)
+        raise CodecError(text)
     try:
         return [(id_, key) for id_, key in pkgutil.resolve_name(setting)()]
     except Exception as error:
         # Its text could hold a key
-        raise KeySettingsError(f"{VARIABLE}: {setting} failed with {type(error).__name__}") from error
+        raise CodecError(f"{VARIABLE}: {setting} failed with {type(error).__name__}") from error
 
 
 def _decode_key(text: str, where: str) -> bytes:
@@ -125,7 +119,7 @@ def _decode_key(text: str, where: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
-        raise KeySettingsError(f"{where} is not a key: {KEY_BYTES} bytes in base64; {_HINT}")
+        raise CodecError(f"{where} is not a key: {KEY_BYTES} bytes in base64; {_HINT}")
     return key
 
 
@@ -134,11 +128,11 @@ def _check(where: str, pairs: Iterable[tuple[Any, Any]]) -> dict[str, bytes]:
     for id_, key in pairs:
         if not isinstance(id_, str) or not _ID.fullmatch(id_):
             text = "the id of a key is 1 to 64 letters, digits, and . _ -, beginning with a letter or digit"
-            raise KeySettingsError(f"{where}: {text}")
+            raise CodecError(f"{where}: {text}")
         if not isinstance(key, bytes) or len(key) != KEY_BYTES:
-            raise KeySettingsError(f"{where}: the key {id_!r} has to be {KEY_BYTES} bytes; {_HINT}")
+            raise CodecError(f"{where}: the key {id_!r} has to be {KEY_BYTES} bytes; {_HINT}")
         if id_ in keys:
-            raise KeySettingsError(f"{where}: the id {id_!r} is there twice; an id names one key for ever")
+            raise CodecError(f"{where}: the id {id_!r} is there twice; an id names one key for ever")
         keys[id_] = key
     return keys
 
@@ -181,7 +175,7 @@ class AesGcmCodec(PayloadCodec):
         with self._lock:
             try:
                 self.keys = dict(self._read())
-            except KeySettingsError:
+            except CodecError:
                 logging.getLogger(__name__).exception("the keys of %s cannot be read again", VARIABLE)
             self._read_at = self._clock()
 
@@ -246,7 +240,7 @@ class LockedCodec(PayloadCodec):
 
 
 def codec_from_environment() -> AesGcmCodec | LockedCodec:
-    """The codec that ``ACTS_CODEC_KEYS`` describes. Raises KeySettingsError if it has no usable keys."""
+    """The codec that ``ACTS_CODEC_KEYS`` describes. Raises CodecError if it has no usable keys."""
     setting = os.environ.get(VARIABLE)
     if not setting:
         return LockedCodec()

@@ -223,7 +223,7 @@ def client_converter() -> DataConverter:
 
 
 def _with_environment(converter: DataConverter, driver: ContentDriver | None, patience: float) -> DataConverter:
-    """Add what the environment sets. Raises KeySettingsError for keys that cannot be used."""
+    """Add what the environment sets. Raises CodecError for keys that cannot be used."""
     converter = replace(converter, payload_codec=codec_from_environment())
     if is_encrypting():
         failures = _with_encoded_messages(converter.failure_converter_class)

@@ -328,14 +328,6 @@ def find_waves(graph: Graph) -> list[list[int]]:
     return waves
 
 
-class Schedule(NamedTuple):
-    """One combination of outcomes with one duration per start: bounds of its time, and its critical path."""
-
-    least: float
-    most: float
-    path: tuple[int, ...]
-
-
 def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenario]], times: int) -> dict[str, Any]:
     """``{seconds: {min, max}, slowest: ranks (None: one is missing), withoutDuration: [tool]}``, if any is known."""
     literal = prepared.literal_outputs
@@ -353,14 +345,18 @@ def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenar
         ]
         for at, scenarios in enumerate(bounds)
     )
-    slowest = max(slow, key=lambda s: s.most)
-    low = min(*(s.least for s in quick), slowest.most)
-    figures = {"min": round(low, 3), "max": round(slowest.most, 3)}
-    return {"seconds": figures, "slowest": None if unknown else slowest.path, "withoutDuration": unknown}
+    _, most, path = max(slow, key=lambda bounds: bounds[1])
+    low = min(*(least for least, _, _ in quick), most)
+    figures = {"min": round(low, 3), "max": round(most, 3)}
+    return {"seconds": figures, "slowest": None if unknown else path, "withoutDuration": unknown}
 
 
-def schedule(graph: Graph, starts: Mapping[int, tuple[float, int]], limit: int, times: int = 1) -> Schedule:
-    """The bounds for Calls that take ``starts[rank]`` seconds, so many times each; others take none."""
+def schedule(
+    graph: Graph, starts: Mapping[int, tuple[float, int]], limit: int, times: int = 1
+) -> tuple[float, float, tuple[int, ...]]:
+    """The least and the most time of Calls that take ``starts[rank]`` seconds, so many times each, and the critical
+    path; others take none.
+    """
     weights = [0.0] * len(graph.order)
     for rank, (seconds, times_each) in starts.items():
         weights[rank] = seconds if times_each else 0.0
@@ -370,7 +366,7 @@ def schedule(graph: Graph, starts: Mapping[int, tuple[float, int]], limit: int, 
     all_at_once = times * sum(n for _, n in starts.values()) <= limit
     most = path if all_at_once else min(work, work / limit + path * (1 - 1 / limit))
     chain = tuple(rank for rank in longest if rank in starts)
-    return Schedule(max(path, work / limit), max(path, most), chain)
+    return max(path, work / limit), max(path, most), chain
 
 
 def _estimate_actions(
@@ -444,16 +440,29 @@ class Decision(NamedTuple):
     is_condition: bool = False
 
 
-class OutcomeRun(NamedTuple):
+class OutcomeRun:
     """One dry run: the outcomes taken, as text, its own failures, and by rank what it took conditions to be."""
 
-    decisions: tuple[Decision, ...]
-    choices: dict[int, str]
-    started: tuple[int, ...]
-    states: dict[str, list[int]]
-    errors: dict[int, str]
-    conditions: dict[int, bool]
-    elements: dict[int, int]
+    def __init__(self, walk: Walk, decisions: Sequence[Decision], started: Iterable[int], doomed: set[int]) -> None:
+        self.decisions, self.started = decisions, tuple(started)
+        self.states: dict[str, list[int]] = {}
+        self.errors: dict[int, str] = {}
+        for rank, call in enumerate(walk.calls):
+            self.states.setdefault(_REPORTED_STATES.get(call.state, "waiting"), []).append(rank)
+            if call.state == "failed" and rank not in doomed:
+                # An UnknownFailure has no error of its own: it fails here because it cannot be written
+                readable = isinstance(call.error, dict)
+                text = str(call.error["message"]) if readable and call.error else "its error cannot be written"
+                self.errors[rank] = text
+        branching = sorted({*(decision.rank for decision in decisions if not decision.is_condition), *doomed})
+        self.choices = {
+            rank: conjunction(walk.nodes[rank].outcomes[outcome])
+            for rank in branching
+            if (outcome := walk.calls[rank].outcome) is not None and walk.calls[rank].state == "completed"
+        }
+        self.conditions = {decision.rank: decision.choice == 0 for decision in decisions if decision.is_condition}
+        lengths = enumerate(map(_known_length, walk.calls))
+        self.elements = {rank: length for rank, length in lengths if length is not None}
 
     def to_json(self, ids: Sequence[str]) -> dict[str, Any]:
         named = {state: [ids[rank] for rank in ranks] for state, ranks in self.states.items()}
@@ -567,7 +576,7 @@ class DryRuns:
             commands.extend(self._settle(walk, rank, options[choice] if options else None))
         work = walk.work.texts.spent // _TEXT_PER_STEP + walk.work.steps.spent // _WORK_PER_STEP
         self._steps += self._steps_of_run + work
-        return _outcome_run(walk, decisions, started, self._doomed)
+        return OutcomeRun(walk, decisions, started, self._doomed)
 
     def _settle(self, walk: Walk, rank: int, outcome: int | None) -> list[Command]:
         """Let a Call end with an outcome (None: it is fire-and-forget)."""
@@ -590,23 +599,3 @@ def _known_length(call: CallState) -> int | None:
     elements = call.elements
     is_known = elements is not None and (elements.reading is None or elements.reading.is_known)
     return elements.total if elements is not None and is_known else None
-
-
-def _outcome_run(walk: Walk, decisions: Sequence[Decision], started: Sequence[int], doomed: set[int]) -> OutcomeRun:
-    states: dict[str, list[int]] = {}
-    errors: dict[int, str] = {}
-    for rank, call in enumerate(walk.calls):
-        states.setdefault(_REPORTED_STATES.get(call.state, "waiting"), []).append(rank)
-        if call.state == "failed" and rank not in doomed:
-            # An UnknownFailure has no error of its own: it fails here because it cannot be written
-            readable = isinstance(call.error, dict)
-            errors[rank] = str(call.error["message"]) if readable and call.error else "its error cannot be written"
-    branching = sorted({*(decision.rank for decision in decisions if not decision.is_condition), *doomed})
-    choices = {
-        rank: conjunction(walk.nodes[rank].outcomes[outcome])
-        for rank in branching
-        if (outcome := walk.calls[rank].outcome) is not None and walk.calls[rank].state == "completed"
-    }
-    conditions = {decision.rank: decision.choice == 0 for decision in decisions if decision.is_condition}
-    lengths = {rank: length for rank, call in enumerate(walk.calls) if (length := _known_length(call)) is not None}
-    return OutcomeRun(tuple(decisions), choices, tuple(started), states, errors, conditions, lengths)

@@ -326,7 +326,14 @@ class Turn(Record):
     changed: tuple[Any, ...] = ()  # Calls that a person put in place of the answer's before anything ran
 
 
-class AgentProgress(Record):
+class AgentState(RunState):
+    """An agent that continues as new, between two ticks or while its plan waits for a person."""
+
+    position: TreePosition
+    isPaused: bool = False
+    version: int = 0
+    provided: tuple[Any, ...] = ()
+    definition: dict[str, str] = {}  # of a delegate: where its definition came from
     context: tuple[Any, ...] = ()  # messages that joined the Request's
     tick: int = 0
     planTick: int = 0
@@ -342,14 +349,3 @@ class AgentProgress(Record):
     # The Calls that wait for a person, and the output that came with them
     proposal: tuple[Any, ...] | None = None
     wantedOutput: Any = None
-
-
-class AgentState(RunState):
-    """An agent that continues as new, between two ticks or while its plan waits for a person."""
-
-    position: TreePosition
-    progress: AgentProgress
-    isPaused: bool = False
-    version: int = 0
-    provided: tuple[Any, ...] = ()
-    definition: dict[str, str] = {}  # of a delegate: where its definition came from

@@ -21,7 +21,7 @@ from acts.language.values import pointer
 from acts.language.wire import CONTEXT, STATUS
 from acts.machines.agent_run import AgentRun
 from acts.machines.call_state import call_items, error_items
-from acts.machines.plan_run import instance_summaries
+from acts.machines.plan_run import call_summary, calls_by_instance
 from acts.machines.walk import Walk
 from acts.plan.context_log import appended_message
 
@@ -41,7 +41,7 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
     reported = 0 if batch_limit is None else json_size([call.value for call in walk.calls if call.value])
     is_large = batch_limit is not None and reported > batch_limit
     if ids := walk.prepared.request.instances():
-        reports = instance_summaries(walk)
+        reports = {id_: call_summary(calls) for id_, calls in calls_by_instance(walk).items()}
         for run in walk.calls:
             reports |= run.value or {}
         # An instance without Calls, or one that was not reached

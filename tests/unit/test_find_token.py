@@ -9,7 +9,6 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from acts.tree.records import (
-    AgentProgress,
     AgentState,
     Capabilities,
     DelegateInput,
@@ -39,7 +38,7 @@ STARTS = {
     "an instance": encode_record(InstanceInput(request=REQUEST, position=AT, instances=("a",))),
     "a delegate": encode_record(DelegateInput(delegate="d", input={}, context=(), config={}, position=AT)),
     "a plan that continues as new": state(PlanState(**BEGUN, walk={}, input=INPUT.to_json())),
-    "an agent that continues as new": state(AgentState(**BEGUN, progress=AgentProgress(), position=AT)),
+    "an agent that continues as new": state(AgentState(**BEGUN, position=AT)),
 }
 
 
