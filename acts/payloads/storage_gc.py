@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from google.protobuf.message import Message
+from temporalio.api.common.v1 import Payload
 from temporalio.api.workflowservice.v1 import DescribeScheduleRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
@@ -29,7 +32,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from acts.payloads.stores import ContentStore, StorageError, StoredContent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from temporalio.client import Client
 
@@ -39,7 +42,7 @@ READERS: Final = 10  # histories at a time
 _PAGE: Final = 1_000
 _DIGESTS: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 # A reference that a codec has encoded (an option of later SDKs) hides what it refers to
-_ENCODED_REFERENCE: Final = b"__temporal_external_storage_reference"
+_ENCODED_REFERENCE: Final = "__temporal_external_storage_reference"
 _RPC_TIMEOUT: Final = timedelta(seconds=30)
 
 
@@ -72,8 +75,9 @@ async def find_unused(client: Client, store: ContentStore, grace: timedelta = DE
         return inventory
     candidates, found = {content.digest.encode() for content in old}, set[bytes]()
 
-    def mark(data: bytes) -> None:
-        if _ENCODED_REFERENCE in data:
+    def mark(message: Message) -> None:
+        data = message.SerializeToString()
+        if _ENCODED_REFERENCE.encode() in data and has_encoded_reference(message):
             text = "a history has references that a codec has encoded, which cannot be read here; nothing was deleted"
             raise StorageError(text)
         found.update(candidates.intersection(_DIGESTS.findall(data)))
@@ -85,6 +89,17 @@ async def find_unused(client: Client, store: ContentStore, grace: timedelta = DE
     return inventory
 
 
+def has_encoded_reference(message: Message) -> bool:
+    """True where a payload, by its metadata, is a reference that cannot be read here; a value is never one."""
+    if isinstance(message, Payload):
+        return _ENCODED_REFERENCE in message.metadata
+    for _, part in message.ListFields():
+        several = part.values() if isinstance(part, Mapping) else part if isinstance(part, Iterable) else [part]
+        if any(isinstance(one, Message) and has_encoded_reference(one) for one in several):
+            return True
+    return False
+
+
 async def delete_unused(store: ContentStore, inventory: Inventory, cutoff: datetime) -> None:
     """Delete what is unused, and what killed writers have left before ``cutoff``."""
     for content in inventory.unused:
@@ -92,17 +107,17 @@ async def delete_unused(store: ContentStore, inventory: Inventory, cutoff: datet
     await asyncio.to_thread(store.delete_leftovers, cutoff)
 
 
-async def _read_schedules(client: Client, mark: Callable[[bytes], None]) -> int:
+async def _read_schedules(client: Client, mark: Callable[[Message], None]) -> int:
     ids = [schedule.id async for schedule in await client.list_schedules(page_size=_PAGE)]
     for id_ in ids:
         with _unless_deleted():
             request = DescribeScheduleRequest(namespace=client.namespace, schedule_id=id_)
             answer = await client.workflow_service.describe_schedule(request, retry=True, timeout=_RPC_TIMEOUT)
-            mark(answer.SerializeToString())
+            mark(answer)
     return len(ids)
 
 
-async def _read_runs(client: Client, mark: Callable[[bytes], None]) -> int:
+async def _read_runs(client: Client, mark: Callable[[Message], None]) -> int:
     runs = [(run.id, run.run_id, run.status) async for run in client.list_workflows(page_size=_PAGE)]
     turns = asyncio.Semaphore(READERS)
 
@@ -112,9 +127,9 @@ async def _read_runs(client: Client, mark: Callable[[bytes], None]) -> int:
             with _unless_deleted():
                 if status == WorkflowExecutionStatus.RUNNING:
                     described = await handle.describe(rpc_timeout=_RPC_TIMEOUT)
-                    mark(described.raw_description.SerializeToString())
+                    mark(described.raw_description)
                 async for event in handle.fetch_history_events(rpc_timeout=_RPC_TIMEOUT):
-                    mark(event.SerializeToString())
+                    mark(event)
 
     await asyncio.gather(*[read(*run) for run in runs])
     return len(runs)

@@ -33,6 +33,7 @@ from acts.telemetry.tracing import Tracing
 from acts.tree.past_run import PastRun
 from acts.worker.interceptors import EngineInterceptor, Step
 from acts.worker.settings import Settings
+from acts.worker.slots import visit_payloads_our_way
 from acts.workflows import types
 from acts.workflows.handlers import RunWorkflow
 
@@ -73,6 +74,7 @@ class Plugin(SimplePlugin):
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         config = super().configure_worker(config)
+        visit_payloads_our_way()
         users: Sequence[Callable[..., Any]] = config.get("activities") or ()
         self._registry = registry = self._registry or Registry(self._tools, tuple(users))
         client = config["client"]
@@ -166,6 +168,7 @@ _LAST: Final = (
 
 def build_replayer(runtime: Runtime | None = None) -> Replayer:
     """What replays histories as a worker of this checkout does; without the SDK's deadlock detector."""
+    visit_payloads_our_way()
     converter, engine = engine_converter(), EngineInterceptor()
     return Replayer(
         workflows=WORKFLOWS, data_converter=converter, interceptors=[engine], debug_mode=True, runtime=runtime

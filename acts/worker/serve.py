@@ -38,7 +38,7 @@ from acts.telemetry.logs import LogGuard, announce, configure_logs
 from acts.telemetry.observation import Observation
 from acts.worker.plugin import Plugin, engine_converter, replace_private
 from acts.worker.settings import LogSettings, Settings
-from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner, leave_out_visits
+from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner
 from acts.worker.tool_runs import ToolLoops, new_event_loop
 from acts.worker.watch import MemoryWatch, WorkflowWatch, keep_looking, measure_memory
 from acts.worker.watchdog import TaskBoard, read_record, watchdog
@@ -198,7 +198,6 @@ def build(
         default_heartbeat_throttle_interval=timedelta(seconds=1),
         graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds),
     )
-    leave_out_visits()
     # Activities and workflow tasks can wait for a storage for different times
     replace_private(worker, "_activity_worker", "_data_converter", activity_converter)
     watches.memory.evict = worker._bridge_worker.request_workflow_eviction  # noqa: SLF001 - no public way

@@ -20,7 +20,7 @@ import math
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,12 +30,19 @@ from weakref import WeakSet
 
 from temporalio.bridge import worker as sdk
 from temporalio.converter import _extstore
+from temporalio.converter._data_converter import _has_reference_marker
+from temporalio.converter._data_converter import _is_reference_payload as _is_plain_reference
 from temporalio.worker import CustomSlotSupplier, SlotPermit, UnsandboxedWorkflowRunner, WorkflowInstance
+from temporalio.worker._command_aware_visitor import CommandAwarePayloadVisitor
 
 from acts.language.wire import MAX_PAYLOAD_BYTES
+from acts.payloads.codec import UnknownKey
+from acts.payloads.stores import StorageError, StorageUnavailable
 from acts.worker.watch import Activated, MemoryWatch, WorkflowWatch, is_eviction
+from acts.workflows.payloads import LOST, is_storing, lost_patch, lost_value
 
 if TYPE_CHECKING:
+    from temporalio.api.common.v1 import Payload
     from temporalio.bridge.proto.workflow_activation import WorkflowActivation
     from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
     from temporalio.converter import DataConverter
@@ -450,18 +457,20 @@ def _settle(outcome: Future[Any], instance: WatchedInstance, activate: Callable[
 
 # The attribute of a codec that writes payloads as they are, and reads those as they are that hold none of these bytes
 REFUSES: Final = "refuses"
-# What the SDK knows the references to stored payloads by
+# What the SDK knows the references to stored payloads by: where none of it is, nobody needs to look
 _STORED: Final[tuple[bytes, ...]] = (
     _extstore._REFERENCE_ENCODING,  # noqa: SLF001 - no public way
     _extstore._REFERENCE_MESSAGE_TYPE,  # noqa: SLF001
     _extstore._REFERENCE_MARKER_KEY.encode(),  # noqa: SLF001
+    LOST,
 )
 
 
-def leave_out_visits() -> None:
-    """Pass the payloads of workflow tasks on where neither keys nor a storage are set; in this process, once.
+def visit_payloads_our_way() -> None:
+    """Read references ourselves, and leave out visits that change nothing; in this process, once.
 
-    The SDK visits and copies each of them six times, to do nothing to it.
+    The SDK visits and copies each payload of a workflow task six times, also where it does nothing to it. A reference
+    that it cannot follow fails the task for ever: whoever may signal could hold any run.
     """
     for name in ("decode_activation", "encode_completion"):
         visit = getattr(sdk, name, None)
@@ -476,8 +485,61 @@ async def _visit_if_needed(
 ) -> Any:
     codec = data_converter.payload_codec
     refused = () if codec is None else getattr(codec, REFUSES, None)
-    must_visit = refused is None or data_converter.external_storage is not None
-    if not must_visit and message.DESCRIPTOR.name == "WorkflowActivation":
-        data = message.SerializeToString()
-        must_visit = any(mark in data for mark in (*(refused or ()), *_STORED))
+    must_visit = refused is None
+    if message.DESCRIPTOR.name == "WorkflowActivation":
+        if any(mark in message.SerializeToString() for mark in _STORED):
+            await _follow_references(message, data_converter, **more)
+        must_visit = must_visit or any(mark in message.SerializeToString() for mark in refused or ())
+    else:
+        must_visit = must_visit or data_converter.external_storage is not None
     return await visit(message, data_converter, **more) if must_visit else _extstore.StorageOperationMetrics()
+
+
+# What a reference raises that is none, or that leads nowhere; a storage of another program raises errors of its own
+_UNREADABLE: Final = (StorageError, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
+
+
+async def _follow_references(
+    act: WorkflowActivation, converter: DataConverter, *, decode_headers: bool, storage_concurrency_limit: int
+) -> None:
+    """Put what is stored, or that it is lost, in the place of each reference. Raises what a restored value would mend:
+    a storage that is away, or has lost what the run has read before.
+    """
+    known = {job.notify_has_patch.patch_id for job in act.jobs}
+    if converter.external_storage is None and any(map(_is_reference, _arguments(act))):
+        raise StorageUnavailable("the run was started with a stored value: set ACTS_STORAGE for this worker")
+
+    async def follow(payload: Payload) -> Payload:
+        if not _is_reference(payload):
+            return payload
+        lost = partial(lost_value, payload, act.history_length)
+        if lost_patch(lost("")) in known:
+            return lost("it was lost before")
+        try:
+            [reference] = await converter._decode_reference_payload_sequence([payload])  # noqa: SLF001 - no public way
+            [stored] = await converter._external_retrieve_payload_sequence([reference])  # noqa: SLF001
+        except _UNREADABLE as error:
+            is_unset = converter.external_storage is None
+            waits = isinstance(error, StorageUnavailable | UnknownKey) or (is_unset and is_storing(act.run_id))
+            if waits or act.is_replaying:
+                raise
+            return lost("this worker has no ACTS_STORAGE" if is_unset else str(error))
+        return lost("it is a reference itself") if _is_reference(stored) else stored
+
+    async def follow_all(payloads: Sequence[Payload]) -> list[Payload]:
+        return [await follow(payload) for payload in payloads]
+
+    visitor = CommandAwarePayloadVisitor(
+        skip_search_attributes=True, skip_headers=not decode_headers, concurrency_limit=storage_concurrency_limit
+    )
+    await visitor.visit(sdk._Visitor(follow_all), act)  # noqa: SLF001
+
+
+def _arguments(act: WorkflowActivation) -> list[Payload]:
+    return [payload for job in act.jobs for payload in job.initialize_workflow.arguments]
+
+
+def _is_reference(payload: Payload) -> bool:
+    """True by the metadata, whatever the value looks like; also for what poses as lost."""
+    is_lost = payload.metadata.get("encoding") == LOST
+    return is_lost or _is_plain_reference(payload) or _has_reference_marker(payload)

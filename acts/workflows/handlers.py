@@ -404,6 +404,8 @@ def _readable(error: BaseException) -> BaseException:
     if isinstance(error, RecordError):
         hint = "start a Plan or an Agent; Delegate, Instance and Background are started by them"
         error = InvalidRequest([Problem("invalidRequest", str(error), hint=hint)])
+    if isinstance(error, CallError):
+        return ApplicationError(error.message, type=error.code, non_retryable=True)
     if isinstance(error, InvalidRequest):
         return ApplicationError(str(error), _json(error.to_json()), type=wire.INVALID_REQUEST, non_retryable=True)
     # Whatever it is: an input that we did not foresee must not retry this task for ever

@@ -12,17 +12,23 @@ compressed.
 that has that task, and recorded as a patch marker; the runs below inherit it. Every replay reads it, whatever its
 worker has. A worker without storage cannot decode the references of a run that has it, and must not send its large
 values (``acts/worker/slots.py``): its workflow tasks fail, and wait for a worker with storage.
+
+What is *lost* is refused where it is decoded, and a patch marker records that: a replay refuses it again, also when it
+has been restored.
 """
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
+from acts.language import wire
 from acts.language.errors import CallError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import SharedSizes, read_json, write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, NOT_JSON, RESULT_TOO_LARGE, STORED_ABOVE_BYTES
@@ -32,6 +38,10 @@ from acts.tree.wire_format import TYPE_KEY, RecordError, VersionedRecord
 # The function by which the worker's interceptor says whether it has storage
 HAS_STORAGE: Final = "acts_has_storage"
 _PATCH: Final = "acts-external-storage"
+# The encoding of what takes the place of a lost value, and the key that has its patch
+LOST: Final = b"binary/acts-lost"
+_LOST_PATCH: Final = "patch"
+_runs: Final[WeakValueDictionary[str, Any]] = WeakValueDictionary()  # by run id
 # What a reference counts for, beside a part of its value. It has 400 bytes; so a slice of 128 KiB starts at most 16
 # large values, which still fit a task (2 MiB) where a codec shrinks each to just below the threshold
 REFERENCE_BYTES: Final = 8 * 1024
@@ -43,14 +53,24 @@ def decide_storage() -> None:
     """Decide whether the tree of this root has external storage: once, before anything else."""
     has_storage = workflow.extern_functions().get(HAS_STORAGE)
     if workflow.unsafe.is_replaying() or (has_storage is not None and has_storage()):
-        workflow.instance().uses_storage = workflow.patched(_PATCH)
+        _set_storage(has_storage=workflow.patched(_PATCH))
 
 
 def share_storage(position: TreePosition) -> TreePosition:
     """The place of a run with what its root has decided, and the run knows it."""
     if position.storesValues:
-        workflow.instance().uses_storage = True
+        _set_storage(has_storage=True)
     return position.model_copy(update={"storesValues": True}) if uses_storage() else position
+
+
+def _set_storage(*, has_storage: bool) -> None:
+    workflow.instance().uses_storage = has_storage
+    _runs[workflow.info().run_id] = workflow.instance()
+
+
+def is_storing(run_id: str) -> bool:
+    """True for a run in this worker's cache whose tree has external storage."""
+    return getattr(_runs.get(run_id), "uses_storage", False)
 
 
 def uses_storage() -> bool:
@@ -155,6 +175,7 @@ def _too_large(size: int) -> CallError:
 
 def decode(value: RawValue) -> Any:
     """The JSON of a payload that an Activity, in any language, returned; CallError where it is none."""
+    require_found(value)
     payload = value.payload
     if not payload.metadata and not payload.data:
         return None  # some SDKs return nothing at all for nothing
@@ -167,6 +188,27 @@ def decode(value: RawValue) -> Any:
         return read_json(payload.data)
     except (ValueError, RecursionError) as error:
         raise CallError(NOT_JSON, f"the result is not JSON: {truncate(str(error), 200)}") from error
+
+
+def lost_value(reference: Payload, task: int, reason: str) -> Payload:
+    """What takes the place of a reference to a value that cannot be had; ``task`` tells workflow tasks apart."""
+    patch = f"acts-lost-{task}-{hashlib.sha256(reference.SerializeToString(deterministic=True)).hexdigest()[:8]}"
+    text = f"a stored value cannot be read: {truncate(reason, 300)}"
+    return Payload(metadata={"encoding": LOST, _LOST_PATCH: patch.encode()}, data=text.encode())
+
+
+def lost_patch(payload: Payload) -> str:
+    return payload.metadata[_LOST_PATCH].decode()
+
+
+def require_found(value: RawValue) -> None:
+    """Raise CallError, and record it, where the value was lost."""
+    payload = value.payload
+    if payload.metadata.get("encoding") != LOST:
+        return
+    if workflow.in_workflow() and not workflow.unsafe.is_read_only():
+        workflow.patched(lost_patch(payload))
+    raise CallError(wire.VALUE_LOST, payload.data.decode(errors="replace"))
 
 
 def decode_or_none(value: RawValue) -> Any:
@@ -233,7 +275,8 @@ def _compress(value: Any, record: VersionedRecord | None = None) -> RawValue | N
 
 
 def record_type(value: RawValue) -> str:
-    """The name of the record that a payload holds, or nothing."""
+    """The name of the record that a payload holds, or nothing; CallError where it was lost."""
+    require_found(value)
     return value.payload.metadata.get(TYPE_KEY, b"").decode(errors="replace")
 
 
@@ -248,7 +291,8 @@ def decode_record(value: RawValue, type_: type[R]) -> R:
 
 
 def decode_own(value: RawValue) -> Any:
-    """The JSON that a run of ours encoded, compressed or not."""
+    """The JSON that a run of ours encoded, compressed or not; CallError where it was lost."""
+    require_found(value)
     data = value.payload.data
     return read_json(zlib.decompress(data) if value.payload.metadata.get("encoding") == _COMPRESSED else data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.common import RawValue
 from typer.testing import CliRunner
 
 from acts.cli.dev.temporal_server import DevServer
@@ -19,9 +22,11 @@ from acts.cli.main import app
 from acts.cli.runs import run_reader
 from acts.payloads import converter
 from acts.payloads.converter import client_converter
+from acts.payloads.stores import FolderStore, make_key, sha256
+from acts.worker.plugin import build_replayer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
-from tests.workflow.foreign import Foreign, call, ended, of_type, tool
+from tests.workflow.foreign import Foreign, call, ended, of_type, status, tool
 from tests.workflow.tools import Gate
 
 Json = Any
@@ -142,3 +147,48 @@ async def test_a_run_whose_values_have_vanished_says_so_and_goes_on_when_they_ar
         assert "it was deleted" in shown.stderr.replace("\n", " "), shown.stderr
         result = await ended(handle)
     assert result["state"] == {"n": LARGE}
+
+
+@pytest.mark.parametrize("has_storage", [True, False])
+async def test_a_reference_that_leads_nowhere_is_refused_and_holds_no_run(
+    has_storage: bool,  # noqa: FBT001 - a parameter
+    place: Place, server: DevServer, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A signal, an update, a result, a Request: each is refused in words, and replays agree, also once it is there."""
+    monkeypatch.setattr(converter, "MISSING_PATIENCE_SECONDS", 0.1)
+    if not has_storage:
+        monkeypatch.delenv("ACTS_STORAGE")
+    data = Payload(metadata={"encoding": b"json/plain"}, data=b'{"decision": "approve"}').SerializeToString()
+    claim = {"key": make_key(server.namespace, sha256(data))}
+    metadata = {"encoding": b"json/protobuf", "messageType": b"temporal.api.sdk.v1.ExternalStorageReference"}
+    reference = {"driverName": FolderStore.driver_name, "claimData": claim}
+    made_up, gate = RawValue(Payload(metadata=metadata, data=json.dumps(reference).encode())), Gate()
+
+    async def lost(call: Json, tool: Json, context: Json) -> RawValue:
+        return made_up
+
+    async with engine_on(server, f"engine-{task_queue}", tmp_path) as engine:
+        user = Foreign(await Client.connect(server.address, namespace=server.namespace), engine, task_queue)
+        async with user.serving(gate.activity(), lost):
+            plan = [call("wait", "†data.waited"), call("lost", "†state.x", _errorPath="†state.error", a="†data.waited")]
+            handle = await user.start(user.request(*plan), start_signal="approve", start_signal_args=[made_up])
+            await gate.reached()
+            for _ in range(2):
+                await handle.signal("approve", made_up)
+                for update in ("decide", "provide"):
+                    with pytest.raises(WorkflowUpdateFailedError) as refused:
+                        await handle.execute_update(update, made_up)
+                    assert "a stored value cannot be read" in str(refused.value.cause)
+            assert "a stored value cannot be read" in str((await status(handle))["notes"])
+            gate.opened.set()
+            assert (await ended(handle))["state"]["error"]["code"] == "ValueLost"
+        if has_storage:
+            with pytest.raises(WorkflowFailureError) as failed:
+                await ended(await user.start(made_up))
+            assert "a stored value cannot be read" in str(failed.value.cause)
+        assert not await of_type(handle, "WORKFLOW_TASK_FAILED")
+    monkeypatch.setenv("ACTS_STORAGE", place.settings[0])
+    store = FolderStore(tmp_path / "storage")
+    store.prepare(creates=True)
+    store.put(server.namespace, sha256(data), data)
+    await build_replayer().replay_workflow(await handle.fetch_history())
