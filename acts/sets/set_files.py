@@ -11,10 +11,12 @@ No plan can change the settings. Nothing here knows Temporal: the activities say
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import hashlib
 import os
 import re
+import stat
 import tempfile
 import threading
 import time
@@ -43,6 +45,11 @@ SUFFIXES: Final = (".jsonl", ".ndjson", ".csv", ".jsonl.gz", ".ndjson.gz", ".csv
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 # Of one copy: more than a disk for temporary files commonly has free. A few kilobytes of gzip can be gigabytes
 MAX_SPOOL_BYTES: Final = 20 * 1024**3
+# What is left free of the disk, or a tenth of a small one
+MIN_FREE_BYTES: Final = 1024**3
+# Tables of numbers and texts take a twentieth to a third; of so small ones nobody asks how they came about
+MAX_RATIO: Final = 200
+_MIN_RATIO_BYTES: Final = 256 * 1024**2
 # For a download: 20 GiB at 12 MB/s
 DEADLINE_SECONDS: Final = 1800.0
 # A copy that nothing has read for so long is deleted when the next one is made
@@ -122,44 +129,62 @@ def _unpack(name: str, stream: BinaryIO, file: BinaryIO) -> None:
     try:
         with gzip.GzipFile(fileobj=stream) as packed:
             while chunk := packed.read(_CHUNK):
-                if file.tell() + len(chunk) > MAX_SPOOL_BYTES:
-                    raise SetError(wire.SET_TOO_LARGE, f"{name} has more than {MAX_SPOOL_BYTES >> 30} GiB uncompressed")
-                file.write(chunk)
+                if file.tell() > max(MAX_RATIO * stream.tell(), _MIN_RATIO_BYTES):
+                    text = f"{name} has more than {MAX_RATIO} times its size uncompressed: name the file that is in it"
+                    raise SetError(wire.SET_TOO_LARGE, text)
+                _add(file, chunk, name)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise SetError(wire.SET_INVALID, f"{name} is no complete gzip file: {error}") from None
 
 
+def _add(file: BinaryIO, chunk: bytes, name: str) -> None:
+    """Write a part of a copy, unless it becomes too large, or leaves the disk too little."""
+    if file.tell() + len(chunk) > MAX_SPOOL_BYTES:
+        raise SetError(wire.SET_TOO_LARGE, f"{name} has more than {MAX_SPOOL_BYTES >> 30} GiB uncompressed")
+    disk = os.fstatvfs(file.fileno())
+    if disk.f_bavail * disk.f_frsize < min(MIN_FREE_BYTES, disk.f_blocks * disk.f_frsize // 10) + len(chunk):
+        raise OSError(errno.ENOSPC, f"{name} leaves too little free space")
+    file.write(chunk)
+
+
 def _open_copy(key: str, write: Callable[[BinaryIO], None], *, is_fresh: bool) -> BinaryIO:
-    folder = Path(tempfile.gettempdir()) / f"acts-sets-{os.getuid()}"
-    path = folder / hashlib.sha256(key.encode()).hexdigest()[:32]
-    with _locks[str(path)]:
-        if is_fresh or not path.exists():
-            _make_copy(folder, path, write)
-        with suppress(OSError):
-            os.utime(path)
-        return path.open("rb")
-
-
-def _make_copy(folder: Path, path: Path, write: Callable[[BinaryIO], None]) -> None:
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
-            text = f"{folder} belongs to another user: the worker keeps copies of sets there"
-            raise SetError(wire.SET_UNAVAILABLE, text)
-        for file in folder.iterdir():
-            with suppress(OSError):
-                if file.stat().st_mtime < time.time() - _SPOOL_SECONDS:
-                    file.unlink()
-        descriptor, part = tempfile.mkstemp(dir=folder, prefix="part-")
+    name = hashlib.sha256(key.encode()).hexdigest()[:32]
+    with _locks[name]:
         try:
-            with os.fdopen(descriptor, "wb") as copy:
-                write(copy)
-            Path(part).replace(path)
-        finally:
-            Path(part).unlink(missing_ok=True)
-    except OSError as error:
-        text = f"the copy of the set in {folder} cannot be written: {error.strerror or error}"
-        raise SetError(wire.SET_UNAVAILABLE, text) from error
+            path = _own_folder() / name
+            if is_fresh or not path.exists():
+                _make_copy(path, write)
+            with suppress(OSError):
+                os.utime(path)
+            return os.fdopen(os.open(path, os.O_RDONLY | places.FILE_FLAGS), "rb")
+        except OSError as error:
+            text = f"the copy of the set in {tempfile.gettempdir()} cannot be made: {error.strerror or error}"
+            raise SetError(wire.SET_UNAVAILABLE, text) from error
+
+
+def _own_folder() -> Path:
+    """The folder of the copies, made where it is missing; OSError where it is not ours alone."""
+    folder = Path(tempfile.gettempdir(), f"acts-sets-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
+        text = f"{folder} is a link, or not the worker's alone (mode 700): remove it, and it is made anew"
+        raise PermissionError(errno.EACCES, text)
+    return folder
+
+
+def _make_copy(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    for file in path.parent.iterdir():
+        with suppress(OSError):
+            if file.stat().st_mtime < time.time() - _SPOOL_SECONDS:
+                file.unlink()
+    descriptor, part = tempfile.mkstemp(dir=path.parent, prefix="part-")
+    try:
+        with os.fdopen(descriptor, "wb") as copy:
+            write(copy)
+        Path(part).replace(path)
+    finally:
+        Path(part).unlink(missing_ok=True)
 
 
 def _open_below(folders: tuple[Path, ...], name: str) -> BinaryIO:
@@ -195,9 +220,7 @@ def _download(url: str, sources: SetSources, file: BinaryIO) -> None:
     from acts.delegates import web  # takes a tenth of a second: imported when a URL is first fetched
 
     def write(chunk: bytes) -> None:
-        if file.tell() + len(chunk) > MAX_SPOOL_BYTES:
-            raise SetError(wire.SET_TOO_LARGE, f"the set at a URL has more than {MAX_SPOOL_BYTES >> 30} GiB")
-        file.write(chunk)
+        _add(file, chunk, "the set at a URL")
 
     fetcher = web.Fetcher(
         sources.hosts, "set", DATA_HOSTS, DATA_PRIVATE_HOSTS, write, sources.resolve, deadline_seconds=DEADLINE_SECONDS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.cli.text.source import Position, TextError, parse, parse_source, positions
+from acts.cli.text.source import MAX_ALIASED, Position, TextError, parse, parse_source, positions
 from acts.language.values import pointer
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
@@ -66,6 +66,18 @@ def test_depth_through_aliases_is_bounded() -> None:
     rows = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
     with pytest.raises(TextError, match="nested deeper"):
         parse("\n".join(rows), "YAML")
+
+
+@given(st.integers(0, 5_000), st.integers(1, 3_000), st.sampled_from(["x", "†", '"\\L"', "a: {}", "[[]]"]))
+def test_what_aliases_repeat_is_counted_as_if_written_out(size: int, copies: int, part: str) -> None:
+    item = f"[{part}, {'y' * size}]"
+    text = f"a: &a {item}\nb: [{', '.join(['*a'] * copies)}]"
+    expected = len(item.encode()) * copies
+    if expected > 2 * MAX_ALIASED:
+        with pytest.raises(TextError, match="the aliases expand to more than"):
+            parse(text, "YAML")
+    elif expected < MAX_ALIASED // 8:
+        assert len(parse(text, "YAML")["b"]) == copies
 
 
 @pytest.mark.parametrize(

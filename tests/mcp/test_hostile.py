@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,3 +149,37 @@ async def test_servers_get_none_of_the_workers_secrets_and_end_with_it(
     process = int(shown.partition("pid=")[2].split()[0])
     await servers.stop()
     assert not Path(f"/proc/{process}").exists() or not Path("/proc").exists()
+
+
+PACKED = gzip.compress(bytes(connection.MAX_ANSWER_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "reason"),
+    [
+        ("Content-Encoding: gzip\r\n", PACKED, "the encoding gzip; only identity is read"),
+        ("Content-Encoding: gzip, gzip\r\n", gzip.compress(PACKED), "the encoding gzip, gzip; only"),
+        ("", bytes(connection.MAX_ANSWER_BYTES + 1), "more than 16,777,216 bytes"),
+    ],
+)
+async def test_an_answer_is_read_no_further_than_it_may_be_large(head: str, body: bytes, reason: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            await reader.read(65_536)
+            head_ = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{head}Content-Length: {len(body)}\r\n\r\n"
+            writer.write(head_.encode() + body)
+            await writer.drain()
+            writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1") as site:
+        url = f"http://127.0.0.1:{site.sockets[0].getsockname()[1]}/"
+        servers = McpServers([McpServerConfig.model_validate({"name": "h", "url": url})])
+        servers.start()
+        try:
+
+            async def told() -> bool:
+                return reason in (await failure(Hostile(Path(), servers), "add", seconds=0.2)).message
+
+            await assert_eventually(told)
+        finally:
+            await servers.stop()

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from acts.activities import set_work
 from acts.activities.set_work import SetActivities
+from acts.sets import set_files
 from acts.sets import survey as survey_module
 from acts.sets.set_files import SetError, SetSources, open_set
 from acts.sets.survey import MAX_ROW_BYTES, Row, RowIds, Survey, read_page, row_id, survey
@@ -212,6 +214,39 @@ def test_what_is_no_set_of_the_folder_is_refused(folder: Path, name: str, type_:
     with pytest.raises(SetError, match=message) as error:
         read(folder, name)
     assert error.value.type == type_
+
+
+def test_a_copy_is_no_larger_than_its_source_accounts_for_and_leaves_room_on_the_disk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "bomb.jsonl.gz").write_bytes(gzip.compress(b"\n" * 3_000_000))
+    with monkeypatch.context() as patch:
+        patch.setattr(set_files, "_MIN_RATIO_BYTES", 1_000_000)
+        with pytest.raises(SetError, match="more than 200 times its size") as error:
+            read(folder, "bomb.jsonl.gz")
+    assert error.value.type == "SetTooLarge"
+    full = os.statvfs_result((*os.statvfs(folder)[:4], 0, *os.statvfs(folder)[5:]))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstatvfs", lambda _: full)
+        with pytest.raises(SetError, match="too little free space") as error:
+            read(folder, "b.csv.gz")
+    assert error.value.type == "SetUnavailable"
+    assert not list(folder.parent.glob("acts-sets-*/*"))
+
+
+@pytest.mark.parametrize("fault", ["link", "mode"])
+def test_copies_are_kept_in_a_folder_of_ours_alone(folder: Path, fault: str) -> None:
+    copies = folder.parent / f"acts-sets-{os.getuid()}"
+    if fault == "link":
+        (folder.parent / "theirs").mkdir(mode=0o700)
+        copies.symlink_to("theirs")
+    else:
+        copies.mkdir()
+        copies.chmod(0o770)
+    with pytest.raises(SetError, match="remove it, and it is made anew") as error:
+        read(folder, "b.csv.gz")
+    assert error.value.type == "SetUnavailable"
+    assert not list(copies.iterdir())
 
 
 # -- the activities of a set, beside what they read and write: what is recorded of a set, and a file in motion ---

@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import httpx2
 import mcp_types as types
@@ -52,6 +53,8 @@ LIST_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0
 # A paginator that never ends
 MAX_PAGES: Final = 100
+# Of an answer over HTTP; in a stream of events, the SDK bounds each
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 # Bytes of what a server writes to stderr that are kept, and characters of its last line in an error
 STDERR_BYTES: Final = 4_096
 STDERR_CHARACTERS: Final = 300
@@ -136,7 +139,11 @@ class McpConnection:
         else:
             # How long a Call may take is for its Tool to say, so reading has no limit of its own
             timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)
-            http = await stack.enter_async_context(httpx2.AsyncClient(headers=own.headers, timeout=timeout))
+            http = httpx2.AsyncClient(
+                headers={"accept-encoding": "identity", **own.headers}, timeout=timeout,
+                event_hooks={"response": [_bound_body]},
+            )  # fmt: skip
+            await stack.enter_async_context(http)
             transport = streamable_http_client(own.url, http_client=http)
         return await stack.enter_async_context(Client(transport, cache=None))
 
@@ -245,6 +252,32 @@ class McpConnection:
             }.get(error.code, (MCP_REFUSED, f'refuses "{tool}": {reason} ({error.code})'))
             raise ApplicationError(f"{server} {text}", type=code, non_retryable=error.code in _LASTING) from None
         return result.model_dump(by_alias=True, exclude_unset=True)
+
+
+async def _bound_body(response: httpx2.Response) -> None:
+    response.stream = _BoundedBody(response)
+
+
+class _BoundedBody(httpx2.AsyncByteStream):
+    """A body as it is sent: one that is compressed, though nobody asked for it, is not read, nor a larger one."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self._response, self._stream = response, cast("httpx2.AsyncByteStream", response.stream)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        encoding, content = (self._response.headers.get(f"content-{name}", "") for name in ("encoding", "type"))
+        if encoding.strip().lower() not in ("", "identity"):
+            raise httpx2.StreamError(f"the body is in the encoding {truncate(encoding, 100)}; only identity is read")
+        has_events = self._response.is_success and content.lower().startswith("text/event-stream")
+        left = math.inf if has_events else MAX_ANSWER_BYTES
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.StreamError(f"the body has more than {MAX_ANSWER_BYTES:,} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 def _describe(error: BaseException) -> str:

@@ -226,9 +226,9 @@ def compare_plans(old: Json, new: Json, names: tuple[str, str]) -> list[str]:
     return [clean(row) for row in rows]
 
 
-# Values that aliases may add. A Request that repeats a schema a thousand times needs some ten thousand; a "billion
-# laughs" is stopped early.
-MAX_ALIASED: Final = 100_000
+# Bytes that aliases may add, as if written out. No Request that runs has more; a "billion laughs" is stopped early.
+MAX_ALIASED: Final = 4 * 1024 * 1024
+_PART_BYTES: Final = 4  # of a part of the text, less its characters: quotes, brackets, a comma
 
 _TAG: Final = "tag:yaml.org,2002:"
 # What JSON has and YAML lacks: tabs between values, some characters, escapes of halves of a character
@@ -326,14 +326,18 @@ def _compose(text: str) -> Any:
 
 def _read_yaml(text: str) -> Json:
     """The value of a YAML text; what aliases repeat is bounded."""
-    remaining = len(text) + 1 + MAX_ALIASED  # no text has more parts than characters
+    # No text has more parts than characters, nor an escape (of two characters) more than three bytes
+    remaining = 2 * _PART_BYTES * (len(text.encode("utf-8", "replace")) + 1) + MAX_ALIASED
+
+    def spend(node: Any) -> None:
+        nonlocal remaining
+        remaining -= _PART_BYTES + (len(node.value.encode()) if isinstance(node, yaml.ScalarNode) else 0)
+        if remaining < 0:
+            error = f"the aliases expand to more than {MAX_ALIASED:,} bytes"
+            raise TextError(error, _position(node), "write less, or use data messages")
 
     def read(node: Any, depth: int) -> Json:
-        nonlocal remaining
-        remaining -= 1
-        if remaining < 0:
-            error = f"the aliases expand to more than {MAX_ALIASED:,} values"
-            raise TextError(error, _position(node), "write less, or use data messages")
+        spend(node)
         if isinstance(node, yaml.ScalarNode):
             return _read_scalar(node)
         if depth >= MAX_DEPTH:  # by aliases; one inside its own anchor has no end
@@ -345,6 +349,7 @@ def _read_yaml(text: str) -> Json:
             return [read(part, depth + 1) for part in node.value]
         out: dict[str, Json] = {}
         for key_node, part in node.value:
+            spend(key_node)
             key = _read_key(key_node)
             if key in out:
                 first = next(k for k, _ in node.value if k.value == key)
