@@ -43,6 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.server)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test trusts a folder in the name of the person who runs it."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("settings")))
+        yield
+
+
 def find_ci_problems(stats: dict[str, list[pytest.TestReport]]) -> list[str]:
     """Reruns above the limit, and skips for a reason that CI does not have."""
     reruns = [report.nodeid for report in stats.get("rerun", [])]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import inspect
 import io
 import json
@@ -20,6 +21,7 @@ import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -37,6 +39,7 @@ EXIT_FAILED: Final = 1  # the run ended otherwise than completed: failed, partia
 EXIT_WRONG_INPUT: Final = 2  # typer exits with it too, for a wrong option
 EXIT_NO_SERVER: Final = 3
 EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells report it
+PROJECT_FILE: Final = "acts.toml"
 
 _STYLES: Final = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
@@ -218,6 +221,9 @@ AsJson = Annotated[bool, option("--json", "Print JSON only.")]
 Watch = Annotated[bool, option("--watch,-w", "Show every call as it happens.")]
 Detach = Annotated[bool, option("--detach,-d", "Start it, print its id, do not wait.")]
 Yes = Annotated[bool, option("--yes,-y", "Do it without asking.")]
+Modules = Annotated[
+    str | None, option("--activities MODULES", "Python modules with Activities to load, comma separated.")
+]
 Note = Annotated[str | None, option("--note TEXT", "Why.")]
 
 
@@ -276,9 +282,29 @@ def require_yes(question: str, refusal: str, *, yes: bool) -> None:
         raise command_error(refusal, hint="--yes does it without asking")
 
 
+def is_trusted(folder: Path) -> bool:
+    """Whether the user has said that ``acts.toml`` of this folder may name code, which commands then import."""
+    return _mark_of(folder).is_file()
+
+
+def trust(folder: Path) -> None:
+    """Remember that a folder with a file of settings is trusted, where the user's own settings can be written."""
+    mark = _mark_of(folder)
+    with suppress(OSError):
+        (folder / PROJECT_FILE).stat()
+        mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark.write_bytes(os.fsencode(folder.resolve()))
+
+
+def _mark_of(folder: Path) -> Path:
+    """A file in the user's own settings: what a folder holds cannot make it trusted."""
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
+    return Path(typer.get_app_dir("acts"), "trusted", name)
+
+
 def load_project_file() -> None:
     """Set the variables ``ACTS_*`` of ``acts.toml`` in the working directory; one that is set already comes first."""
-    path = Path("acts.toml")
+    path = Path(PROJECT_FILE)
     if not path.is_file():
         return
     import tomllib

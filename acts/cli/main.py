@@ -9,6 +9,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -33,6 +34,7 @@ COMMANDS: Final = {
     "run": ("start", "Run a plan, or an agent, and wait for its end."),
     "mcp": ("mcp", "Serve validate, simulate, run, status, pending and why as MCP tools on standard input and output."),
     "init": ("testing", "Write a plan with tools, tests and a README into a folder; it runs at once."),
+    "trust": ("testing", "Let commands in a folder load the tools that its acts.toml names."),
     "test": ("testing", "Run the tests of plans (*.test.yaml) with canned results."),
     "list": ("read", "List runs, newest first: phase, cost, tools."),
     "show": ("read", "Show a run: its calls, result and errors; of an agent also its ticks and its usage."),
@@ -63,6 +65,10 @@ COMMANDS: Final = {
     "schedule": ("start", "Start plans and agents by the clock: Temporal's schedules."),
     "storage": ("operations", "Values that ACTS_STORAGE keeps outside of histories."),
 }
+
+
+# Who starts one of these runs the code of the folder, and trusts it from then on
+_SERVING: Final = ("dev", "worker")
 
 
 class LazyGroup(TyperGroup):
@@ -126,14 +132,18 @@ Version_ = Annotated[
 
 
 @app.callback()
-def main(version: Version_ = False) -> None:  # noqa: ARG001, FBT002 - a flag of the command line, which exits
+def main(ctx: typer.Context, version: Version_ = False) -> None:  # noqa: ARG001, FBT002 - a flag, which exits
     """The options of the program itself. The settings of the folder hold before a command reads its options."""
-    if not os.path.isfile("acts.toml"):  # noqa: PTH113 - `acts COMMAND --help` needs nothing else of pathlib
+    if not Path("acts.toml").is_file():
         return
-    from acts.cli.console import CommandError, load_project_file, print_blocks
+    from acts.cli.console import CommandError, is_trusted, load_project_file, print_blocks, print_message
 
     try:
-        load_project_file()
+        if ctx.invoked_subcommand in _SERVING or is_trusted(Path()):
+            load_project_file()
+        elif ctx.invoked_subcommand != "trust":
+            text = "acts.toml and the tools that it names are not loaded: this folder is not trusted yet"
+            print_message(f"{text} (`acts trust`, or `--activities MODULES` for once)", severity="note")
     except CommandError as error:
         print_blocks(error.blocks)
         raise typer.Exit(error.code) from None

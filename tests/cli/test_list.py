@@ -13,7 +13,7 @@ from temporalio.client import Client
 from typer.testing import CliRunner
 
 from acts.cli.commands.testing import FILES
-from acts.cli.console import CommandError
+from acts.cli.console import CommandError, trust
 from acts.cli.main import app
 from acts.cli.runs.run_reader import PHASES, runs_query
 from acts.tree.search_attributes import TYPES
@@ -180,6 +180,7 @@ def test_a_wrong_file_of_settings_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("acts.toml").write_text(text, "utf-8")
+    trust(tmp_path)
     code, output = invoke("schema")
     assert code == 2
     assert "acts.toml" in output
@@ -193,9 +194,35 @@ def test_the_environment_comes_before_the_settings_of_the_folder(
     monkeypatch.setenv("ACTS_TASK_QUEUE", "mine")
     monkeypatch.delenv("ACTS_SCRIPTS", raising=False)
     Path("acts.toml").write_text('[environment]\nACTS_TASK_QUEUE = "theirs"\nACTS_SCRIPTS = "scripts"\n', "utf-8")
+    trust(tmp_path)
     invoke("schema")
     assert os.environ["ACTS_TASK_QUEUE"] == "mine"
     assert os.environ.pop("ACTS_SCRIPTS") == "scripts"
+
+
+def test_code_that_a_folder_names_runs_only_where_somebody_asks_for_it(tmp_path: Path) -> None:
+    assert run_acts("init", "mine", cwd=tmp_path).returncode == 0
+    folder, ran = tmp_path / "mine", tmp_path / "ran"
+    with (folder / "order_tools.py").open("a", encoding="utf-8") as module:
+        module.write(f"\nopen({str(ran)!r}, 'w').close()\n")
+
+    def runs_code(*command: str, note: bool = False, **environment: str) -> bool:
+        ran.unlink(missing_ok=True)
+        done = run_acts(*command, cwd=folder, **{"XDG_CONFIG_HOME": str(tmp_path / "somebody"), **environment})
+        lines = [line for line in done.stderr.splitlines() if "this folder is not trusted yet" in line]
+        assert len(lines) == note, done.stderr
+        return ran.exists()
+
+    asked = ("--activities", "order_tools")
+    for command in (("validate", "plan.yaml"), ("simulate", "plan.yaml"), ("graph", "plan.yaml"), ("test",)):
+        assert not runs_code(*command, note=True), command
+    assert not runs_code("worker", "--help")
+    assert runs_code("validate", "plan.yaml", *asked, note=True)
+    assert runs_code("simulate", "plan.yaml", *asked, note=True)
+    assert runs_code("validate", "plan.yaml", note=True, ACTS_ACTIVITIES="order_tools")
+    assert runs_code("validate", "plan.yaml", XDG_CONFIG_HOME=os.environ["XDG_CONFIG_HOME"])  # who has made it
+    assert not runs_code("trust", ".")
+    assert runs_code("validate", "plan.yaml")
 
 
 # -- ``acts doctor`` against a real server and worker ----------------------------------------------------

@@ -80,6 +80,7 @@ def dev(
 ) -> int:
     """Start a server, its Web UI and a worker; Ctrl-C stops all of it."""
     began = time.monotonic()
+    cli.trust(Path())
     notes: list[str] = []
     port = choose_port(port, PORT, notes)
     ui_port = choose_port(ui_port, UI_PORT, notes) if ui else None
@@ -142,6 +143,7 @@ def worker() -> int:
     """Start a worker, as `python -m acts.worker` does."""
     from acts.worker.serve import main
 
+    cli.trust(Path())
     return main()
 
 

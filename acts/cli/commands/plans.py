@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, count_text, option, print_blocks, print_err, print_json
 from acts.cli.render.tables import new_table, print_drawing, print_plan, print_simulation
-from acts.cli.text.preflight import Preflight, check_file, missing_tools_error
+from acts.cli.text.preflight import Preflight, check_file, missing_tools_error, name_modules
 from acts.cli.text.source import SourceText, looks_like_file, problem_blocks, problems_from_json
 from acts.language.errors import InvalidRequest
 from acts.language.strict_json import json_size
@@ -40,6 +40,7 @@ def validate(
     strict: Strict = False,
     as_json: cli.AsJson = False,
     agent: cli.Agent = None,
+    activities: cli.Modules = None,
 ) -> int:
     """List every problem of a request. Needs no server.
 
@@ -48,6 +49,7 @@ def validate(
     Examples:
       acts validate plan.yaml
     """
+    name_modules(activities)
     source, _, preflight = check_file(file, inputs, strict=strict, agent=agent)
     code = cli.EXIT_WRONG_INPUT if preflight.errors else cli.EXIT_DONE
     if as_json:
@@ -72,7 +74,9 @@ def validate(
 
 
 @app.add
-def simulate(file: cli.File, inputs: cli.Inputs = None, as_json: cli.AsJson = False) -> int:
+def simulate(
+    file: cli.File, inputs: cli.Inputs = None, as_json: cli.AsJson = False, activities: cli.Modules = None
+) -> int:
     """Show what a plan would do: waves, outcomes, forecast. Runs nothing.
 
     Its time is known where tools declare `_options.expected`.
@@ -82,6 +86,7 @@ def simulate(file: cli.File, inputs: cli.Inputs = None, as_json: cli.AsJson = Fa
     """
     from acts.simulation.simulate import simulate as simulate_request
 
+    name_modules(activities)
     source, preflight, request = _read_plan(file, inputs, "the simulation")
     try:
         simulation = simulate_request(request, preflight.tools, preflight.served)

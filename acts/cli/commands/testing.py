@@ -38,6 +38,7 @@ _MAX_DIFF_LINES: Final = 40
 TEST_SUFFIXES: Final = (".test.yaml", ".test.yml", ".test.json")
 
 Folder = Annotated[Path, cli.argument("[FOLDER]", "Where to write (default: here).")]
+TrustedFolder = Annotated[Path, cli.argument("[FOLDER]", "The folder (default: this one).")]
 Files = Annotated[
     list[str] | None, cli.argument("[FILES]...", "Test files, or folders of them (default: this folder).")
 ]
@@ -65,6 +66,7 @@ def init(folder: Folder = Path(), as_json: cli.AsJson = False) -> int:
                 file.write((STARTER / name.removeprefix(".")).read_text("utf-8"))
     except OSError as error:
         raise command_error(f"it cannot be written: {error.strerror or error}", where=clean(folder)) from None
+    cli.trust(folder)
     if as_json:
         return print_json({"folder": str(folder), "files": list(FILES)})
     console().print(f"{clean(folder)}: {', '.join(FILES)}", style="green")
@@ -72,6 +74,20 @@ def init(folder: Folder = Path(), as_json: cli.AsJson = False) -> int:
     for command, effect in (("acts test", "run its tests"), ("acts dev", "start a server and a worker"),
                             ("acts run plan.yaml", "run it, in another terminal")):  # fmt: skip
         console().print(f"  {(enter + command).ljust(len(enter) + 20)}{effect}")
+    return cli.EXIT_DONE
+
+
+@app.add
+def trust(folder: TrustedFolder = Path()) -> int:
+    """Let commands in a folder load the tools that its acts.toml names.
+
+    They are Python modules, whose code runs as it is loaded. It is remembered in your own settings, for this folder.
+    """
+    cli.trust(folder)
+    if not cli.is_trusted(folder):
+        text = f"there is no {cli.PROJECT_FILE}, or your own settings cannot be written to"
+        raise command_error(text, where=clean(folder))
+    console().print(f"{clean(folder.resolve())} is trusted: commands there load what its {cli.PROJECT_FILE} names")
     return cli.EXIT_DONE
 
 

@@ -71,7 +71,7 @@ def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, a
     registered, undecided = registered_names(request), undecided_names(request)
     tools, served = load_registry(file, registered) if registered or undecided else ({}, ())
     missing = [] if strict else [name for name in registered if name not in tools]
-    free: dict[str, Any] = {key: {} for key in META}
+    free: dict[str, Any] = {key: {} for key in META if key != "_approval"}  # no form but const is one
     for name in missing:  # a stand-in that allows whatever the real Tool may allow
         properties = {**free, "_tool": {"const": name}, "_activity": {"const": name}}
         tools = {**tools, name: {"type": "object", "properties": properties}}
@@ -171,6 +171,12 @@ def load_registry(
         raise command_error(str(error), where="the environment", hint=hint) from None
     of_servers, _ = registry.servers.read_once([name for name in names if name not in registry.tools])
     return {**of_servers, **registry.tools}, tuple(registry.names)
+
+
+def name_modules(modules: str | None) -> None:
+    """Load these modules in the place of those that the environment names."""
+    if modules is not None:
+        os.environ[MODULES] = modules
 
 
 def is_configured() -> bool:
