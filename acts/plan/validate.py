@@ -331,12 +331,16 @@ class _ReferenceCheck:
 
 
 def approve_problems(request: Request, tools: Mapping[str, Tool]) -> list[Problem]:
-    """The names in ``approve.calls`` that no Tool and no Activity has: nothing would ever ask."""
+    """The names in ``approve.calls`` that no Tool and no Activity has: nothing would ever ask.
+
+    They are warnings when a Tool may delegate: a Tool of a definition may have the name.
+    """
     listed = request.config.approve.calls
+    may_delegate = any("_delegate" in (tool.schema.get("properties") or {}) for tool in tools.values())
     known = {name for tool in tools.values() for name in (tool.name, tool.answer, tool.activity) if name is not None}
     return [
         Problem("unknownTool", f'no tool and no activity is called "{name}"', pointer("config", "approve", "calls", at),
-                hint=f"known: {format_choices(sorted(known))}")
+                hint=f"known: {format_choices(sorted(known))}", severity="warning" if may_delegate else "error")
         for at, name in enumerate(listed if isinstance(listed, tuple) else ())
         if name not in known
     ]  # fmt: skip

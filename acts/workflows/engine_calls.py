@@ -185,7 +185,7 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
         raise InvalidRequest(problems)
     capabilities = await _look_up(parsed, position)
     tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
-    if position.is_root and (problems := approve_problems(parsed, tools)):
+    if position.is_root and (problems := [p for p in approve_problems(parsed, tools) if p.fatal]):
         raise InvalidRequest(problems)
     messages, pins = await _load_upfront(parsed, tools)
     own = defined_names(parsed)  # over what a Tool of the worker asks about, they ask, too

@@ -162,8 +162,8 @@ async def test_a_call_cannot_talk_its_way_out_of_an_approval(
     context = [strict(foreign, "pay", "pay", _outputPath=PATH, _approval={"const": True})]
     async with foreign.serving(ran.named("pay")):
         handle = await agents.start(
-            {"calls": [call("pay", MINE, _approval=value)], "output": "paid"}, context=context,
-            approve={"calls": ["pay"]},
+            {"calls": [call("pay", MINE, _approval=value)], "output": "paid"},
+            {"calls": [call("pay", MINE)], "output": "paid"}, context=context, approve={"calls": ["pay"]},
         )  # fmt: skip
 
         (wait,) = await pending(handle)

@@ -136,7 +136,7 @@ async def test_an_edit_below_and_the_approval_after_it_arrive_in_order(
         async with engine_on(server, user.engine, tmp_path):
             for name in below:
                 child = user.client.get_workflow_handle(f"{handle.id}/{name}")
-                assert await heard(child, 2) == ["decision", "decision"]
+                assert await heard(child, 2) == ["forwardedDecision"] * 2
                 signals = await of_type(child, "WORKFLOW_EXECUTION_SIGNALED")
                 records = [json.loads(s.input.payloads[0].data) for s in signals]
                 assert [record["decision"]["decision"] for record in records] == ["edit", "approve"]
