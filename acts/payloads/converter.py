@@ -96,6 +96,7 @@ class ContentDriver(StorageDriver):
         # By namespace and hash: when content was stored, and its claim
         self._stored: dict[tuple[str, str], tuple[float, dict[str, str]]] = {}
         self._logged_at = float("-inf")
+        self.users: dict[str, str] = {}  # names and ids of namespaces that are to be written before the next content
 
     def name(self) -> str:
         return self.contents.driver_name
@@ -123,12 +124,19 @@ class ContentDriver(StorageDriver):
         digest = stores.sha256(data)
         stored_at, claim = self._stored.get((namespace, digest), (float("-inf"), {}))
         if time.monotonic() - stored_at > STORED_SECONDS:
+            self.write_users()
             claim = self.contents.put(namespace, digest, data)
             if len(self._stored) >= MAX_STORED:
                 self._stored.clear()
             self._stored[namespace, digest] = time.monotonic(), claim
         self._cache.put(digest, data)
         return claim
+
+    def write_users(self) -> None:
+        """Write whose storage it is. Raises StorageError, and is then tried again."""
+        for namespace, id_ in [*self.users.items()]:
+            self.contents.add_user(namespace, id_)
+            self.users.pop(namespace, None)
 
     def _get(self, claim: Mapping[str, str]) -> bytes:
         data, digest = self.contents.get(claim), self.contents.read_digest(claim)

@@ -10,6 +10,9 @@ A value is deleted only where all of this holds:
    less than a grace period ago stays.
 3. *Nobody begins to refer to it now.* Only values of weeks that are over are deleted (``stores.py``).
 
+4. *The storage is this namespace's alone.* Workers write the id of their namespace into it (``claim_storage``): servers
+   whose namespaces have the same name do not delete each other's values.
+
 Where anything cannot be read, nothing is deleted. Histories that were exported or archived are not covered.
 """
 
@@ -18,17 +21,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
-from temporalio.api.workflowservice.v1 import DescribeScheduleRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeScheduleRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from acts.payloads.converter import driver_from_environment
 from acts.payloads.stores import ContentStore, StorageError, StoredContent
 
 if TYPE_CHECKING:
@@ -55,6 +59,37 @@ class Inventory:
     young: int = 0
     runs: int = 0
     schedules: int = 0
+
+
+async def claim_storage(client: Client) -> None:
+    """Write into the storage of the environment, where there is one, that this client's namespace refers to it.
+
+    What does not answer now leaves it to the first value that is stored, or unsaid, and then nothing is deleted.
+    """
+    driver = driver_from_environment()
+    if driver is not None:
+        with suppress(RPCError, StorageError):
+            driver.users[client.namespace] = await _namespace_id(client)
+            await asyncio.to_thread(driver.write_users)
+
+
+async def _namespace_id(client: Client) -> str:
+    request = DescribeNamespaceRequest(namespace=client.namespace)
+    answer = await client.workflow_service.describe_namespace(request, retry=True, timeout=_RPC_TIMEOUT)
+    return answer.namespace_info.id
+
+
+async def find_objection(client: Client, store: ContentStore, inventory: Inventory) -> str:
+    """Why the unused values of an inventory may be in use after all; "" where nothing speaks for it."""
+    users, own = await asyncio.to_thread(store.users, client.namespace), await _namespace_id(client)
+    place = f"{store.describe()} has {len(inventory.contents):,} values of a namespace {client.namespace!r}"
+    if others := users - {own}:
+        whose = f"with the id {', '.join(sorted(others))}: another server's; the id of this one is {own}"
+    elif not users:
+        whose = "whose id no worker has written there yet: restart one"
+    else:
+        whose = "" if inventory.runs or not inventory.unused else "which has no runs at all: is it the right server?"
+    return f"{place} {whose}" if inventory.contents and whose else ""
 
 
 def total_size(contents: Iterable[StoredContent]) -> int:

@@ -3,6 +3,7 @@
     acts-storage.json                        a folder without it is not mounted, and is not written to; in S3, each
                                              worker that starts writes it, a test of its permissions
     values/<namespace>/<week>/ab/<sha256>    one value: a serialized Temporal ``Payload``
+    users/<namespace>/<id of the namespace>  who refers to the values: of two servers, namespaces have other ids
     new/…                                    in a folder: what is being written; a kill never leaves half a value
 
 A week is named by its Monday (UTC). A writer uses only content of the present week, and a clean-up deletes only that of
@@ -180,6 +181,19 @@ class FolderStore:
                         count += 1
         return count
 
+    def add_user(self, namespace: str, id_: str) -> None:
+        """Remember that the namespace with this id refers to values under its name."""
+        path = self.root / "users" / path_segment(namespace) / path_segment(id_)
+        with self._explained("write to"):
+            if not path.exists():
+                self._require_marker()
+                self._write(path, b"")
+
+    def users(self, namespace: str) -> set[str]:
+        """The ids of the namespaces that refer to values under this name."""
+        with self._explained("read"):
+            return {path.name for path in (self.root / "users" / path_segment(namespace)).glob("*")}
+
     def _require_marker(self) -> None:
         if not self._marker.exists():
             text = "Mount the folder; if it was deleted on purpose, restart the worker, which makes it anew"
@@ -295,13 +309,10 @@ class S3Store:
             return bytes(answer["Body"].read())
 
     def list_contents(self, namespace: str) -> Iterator[StoredContent]:
-        prefix = f"{self._folder}{path_segment(namespace)}/"
-        with self._explained("list"):
-            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
-                for item in page.get("Contents", ()):
-                    content = read_key(item["Key"].removeprefix(self._folder))
-                    if content is not None:
-                        yield StoredContent(item["Key"], content[0], item["Size"], content[1])
+        for item in self._list(f"{self._folder}{path_segment(namespace)}/"):
+            content = read_key(item["Key"].removeprefix(self._folder))
+            if content is not None:
+                yield StoredContent(item["Key"], content[0], item["Size"], content[1])
 
     def delete(self, content: StoredContent) -> None:
         with self._explained("delete from"):
@@ -309,6 +320,23 @@ class S3Store:
 
     def delete_leftovers(self, unused_since: datetime) -> int:  # noqa: ARG002 - an object is there as a whole
         return 0
+
+    def add_user(self, namespace: str, id_: str) -> None:
+        """Remember that the namespace with this id refers to values under its name."""
+        with self._explained("write to"):
+            self._client.put_object(Bucket=self.bucket, Key=self._users(namespace) + path_segment(id_), Body=b"")
+
+    def users(self, namespace: str) -> set[str]:
+        """The ids of the namespaces that refer to values under this name."""
+        return {item["Key"].rpartition("/")[2] for item in self._list(self._users(namespace))}
+
+    def _users(self, namespace: str) -> str:
+        return f"{self.prefix}/users/{path_segment(namespace)}/".removeprefix("/")
+
+    def _list(self, prefix: str) -> Iterator[dict[str, Any]]:
+        with self._explained("list"):
+            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
+                yield from page.get("Contents", ())
 
     def _has(self, key: str, size: int) -> bool:
         """Whether the object is there; one of another size is written anew: the writer has the right bytes."""

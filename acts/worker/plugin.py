@@ -28,6 +28,7 @@ from acts.activities.set_work import SetActivities
 from acts.machines.plan_run import PlanRun
 from acts.machines.set_run import SetRun
 from acts.payloads.converter import worker_converter
+from acts.payloads.storage_gc import claim_storage
 from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.tracing import Tracing
 from acts.tree.past_run import PastRun
@@ -104,6 +105,7 @@ class Plugin(SimplePlugin):
         servers = (self._registry or Registry({}, ())).servers
         servers.start()
         try:
+            await claim_storage(worker.client)
             await super().run_worker(worker, next)
         finally:
             await servers.stop()

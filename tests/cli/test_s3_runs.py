@@ -176,6 +176,10 @@ async def test_a_clean_up_leaves_what_open_and_ended_runs_refer_to(
     assert [len(m["data"]["y"]) for m in result["context"]] == [LARGE]
     assert "can be written to and read" in acts("storage", "check").stdout
     assert json.loads(acts("show", run, "--json").stdout)["result"]["state"] == {"n": LARGE}
+    store.add_user(plain.namespace, "of-another-server")
+    refused = acts("storage", "gc", "--delete")
+    assert (refused.exit_code, "with the id of-another-server: another server's" in refused.stderr) == (2, True)
+    assert acts("storage", "gc", "--force").exit_code == 0
 
 
 def test_a_bucket_that_is_missing_is_named_before_anything_starts(

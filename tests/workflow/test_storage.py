@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.machines import lifetime
 from acts.payloads.converter import client_converter
-from acts.payloads.storage_gc import delete_unused, find_unused
+from acts.payloads.storage_gc import delete_unused, find_objection, find_unused
 from acts.payloads.stores import FolderStore, sha256
 from acts.worker.interceptors import EngineInterceptor
 from acts.workflows.types import PlanWorkflow
@@ -225,6 +227,13 @@ async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing_
             await delete_unused(store, inventory, datetime.now(UTC) - timedelta(days=1))
             assert len(inventory.unused) == len(values(folder)) == 2
             assert (await find_unused(storing.client, store, timedelta(0))).unused == []
+            assert await find_objection(storing.client, store, inventory) == ""
+            assert "has no runs at all" in await find_objection(storing.client, store, replace(inventory, runs=0))
+            store.add_user(storing.client.namespace, "of-another-server")
+            for used in (inventory, replace(inventory, unused=[])):
+                assert "with the id of-another-server" in await find_objection(storing.client, store, used)
+            shutil.rmtree(folder / "users")
+            assert "restart one" in await find_objection(storing.client, store, inventory)
         finally:
             gate.opened.set()
             await waiting.terminate()

@@ -51,7 +51,7 @@ from acts.payloads import codec as payload_codec
 from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, driver_from_environment
-from acts.payloads.storage_gc import Inventory, delete_unused, find_unused, total_size
+from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, total_size
 from acts.payloads.stores import ContentStore, sha256
 from acts.tree.search_attributes import TYPES
 
@@ -81,6 +81,7 @@ CodecOrigins = Annotated[
     list[str] | None, option("--origin URL", "The Web UI whose pages may ask (default: http://localhost:8233).")
 ]
 Delete = Annotated[bool, option("--delete", "Delete what is unused; without it, only count.")]
+Force = Annotated[bool, option("--force", "Also where the values may be those of another server.")]
 Grace = Annotated[str, option("--grace TIME", "Leave what was used within this time, like 12h or 7d.")]
 HistoryOrRun = Annotated[
     str, cli.argument("ID|FILE", "A run, or a history as `temporal workflow show -o json` prints it.")
@@ -390,7 +391,7 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
 
 
 @storage.add
-async def gc(delete: Delete = False, grace: Grace = "1d", as_json: cli.AsJson = False) -> int:
+async def gc(delete: Delete = False, grace: Grace = "1d", force: Force = False, as_json: cli.AsJson = False) -> int:
     """Find stored values that nothing refers to any more, and delete them.
 
     It reads all runs and schedules that the namespace still keeps. What they refer to stays, and so does what was
@@ -403,6 +404,8 @@ async def gc(delete: Delete = False, grace: Grace = "1d", as_json: cli.AsJson = 
     if seconds < _SHORT_GRACE_SECONDS:
         print_err("a grace period below 1h is safe only while no worker and no client stores values", "yellow")
     inventory = await find_unused(client, store, timedelta(seconds=seconds))
+    if not force and (objection := await find_objection(client, store, inventory)):
+        raise command_error(objection, hint="nothing was deleted; --force takes no account of it")
     if delete:
         await delete_unused(store, inventory, cutoff)
     if as_json:
