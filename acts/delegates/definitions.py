@@ -109,11 +109,8 @@ def list_delegates(folders: Sequence[Path]) -> list[str]:
 
 
 def read_definition(data: bytes, source: str) -> dict[str, Any]:
-    """The Request in ``data``, as JSON: its messages can be read, and its schemas are valid.
-
-    Raises:
-        ApplicationError: ``DelegateInvalid``; its first detail is the list of problems,
-            each ``{code, message, pointer, hint?}``.
+    """The Request in ``data``, as JSON: its messages can be read, and its schemas are valid. Raises ApplicationError:
+    ``DelegateInvalid``; its first detail is the list of problems, each ``{code, message, pointer, hint?}``.
     """
     value: dict[str, Any] = {}
     try:

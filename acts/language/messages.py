@@ -182,11 +182,8 @@ def parse_request(raw: Json) -> Request:
 def read_request(raw: Json) -> Request:
     """Read the Request of a JSON value, as far as it can be read.
 
-    ``problems`` holds what is wrong with its shape. The rest is read all the same, so that later
-    checks report their problems together with these.
-
-    Raises:
-        InvalidRequest: the value is no JSON object, or JSON that cannot be stored.
+    ``problems`` holds what is wrong with its shape. The rest is read all the same, so that later checks report their
+    problems together with these. Raises InvalidRequest: the value is no JSON object, or JSON that cannot be stored.
     """
     reader = _Reader(raw)
     if not isinstance(raw, dict):

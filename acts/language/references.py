@@ -531,10 +531,8 @@ def resolve_references(
 ) -> tuple[Json, list[ReferenceUse]]:
     """``value`` with each of its ``uses`` replaced by what it yields, and the uses that are absent.
 
-    What is absent keeps its text. ``value`` is not changed: what holds no replacement is shared with it.
-
-    Raises:
-        TooComplex: the texts or the values that are repeated in it are more than is allowed (see ``Work``).
+    What is absent keeps its text. ``value`` is not changed: what holds no replacement is shared with it. Raises
+    TooComplex: the texts or the values that are repeated in it are more than is allowed (see ``Work``).
     """
     work = work or Work()
     replacements: list[tuple[Place, Json]] = []

@@ -214,11 +214,8 @@ class _Node:
 
 
 class _Graph:
-    """The nodes of one schema.
-
-    Raises:
-        SchemaError: it is no JSON Schema, leads out of itself, refers to itself in place, or has a bad pattern.
-        TooComplex: it breaks a limit.
+    """The nodes of one schema. Raises SchemaError: it is no JSON Schema, leads out of itself, refers to itself in
+    place, or has a bad pattern. TooComplex: it breaks a limit.
     """
 
     def __init__(self, schema: Json) -> None:

@@ -28,11 +28,9 @@ def read_json(data: str | bytes, *, unique_keys: bool = False) -> Json:
     """The value of a JSON text; bytes are UTF-8, with or without a byte order mark.
 
     ``unique_keys`` refuses a key that is twice in one object, for texts that people write: it is several times slower.
-    Otherwise the last of them counts.
-
-    Raises:
-        ValueError: the text is not JSON, and why. A ``json.JSONDecodeError`` has the position, a ``UnicodeDecodeError``
-            the offset; the others are a ``DuplicateKeyError``, a ``NestingError``, or name the number.
+    Otherwise the last of them counts. Raises ValueError: the text is not JSON, and why. A ``json.JSONDecodeError`` has
+    the position, a ``UnicodeDecodeError`` the offset; the others are a ``DuplicateKeyError``, a ``NestingError``, or
+    name the number.
     """
     text = data.removeprefix(BOM_UTF8).decode() if isinstance(data, bytes) else data
     try:

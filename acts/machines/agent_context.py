@@ -46,10 +46,8 @@ _FAILED: Final = ("failed", "rejected", "cancelled")
 
 
 class AgentContext:
-    """``request`` is the Request with everything that joined its context since; ``warnings`` are its problems.
-
-    Raises:
-        InvalidRequest: the Request cannot be run, with every problem.
+    """``request`` is the Request with everything that joined its context since; ``warnings`` are its problems. Raises
+    InvalidRequest: the Request cannot be run, with every problem.
     """
 
     def __init__(self, request: Request, registry: Mapping[str, Json], served: Iterable[str]) -> None:
@@ -97,10 +95,8 @@ class AgentContext:
         self.append([{**message, "_instance": instance} if own else message])
 
     def provide(self, message: Data) -> None:
-        """A message from outside joins the context.
-
-        Raises:
-            InvalidRequest: it cannot be folded into it, or would not fit into the Request of a plan.
+        """A message from outside joins the context. Raises InvalidRequest: it cannot be folded into it, or would not
+        fit into the Request of a plan.
         """
         broken = defect(message.raw, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
@@ -133,10 +129,8 @@ class AgentContext:
         return {} if view is ABSENT else view
 
     def validate(self, calls: list[Json], *, is_complete: bool = True) -> ValidatedPlan:
-        """The plan of these Calls; one that is not complete is the beginning of a plan.
-
-        Raises:
-            InvalidRequest: with every problem.
+        """The plan of these Calls; one that is not complete is the beginning of a plan. Raises InvalidRequest: with
+        every problem.
         """
         broken = defect(calls, MAX_DEPTH - DEPTH_RESERVE)
         if broken:

@@ -84,10 +84,8 @@ class _TickPlan(NamedTuple):
 class AgentRun(RunMachine):
     """``turns`` are complete; the one under way was requested at ``turn_at`` messages, and has the answer so far.
 
-    ``version`` counts the plans that people were shown, edits included.
-
-    Raises:
-        InvalidRequest: the Request cannot be run, with every problem.
+    ``version`` counts the plans that people were shown, edits included. Raises InvalidRequest: the Request cannot be
+    run, with every problem.
     """
 
     def __init__(self, own: str, setup: AgentSetup) -> None:
@@ -477,10 +475,8 @@ class AgentRun(RunMachine):
         return self._proposed_subject()
 
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
-        """The edited proposal, validated; None for what is no edit.
-
-        Raises:
-            InvalidRequest, DecisionRefused: the edit cannot be made, and why.
+        """The edited proposal, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: the edit
+        cannot be made, and why.
         """
         if decision.decision != wire.EDIT:
             return None

@@ -159,11 +159,7 @@ class TreeWaits:
             self.past.put(wait)
 
     def apply_report(self, record: PendingChanged) -> None:
-        """Take a report of a run below.
-
-        Raises:
-            ValueError: it is about other runs.
-        """
+        """Take a report of a run below. Raises ValueError: it is about other runs."""
         is_below = record.ancestors[:1] == (self._own,) and record.workflowId != self._own
         ids = {*(wait.workflow_id for wait in record.opened), *(key[0] for key in record.closed)}
         if not is_below or ids - {record.workflowId}:
@@ -423,11 +419,7 @@ class Approvals:
         return [*self.waits.own, *below]
 
     def judge(self, raw: Any) -> None:
-        """Raise what would refuse an update now; nothing changes.
-
-        Raises:
-            PlanError: it cannot be taken, and why.
-        """
+        """Raise what would refuse an update now; nothing changes. Raises PlanError: it cannot be taken, and why."""
         decision = read_decision(raw)
         wait = self.waits.match(decision, None) if self.position.is_root else None
         if wait is not None and wait.workflow_id == self.own:
@@ -450,10 +442,8 @@ class Approvals:
             return [_refusal_note(f"signal {word}", problem.message)]
 
     def _route(self, item: ForwardedDecision, now: str) -> list[Any]:
-        """Bring a decision to the one wait that it matches; a signal that comes too early is kept.
-
-        Raises:
-            PlanError: it matches none or several, or cannot be carried out.
+        """Bring a decision to the one wait that it matches; a signal that comes too early is kept. Raises PlanError: it
+        matches none or several, or cannot be carried out.
         """
         decision, scope = item.decision, item.scope
         is_open = item.id or any(is_for(wait, decision) for wait in self.waits.narrow(decision, scope))
@@ -469,10 +459,8 @@ class Approvals:
     def _judge(self, wait: PendingApproval, decision: Decision, *, of_engine: bool = False) -> tuple[Any, Any]:
         """Hold a decision against the wait of this run that it is about: the only place that lets one pass.
 
-        Returns what the record says of its signature, and what the check of the run returns.
-
-        Raises:
-            PlanError: the run cannot carry it out, or it is not signed as it has to be.
+        Returns what the record says of its signature, and what the check of the run returns. Raises PlanError: the run
+        cannot carry it out, or it is not signed as it has to be.
         """
         decisions.check_version(wait, decision)
         if decision.decision == wire.EDIT and len(self.records) >= MAX_RECORDS:

@@ -222,11 +222,7 @@ def _read_results(call: CallState) -> tuple[list[Json], list[int]]:
 
 
 def past_of_root(resume: Resume, past: PastRun, prepared: ValidatedPlan) -> PastCalls:
-    """What a run that a person started takes over.
-
-    Raises:
-        InvalidRequest: ``keep`` names a Call that neither plan has.
-    """
+    """What a run that a person started takes over. Raises InvalidRequest: neither plan has the Call of ``keep``."""
     source: dict[str, Any] = {"workflowId": past.workflowId, "runId": past.runId, "keep": "completed"}
     calls = None
     if isinstance(resume.keep, KeepBefore):
@@ -251,10 +247,8 @@ def past_of_state(state: PastState, prepared: ValidatedPlan, instances: tuple[st
 def calls_before(call: str, past: PastRun, prepared: ValidatedPlan) -> list[str]:
     """The ids of the Calls before this one in plan order.
 
-    The Call is one of the plan; else it is one of the earlier run's plan, and what has its place now counts.
-
-    Raises:
-        InvalidRequest: it is neither.
+    The Call is one of the plan; else it is one of the earlier run's plan, and what has its place now counts. Raises
+    InvalidRequest: it is neither.
     """
     ids = [node.id for node in prepared.nodes]
     if call not in ids and call in past.plan:
@@ -269,10 +263,8 @@ def calls_before(call: str, past: PastRun, prepared: ValidatedPlan) -> list[str]
 
 
 def keep_failed_instances(raw: dict[str, Any], past: PastRun) -> dict[str, Any]:
-    """The Request with the instances that failed in the earlier run, and no others.
-
-    Raises:
-        InvalidRequest: none of its instances has failed there.
+    """The Request with the instances that failed in the earlier run, and no others. Raises InvalidRequest: none of its
+    instances has failed there.
     """
     failed = {None, *(item.id for item in past.instances if item.status == "failed")}
     context = []

@@ -475,10 +475,8 @@ class PlanRun(RunMachine):
     # -- decisions ----------------------------------------------------------------------------------
 
     def check_decision(self, decision: Decision) -> ValidatedPlan | None:
-        """The edited plan, validated; None for what is no edit.
-
-        Raises:
-            InvalidRequest, DecisionRefused: it cannot be carried out, and why.
+        """The edited plan, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: it cannot be
+        carried out, and why.
         """
         if decision.decision != wire.EDIT:
             return None

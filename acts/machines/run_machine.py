@@ -474,10 +474,8 @@ class RunMachine:
         return bool(self.position.approvers and self.approvals.waits.open.by_key)
 
     def check_provided(self, message: Data) -> None:
-        """Raise what refuses a message now; nothing changes.
-
-        Raises:
-            InvalidRequest, DecisionRefused: the run cannot take it, and why.
+        """Raise what refuses a message now; nothing changes. Raises InvalidRequest, DecisionRefused: the run cannot
+        take it, and why.
         """
         if self._is_reserved:
             raise DecisionRefused(_RESERVED)

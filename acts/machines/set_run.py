@@ -479,10 +479,8 @@ def _ending(error: CallError | None) -> str:
 
 
 def resumed_set(resume: Resume, past: PastRun, message: SetData) -> set_records.ResumedSet:
-    """What a run over a set takes over from an earlier one.
-
-    Raises:
-        InvalidRequest: that one is over no set, or its rows have other ids.
+    """What a run over a set takes over from an earlier one. Raises InvalidRequest: that one is over no set, or its rows
+    have other ids.
     """
     earlier, name = past.set, past.workflowId
     if earlier is None:
@@ -560,10 +558,8 @@ class PageResults:
         return commands.StartSetActivity(f"{_APPEND}{self._appends}", wire.APPEND_RESULTS, argument, label)
 
     def record_append(self, error: CallError | None) -> None:
-        """An append has ended. One that was cancelled is made again: what it wrote is not written twice.
-
-        Raises:
-            CallError: the file cannot take the results of this run.
+        """An append has ended. One that was cancelled is made again: what it wrote is not written twice. Raises
+        CallError: the file cannot take the results of this run.
         """
         if error is not None and error.code != wire.CANCELLED:
             raise error

@@ -203,10 +203,8 @@ class Walk:
         return self.advance(now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
-        """A message arrived from outside. It precedes the plan; Calls that have started keep what they read.
-
-        Raises:
-            InvalidRequest: the message cannot be folded into the context.
+        """A message arrived from outside. It precedes the plan; Calls that have started keep what they read. Raises
+        InvalidRequest: the message cannot be folded into the context.
         """
         self.context.provide(message, self.work)
         names = tuple(message.payload) if isinstance(message.payload, dict) else ()
@@ -301,10 +299,8 @@ class Walk:
         """Walk another plan: what has started stays as it is. Ranks are those of the new plan from then on.
 
         Each new Call of an ``edited`` plan needs an approval; one that has grown is no edit. Calls that await a
-        decision as before are asked about again.
-
-        Raises:
-            DecisionRefused: it changes a Call that has started, or what one has read.
+        decision as before are asked about again. Raises DecisionRefused: it changes a Call that has started, or what
+        one has read.
         """
         same = match_calls(self.calls, prepared)
         states = {rank: CallState(node, rank, edited=edited) for rank, node in enumerate(prepared.nodes)}
@@ -323,11 +319,7 @@ class Walk:
         return read_calls(own, self.context, self.identify, prompt, member)
 
     def snapshot(self) -> WalkState:
-        """The walk as it continues in the next run of its workflow.
-
-        Raises:
-            EngineError: a Call runs.
-        """
+        """The walk as it continues in the next run of its workflow. Raises EngineError: a Call runs."""
         if self.running:
             raise EngineError("a snapshot is taken when nothing runs")
         records = {call.rank: record for call in self.calls if (record := call.to_record()) != _NOTHING}
@@ -396,10 +388,8 @@ class Walk:
         return self.describe(call.node, resolved, context)
 
     def _check(self, call: CallState) -> str:
-        """Resolve and check a Call, its condition first; returns its next stage.
-
-        Raises:
-            CallError, TooComplex: it cannot start.
+        """Resolve and check a Call, its condition first; returns its next stage. Raises CallError, TooComplex: it
+        cannot start.
         """
         node, rank, read = call.node, call.rank, self.context.reader(call.rank)
         call.missing = ()
@@ -460,10 +450,8 @@ class Walk:
         self._require(node.tool.parameters, parameters, subject, subject, root="the parameters")
 
     def _require_writes(self, node: PlannedCall, writes: Writes) -> None:
-        """Check what a result writes against the Tool's ``_output`` and the schemas of the context.
-
-        Raises:
-            CallError: ``SchemaMismatch``, with the defects of the first value that has any, or ``tooComplex``.
+        """Check what a result writes against the Tool's ``_output`` and the schemas of the context. Raises CallError:
+        ``SchemaMismatch``, with the defects of the first value that has any, or ``tooComplex``.
         """
         if not node.is_each:  # elements are checked one by one
             for value in {id(value): value for _, value in writes}.values():
@@ -772,10 +760,8 @@ class Walk:
 def match_calls(calls: Sequence[CallState], prepared: ValidatedPlan) -> dict[int, int]:
     """The Calls that a new plan leaves as they are: their rank in it, and in the walk with these ``calls``.
 
-    What has started stays as it is.
-
-    Raises:
-        DecisionRefused: the new plan alters a Call that has started, or what one has read or writes onto.
+    What has started stays as it is. Raises DecisionRefused: the new plan alters a Call that has started, or what one
+    has read or writes onto.
     """
     old = {_listing(call.node): call for call in calls}
     same: dict[int, int] = {}

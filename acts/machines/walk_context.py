@@ -52,10 +52,8 @@ class WalkContext:
     def provide(self, message: Data, work: Work | None = None) -> None:
         """Fold a message that arrived from outside into the context, before the plan.
 
-        Where it may meet what Calls wrote, everything is folded again, and ``work`` counts that.
-
-        Raises:
-            InvalidRequest: its instance is unknown, what Calls wrote cannot be applied after it, or it takes too long.
+        Where it may meet what Calls wrote, everything is folded again, and ``work`` counts that. Raises InvalidRequest:
+        its instance is unknown, what Calls wrote cannot be applied after it, or it takes too long.
         """
         self.check_provided(message)
         log, conflict = self.log, None

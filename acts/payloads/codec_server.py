@@ -39,10 +39,8 @@ def create_server(
 ) -> ThreadingHTTPServer:
     """A server that listens; ``serve_forever`` serves. Port 0 is a free one.
 
-    ``origins`` are those of the Web UI, like http://localhost:8233; ``token``: what ``Authorization`` must have.
-
-    Raises:
-        CodecError: it would answer anybody. OSError: the address cannot be bound.
+    ``origins`` are those of the Web UI, like http://localhost:8233; ``token``: what ``Authorization`` must have. Raises
+    CodecError: it would answer anybody. OSError: the address cannot be bound.
     """
     is_loopback = host == "localhost"
     with suppress(ValueError):

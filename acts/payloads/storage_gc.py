@@ -97,10 +97,8 @@ def total_size(contents: Iterable[StoredContent]) -> int:
 
 
 async def find_unused(client: Client, store: ContentStore, grace: timedelta = DEFAULT_GRACE) -> Inventory:
-    """What nothing refers to and was not used for the grace period.
-
-    Raises:
-        StorageError: something cannot be read, so nothing is known. RPCError: the server does not answer.
+    """What nothing refers to and was not used for the grace period. Raises StorageError: something cannot be read, so
+    nothing is known. RPCError: the server does not answer.
     """
     cutoff = datetime.now(UTC) - grace
     contents = await asyncio.to_thread(lambda: list(store.list_contents(client.namespace)))

@@ -64,10 +64,8 @@ _SCALARS: Final = {"string": "sample", "integer": 0, "number": 0, "boolean": Tru
 def simulate(
     raw: Json, registry: Mapping[str, Json] | None = None, served: Iterable[str] = (), price: Price | None = None
 ) -> dict[str, Any]:
-    """What a Request's plan would do, as JSON; see ``simulate_prepared``.
-
-    Raises:
-        InvalidRequest: the Request does not validate, or its plan is too large for a dry run (``tooComplex``).
+    """What a Request's plan would do, as JSON; see ``simulate_prepared``. Raises InvalidRequest: the Request does not
+    validate, or its plan is too large for a dry run (``tooComplex``).
     """
     prepared = validate_request(raw, registry, served)
     try:

@@ -116,10 +116,8 @@ def _calls_by_instance(prepared: ValidatedPlan) -> dict[str, list[Json]]:
 def keep_instance(planned: Mapping[str, Any], changed: Json, instance: str | None) -> Json:
     """The edited Call ``changed``, in the instance of the Call that it replaces.
 
-    ``instance`` is the instance that the Call runs for; a template's Call names none itself.
-
-    Raises:
-        DecisionRefused: the edit names another instance.
+    ``instance`` is the instance that the Call runs for; a template's Call names none itself. Raises DecisionRefused:
+    the edit names another instance.
     """
     own = planned.get("_instance")
     if not isinstance(changed, dict) or (own is None and instance is None):
@@ -285,10 +283,8 @@ def _empty_frame(log: Log, path: Path) -> Json:
 def edited_request(
     request: dict[str, Any], index: int, calls: list[Json], limit: int = MAX_PAYLOAD_BYTES
 ) -> dict[str, Any]:
-    """The Request with other Calls in its plan message, at ``index`` of the context.
-
-    Raises:
-        InvalidRequest: the Request has more bytes than the limit.
+    """The Request with other Calls in its plan message, at ``index`` of the context. Raises InvalidRequest: the Request
+    has more bytes than the limit.
     """
     context = list(request["context"])
     context[index] = {**context[index], "plan": calls}

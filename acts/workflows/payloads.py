@@ -220,10 +220,8 @@ def decode_or_none(value: RawValue) -> Any:
 
 
 def decode_request(value: RawValue) -> Any:
-    """The JSON of the Request that a person started a run with.
-
-    Raises:
-        InvalidRequest: it is none, or too large to be carried over.
+    """The JSON of the Request that a person started a run with. Raises InvalidRequest: it is none, or too large to be
+    carried over.
     """
     hint = "start it with one argument: {config, context, schema}"
     if not value.payload.metadata:
