@@ -11,7 +11,7 @@ from acts.language.errors import CallError
 from acts.language.messages import Data, Request, parse_message, read_request
 from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.commands import AskSolution, Finish, StartChild
-from acts.machines.events import Begin, ChildEnded, DecisionReceived, Event, ModelEnded, Provided, StartsHeld
+from acts.machines.events import Begin, ChildEnded, DecisionReceived, Event, HoldChanged, ModelEnded, Provided
 from acts.plan.validate import validate_request
 from acts.tree.records import AgentState, Capabilities, TreePosition
 from acts.views.results import build_result
@@ -88,7 +88,7 @@ class Agent:
 
     def hold(self) -> None:
         """The run is to continue as new before the next tick."""
-        self.handle(StartsHeld())
+        self.handle(HoldChanged(True))
 
     def renewed(self) -> Agent:
         """The next run of the same agent, which has not begun yet."""

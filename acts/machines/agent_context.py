@@ -125,8 +125,7 @@ class AgentContext:
 
     def state(self, instance: str | None = None) -> Json:
         """The view of the state kind: ``{}`` when there is none."""
-        view = self.log.read_kind("state", instance=instance)
-        return {} if view is ABSENT else view
+        return self.log.state(instance)
 
     def validate(self, calls: list[Json], *, is_complete: bool = True) -> ValidatedPlan:
         """The plan of these Calls; one that is not complete is the beginning of a plan. Raises InvalidRequest: with

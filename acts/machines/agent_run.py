@@ -160,7 +160,7 @@ class AgentRun(RunMachine):
             case events.Provided(message):
                 self._provided.append(message)
                 return [commands.SignalChildren(wire.PROVIDE, message.raw)]
-            case events.ResumeRequested() | events.StartsReleased():
+            case events.PauseChanged(False) | events.HoldChanged(False):
                 return self._go_on()
             case events.CancelRequested():
                 self.is_cancelling, self._is_tick_due = True, False
@@ -588,7 +588,7 @@ class DelegateMachine(RunMachine):
             case events.Begin():
                 self._begins_later = self.is_paused
                 return [] if self.is_paused else self.begin()
-            case events.ResumeRequested() if self._begins_later:
+            case events.PauseChanged(False) if self._begins_later:
                 self._begins_later = False
                 return self.begin()
             case events.CancelRequested():

@@ -7,35 +7,27 @@ the driver performs in order. Nothing here decides anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, dataclass_transform
+from dataclasses import field
+from typing import Any
 
 from acts.language.wire import MAX_UNUSABLE_ANSWERS
+from acts.machines.events import Frozen
 from acts.plan.calls import PlannedCall
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.records import BackgroundInput, ContextRef, DelegateInput, GrantedRequest, InstanceInput, PlanInput
 from acts.tree.set_records import BatchInput
 from acts.tree.signal_records import DecisionAnswer, TreeSignal
 
-
-@dataclass_transform(frozen_default=True)
-class Effect:
-    """Base of all commands and effects: each is a frozen dataclass."""
-
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
-
-
 # -- of a walk, for its run; the driver performs starts and the end --------------------------------------------------
 
 
-class StartCall(Effect):  # or an element of one; for the driver, its Activity with Call, Tool and context
+class StartCall(Frozen):  # or an element of one; for the driver, its Activity with Call, Tool and context
     node: PlannedCall
     call: dict[str, Any]  # with its references resolved
     context: list[dict[str, Any]]  # the messages that it may see
 
 
-class AskHuman(Effect):
+class AskHuman(Frozen):
     """Ask a human to decide about a Call. It may be asked again."""
 
     node: PlannedCall
@@ -45,14 +37,14 @@ class AskHuman(Effect):
     changes: Sequence[dict[str, Any]] = ()  # since a person was asked, or approved
 
 
-class CountElements(Effect):
+class CountElements(Frozen):
     """A Call is made ``more`` times beyond the one that the plan lists: may it? ``Walk.allow_elements`` answers yes."""
 
     node: PlannedCall
     more: int
 
 
-class Finish(Effect):
+class Finish(Frozen):
     """Every Call has settled; for the driver: flush what is on its way and end the workflow with this status."""
 
     status: str
@@ -63,17 +55,17 @@ Command = StartCall | AskHuman | CountElements | Finish
 # -- of approvals, the budget and resets, for the run itself -------------------------------------------------------
 
 
-class Decided(Effect):  # A decision was taken; the run applies it at once. ``token`` is what its check returned
+class Decided(Frozen):  # A decision was taken; the run applies it at once. ``token`` is what its check returned
     wait: PendingApproval
     decision: Decision
     token: Any = None
 
 
-class Note(Effect):  # A remark for ``status`` and the page
+class Note(Frozen):  # A remark for ``status`` and the page
     text: str
 
 
-class Granted(Effect):
+class Granted(Frozen):
     """The purpose ``key`` has what it asked for; ``request`` is the grant, None where nothing limits requests."""
 
     key: str
@@ -81,7 +73,7 @@ class Granted(Effect):
     share: dict[str, Any] | None = None
 
 
-class BudgetRefused(Effect):  # The purpose ``key`` is not allowed: ``reason`` names the limit
+class BudgetRefused(Frozen):  # The purpose ``key`` is not allowed: ``reason`` names the limit
     key: str
     reason: str
 
@@ -89,7 +81,7 @@ class BudgetRefused(Effect):  # The purpose ``key`` is not allowed: ``reason`` n
 # -- for the driver ------------------------------------------------------------------------------------------------
 
 
-class AskOutput(Effect):  # Ask the model for the output of a latent Call, within a grant (None: nothing limits it)
+class AskOutput(Frozen):  # Ask the model for the output of a latent Call, within a grant (None: nothing limits it)
     node: PlannedCall
     call: dict[str, Any]
     context: list[dict[str, Any]]
@@ -97,7 +89,7 @@ class AskOutput(Effect):  # Ask the model for the output of a latent Call, withi
     grant: GrantedRequest | None
 
 
-class AskSolution(Effect):
+class AskSolution(Frozen):
     """Ask the model for the Solution of a tick."""
 
     tick: int
@@ -108,7 +100,7 @@ class AskSolution(Effect):
     least_cap: int | None = None  # on the answer, in tokens, after one that was cut
 
 
-class StartChild(Effect):
+class StartChild(Frozen):
     """Start the child ``<this run>/<name>``, a workflow of this type."""
 
     type: str
@@ -123,12 +115,12 @@ class StartChild(Effect):
         return self.name if self.node is None else self.node.key
 
 
-class StartBackground(Effect):  # Start a fire-and-forget Call as a run of its own
+class StartBackground(Frozen):  # Start a fire-and-forget Call as a run of its own
     node: PlannedCall
     input: BackgroundInput
 
 
-class StartSetActivity(Effect):
+class StartSetActivity(Frozen):
     """Start an activity of a set, by its name, with one JSON argument: ``CallEnded`` follows."""
 
     key: str
@@ -137,7 +129,7 @@ class StartSetActivity(Effect):
     label: str
 
 
-class SignalChildren(Effect):
+class SignalChildren(Frozen):
     """Pass a person's signal on to the children; one that is being started gets it once it is there."""
 
     signal: str
@@ -147,15 +139,15 @@ class SignalChildren(Effect):
     is_told: bool = False  # with the token of the tree: the run above has judged it
 
 
-class RestartChild(Effect):  # Start the child of this key again: it is gone, and its result does not come
+class RestartChild(Frozen):  # Start the child of this key again: it is gone, and its result does not come
     key: str
 
 
-class Stop(Effect):  # End this run as superseded: the run ``run_id`` of its parent does its work now
+class Stop(Frozen):  # End this run as superseded: the run ``run_id`` of its parent does its work now
     run_id: str
 
 
-class SendRecord(Effect):
+class SendRecord(Frozen):
     """Signal another run. ``key`` names the message where a failure to deliver it matters to the sender."""
 
     workflow_id: str
@@ -163,21 +155,21 @@ class SendRecord(Effect):
     key: str = ""
 
 
-class CheckQueues(Effect):  # Ask the server who polls these task queues; the answer is a ``QueuesChecked``
+class CheckQueues(Frozen):  # Ask the server who polls these task queues; the answer is a ``QueuesChecked``
     queues: tuple[str, ...]
 
 
-class StartTimer(Effect):  # Wake the run after so many seconds, with the timer's name
+class StartTimer(Frozen):  # Wake the run after so many seconds, with the timer's name
     name: str
     seconds: float
     summary: str
 
 
-class CancelTimer(Effect):  # Stop a timer
+class CancelTimer(Frozen):  # Stop a timer
     name: str
 
 
-class AnswerUpdate(Effect):  # Answer the update of this id: None, or the problem that refuses it
+class AnswerUpdate(Frozen):  # Answer the update of this id: None, or the problem that refuses it
     id: str
     problem: DecisionAnswer | None = None
 

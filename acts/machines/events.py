@@ -16,11 +16,15 @@ from acts.tree.signal_records import TreeSignal
 
 
 @dataclass_transform(frozen_default=True)
-class Event:
-    """Base of all events: each is a frozen dataclass."""
+class Frozen:
+    """Base of all events, commands and effects: each is a frozen dataclass."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True)(cls)
+
+
+class Event(Frozen):
+    pass
 
 
 class Begin(Event):
@@ -80,24 +84,13 @@ class Provided(Event):  # A message came from outside
     update: str | None = None  # the id of the update that brought it
 
 
-class PauseRequested(Event):
-    """Start nothing more."""
-
-    is_told: bool = False
-
-
-class ResumeRequested(Event):
-    """Go on."""
-
-    is_told: bool = False
+class PauseChanged(Event):  # A person wants nothing more to start, or that it goes on
+    is_paused: bool
+    is_told: bool = False  # as of ``Provided``
 
 
-class StartsHeld(Event):
-    """Hold whatever would start next: a quiet moment is near."""
-
-
-class StartsReleased(Event):
-    """Start what was held."""
+class HoldChanged(Event):  # Whatever would start next is held, since a quiet moment is near; or is started
+    is_held: bool
 
 
 class HistoryFull(Event):

@@ -179,7 +179,7 @@ class PlanRun(RunMachine):
                 return self._child_result(event, now)
             case events.Provided(message, is_told):
                 return self._join(message, now) if is_told else self._provide(message, now)
-            case events.PauseRequested() | events.ResumeRequested() | events.StartsHeld() | events.StartsReleased():
+            case events.PauseChanged() | events.HoldChanged():
                 return self.perform(walk.advance(now, paused=self.is_paused, draining=self.is_held), now)
             case events.CancelRequested():
                 return self._cancel(now)

@@ -433,7 +433,7 @@ class RunMachine:
             out += [*self.permits.admit_waiting(), *self._apply(self.start_held_calls(now), now)]
         return out
 
-    def _handle(self, event: events.Event, now: str) -> list[Any]:  # noqa: C901, PLR0911 - a row for each event
+    def _handle(self, event: events.Event, now: str) -> list[Any]:  # noqa: C901, PLR0911, PLR0912 - a row for each event
         """The effects of an event, of one that all runs take alike or of one of their own."""
         match event:
             case events.DecisionReceived(raw, word, update):
@@ -457,15 +457,16 @@ class RunMachine:
                 return [*voided, *self.recovery.on_reset(first_run_id, is_ending=is_ending)]
             case events.Provided():
                 return self._take_message(event, now)
-            case events.PauseRequested() | events.ResumeRequested() if not event.is_told and self._is_reserved:
-                word = PAUSE if isinstance(event, events.PauseRequested) else RESUME
-                return [commands.Note(f"{word} was refused: {_RESERVED}")]
+            case events.PauseChanged(is_paused, is_told=False) if self._is_reserved:
+                return [commands.Note(f"{PAUSE if is_paused else RESUME} was refused: {_RESERVED}")]
             case events.RecordReceived(record):
                 return self._record_received(record, now)
             case events.RecordEnded(key, failure):
                 return self._record_ended(key, failure)
-            case events.PauseRequested() | events.ResumeRequested() | events.StartsHeld() | events.StartsReleased():
-                return [*self._hold(event), *self.react(event, now)]
+            case events.PauseChanged(is_paused):
+                return [*self._pause(is_paused=is_paused), *self.react(event, now)]
+            case events.HoldChanged(is_held):
+                self.is_held = is_held
         return self.react(event, now)
 
     @property
@@ -492,16 +493,13 @@ class RunMachine:
             return [*out, commands.AnswerUpdate(event.update, problem)]
         return out if problem is None else [*out, commands.Note(f"a message was refused: {problem.message}")]
 
-    def _hold(self, event: events.Event) -> list[Any]:
+    def _pause(self, *, is_paused: bool) -> list[Any]:
         """Nothing starts from now on, or starts may go on; a person's word is for the children, too."""
-        if isinstance(event, (events.StartsHeld, events.StartsReleased)):
-            self.is_held = isinstance(event, events.StartsHeld)
-            return []
-        self.is_paused = isinstance(event, events.PauseRequested)
+        self.is_paused = is_paused
         answers: list[Any] = []
-        if not self.is_paused:
+        if not is_paused:
             answers, self._held_answers = self._held_answers, []
-        return [commands.SignalChildren(PAUSE if self.is_paused else RESUME, is_told=True), *answers]
+        return [commands.SignalChildren(PAUSE if is_paused else RESUME, is_told=True), *answers]
 
     def flush(self, now: str) -> list[commands.RunCommand]:
         """What other runs should hear of after this task: reports of approvals and of the budget, and permits."""
@@ -625,8 +623,7 @@ class RunMachine:
 
     def _told(self, word: str, message: Any, now: str) -> list[Any]:
         if word != PROVIDE:
-            event: events.Event = (events.PauseRequested if word == PAUSE else events.ResumeRequested)(is_told=True)
-            return self._handle(event, now)
+            return self._handle(events.PauseChanged(word == PAUSE, is_told=True), now)
         data = parse_message(message)
         return self._handle(events.Provided(data, is_told=True), now) if isinstance(data, Data) else []
 

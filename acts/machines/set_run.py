@@ -236,9 +236,9 @@ class SetRun(RunMachine):
                 return self._batch_ended(event)
             case events.Provided(message):
                 return self._provide(message)
-            case events.ResumeRequested():
+            case events.PauseChanged(False):
                 return self._fill()
-            case events.StartsReleased():  # where the state did not fit another run, this one goes on
+            case events.HoldChanged(False):  # where the state did not fit another run, this one goes on
                 self._started = 0 if self.wants_new_run else self._started
                 return self._fill()
             case events.CancelRequested():

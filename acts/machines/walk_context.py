@@ -157,9 +157,7 @@ class WalkContext:
         return evaluate(tree, lambda path: self.log.read(path, END, instance))
 
     def state(self, instance: str | None = None) -> Json:
-        """The view of the state kind: ``{}`` when there is none."""
-        state = self.log.read_kind("state", instance=instance)
-        return {} if state is ABSENT else state
+        return self.log.state(instance)
 
 
 # -- what Calls wait for --------------------------------------------------------------------------------------

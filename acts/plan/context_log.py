@@ -422,8 +422,10 @@ class Log:
     def has_initially(self, path: Path, instance: str | None = None) -> bool:
         return self.read(path, START, instance) is not ABSENT
 
-    def read_kind(self, kind: str, rank: int = END, instance: str | None = None) -> Json:
-        return self.read(Path(kind), rank, instance)
+    def state(self, instance: str | None = None) -> Json:
+        """The view of the state kind after every Call: ``{}`` when there is none."""
+        state = self.read(Path("state"), END, instance)
+        return {} if state is ABSENT else state
 
 
 def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> tuple[int, Writes]:

@@ -410,13 +410,10 @@ def plan_output(data: Iterable[Data], appended: Iterable[Json]) -> Json:
     """The result of a definition's plan: ``state.output``, or else its state; with instances, the state of each."""
     more = [m for raw in appended if isinstance(m := parse_message(raw), Data)]
     log = Log([*data, *more])
-    state = log.read_kind("state")
+    state = log.state()
     if isinstance(state, dict) and "output" in state:
         return state["output"]
-    if log.own:  # a batch: the state of each instance
-        views = {id_: log.read_kind("state", instance=id_) for id_ in log.own}
-        return {id_: {} if view is ABSENT else view for id_, view in views.items()}
-    return {} if state is ABSENT else state
+    return {id_: log.state(id_) for id_ in log.own} if log.own else state
 
 
 def resolved_upfront(request: Request, tools: Mapping[str, Tool]) -> dict[str, str]:

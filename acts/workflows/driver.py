@@ -43,7 +43,7 @@ from acts.workflows.payloads import TaskRoom, encode, encode_record, encode_stat
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
 SLICE_PAUSE: Final = timedelta(milliseconds=1)
 # What a run has to know before it begins
-BEFORE_THE_BEGIN: Final = (events.RunReset, events.PauseRequested, events.ResumeRequested, events.Provided)
+BEFORE_THE_BEGIN: Final = (events.RunReset, events.PauseChanged, events.Provided)
 # What people and other programs can bring about by themselves
 FROM_OUTSIDE: Final = (*BEFORE_THE_BEGIN[1:], events.DecisionReceived, events.RecordReceived)
 
@@ -93,7 +93,7 @@ class Driver:
             self._note_reset()
             is_held = not run.is_cancelling and self.lifetime.should_hold(self._size, run.in_flight, len(self.inbox))
             if is_held:
-                self.inbox.appendleft(events.StartsHeld())
+                self.inbox.appendleft(events.HoldChanged(True))
             self._empty_inbox(run.flush)
             # What is on its way would be lost with the run that sent it
             while is_held and run.can_continue_as_new and not tasks.in_flight and not self.outbox.is_empty:
@@ -102,7 +102,7 @@ class Driver:
             if not self.inbox and run.finished is None:  # what was on its way may have taken tasks
                 self._renew(self._history() if is_held else self._size)
             if is_held:
-                self._handle(events.StartsReleased(), _now())
+                self._handle(events.HoldChanged(False), _now())
             self.index.update()
 
     def _note_reset(self) -> None:
@@ -132,7 +132,7 @@ class Driver:
             self._timers.pop(event.name, None)
             if event.name == DRAIN_TIMER:
                 self.lifetime.end_drain()
-                event = events.StartsReleased()
+                event = events.HoldChanged(False)
         self.index.record_event(event)
         try:
             effects = self.run.handle(event, now)
@@ -237,8 +237,8 @@ class Driver:
             self._slice_timer.add_done_callback(self._room.begin_task)
 
     def _hold_starts(self) -> None:
-        """Start nothing more until ``StartsReleased``; starts that wait for a workflow task go back to the machine."""
-        self.inbox.append(events.StartsHeld())
+        """Start nothing more until the hold ends; starts that wait for a workflow task go back to the machine."""
+        self.inbox.append(events.HoldChanged(True))
         if self.run.takes_back_starts:
             for command in self.tasks.take_all():
                 if not isinstance(command, commands.AskSolution):  # of a run that takes nothing back
@@ -271,7 +271,7 @@ class Driver:
             if state is not None:
                 workflow.continue_as_new(state)
             if self.lifetime.stay(history) and not is_full:
-                self.inbox.append(events.StartsReleased())
+                self.inbox.append(events.HoldChanged(False))
                 return
             is_full = True
         if is_full:

@@ -29,7 +29,7 @@ from acts.language.values import defect
 from acts.machines.agent_run import AgentRun
 from acts.machines.approvals import iso, problem_of
 from acts.machines.commands import AnswerUpdate
-from acts.machines.events import DecisionReceived, Event, PauseRequested, Provided, RecordReceived, ResumeRequested
+from acts.machines.events import DecisionReceived, Event, PauseChanged, Provided, RecordReceived
 from acts.machines.run_machine import RunMachine, add_note
 from acts.tree.identity import is_workflow_id
 from acts.tree.signal_records import TREE_SIGNALS, DecisionAnswer, StreamedCalls
@@ -205,7 +205,7 @@ class RunWorkflow:
             aim = None
         workflow_id, instance = (aim.get("workflowId"), aim.get("instance")) if isinstance(aim, dict) else (None, None)
         if not self._pass_on(signal, workflow_id, instance):
-            self._inbox.append(PauseRequested() if signal == wire.PAUSE else ResumeRequested())
+            self._inbox.append(PauseChanged(signal == wire.PAUSE))
 
     def _provide(self, value: RawValue, update: str | None = None) -> bool:
         """Append a data-like message to the context; instances get what is theirs, and what is global.

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, ScheduleOverlapPolicy
 
-from acts.cli.commands.start import overlap_policy
 from tests.cli.conftest import Acts, new_name
 from tests.support import assert_eventually
 
@@ -64,7 +63,7 @@ async def test_a_schedule_is_listed_paused_resumed_replaced_and_deleted(
     again = acts("schedule", "create", schedule, str(LINEAR), "--every", "1d", "--overlap", "buffer-one", "--replace")
     assert again.exit_code == 0
     described = await client.get_schedule_handle(schedule).describe()
-    assert described.schedule.policy.overlap == overlap_policy("buffer-one")
+    assert described.schedule.policy.overlap == ScheduleOverlapPolicy.BUFFER_ONE
     assert described.schedule.spec.cron_expressions == []
     assert acts("schedule", "delete", "--yes", schedule).exit_code == 0
     gone = acts("schedule", "pause", schedule)

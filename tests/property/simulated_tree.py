@@ -31,10 +31,9 @@ from acts.machines.events import (
     ChildStarted,
     DecisionReceived,
     Event,
-    PauseRequested,
+    PauseChanged,
     RecordEnded,
     RecordReceived,
-    ResumeRequested,
     TimerFired,
 )
 from acts.machines.run_machine import RunMachine
@@ -289,7 +288,7 @@ class PausedRaces(Races):
         machines = {id_: run.machine for id_, run in self.tree.runs.items()}
         return [id_ for id_, machine in machines.items() if not machine.is_cancelling and machine.finished is None]
 
-    @rule(data=st.data(), event=st.sampled_from([PauseRequested(), ResumeRequested(), ResumeRequested()]))
+    @rule(data=st.data(), event=st.sampled_from([PauseChanged(True), PauseChanged(False), PauseChanged(False)]))
     def pause_or_resume(self, data: st.DataObject, event: Event) -> None:
         if ids := self._alive():
             self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(event)

@@ -17,7 +17,7 @@ from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
 from acts.machines.approvals import ENGINE, RESEND_TIMER
 from acts.machines.commands import StartTimer
-from acts.machines.events import Begin, CancelRequested, DecisionReceived, Event, RecordReceived, StartsReleased
+from acts.machines.events import Begin, CancelRequested, DecisionReceived, Event, HoldChanged, RecordReceived
 from acts.machines.run_machine import RunMachine
 from acts.tree.decisions import PendingApproval
 from acts.tree.records import TreePosition
@@ -347,7 +347,7 @@ class DecisionRaces(Races):
         for id_ in reversed(self._alive()):
             if id_ in self.tree.runs:
                 self.tree.machine(id_).may_end = self.tree.twins[id_].may_end = True
-                self.tree.runs[id_].inbox.append(StartsReleased())
+                self.tree.runs[id_].inbox.append(HoldChanged(False))
                 self.tree.settle()
         self._rest_with_timers()
         assert not self.tree.runs, "a run never ends"

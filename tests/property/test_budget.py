@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from acts.language.config import Budget
 from acts.machines.budget import RequestSize
 from acts.machines.commands import BudgetRefused, Finish, Granted, SendRecord
-from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, Event, ResumeRequested, StartsReleased
+from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, Event, HoldChanged, PauseChanged
 from acts.machines.run_machine import RunMachine
 from acts.tree.records import BudgetAccount, GrantedRequest, TreePosition
 from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
@@ -71,7 +71,7 @@ class SpendingRun(BareRun):
             case CancelRequested():
                 self.is_cancelling = True
                 self.asked.clear()
-            case StartsReleased():
+            case HoldChanged(False):
                 return self._end_if_over()
             case ChildEnded():
                 return self._end_if_over()
@@ -253,7 +253,7 @@ class BudgetRaces(PausedRaces):
         if ids := [i for i in self._alive() if i != ROOT]:
             id_ = data.draw(st.sampled_from(ids))
             self.machine(id_).may_end = True
-            self.tree.runs[id_].inbox.append(StartsReleased())
+            self.tree.runs[id_].inbox.append(HoldChanged(False))
 
     @rule(data=st.data(), one_in=st.integers(0, 3))
     def kill(self, data: st.DataObject, one_in: int) -> None:
@@ -334,14 +334,14 @@ class BudgetRaces(PausedRaces):
         for _ in range(1_000):
             self.tree.settle()
             for id_ in self._alive():
-                self.tree.runs[id_].inbox.append(ResumeRequested())
+                self.tree.runs[id_].inbox.append(PauseChanged(False))
             self.tree.settle()
             flying = [(i, key) for i in self.tree.runs for key in self.machine(i).in_flight_requests]
             if flying:
                 self._end_request(*flying[0], 1, 1.0)
             elif idle := [i for i in self.tree.runs if i != ROOT and not self.machine(i).may_end]:
                 self.machine(idle[-1]).may_end = True
-                self.tree.runs[idle[-1]].inbox.append(StartsReleased())
+                self.tree.runs[idle[-1]].inbox.append(HoldChanged(False))
             else:
                 break
         assert list(self.tree.runs) == [ROOT], "a run never ends"

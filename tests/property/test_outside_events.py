@@ -13,7 +13,7 @@ from acts.language.config import Budget
 from acts.language.messages import read_request
 from acts.machines.agent_run import AgentRun, AgentSetup
 from acts.machines.approvals import iso
-from acts.machines.events import Begin, DecisionReceived, Event, PauseRequested, RecordReceived, ResumeRequested
+from acts.machines.events import Begin, DecisionReceived, Event, PauseChanged, RecordReceived
 from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.machines.run_machine import RunMachine
 from acts.plan.validate import validate_parsed
@@ -100,7 +100,7 @@ def all_of(machine: RunMachine) -> Json:
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(DecisionReceived, raws, words, st.none() | st.just("u")),
     st.builds(RecordReceived, signals.map(lambda r: r.model_copy(update={"token": "forged"}))),
-    st.builds(PauseRequested), st.builds(ResumeRequested),
+    st.builds(PauseChanged, st.booleans()),
 )  # fmt: skip
 many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

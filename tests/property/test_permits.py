@@ -17,7 +17,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from acts.language import wire
 from acts.language.errors import CallError
 from acts.machines.commands import Finish, StartChild
-from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, Event, ResumeRequested, StartsReleased
+from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, Event, HoldChanged, PauseChanged
 from acts.machines.run_machine import RunMachine
 from acts.tree.records import Accounting, DelegateInput, InstanceInput, PermitLease, TreePosition
 from tests.property.simulated_tree import ROOT, SETTINGS, BareRun, PausedRaces, Tree
@@ -61,7 +61,7 @@ class WorkingRun(BareRun):
 
     def react(self, event: Event, now: str) -> list[Any]:
         match event:
-            case StartsReleased():  # a person decides
+            case HoldChanged(False):  # a person decides
                 self.to_start += self.undecided
                 self.undecided = []
             case CallEnded():
@@ -189,7 +189,7 @@ class PermitRaces(PausedRaces):
     @rule(data=st.data())
     def decide(self, data: st.DataObject) -> None:
         if ids := [i for i in self._alive() if self.machine(i).undecided]:
-            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(StartsReleased())
+            self.tree.runs[data.draw(st.sampled_from(ids))].inbox.append(HoldChanged(False))
 
     @rule(data=st.data(), one_in=st.integers(0, 3))
     def kill(self, data: st.DataObject, one_in: int) -> None:
@@ -258,9 +258,9 @@ class PermitRaces(PausedRaces):
                 break
             for id_, run in self.tree.runs.items():
                 if self.machine(id_).is_paused:
-                    run.inbox.append(ResumeRequested())
+                    run.inbox.append(PauseChanged(False))
                 if self.machine(id_).undecided:
-                    run.inbox.append(StartsReleased())
+                    run.inbox.append(HoldChanged(False))
             waiting = [i for i, run in self.tree.runs.items() if run.commands]
             if waiting:
                 self._start_child(waiting[0], fails=False)

@@ -11,7 +11,7 @@ from typing import Any
 from acts.language.config import Approve, Config
 from acts.language.errors import InvalidRequest, Problem
 from acts.machines.commands import Decided, Finish
-from acts.machines.events import Begin, CancelRequested, ChildEnded, Event, StartsReleased
+from acts.machines.events import Begin, CancelRequested, ChildEnded, Event, HoldChanged
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.records import TreePosition
 from tests.property.simulated_tree import BareRun
@@ -59,7 +59,7 @@ class WaitingRun(BareRun):
         if isinstance(event, CancelRequested):
             self.is_cancelling = True
             return list(self.approvals.close_all())
-        return self._end_if_over() if isinstance(event, (ChildEnded, StartsReleased)) else []
+        return self._end_if_over() if isinstance(event, (ChildEnded, HoldChanged)) else []
 
     def place(self, what: What) -> Place:
         return (self.own, *what, self.position.instance)

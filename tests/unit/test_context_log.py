@@ -67,11 +67,11 @@ def test_messages_fold_oldest_to_newest(messages: list[dict[str, Any]], view: An
     marker = {"type": "data", "kind": "marker", "data": 1, "_instance": "A"}
     log = log_of(marker, *({**m, **target} for m in messages))
     assert log.problems == []
-    value = log.read_kind("state", instance=instance)
-    assert value is ABSENT if view is ABSENT else value == view
+    value = log.state(instance)
+    assert value == ({} if view is ABSENT else view)
     assert messages == before
     if instance is not None:
-        assert log.read_kind("state") is ABSENT
+        assert log.state() == {}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_messages_fold_oldest_to_newest(messages: list[dict[str, Any]], view: An
 def test_a_message_that_cannot_be_applied_is_a_problem_and_the_rest_counts(message: dict[str, Any]) -> None:
     log = log_of({"type": "state", "n": 1, "l": [1]}, message, written("†state.ok", 1))
     assert [p.code for p in log.problems] == ["invalidMessage"]
-    assert log.read_kind("state") == {"n": 1, "l": [1], "ok": 1}
+    assert log.state() == {"n": 1, "l": [1], "ok": 1}
 
 
 def test_a_read_as_of_a_position_sees_only_what_is_before_it() -> None:
@@ -129,11 +129,11 @@ def test_instances_are_layers_and_see_nothing_of_each_other() -> None:
         {"type": "state", "state": {"secret": 1}, "_instance": "B"},
         {"type": "state", "late": True},
     )
-    assert log.read_kind("state", instance="A") == {"who": "a", "l": [0], "late": True}
-    assert log.read_kind("state", instance="B") == {"who": "all", "l": [0], "late": True, "secret": 1}
-    assert log.read_kind("state") == {"who": "all", "l": [0], "late": True}
+    assert log.state("A") == {"who": "a", "l": [0], "late": True}
+    assert log.state("B") == {"who": "all", "l": [0], "late": True, "secret": 1}
+    assert log.state() == {"who": "all", "l": [0], "late": True}
     with pytest.raises(KeyError):
-        log.read_kind("state", instance="C")
+        log.state("C")
 
 
 def test_held_is_being_there_before_the_plan_null_included() -> None:

@@ -81,7 +81,7 @@ def test_a_provided_message_is_folded_before_what_was_written_or_is_refused(
     messages = [*context, *drive.walk.context.appended()]
     log = Log([data_message(m) for m in messages])
     assert log.problems == []
-    assert log.read_kind("state", instance=instance) == drive.walk.context.state(instance)
+    assert log.state(instance) == drive.walk.context.state(instance)
     slow = oracle.view(oracle.read_messages(messages), "state", instance)
     assert drive.walk.context.state(instance) == slow
 

@@ -347,7 +347,8 @@ async def create(
     client = await server.connect()
     action = sdk.ScheduleActionStartWorkflow(workflow, request, id=schedule_id, task_queue=server.task_queue())
     # What an outage of the server has kept from starting is made up for, an hour back
-    policy = sdk.SchedulePolicy(overlap=overlap_policy(overlap), catchup_window=timedelta(hours=1))
+    word = sdk.ScheduleOverlapPolicy[overlap.upper().replace("-", "_")]
+    policy = sdk.SchedulePolicy(overlap=word, catchup_window=timedelta(hours=1))
     content = sdk.Schedule(action=action, spec=spec, policy=policy)
     handle = client.get_schedule_handle(schedule_id)
     try:
@@ -413,10 +414,6 @@ async def _perform(schedule_id: str, request: Callable[[sdk.ScheduleHandle], Awa
         head = f'there is no schedule "{clean(schedule_id, 200)}"'
         raise command_error(head, hint="`acts schedule list` names all") from None
     print_err(f"{clean(schedule_id)}: {done}")
-
-
-def overlap_policy(word: OverlapWord) -> sdk.ScheduleOverlapPolicy:
-    return sdk.ScheduleOverlapPolicy[word.upper().replace("-", "_")]
 
 
 def _row(listed: sdk.ScheduleListDescription) -> dict[str, Any]:
