@@ -104,9 +104,6 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
         return result
 
 
-# -- what is asked ----------------------------------------------------------------
-
-
 def build_task(question: ModelQuestion, context: PromptContext, room: float) -> tuple[ModelRequest, ReadAnswer]:
     """The request of a question, and what reads its answer; ``room`` are the bytes that the conversation may take."""
     if question.is_planning:
@@ -159,9 +156,6 @@ def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, l
         cache_key=question.source.workflowId,
         topic=topic,
     )
-
-
-# -- asking ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -317,7 +311,6 @@ def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
         raise ModelError("modelNotJson", f"the answer cannot be recorded: {error}", retryable=False) from error
 
 
-# -- reports to runs ---------------------------------------------------------------
 # A report is a hint. The activity's result holds the whole answer, and is what counts; a report that is late or lost
 # costs time and nothing else. Calls are reported to their agent while the model still writes, so that they can start. A
 # report is a signal, which costs a few events: so the first one waits a moment for the rest of a short answer, the next

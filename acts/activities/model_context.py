@@ -103,9 +103,6 @@ async def query_run(client: Client, workflow_id: str, run_id: str, name: str, *a
         raise ApplicationError(f"run {workflow_id} does not answer now: {error}", type=UNAVAILABLE) from error
 
 
-# -- requests of it ----------------------------------------------------------------
-
-
 def room_of(model: str) -> float:
     """The bytes that a conversation with ``provider:name`` may take. Imports the price list on first use (0.2 s)."""
     return conversation_room(model, context_window(model))

@@ -156,9 +156,6 @@ async def missing_activity(_args: Sequence[RawValue]) -> None:
     """The activity of every name that a worker does not have: ``refuse_missing`` refuses it before it begins."""
 
 
-# -- the tools of MCP servers ----------------------------------------------------------
-
-
 def call_activity(server: str, servers: McpServers) -> Callable[..., Any]:
     """The Activity of one server. Progress of the tool is the detail of its heartbeats."""
 

@@ -152,8 +152,6 @@ async def check_queues(request: dict[str, Any]) -> dict[str, bool]:
     return {queue: bool(a) for queue, a in zip(queues, answers, strict=True) if not isinstance(a, BaseException)}
 
 
-# -- definitions ---------------------------------------------------------------------
-
 # At least two letters: one is the drive of a Windows path, and no scheme has one
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 

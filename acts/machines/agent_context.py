@@ -173,9 +173,6 @@ def _find_problems(request: Request, tool_problems: Iterable[Problem], schema: J
     return problems
 
 
-# -- an answer that is still being written ---------------------------------------------------------------------------
-
-
 class StreamedPlan:
     """The ``calls`` of one answer. ``passed_on`` is how many of them the child has, or will be sent.
 
@@ -272,9 +269,6 @@ def started_part(result: Mapping[str, Any], prepared: ValidatedPlan | None) -> t
     places = {int(call["id"].partition(":")[0]) - 1 for call in calls}
     planned = [] if prepared is None else [c for i, c in enumerate(prepared.request.calls) if i in places]
     return {**result, "calls": calls}, planned
-
-
-# -- what came of the plans ------------------------------------------------------------------------------------------
 
 
 class TickResults:

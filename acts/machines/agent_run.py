@@ -563,9 +563,6 @@ class AgentRun(RunMachine):
             self.prepared = self.proposal = self.context.validate(list(state.proposal))
 
 
-# -- delegates without a planner ---------------------------------------------------------------------
-
-
 class DelegateMachine(RunMachine):
     """A delegate without a planner: ``result`` is how it ended, ``failure`` why it failed."""
 

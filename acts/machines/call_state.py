@@ -179,8 +179,6 @@ class CallState:
         return cls(node, rank, **{**dict(record), "elements": elements})
 
 
-# -- how an instance or a batch ends -------------------------------------------------------------------
-
 # States that an instance or a batch ends with, the one that prevails first
 _FAILURES: Final = ("cancelled", "failed", "rejected")
 

@@ -163,9 +163,6 @@ def _digest_reads(
     return reads_digest(node, {k: v for k, v in call.items() if k != "_each"}, context, prompt or "-", more)
 
 
-# -- the Calls of a run that another one resumes -----------------------------------------------------------
-
-
 def read_calls(
     calls: Iterable[CallState], context: WalkContext, identify: Callable[[PlannedCall], str], prompt: str,
     member: str | None = None,

@@ -475,9 +475,6 @@ def _ending(error: CallError | None) -> str:
     return _ENDINGS.get(error.code) or f"failed ([{error.code}] {truncate(error.message, _MAX_REASON)})"
 
 
-# -- the run that is resumed ---------------------------------------------------------------------
-
-
 def resumed_set(resume: Resume, past: PastRun, message: SetData) -> set_records.ResumedSet:
     """What a run over a set takes over from an earlier one. Raises InvalidRequest: that one is over no set, or its rows
     have other ids.
@@ -501,9 +498,6 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> set_records.
 
 def _refusal(text: str, hint: str) -> InvalidRequest:
     return InvalidRequest([Problem("invalidSetting", text, "/config/resume", hint=hint)])
-
-
-# -- the run that walks a page --------------------------------------------------------------------
 
 
 class PageResults:

@@ -248,8 +248,6 @@ class Walk:
             out.append(Finish(self.status))
         return out
 
-    # -- an early end -----------------------------------------------------------
-
     def cancel(self, now: str, error: dict[str, Any] | None = None) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended.
 
@@ -752,9 +750,6 @@ class Walk:
         """The Call of an id or a key and, where several have the id, an instance."""
         own = self.by_key.get(str(call)) or self.by_key.get(f"{instance}/{call}")
         return own if own is not None and own.parent is None else None
-
-
-# -- another plan in place of this one ------------------------------------------------------------------------
 
 
 def match_calls(calls: Sequence[CallState], prepared: ValidatedPlan) -> dict[int, int]:

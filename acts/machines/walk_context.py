@@ -160,9 +160,6 @@ class WalkContext:
         return self.log.state(instance)
 
 
-# -- what Calls wait for --------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _ChainProgress:
     """How many of a chain's first entries have settled, and which ranks wait for more of them."""

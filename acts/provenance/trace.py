@@ -234,9 +234,6 @@ def _key_text(call: Json) -> str:
     return json.dumps(call, sort_keys=True, ensure_ascii=False)
 
 
-# -- the answer --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Limits:
     """Bounds of an answer: levels of Calls, sources of one value, sources in all."""
@@ -244,9 +241,6 @@ class Limits:
     depth: int = 5
     each: int = 20
     all: int = 200
-
-
-# -- what a Call reads -------------------------------------------------------------------------
 
 
 def find_references(call: dict[str, Json], tool: Tool | None) -> Iterator[ReferenceUse]:

@@ -125,9 +125,6 @@ def _reads(prepared: ValidatedPlan) -> Iterator[Read]:
                         yield Read(*numbers, f"{when}{written if path.holds(written) else path}", is_sure)
 
 
-# -- for a terminal --------------------------------------------------------------
-
-
 def draw_text(prepared: ValidatedPlan, report: Report | None = None) -> str:
     """A plan wave by wave, a line per Call; without a ``report``, without states."""
     counts = None if report is None else count_states(prepared, report)

@@ -139,8 +139,6 @@ class _Heartbeats(sdk.ActivityOutboundInterceptor):
             self._loop.call_soon_threadsafe(super().heartbeat, *mask_details(details))
 
 
-# -- room for results --------------------------------------------------------------------------
-
 MAX_HISTORY_BYTES: Final = END_BYTES - 1_000_000  # a result that fits leaves the run below its own end
 TRUST_SECONDS: Final = 1.0  # a size is trusted for so long, as long as the history is less than half full
 # Outcomes that are kept, of at most 2 MB; the oldest is dropped, and its Activity runs again

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from temporalio.converter import DataConverter
     from temporalio.worker import SlotMarkUsedContext, SlotReleaseContext, SlotReserveContext, WorkflowInstanceDetails
 
-# -- slots ------------------------------------------------------------------------------------------
-
 # Sticky tasks at once, at first and after one that took long; and at most: more than the Activities that a tree has in
 # flight by default (100), each of which brings one
 MIN_STICKY, MAX_STICKY = 8, 128
@@ -167,8 +165,6 @@ class TaskSlots(CustomSlotSupplier):
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._change.set)
 
-
-# -- turns ------------------------------------------------------------------------------------------
 
 # Of CPU, lately: above this a tree is busy. A plan of one call after the other has a third of it, a batch with 100
 # calls in flight three times as much
@@ -452,8 +448,6 @@ def _settle(outcome: Future[Any], instance: WatchedInstance, activate: Callable[
     with suppress(InvalidStateError):
         settle()
 
-
-# -- visits to payloads -----------------------------------------------------------------------------
 
 # The attribute of a codec that writes payloads as they are, and reads those as they are that hold none of these bytes
 REFUSES: Final = "refuses"

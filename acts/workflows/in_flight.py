@@ -496,8 +496,6 @@ class TasksInFlight:
         except CallError as error:
             self._emit(failed(error))
 
-    # -- children ----------------------------------------------------------------------------------
-
     def _child(self, command: commands.StartChild) -> Start:
         type_, name, key = command.type, command.name, command.key
         arg = encode_record(command.input)

@@ -398,9 +398,6 @@ async def _set_setup(value: RawValue, state: SetState | None) -> SetSetup:
     return replace(setup, resumed=resumed_set(resume, past, parsed.set), provided=past.provided)
 
 
-# -- calls in the background -------------------------------------------------------------------------
-
-
 @workflow.defn(name=wire.BACKGROUND, sandboxed=False)
 class BackgroundWorkflow:
     """Runs what is behind a Call without ``_outputPath``; outlives the plan that started it."""

@@ -222,8 +222,6 @@ class McpConnection:
             text = f"{subject} has another schema or other hints than when this run was started: start a new run"
             raise ApplicationError(f"{text}, which reads them anew", type=MCP_TOOL_CHANGED, non_retryable=True)
 
-    # -- calls -------------------------------------------------------------------
-
     async def call(
         self, tool: str, arguments: Json, meta: Json, digest: str | None, seconds: float, progress: ProgressFnT
     ) -> dict[str, Any]:

@@ -332,9 +332,6 @@ def _plain_text(text: str, limit: int) -> str:
     return truncate(" ".join(line.split()), limit)
 
 
-# -- answers -------------------------------------------------------------------------
-
-
 def read_answer(answer: Mapping[str, Any]) -> tuple[Any, str]:
     """The value of an answer (JSON as ``tools/call`` has it); where the tool says that it failed, its text, else ""."""
     blocks = [_read_block(block) for block in answer.get("content") or () if isinstance(block, dict)]

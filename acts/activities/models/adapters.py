@@ -42,8 +42,6 @@ from acts.language.values import MAX_DEPTH, Json
 from acts.language.wire import MAX_PAYLOAD_BYTES, RESULT_TOO_LARGE
 from acts.planner.request_estimate import bytes_per_token
 
-# -- clients -----------------------------------------------------------------------
-
 # The SDKs want a key; a server of one's own needs none
 NO_KEY: Final = "none"
 # Kinds of errors of the clouds' packages that another attempt may not have
@@ -223,8 +221,6 @@ def _read_body(body: Any, levels: int) -> Iterator[tuple[str, str]]:
                 yield "word", value
 
 
-# -- JSON --------------------------------------------------------------------------
-
 # Two megabytes can be recorded; the rest is room for spaces and escapes. A longer answer is not read to its end
 MAX_ANSWER_CHARACTERS: Final = 4 * MAX_PAYLOAD_BYTES
 # Characters of it that an error has
@@ -300,9 +296,6 @@ def find_json(text: str) -> Json:
     if values and values[0] == values[-1]:
         return values[0]
     raise ValueError("it has two JSON objects, and only one is an answer" if values else reason)
-
-
-# -- requests --------------------------------------------------------------------------
 
 
 def build_messages(
@@ -417,8 +410,6 @@ class ResponseStream:
             self.notes = (*self.notes, note)
         else:  # what a provider states at the beginning
             self.tokens = replace(self.tokens, outputTokens=max(written, self.tokens.outputTokens))
-
-    # -- the end -----------------------------------------------------------------
 
     def error(self, code: str, message: str) -> ModelError:
         """The error of an answer that ended badly."""

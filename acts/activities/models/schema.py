@@ -255,9 +255,6 @@ def _type_of(value: Json) -> str:
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
-# -- limits ------------------------------------------------------------------------
-
-
 def _fits(schema: dict[str, Any], dialect: Dialect) -> bool:
     """True for a strict schema within the limits of the provider."""
     parts = list(subschemas(schema))
