@@ -220,18 +220,21 @@ def _read_results(call: CallState) -> tuple[list[Json], list[int]]:
 
 def past_of_root(resume: Resume, past: PastRun, prepared: ValidatedPlan) -> PastCalls:
     """What a run that a person started takes over. Raises InvalidRequest: neither plan has the Call of ``keep``."""
-    source: dict[str, Any] = {"workflowId": past.workflowId, "runId": past.runId, "keep": "completed"}
-    calls = None
-    if isinstance(resume.keep, KeepBefore):
-        source["keep"] = {"before": resume.keep.before}
-        calls = tuple(calls_before(resume.keep.before, past, prepared))
-    source["ids"] = "same" if resume.keeps_ids else "new"
-    source |= {"only": resume.only} if resume.only is not None else {}
+    keep = resume.keep
+    calls = tuple(calls_before(keep.before, past, prepared)) if isinstance(keep, KeepBefore) else None
     state = PastState(
-        source=source, past=(past,), calls=calls, keepsIds=resume.keeps_ids,
+        source=describe_source(resume, past), past=(past,), calls=calls, keepsIds=resume.keeps_ids,
         hasSamePrompt=past.prompt == prompt_digest([m.raw for m in prepared.request.context], instances=False),
     )  # fmt: skip
     return past_of_state(state, prepared, ())
+
+
+def describe_source(resume: Resume, past: PastRun) -> dict[str, Any]:
+    """``{workflowId, runId, keep, ids, only?}``: how a result names the run that was resumed."""
+    keep = {"before": resume.keep.before} if isinstance(resume.keep, KeepBefore) else resume.keep
+    source = {"workflowId": past.workflowId, "runId": past.runId, "keep": keep}
+    only = {} if resume.only is None else {"only": resume.only}
+    return {**source, "ids": "same" if resume.keeps_ids else "new", **only}
 
 
 def past_of_state(state: PastState, prepared: ValidatedPlan, instances: tuple[str, ...]) -> PastCalls:

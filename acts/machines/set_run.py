@@ -30,6 +30,7 @@ from acts.language.messages import Data, SetData
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.machines import commands, events
+from acts.machines.past import describe_source
 from acts.machines.plan_run import PlanRun, PlanSetup, reported_instances
 from acts.machines.run_machine import RunMachine
 from acts.plan.calls import UNIT, PlannedCall
@@ -488,12 +489,8 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> set_records.
             f'the field "{id_}"' if id_ else "the number of the row" for id_ in (message.id_field, earlier.id)
         )
         raise _refusal(f"the id of a row is {own} here, and was {other} in {name}", "rows are recognised by their ids")
-    source: dict[str, Any] = {"workflowId": name, "runId": past.runId, "keep": "completed"}
-    source["ids"] = "same" if resume.keeps_ids else "new"
-    source |= {"only": resume.only} if resume.only is not None else {}
-    return set_records.ResumedSet(
-        source=source, results=earlier.results, identity=earlier.identity if resume.keeps_ids else None
-    )
+    source, identity = describe_source(resume, past), earlier.identity if resume.keeps_ids else None
+    return set_records.ResumedSet(source=source, results=earlier.results, identity=identity)
 
 
 def _refusal(text: str, hint: str) -> InvalidRequest:

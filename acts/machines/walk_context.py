@@ -178,7 +178,9 @@ class WriterProgress:
         self._chains: dict[int, _ChainProgress] = {}
         self._chains_of: list[list[_ChainProgress]] = [[] for _ in calls]
         # By chain, the first rank that did not complete, and (at its path, or below it) the first that did not write
-        self._first_incomplete = ChainFold(math.inf, self._fold_incomplete)
+        self._first_incomplete = ChainFold(
+            math.inf, lambda first, rank: first if calls[rank].stage == "completed" else min(first, rank)
+        )
         self._first_unwritten: dict[int, ChainFold[float]] = {}
         for chain in (*graph.writers.exact.values(), *graph.writers.below.values()):
             progress = self._chains[id(chain)] = _ChainProgress(chain.entries)
@@ -235,9 +237,6 @@ class WriterProgress:
                 if fold.at(chain, bisect.bisect_left(chain.entries, rank)) < rank:
                     return True
         return False
-
-    def _fold_incomplete(self, first: float, rank: int) -> float:
-        return first if self._calls[rank].stage == "completed" else min(first, rank)
 
     def _fold_unwritten(self, is_here: Callable[[Path], bool], first: float, rank: int) -> float:
         call = self._calls[rank]

@@ -81,7 +81,7 @@ def canonical_json(value: Json) -> bytes:
 def _append_canonical(value: Json, out: list[str]) -> None:
     match value:
         case dict():
-            for at, key in enumerate(sorted(value, key=_utf16)):
+            for at, key in enumerate(sorted(value, key=lambda key: key.encode("utf-16-be", errors="surrogatepass"))):
                 out += ("," if at else "{", json.dumps(key, ensure_ascii=False), ":")
                 _append_canonical(value[key], out)
             out.append("}" if value else "{}")
@@ -94,10 +94,6 @@ def _append_canonical(value: Json, out: list[str]) -> None:
             out.append(_format_double(value))
         case _:
             out.append(json.dumps(value, ensure_ascii=False))
-
-
-def _utf16(key: str) -> bytes:
-    return key.encode("utf-16-be", errors="surrogatepass")
 
 
 def _format_double(value: float) -> str:

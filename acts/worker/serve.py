@@ -196,7 +196,10 @@ def build(
         # Cancellation reaches an Activity with a heartbeat: within a second, not 48
         max_heartbeat_throttle_interval=timedelta(seconds=1),
         default_heartbeat_throttle_interval=timedelta(seconds=1),
-        graceful_shutdown_timeout=timedelta(seconds=settings.grace_seconds),
+        # The rest is for reporting the Activities that are cut off
+        graceful_shutdown_timeout=timedelta(
+            seconds=max(0.75 * settings.shutdown_seconds, settings.shutdown_seconds - 2.0)
+        ),
     )
     # Activities and workflow tasks can wait for a storage for different times
     replace_private(worker, "_activity_worker", "_data_converter", activity_converter)

@@ -147,11 +147,6 @@ class Settings(LogSettings):
         return settings
 
     @property
-    def grace_seconds(self) -> float:
-        """How long Activities may continue after a stop; the rest is for reporting those that are cut off."""
-        return self.shutdown_seconds - min(2.0, self.shutdown_seconds / 4)
-
-    @property
     def delegate_sources(self) -> sources.DelegateSources:
         """The folders and hosts that definitions are loaded from."""
         folders = sources.read_folders(sources.FOLDERS, self.delegates)

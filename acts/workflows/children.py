@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from temporalio import exceptions, workflow
@@ -113,13 +114,10 @@ class Lifeline:
         # Not the seed as of now: a reset at the first task has changed it
         self._first_seed = self.noted_lineage = seed_of(info.original_execution_run_id)
         self.lineage = workflow.random_seed()  # another one after each reset
-        workflow.register_random_seed_callback(self._set_lineage)
+        workflow.register_random_seed_callback(partial(setattr, self, "lineage"))
         self.started_at = exact_date(info.workflow_start_time)
         self.main_task: asyncio.Task[Any] | None = None
         self.superseded_by: str | None = None
-
-    def _set_lineage(self, seed: int) -> None:
-        self.lineage = seed
 
     @property
     def is_repetition(self) -> bool:

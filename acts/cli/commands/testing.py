@@ -6,6 +6,7 @@ environment loads, as for ``acts validate``; a Tool that it does not load takes 
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -138,20 +139,19 @@ def _print_file(file: str, cases: Sequence[CaseReport]) -> None:
 
 def find_test_files(names: Sequence[str]) -> list[Path]:
     out: dict[Path, None] = {}
+    foreign = re.compile(r"\..*|node_modules|__pycache__|venv")  # folders without tests of one's own
     for path in map(Path, names or (".",)):
         if not path.exists():
             raise command_error("there is no such file or folder", where=str(path))
         files = [file for suffix in TEST_SUFFIXES for file in path.rglob(f"*{suffix}")] if path.is_dir() else [path]
-        out |= dict.fromkeys(sorted(f for f in files if not any(map(_is_skipped, f.relative_to(path).parts[:-1]))))
+        out |= dict.fromkeys(
+            sorted(f for f in files if not any(map(foreign.fullmatch, f.relative_to(path).parts[:-1])))
+        )
     if not out:
         where = ", ".join(names) or "this folder"
         hint = "a test file is called like its plan: orders.test.yaml for orders.yaml; see docs/testing.md"
         raise command_error(f"no test file in {where}", hint=hint)
     return list(out)
-
-
-def _is_skipped(folder: str) -> bool:
-    return folder.startswith(".") or folder in ("node_modules", "__pycache__", "venv")  # no tests of one's own
 
 
 @dataclass(frozen=True)
