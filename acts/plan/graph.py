@@ -112,12 +112,6 @@ class Graph:
     waits: tuple[tuple[Wait, ...], ...]
     writers: WriterIndex
 
-    def dependencies(self, rank: int) -> tuple[int, ...]:
-        ranks: dict[int, None] = {}
-        for chain, count in self.waits[rank]:
-            ranks.update(dict.fromkeys(chain.entries[:count]))
-        return tuple(sorted(ranks))
-
 
 @dataclass(frozen=True, slots=True)
 class OpenRead:
