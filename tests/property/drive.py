@@ -237,7 +237,7 @@ def _without_wording_in_text(text: str) -> str:
     return out + text[place:]
 
 
-def dependencies(graph: Graph, rank: int) -> set[int]:
+def find_dependencies(graph: Graph, rank: int) -> set[int]:
     return {entry for chain, count in graph.waits[rank] for entry in chain.entries[:count]}
 
 
@@ -245,7 +245,7 @@ def assert_equal_to_the_serial_run(drive: Drive, expected: oracle.Outcome) -> No
     walk = drive.walk
     assert [n.id for n in walk.nodes] == expected.order
     for rank, node in enumerate(walk.nodes):
-        waited_for = {walk.nodes[d].id for d in dependencies(drive.prepared.graph, rank)}
+        waited_for = {walk.nodes[d].id for d in find_dependencies(drive.prepared.graph, rank)}
         assert waited_for == expected.depends[node.id], f"dependencies of {node.id}"
     observed = drive.observe()
     assert observed["states"] == expected.states

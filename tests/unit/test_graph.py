@@ -9,7 +9,7 @@ import pytest
 
 from acts.plan.validate import ValidatedPlan, validate, validate_request
 from tests.cases import call, own, state, tool
-from tests.property.drive import dependencies
+from tests.property.drive import find_dependencies
 
 # name, what each Call writes and reads ("writes < reads"; a name before ":" is its instance), context,
 # plan order by position, dependencies of each position
@@ -83,7 +83,7 @@ def test_order_and_dependencies(
     graph = validate_request(request(calls, context)).graph
     assert [n.index + 1 for n in graph.order] == order
     dependencies = {
-        n.index + 1: {graph.order[d].index + 1 for d in dependencies(graph, r)} for r, n in enumerate(graph.order)
+        n.index + 1: {graph.order[d].index + 1 for d in find_dependencies(graph, r)} for r, n in enumerate(graph.order)
     }
     assert {k: v for k, v in dependencies.items() if v} == depends
 
@@ -137,7 +137,7 @@ def test_ten_thousand_readers_of_ten_thousand_writers_store_few_waits() -> None:
     plan += [call("t", f"†log.r{i}", x="†state") for i in range(count)]
     graph = prepared(plan).graph
     assert sum(len(waits) for waits in graph.waits) <= 4 * count
-    assert len(dependencies(graph, 2 * count - 1)) == count
+    assert len(find_dependencies(graph, 2 * count - 1)) == count
 
 
 def count_waits(monkeypatch: pytest.MonkeyPatch, calls: int) -> int:

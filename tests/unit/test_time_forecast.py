@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acts.plan.validate import validate_request
 from acts.simulation.simulate import schedule, simulate
-from tests.property.drive import dependencies
+from tests.property.drive import find_dependencies
 
 Json = Any
 
@@ -95,7 +95,7 @@ def test_every_greedy_schedule_is_within_the_bounds(data: st.DataObject) -> None
 
 def run_greedily(graph: Any, starts: Json, limit: int, order: list[int]) -> float:
     """The time of a run that leaves no permit unused while a Call is ready; ``order`` breaks ties."""
-    waits = {rank: dependencies(graph, rank) for rank in range(len(graph.order))}
+    waits = {rank: find_dependencies(graph, rank) for rank in range(len(graph.order))}
     units = {rank: starts.get(rank, (0.0, 0))[1] for rank in waits}
     left, done, running, now = dict(units), set[int](), list[tuple[float, int]](), 0.0
     settled: dict[int, int] = dict.fromkeys(waits, 0)
