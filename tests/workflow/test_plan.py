@@ -113,7 +113,7 @@ async def test_a_local_activity_runs_inside_the_workflow_task(foreign: Foreign) 
     handle = await foreign.start(request)
     assert (await ended(handle))["state"] == {"n": 3}
     assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
-    assert len(await of_type(handle, "MARKER_RECORDED")) == 1 + 1, "and the question for search attributes"
+    assert len(await of_type(handle, "MARKER_RECORDED")) == 1 + 2, "and the questions for search attributes and for what the worker serves"
 
 
 # -- _id -----------------------------------------------------------------------------

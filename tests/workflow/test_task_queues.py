@@ -74,4 +74,4 @@ async def test_only_the_run_that_looked_up_the_tools_asks_about_their_queues(for
         handle = await foreign.start(foreign.request(call("echo", "†state.out", value="†state.n"), context=instances))
         await ended(handle)
         child = foreign.client.get_workflow_handle(f"{handle.id}/i0")
-        assert [len(await of_type(h, "MARKER_RECORDED")) for h in (handle, child)] == [2, 0]
+        assert [len(await of_type(h, "MARKER_RECORDED")) for h in (handle, child)] == [3, 0]
