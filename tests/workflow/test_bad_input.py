@@ -212,6 +212,6 @@ async def test_a_query_that_cannot_be_read_is_refused_or_answered_and_the_run_go
             found = await handle.query("context", page)
         except WorkflowQueryFailedError as error:
             found = str(error)
-        assert isinstance(found, (str, list)), "an empty list before the run has read its Request"
+        assert isinstance(found, (str, list, dict)), "nothing before the run has read its Request"
         await handle.signal("provide", {"type": "input", "name": "Ada"})
         assert (await ended(handle))["state"] == {"x": "Ada"}
