@@ -309,7 +309,7 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
 
     Every such plan is valid, and nearly every pair of its Calls meets. Names that look like indexes meet lists.
     """
-    where = st.sampled_from(MEETING_POINTS)
+    where = st.sampled_from(draw(st.lists(st.sampled_from(MEETING_POINTS), min_size=2, max_size=9, unique=True)))
     instances = draw(st.booleans())
     small = st.sampled_from([3, "s", None, [], [1], {}, {"a": 1}, {"a": [2, 3]}, {"0": 4}, {"a": {"b": 5}}, {"b": {}}])
     fit = {"concat": st.sampled_from([[7], [], "t"]), "merge": small, "assign": small, "push": small, "set": small}
@@ -337,7 +337,7 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
         )
     context: list[dict[str, Any]] = [
         {"type": "data", "z": 0, "l": [4, {"a": 5}]},
-        {"type": "state", "state": draw(objects)},
+        {"type": "state", "state": draw(st.one_of(objects, st.fixed_dictionaries({"a": small})))},
     ]
     if any("_instance" in call for call in plan):
         context += [{"type": "state", "state": draw(objects), "_instance": name} for name in INSTANCES]

@@ -41,7 +41,7 @@ from acts.machines.commands import AskHuman, Command, CountElements, Finish, Sta
 from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
 from acts.plan.calls import UNIT, PlannedCall, approval_needed, read_elements
-from acts.plan.context_log import View, Writes, place_result, refuse_defects
+from acts.plan.context_log import View, Writes, place_result, refuse_defects, split_write
 from acts.plan.graph import WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
 from acts.tree.past_run import PastCall
@@ -619,18 +619,24 @@ class Walk:
         """Register waits for the earlier writes that can still decide whether a result may be written.
 
         They are the writes above its paths and, except for ``set``, at them. Once those have settled, methods
-        other than ``set`` wait for the writes below too, unless the value there takes a merge in any case.
+        other than ``set`` wait for the writes below too. Where the value there takes a merge in any case, only
+        the objects inside the merged one wait, for what may stand where they go.
         """
         node, rank, writers, progress = call.node, call.rank, self.prepared.graph.writers, self._progress
         is_set = node.method == "set"
         for path, _ in writes:
             progress.await_earlier_writers(rank, writers.above(path, node.instance, itself=not is_set))
+            progress.await_writers(rank, writers.hiding(path, node.instance, rank))
         if is_set or progress.is_waiting(rank):
             return
         for path, value in writes:
+            places = [path.names]
             merges = node.method in ("merge", "assign") and isinstance(value, dict)
-            if not (merges and view.type_at(path, rank) in ("object", "nothing", "null")):
-                progress.await_earlier_writers(rank, writers.at_or_below(path, node.instance))
+            if merges and view.type_at(path, rank) in ("object", "nothing", "null"):
+                effects = split_write(path.names, node.method, value)
+                places = [names for names, operation, _ in effects if operation == "ensure"]
+            for names in places:
+                progress.await_earlier_writers(rank, writers.overlapping(Path(path.kind, names), node.instance))
 
     # -- what is ready -----------------------------------------------------------------
 

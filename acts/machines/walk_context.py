@@ -28,7 +28,7 @@ from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX
 from acts.machines.call_state import SETTLED, CallState
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END, Log, appended_message, build_message
-from acts.plan.graph import ChainFold, Graph, WriterChain
+from acts.plan.graph import ChainFold, Graph, Wait, WriterChain
 from acts.plan.validate import ValidatedPlan, is_template
 
 
@@ -191,23 +191,22 @@ class WriterProgress:
                 deque(self.release_waiters(rank), maxlen=0)  # no Call waits yet
         for rank, call in enumerate(calls):
             if call.stage == "pending":
-                for chain, count in graph.waits[rank]:
-                    self._wait(rank, chain, count)
+                self.await_writers(rank, graph.waits[rank])
 
     def is_waiting(self, rank: int) -> bool:
         return self._open_waits[rank] > 0
 
     def await_earlier_writers(self, rank: int, chains: Iterable[WriterChain]) -> None:
         """Let a Call wait for the writers of these chains that precede it in plan order."""
-        for chain in chains:
-            self._wait(rank, chain, bisect.bisect_left(chain.entries, rank))
+        self.await_writers(rank, ((chain, bisect.bisect_left(chain.entries, rank)) for chain in chains))
 
-    def _wait(self, rank: int, chain: WriterChain, count: int) -> None:
-        progress = self._chains[id(chain)]
-        if progress.settled < count:
-            progress.waiters = progress.waiters or {}
-            progress.waiters.setdefault(count, []).append(rank)
-            self._open_waits[rank] += 1
+    def await_writers(self, rank: int, waits: Iterable[Wait]) -> None:
+        for chain, count in waits:
+            progress = self._chains[id(chain)]
+            if progress.settled < count:
+                progress.waiters = progress.waiters or {}
+                progress.waiters.setdefault(count, []).append(rank)
+                self._open_waits[rank] += 1
 
     def release_waiters(self, rank: int) -> Iterator[int]:
         """The Calls whose last wait ends because the Call of ``rank`` settled.

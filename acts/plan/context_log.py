@@ -65,7 +65,8 @@ def split_write(names: Names, method: str, value: Json) -> Iterator[tuple[Names,
         for key, part in value.items():
             yield from split_write((*names, key), "set" if method == "assign" else "root", part)
         return
-    yield names, method if method in GROWING_METHODS else "set", value
+    grows = method == "push" or (method == "concat" and type_name(value) in (*OUTPUT_METHODS[method], "unknown"))
+    yield names, method if grows else "set", value
 
 
 def apply_effect(root: Json, names: Names, operation: str, value: Json, owned: dict[int, Json]) -> Json:

@@ -103,6 +103,15 @@ class WriterIndex:
         """The chains that together hold every writer overlapping a path."""
         return [*self.above(path, instance), *self.at_or_below(path, instance)]
 
+    def hiding(self, path: Path, instance: str | None, before: int) -> Iterator[Wait]:
+        """The instance's writes beside a path, before a global one above both: they hide a list written there."""
+        for depth in range(0 if instance is None else len(path.names)):
+            place = path.kind, path.names[:depth]
+            shared, own = self.exact.get((None, *place)), self.below.get((instance, *place))
+            last = bisect.bisect_left(shared.entries, before) if shared is not None else 0
+            if shared is not None and own is not None and last:
+                yield own, bisect.bisect_left(own.entries, shared.entries[last - 1])
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -156,6 +165,15 @@ class PlanListing:
                 self.open_reads += (read for read in reads if not read.is_satisfied(lambda _: False))
             self.writers.add(call, position)
 
+    def to_graph(self) -> Graph:
+        """The graph of Calls that are listed in plan order."""
+        waits = []
+        for rank, call in enumerate(self.calls):
+            own = paths_read(call) if call.instance is not None else ()
+            hiding = (wait for path in own for wait in self.writers.hiding(path, call.instance, rank))
+            waits.append((*self.waits[rank], *hiding))
+        return Graph(self.calls, tuple(waits), self.writers)
+
     def is_written_by_another(self, path: Path, position: int) -> bool:
         """True when a Call other than the one at ``position`` may write what it reads at ``path``."""
         chains = self.writers.overlapping(path, self.calls[position].instance)
@@ -191,7 +209,7 @@ def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[
         if waits:
             forward.setdefault(read.position, []).extend(waits)
     if not forward:
-        return Graph(listing.calls, tuple(listing.waits), listing.writers), []
+        return listing.to_graph(), []
     sorter, problems = _prepare_sorter(listing, forward)
     order: list[PlannedCall] = []
     ready: list[int] = []
@@ -205,8 +223,7 @@ def order_calls(listing: PlanListing, unsatisfied: Sequence[OpenRead]) -> tuple[
             position = heapq.heappop(ready)
             order.append(listing.calls[position])
             sorter.done(position)
-    ordered = PlanListing(order)
-    return Graph(ordered.calls, tuple(ordered.waits), ordered.writers), problems
+    return PlanListing(order).to_graph(), problems
 
 
 def paths_read(call: PlannedCall) -> tuple[Path, ...]:

@@ -113,6 +113,20 @@ def feeds(writer: Call, reader: Call, reads: list[Where]) -> bool:
     return writer is not reader and visible and any(overlap(w, r) for w in writer.writing() for r in reads)
 
 
+def depends(call: Call, earlier: list[Call]) -> set[str]:
+    """The ids of those that ``call`` waits for, of the Calls before it in plan order."""
+    return {c.id for i, c in enumerate(earlier) if feeds(c, call, call.reading()) or hides(c, call, earlier[i + 1 :])}
+
+
+def hides(writer: Call, reader: Call, between: list[Call]) -> bool:
+    """An own write makes an object of a list that a global Call writes above it later, and above what is read."""
+    if writer.instance is None or writer.instance != reader.instance:
+        return False
+    tops = [top for call in between if call.instance is None for top in call.writing()]
+    below = [top for top in tops if any(top == r[: len(top)] != r for r in reader.reading())]
+    return any(top == w[: len(top)] for top in below for w in writer.writing())
+
+
 def has_value(entries: list[Entry], call: Call, where: Where) -> bool:
     return get(view(entries, where[0], call.instance), where[1:]) is not ABSENT
 

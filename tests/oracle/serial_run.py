@@ -19,7 +19,7 @@ from tests.oracle.expressions import (
     yields,
 )
 from tests.oracle.folding import DATA_LIKE, Entry, Refused, get, put, view
-from tests.oracle.ordering import ELEMENT, Call, feeds, overlap, plan_order, read_plan
+from tests.oracle.ordering import ELEMENT, Call, depends, overlap, plan_order, read_plan
 
 # The texts of the engine's own failures are not compared
 SOME_TEXT = "…"
@@ -56,7 +56,7 @@ def run(request: dict[str, Any], results: dict[str, Any]) -> Outcome:
     written: dict[str, list[Where]] = {}
     for rank, call in enumerate(order):
         earlier = order[:rank]
-        out.depends[call.id] = {c.id for c in earlier if feeds(c, call, call.reading())}
+        out.depends[call.id] = depends(call, earlier)
         out.paths[call.id] = None
         out.states[call.id] = _Turn(out, call, earlier, written).run(results)
     return out

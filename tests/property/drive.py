@@ -19,7 +19,7 @@ from acts.machines.commands import AskHuman, Command, Finish, StartCall
 from acts.machines.walk import Walk
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END, Log
-from acts.plan.graph import Graph, paths_read
+from acts.plan.graph import Graph
 from acts.plan.validate import ValidatedPlan, validate_request
 from acts.tree.records import WalkState
 from tests import oracle
@@ -168,22 +168,6 @@ def data_message(raw: Any) -> Data:
     message = parse_message(raw)
     assert isinstance(message, Data)
     return message
-
-
-def hides_a_list_beside_a_read(prepared: ValidatedPlan) -> bool:
-    """True for a plan whose instances can meet the gap that ``test_serial_equivalence`` describes.
-
-    A Call of an instance writes below a path, a later global Call writes that path, and a Call of the instance
-    after both reads something else below it.
-    """
-    nodes = prepared.nodes
-    for rank, node in enumerate(nodes):
-        for path in node.writes if node.instance is None else ():
-            hiding = {n.instance for n in nodes[:rank] if any(path.holds(p) and p != path for p in n.writes)}
-            reading = {n.instance for n in nodes[rank:] if any(path.holds(p) and p != path for p in paths_read(n))}
-            if (hiding & reading) - {None}:
-                return True
-    return False
 
 
 def kinds_of(prepared: ValidatedPlan) -> list[str]:

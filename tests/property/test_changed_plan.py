@@ -14,7 +14,7 @@ from acts.language.messages import read_request
 from acts.machines.call_state import SETTLED
 from acts.plan.validate import ValidatedPlan, is_template, validate_parsed, validate_request
 from tests import oracle
-from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, hides_a_list_beside_a_read, many
+from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, many
 from tests.strategies import (
     INSTANCES,
     MOST_CALLS,
@@ -111,12 +111,12 @@ def apply_edit(case: Case, edit: Edit, config: dict[str, Json]) -> tuple[dict[st
 
 
 def prepared(request: dict[str, Json]) -> ValidatedPlan:
-    """The validated plan; invalid ones, templates, and those that can meet the known gap are put aside."""
+    """The validated plan; invalid ones and templates are put aside."""
     try:
         plan = validate_request(request)
     except InvalidRequest:
         reject()
-    if is_template(plan.request, plan.nodes) or hides_a_list_beside_a_read(plan):
+    if is_template(plan.request, plan.nodes):
         reject()
     return plan
 
