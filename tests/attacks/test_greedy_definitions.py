@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError
 
 from tests.attacks.tree import OBJECT, Spy, leaks, secret, state, tree
 from tests.workflow.agents import Agents, Saved, delegating
@@ -176,5 +178,6 @@ async def test_an_agent_and_all_that_it_left_running_spend_no_more_than_there_is
     spent = result["usage"]["requests"]
     for n in range(1, result["ticks"] + 1):
         below = foreign.client.get_workflow_handle(f"{handle.id}/plan-{n}/1:send/delegate")
-        spent += (await failure(below)).details[0]["usage"]["requests"]
+        with suppress(RPCError):  # the budget may be gone before the last of them starts
+            spent += (await failure(below)).details[0]["usage"]["requests"]
     assert spent == 12

@@ -113,7 +113,9 @@ async def test_a_local_activity_runs_inside_the_workflow_task(foreign: Foreign) 
     handle = await foreign.start(request)
     assert (await ended(handle))["state"] == {"n": 3}
     assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
-    assert len(await of_type(handle, "MARKER_RECORDED")) == 1 + 2, "and the questions for search attributes and for what the worker serves"
+    assert len(await of_type(handle, "MARKER_RECORDED")) == 1 + 2, (
+        "and the questions for search attributes and for what the worker serves"
+    )
 
 
 # -- _id -----------------------------------------------------------------------------
@@ -156,7 +158,7 @@ async def test_nothing_waits_for_a_whole_wave(foreign: Foreign) -> None:
         )
 
         async def chain_is_done() -> bool:
-            return states(await status(handle))["4:echo"] == "completed"
+            return states(await status(handle)).get("4:echo") == "completed"
 
         await assert_eventually(chain_is_done)
         # "ready" where the run has not seen a worker of the queue at its start: it looks again after 30 s
