@@ -113,9 +113,7 @@ async def test_a_local_activity_runs_inside_the_workflow_task(foreign: Foreign) 
     handle = await foreign.start(request)
     assert (await ended(handle))["state"] == {"n": 3}
     assert await of_type(handle, "ACTIVITY_TASK_SCHEDULED") == []
-    assert len(await of_type(handle, "MARKER_RECORDED")) == 1 + 2, (
-        "and the questions for search attributes and for what the worker serves"
-    )
+    assert len(await of_type(handle, "MARKER_RECORDED")) == 1 + 2, "and questions: search attributes, what is served"
 
 
 # -- _id -----------------------------------------------------------------------------
