@@ -19,6 +19,7 @@ an activity does so with the survey. A row that runs again has the ``_id``s that
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -385,7 +386,8 @@ class SetRun(RunMachine):
             status, code, option = "cancelled", wire.CANCELLED, ""
         ending = f"{own}/{event.key} {_ending(event.error)} before it reported this row"
         text = f"{ending}, so what of the row has run is not known"
-        hint = f"when {own} has ended, this runs such rows again, with the _ids that they had: acts retry {own}{option}"
+        command = f"acts retry {shlex.quote(own)}{option}"
+        hint = f"when {own} has ended, this runs such rows again, with the _ids that they had: {command}"
         return {"status": status, "code": code, "message": f"{text}; {hint}"}
 
     def _cancel(self) -> list[Any]:

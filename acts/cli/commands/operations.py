@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import time
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -191,7 +192,7 @@ async def check_namespace(client: Client, _queue: str) -> list[Finding]:
     answer = await client.workflow_service.describe_namespace(request, timeout=RPC)
     days = answer.config.workflow_execution_retention_ttl.ToSeconds() / 86_400
     text = f"{client.namespace!r} keeps ended runs for {days:g} days"
-    hint = f"keep them longer: temporal operator namespace update -n {client.namespace} --retention 720h"
+    hint = f"keep them longer: temporal operator namespace update -n {shlex.quote(client.namespace)} --retention 720h"
     return [ok(text) if days >= MIN_RETENTION_DAYS else warn(text, hint)]
 
 

@@ -71,7 +71,7 @@ def init(folder: Folder = Path(), as_json: cli.AsJson = False) -> int:
     if as_json:
         return print_json({"folder": str(folder), "files": list(FILES)})
     console().print(f"{clean(folder)}: {', '.join(FILES)}", style="green")
-    enter = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    enter = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(clean(folder))} && "
     for command, effect in (("acts test", "run its tests"), ("acts dev", "start a server and a worker"),
                             ("acts run plan.yaml", "run it, in another terminal")):  # fmt: skip
         console().print(f"  {(enter + command).ljust(len(enter) + 20)}{effect}")
