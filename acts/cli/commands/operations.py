@@ -264,7 +264,7 @@ def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) 
 def judge_deployment(name: str, current: str, builds: Iterable[str], *, has_unversioned: bool) -> Finding:
     """What a deployment's current build and the builds that poll mean for new runs; ``current`` "": there is none."""
     polling = ", ".join(sorted(builds))
-    command = f"temporal worker deployment set-current-version --deployment-name {name} --build-id BUILD"
+    command = f"temporal worker deployment set-current-version --deployment-name {shlex.quote(name)} --build-id BUILD"
     if not current:
         text = f"deployment {name!r} has no current version; {polling} poll"
         what, add = ("go to unversioned workers", warn) if has_unversioned else ("wait for ever", fail)
