@@ -323,15 +323,12 @@ class Approvals:
     ) -> list[Any]:  # fmt: skip
         """Wait for a decision; one that came early may settle it at once.
 
-        ``subject`` is what it is about; where that is another one than people saw before, the version rises.
+        ``subject`` is what it is about.
         """
         self._self_approval = settings.selfApproval
         key = (self.own, what, call, instance, None)
         old, content = self.waits.open.by_key.get(key), digest(subject)
         since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
-        before = old or self.waits.past.by_key.get(key)
-        if before is not None and before.subject not in (None, content):
-            version = max(version, before.version + 1)
         wait = PendingApproval(
             workflow_id=self.own, what=what, call=call, instance=instance, version=version, since=since,
             deadline=None if old is None else old.deadline, subject=content, **about or {},
@@ -389,12 +386,18 @@ class Approvals:
                 self._since |= dict.fromkeys(keys, (wait.since, False))
 
     def _put(self, wait: PendingApproval) -> PendingApproval:
-        """This waits from now on, with the edits that made it what it is and what an approver signs."""
+        """This waits from now on, with the edits that made it what it is and what an approver signs.
+
+        Where it is about something else than people saw before, its version rises.
+        """
         if wait.key in self.waits.open.by_key:
             self.reports.mark_edited(wait)
         more: dict[str, Any] = {}
         if changes := [*self._edits_of(wait), *(c for c in wait.about.get("changes", ()) if "part" in c)]:
             more["changes"] = changes[-MAX_EDITS_SHOWN:]
+        before = self.waits.open.by_key.get(wait.key) or self.waits.past.by_key.get(wait.key)
+        if before is not None and before.subject not in (None, wait.subject):
+            more["version"] = max(wait.version, before.version + 1)
         if self.position.approvers:
             challenge = decisions.make_challenge(self.position.identity, self.reset, wait)
             more[SIGN] = {"challenge": challenge}
@@ -465,9 +468,9 @@ class Approvals:
         decisions.check_version(wait, decision)
         if decision.decision == wire.EDIT and len(self.records) >= MAX_RECORDS:
             raise DecisionRefused(f"this run has {len(self.records):,} decisions on record, and takes no more edits")
-        if decision.decision == wire.APPROVE and not self._self_approval:
-            editors = [record.get("by") for record in self.records if record["decision"] == wire.EDIT]
-            if editors and (decision.by is None or decision.by in editors):
+        if decision.decision != wire.REJECT and not self._self_approval:
+            editors = {record.get("by") for record in self.records if record["decision"] == wire.EDIT}
+            if decision.by is None or (decision.decision == wire.APPROVE and decision.by in editors):
                 who = decision.by or "no name is given, and"
                 raise DecisionRefused(f"{who}: whoever has edited {wait} does not approve it (selfApproval)")
         approvers = () if of_engine else self.position.approvers
@@ -493,8 +496,8 @@ class Approvals:
         if word == "fail":
             self.expired = f"{EXPIRED}: {wait}"
             return [*self.close(wait), Decided(wait, Decision(decision=word, by=ENGINE, reason=reason))]
-        if word == wire.APPROVE and self.position.approvers:  # a deadline never approves in the place of an approver
-            word, reason = wire.REJECT, f"{EXPIRED}, and only a signed decision approves"
+        if word == wire.APPROVE and (self.position.approvers or not self._self_approval):
+            word, reason = wire.REJECT, f"{EXPIRED}, and only a person approves here, no deadline"
         try:
             return self._take(wait, Decision(decision=word, by=ENGINE, reason=reason), now, of_engine=True)
         except (PlanError, CallError) as error:

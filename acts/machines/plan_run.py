@@ -223,7 +223,7 @@ class PlanRun(RunMachine):
 
         One that comes after the plan was approved is decided about first: nobody has approved its values.
         """
-        if self.position.isGuarded and self.is_approved:
+        if self.position.isGuarded and (self.is_approved or self.walk.has_begun):
             self.held_messages.append(message)
             return self._ask_about_messages(now)
         return self._join(message, now)
@@ -511,7 +511,7 @@ class PlanRun(RunMachine):
     def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
         wait, decision = effect.wait, effect.decision
         if decision.decision == wire.EDIT:
-            return self._replan(effect.token, now)
+            return self._replan(effect.token, wait, now)
         if wait.what == MESSAGE:
             messages, self.held_messages = self.held_messages, []
             if decision.decision == wire.APPROVE:
@@ -535,7 +535,9 @@ class PlanRun(RunMachine):
 
     def on_void(self, now: str) -> list[Any]:
         self.walk.void_approvals()
-        return self._hold_plan(now) if self.is_approved and self.whole_plan.request.asks_for_plan else []
+        own = (r for r in self.approvals.records if not {"below", "instance"} & r.keys())
+        was_approved = any((r["what"], r["decision"]) == ("plan", wire.APPROVE) for r in own)
+        return self._hold_plan(now) if self.is_approved and was_approved else []
 
     def _hold_plan(self, now: str) -> list[Any]:
         """Start nothing more until a person has approved the plan as it is now."""
@@ -549,17 +551,21 @@ class PlanRun(RunMachine):
             raise DecisionRefused("its instances are walked by children: no call of them can depend on a global one")
         return self.setup.own_part(prepared) if by_children or not self.walk.has_begun else prepared
 
-    def _replan(self, prepared: ValidatedPlan, now: str) -> list[Any]:
-        """Walk the edited plan from now on; what waits in it waits for a decision about the new version."""
+    def _replan(self, prepared: ValidatedPlan, decided: PendingApproval, now: str) -> list[Any]:
+        """Walk the edited plan from now on; what waits in it waits for a decision about the new version.
+
+        Whoever decides about a Call may replace it. What an edit takes away besides is a part of what is approved.
+        """
         part = self._edited_part(prepared)
         self.budget.count_calls(count_calls(prepared.unsplit or prepared) - count_calls(self.whole_plan))
         out: list[Any] = []
         walk_commands: list[commands.Command] = []
         changes = calls_changes(self.walk.prepared.request.calls, prepared.request.calls)
         self.approvals.record_changes(changes)
-        drops = self.is_approved and any("to" not in change for change in changes)
+        own = str(decided.call).partition(":")[0]
+        drops = self.is_approved and any("from" in change and str(change["call"]) != own for change in changes)
         if self.walk.has_begun:
-            self.walk.is_held = self.walk.is_held or drops  # what goes is a part of what is approved
+            self.walk.is_held = self.walk.is_held or drops
             walk_commands = self.walk.change_plan(part, now)
             asked = {(c.what, c.node.id, c.node.instance) for c in walk_commands if isinstance(c, commands.AskHuman)}
             for wait in self.approvals.waits.own:

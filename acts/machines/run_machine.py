@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acts.language.config import Config, Usage
-from acts.language.errors import CallError, DecisionRefused, InvalidRequest, format_choices, truncate
+from acts.language.errors import CallError, DecisionRefused, PlanError, format_choices, truncate
 from acts.language.messages import Data, parse_message
 from acts.language.tools import Tool
 from acts.language.values import Json
@@ -52,7 +52,9 @@ ENDED: Final = "ended"
 GONE: Final = "start again what is gone: "
 _RESERVED: Final = "something waits here for a signed decision: decide first, then send it again"
 # What a run that is over still handles: other runs, and people, wait for an answer
-_AFTER_THE_END: Final = (events.DecisionReceived, events.RecordReceived, events.RecordEnded, events.RunReset)
+_AFTER_THE_END: Final = (
+    events.DecisionReceived, events.Provided, events.RecordReceived, events.RecordEnded, events.RunReset
+)  # fmt: skip
 
 
 def add_note(notes: list[str], text: str) -> None:
@@ -484,10 +486,12 @@ class RunMachine:
     def _take_message(self, event: events.Provided, now: str) -> list[Any]:
         problem, out = None, list[Any]()
         try:
+            if self.finished is not None:
+                raise DecisionRefused("the run has ended, and takes no message")
             if not event.is_told:
                 self.check_provided(event.message)
             out = self.react(event, now)
-        except (InvalidRequest, DecisionRefused) as error:
+        except (PlanError, CallError) as error:
             problem = problem_of(error)
         if event.update is not None:
             return [*out, commands.AnswerUpdate(event.update, problem)]

@@ -33,7 +33,7 @@ from acts.language.messages import Data, parse_message
 from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds
 from acts.language.schemas import Checker
 from acts.language.tools import META
-from acts.language.values import UNKNOWN, Json, is_equal, pointer
+from acts.language.values import ABSENT, UNKNOWN, Json, is_equal, pointer
 from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED, SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.machines import call_state
 from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
@@ -46,7 +46,7 @@ from acts.plan.graph import WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
 from acts.tree.past_run import PastCall
 from acts.tree.records import CallRecord, WalkState
-from acts.tree.subjects import find_changes, keep
+from acts.tree.subjects import find_changes, keep, show
 
 # Defects of one value that an error names; more of them say nothing new
 MAX_DEFECTS_SHOWN: Final = 5
@@ -305,7 +305,7 @@ class Walk:
         for rank, old in same.items():
             call, node = self.calls[old], prepared.nodes[rank]
             if call.has_started:
-                states[rank] = replace(call, node=node, rank=rank, resolved=None, missing=())
+                states[rank] = replace(call, node=node, rank=rank)
             else:  # it is assessed anew; what people decided about it remains
                 states[rank] = CallState(node, rank, approved=call.approved, asked=call.asked, edited=call.edited)
         self.load(prepared, self.context.provided, states)
@@ -325,7 +325,7 @@ class Walk:
         return WalkState(calls=records, provided=provided, isPaused=self.paused, isGrowing=self.growing)
 
     def restore(self, state: WalkState) -> None:
-        self.paused, self.growing = state.isPaused, state.isGrowing
+        self.paused, self.growing, self.has_begun = state.isPaused, state.isGrowing, bool(state.calls)
         provided = [message for message in map(parse_message, state.provided) if isinstance(message, Data)]
         calls = {rank: CallState.from_record(self.nodes[rank], rank, own) for rank, own in state.calls.items()}
         self.load(self.prepared, provided, calls)
@@ -382,8 +382,10 @@ class Walk:
 
     def subject_of(self, call: CallState, resolved: dict[str, Any]) -> dict[str, Json]:
         reading = None if call.elements is None else call.elements.reading
-        context = self.context.scoped_messages(call.rank) if reading is None else reading.context
-        return self.describe(call.node, resolved, context)
+        if reading is None:
+            return self.describe(call.node, resolved, self.context.scoped_messages(call.rank))
+        values = {str(path): show(value) for path, value in reading.values.items() if value is not ABSENT}
+        return {**self.describe(call.node, resolved, reading.context), **({"values": values} if values else {})}
 
     def _check(self, call: CallState) -> str:
         """Resolve and check a Call, its condition first; returns its next stage. Raises CallError, TooComplex: it

@@ -172,10 +172,10 @@ def match_decision(
     """
     waits = waits if listed is not None else list(waits)
     matches = list(islice((w for w in waits if is_for(w, decision)), MAX_MATCHES))
-    if decision.calls is not None and len({wait.workflow_id for wait in matches}) == 1:
-        matches = matches[:1]  # whatever waits there is a part of the plan
     if len(matches) > 1 and decision.subject is not None:
         matches = [w for w in matches if (w.subject or "").startswith(decision.subject)] or matches
+    if decision.calls is not None and len({wait.workflow_id for wait in matches}) == 1:
+        matches = matches[:1]  # whatever waits there is a part of the plan
     if not matches:
         keys = (("call", decision.call), ("instance", decision.instance), ("workflowId", decision.workflow_id))
         meant = ", ".join(f"{key} {value!r}" for key, value in keys if value is not None) or "this decision"
@@ -183,7 +183,7 @@ def match_decision(
         raise DecisionRefused(f"nothing that waits is matched by {meant}; waiting: {names}")
     if len(matches) > 1:
         text = f"{len(matches)} waits are matched: {format_choices(map(str, matches))}"
-        raise DecisionRefused(f"{text}; name one with call, instance, workflowId")
+        raise DecisionRefused(f"{text}; name one with call, instance, workflowId, subject")
     check_version(matches[0], decision)
     return matches[0]
 

@@ -77,9 +77,10 @@ def plan_subject(
 
 
 def show(value: Json, most: int = MAX_SHOWN) -> Json:
-    """A value as a subject has it: ``{sha256, bytes}`` of one whose JSON is larger than so many bytes."""
+    """A value as a subject has it: ``{sha256, bytes}`` of one whose JSON is larger than so many bytes, or looks so."""
     size = json_size(value)
-    return value if size <= most else {"sha256": digest(value), "bytes": size}
+    poses = isinstance(value, dict) and value.keys() == {"sha256", "bytes"}
+    return {"sha256": digest(value), "bytes": size} if poses or size > most else value
 
 
 def keep(subject: Mapping[str, Json]) -> dict[str, Json]:

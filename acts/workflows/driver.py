@@ -108,7 +108,8 @@ class Driver:
     def _note_reset(self) -> None:
         if self.lifeline.noted_lineage != self.lifeline.lineage:
             self.lifeline.noted_lineage = self.lifeline.lineage
-            self.inbox.append(events.RunReset(self._info.first_execution_run_id, str(self.lifeline.lineage)))
+            # Before all else: what was signed before the reset, and comes again with it, is void
+            self.inbox.appendleft(events.RunReset(self._info.first_execution_run_id, str(self.lifeline.lineage)))
 
     def _has_work(self) -> bool:
         if self.inbox or self.lifeline.noted_lineage != self.lifeline.lineage:
@@ -142,7 +143,7 @@ class Driver:
             workflow.logger.exception("an event from outside could not be handled")
             text = f"it could not be handled: {type(error).__name__}: {truncate(str(error), 100)}"
             self.run.note(f"{type(event).__name__} was ignored: {text}")
-            update = event.update if isinstance(event, events.DecisionReceived) else None
+            update = event.update if isinstance(event, (events.DecisionReceived, events.Provided)) else None
             answer = DecisionAnswer(id=update or "", type=ENGINE_ERROR, message=text)
             effects = [] if update is None else [commands.AnswerUpdate(update, answer)]
         self._perform_all(effects)
