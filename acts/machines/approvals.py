@@ -88,7 +88,6 @@ class WaitIndex:
             groups.setdefault(name, {})[wait.key] = wait
 
     def pop(self, key: WaitKey) -> PendingApproval | None:
-        """Remove a wait and return it."""
         wait = self.by_key.pop(key, None)
         for groups, name in () if wait is None else self._groups_of(wait):
             del groups[name][key]
@@ -127,7 +126,6 @@ class TreeWaits:
 
     @property
     def own(self) -> list[PendingApproval]:
-        """What waits in this very run."""
         return list(self.open.by_run.get(self._own, {}).values())
 
     def narrow(self, decision: Decision, scope: str | None = None) -> Iterator[PendingApproval]:
@@ -153,7 +151,6 @@ class TreeWaits:
         return sum(child in busy for child in children)
 
     def close(self, key: WaitKey) -> None:
-        """This does not wait any more."""
         wait = self.open.pop(key)
         if wait is not None:
             self.past.put(wait)
@@ -198,7 +195,6 @@ class TreeWaits:
         ]
 
     def restore(self, data: Iterable[Iterable[Any]]) -> None:
-        """Take over a snapshot."""
         for (workflow_id, what, call, instance, inner), ancestors, version, subject in data:
             names = {"call": call, "instance": instance, "inner": inner, "version": version, "subject": subject}
             self.past.put(PendingApproval(workflow_id=workflow_id, what=what, since="", **names))
@@ -270,7 +266,6 @@ class PendingReports:
         return self._on_the_way
 
     def confirm(self) -> None:
-        """The report on its way has arrived."""
         report, self._on_the_way, self.resends = self._on_the_way, None, 0
         if report is not None:
             kept = {} if report.isComplete else {k: w for k, w in self._arrived.items() if k not in report.closed}
@@ -350,14 +345,12 @@ class Approvals:
         return out + self._judge_early(wait, now)
 
     def close(self, wait: PendingApproval) -> list[Any]:
-        """This does not wait any more."""
         self.waits.close(wait.key)
         self.reports.has_changes = True
         name = _timer_name(wait)
         return [] if self._timers.pop(name, None) is None else [CancelTimer(name)]
 
     def close_all(self) -> list[Any]:
-        """Nothing waits any more."""
         return [effect for wait in self.waits.own for effect in self.close(wait)]
 
     def raise_version(self, version: int, plan: Json = None) -> None:
@@ -485,7 +478,6 @@ class Approvals:
         return [*(self.close(wait) if decision.closes else ()), Decided(wait, decision, token)]
 
     def on_timer(self, name: str, now: str) -> list[Any]:
-        """A timer of this machine has fired."""
         if name == RESEND_TIMER:
             self.reports.has_changes = True
         key, word = self._timers.pop(name, (None, ""))
