@@ -1,8 +1,8 @@
 """What the commands share: how one is registered, its options, what it prints, and how it fails.
 
 - Results go to stdout, everything else to stderr.
-- Text from outside (tool names, messages, results) is only text: control characters become visible, and markup in it
-  is not interpreted.
+- Text from outside (tool names, messages, results) is only text: what nobody would see in it is printed as an escape,
+  in JSON too, and markup in it is not interpreted.
 - Colors only on a terminal (rich decides by the stream, NO_COLOR and TERM); printing never fails: a character that the
   terminal's encoding lacks is printed as its code.
 - An error of a person, a server or an environment is a ``CommandError``, never a traceback. Every function of this room
@@ -19,6 +19,7 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
@@ -27,6 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
+
+from acts.language.errors import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -127,7 +130,7 @@ def explain_rpc_error(error: RPCError, run: str = "") -> CommandError:
 
 
 def ended_error(run: str) -> CommandError:
-    return command_error(f'the run "{clean(run, 200)}" has ended', hint=f"`acts show {clean(run, 200)}` shows how")
+    return command_error(f'the run "{clean(run, 200)}" has ended', hint=f"`{shell('acts', 'show', run)}` shows how")
 
 
 def console(*, stderr: bool = False, wrap: bool = False) -> Console:
@@ -153,7 +156,7 @@ def print_err(text: str = "", style: str = "") -> None:
 def print_json(value: Any) -> int:
     """Print a value as JSON on stdout; the exit code of a command that has done so."""
     utf8 = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
-    print(json.dumps(value, indent=2, ensure_ascii=not utf8))
+    print(visible(json.dumps(value, indent=2, ensure_ascii=not utf8), "\n"))
     return EXIT_DONE
 
 
@@ -176,13 +179,18 @@ def print_blocks(blocks: Iterable[MessageBlock]) -> None:
 
 
 def clean(text: object, limit: int | None = None) -> str:
-    """Text on one line, without control characters, of at most ``limit`` characters."""
-    line = "".join(c if c.isprintable() else " " if c in "\n\t" else "�" for c in str(text))
+    """Text on one line, of at most ``limit`` characters; see ``visible``."""
+    line = visible(re.sub("[\n\t]", " ", str(text)))
     return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
 
 
 def clean_lines(text: str) -> list[str]:
-    return [clean(line) for line in text.splitlines()] or [""]
+    return [clean(line) for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n")]
+
+
+def shell(*words: object) -> str:
+    """A command to be copied."""
+    return " ".join(shlex.quote(clean(word)) for word in words)
 
 
 def count_text(number: int, noun: str) -> str:

@@ -15,10 +15,11 @@ A ``Problem`` is one finding of the validator, as data: a CLI, an LLM and an edi
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +30,12 @@ MAX_TEXT = 600  # characters of a message, hint or pointer
 # Names that a wrong one is compared with, some 10 µs each, and characters of one: a comparison takes their product
 MAX_COMPARED = 500
 MAX_NAME = 100
+# What shows nothing though it counts as printable: joiners, fillers, blanks, variation selectors, tags
+_BLANK: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0000-\U000e0fff]"
+)
+# What may be more than text in a line of Markdown: HTML, code, images, links, addresses
+_MARKUP: Final = re.compile(r"[<`]|\]\s*[(\[:]|//|www\.|@|mailto:", re.IGNORECASE)
 
 
 class ActsError(Exception):
@@ -133,6 +140,29 @@ def summary(problems: Iterable[Problem]) -> str:
 def truncate(text: str, limit: int = MAX_TEXT) -> str:
     """The text, or its first ``limit`` characters, the last of them an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Text with JSON's escapes for all but ``keep`` that nobody sees, or that changes how the rest reads."""
+
+    def show(match: re.Match[str]) -> str:
+        char = match[0]
+        return char if char in keep or (char.isprintable() and not _BLANK.match(char)) else json.dumps(char)[1:-1]
+
+    return re.sub("[^ -~]", show, text)
+
+
+def one_line(text: str) -> str:
+    return visible(" ".join(re.split("[ \t\r\n]+", text.strip(" \t\r\n"))))
+
+
+def heading(text: str, limit: int) -> str:
+    """Text of users as one line of Markdown of so many bytes: code, where it could be markup or a link."""
+    line = one_line(text)
+    mark = "`" if _MARKUP.search(line) else ""
+    data, room = line.replace("`", "'").encode(errors="replace"), limit - 2 * len(mark)
+    cut = data.decode() if len(data) <= room else data[: room - 3].decode(errors="ignore") + "…"
+    return f"{mark}{cut}{mark}"
 
 
 def find_similar(wrong: str, names: Iterable[str]) -> str | None:

@@ -38,7 +38,7 @@ from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.machines.commands import AnswerUpdate, CancelTimer, Decided, Note, SendRecord, StartTimer
 from acts.tree import decisions
-from acts.tree.decisions import SIGN, Decision, PendingApproval, WaitKey, is_for, read_decision
+from acts.tree.decisions import CONTENT, SIGN, Decision, PendingApproval, WaitKey, is_for, read_decision
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
 from acts.tree.wire_format import digest
@@ -51,9 +51,10 @@ MAX_RECORDS: Final = 1_000
 # from fitting into the next
 MAX_EARLY: Final = 100
 MAX_EARLY_BYTES: Final = 512 * 1024
-# Bytes of what has changed of a wait, in a report
+# Bytes of what is decided, and of what has changed of a wait, in a report
+MAX_SUBJECT_BYTES: Final = 800
 MAX_CHANGES_BYTES: Final = 600
-# Changes in one report: some hundred bytes each; at most 5 kB, of ids and texts at the limit of their length
+# Changes in one report: some hundred bytes each; at most 6 kB, of ids and texts at the limit of their length
 MAX_CHANGES: Final = 200
 # Changes of a plan or a Call that its wait names, the last ones
 MAX_EDITS_SHOWN: Final = 20
@@ -322,11 +323,11 @@ class Approvals:
         """
         self._self_approval = settings.selfApproval
         key = (self.own, what, call, instance, None)
-        old, content = self.waits.open.by_key.get(key), digest(subject)
+        old, shown = self.waits.open.by_key.get(key), self._show(subject)
         since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
         wait = PendingApproval(
             workflow_id=self.own, what=what, call=call, instance=instance, version=version, since=since,
-            deadline=None if old is None else old.deadline, subject=content, **about or {},
+            deadline=None if old is None else old.deadline, **shown, **about or {},
         )  # fmt: skip
         if old is not None:  # what it is about has changed
             self._put(wait)
@@ -356,8 +357,15 @@ class Approvals:
     def raise_version(self, version: int, plan: Json = None) -> None:
         """Another version waits now, and where the plan waits, its subject is ``plan`` now; its deadline stays."""
         for wait in self.waits.own:
-            content = digest(plan) if wait.what == "plan" else wait.subject
-            self._put(wait.model_copy(update={"version": max(version, wait.version), "subject": content}))
+            fields = wait.to_json() | {"version": max(version, wait.version)}
+            if wait.what == "plan":
+                fields = {k: v for k, v in fields.items() if k != CONTENT} | self._show(plan)
+            self._put(PendingApproval.model_validate(fields))
+
+    def _show(self, subject: Json) -> dict[str, Any]:
+        """What is decided, by its digest; to the root also as it is, where it is small."""
+        is_small = not self.position.is_root and subject is not None and json_size(subject) <= MAX_SUBJECT_BYTES
+        return {"subject": digest(subject), **({CONTENT: subject} if is_small else {})}
 
     def void(self, lineage: str) -> bool:
         """This run was reset: what approvers have signed before is void. False where nobody has to sign."""

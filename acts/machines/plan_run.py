@@ -9,7 +9,6 @@ waits for anything.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,8 +53,6 @@ _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "set
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # The keys of a child's report on one instance
 REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
-# Bytes of the parameters that the root is shown of a Call that waits below it; more are left out
-MAX_REPORTED_BYTES: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,17 +421,13 @@ class PlanRun(RunMachine):
     def _ask_about_call(self, command: commands.AskHuman, now: str) -> list[Any]:
         """A Call runs when a person has approved it.
 
-        The approval says for how many elements, and the hints of its Tool; below the root, its parameters if they are
-        small.
+        The approval says for how many elements, and the hints of its Tool.
         """
         node, call = command.node, command.call
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         about |= {"elements": len(call["_each"])} if "_each" in call else {}
         if hints := hint_words(node.tool.schema):
             about["hints"] = hints
-        parameters = {k: v for k, v in call.items() if not k.startswith("_")}
-        if not self.position.is_root and len(json.dumps(parameters)) <= MAX_REPORTED_BYTES:
-            about["parameters"] = parameters
         return self.approvals.open(
             command.what, self.version, self.config.approve, now, call=node.id, instance=node.instance, about=about,
             subject=command.subject,

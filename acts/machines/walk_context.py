@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from acts.language.admission import Work
-from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex
+from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex, format_choices
 from acts.language.messages import Data, scoped_context
 from acts.language.references import Expression, Path, evaluate, parse, paths
 from acts.language.values import ABSENT, Json, get, pointer
@@ -74,7 +74,8 @@ class WalkContext:
     def check_provided(self, message: Data) -> None:
         """Raise InvalidRequest for a message whose instance is unknown, or which the schema of its kind forbids."""
         if message.instance is not None and message.instance not in self.log.own:
-            raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
+            text = f"unknown instance {message.instance!r}; known: {format_choices(self.log.own)}"
+            raise InvalidRequest([Problem("unknownInstance", text, "/_instance")])
         path = message.path or Path(message.kind)
         check = self._prepared.kind_schemas.check_at(path) if message.method == "set" else None
         for at, why in (() if check is None else check.defects(message.payload))[:1]:

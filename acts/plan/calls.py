@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language import references
 from acts.language.admission import PLAN, Meter, Work, measure_json
-from acts.language.errors import CallError, ExpressionError, Problem, TooComplex, format_choices, truncate
+from acts.language.errors import CallError, ExpressionError, Problem, TooComplex, format_choices, heading, truncate
 from acts.language.messages import DATA_TYPES, METHODS, TYPES
 from acts.language.references import MARK, OPENING, Expression, Path, Read, ReferenceUse, alternatives, evaluate, parse
 from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
@@ -146,13 +146,12 @@ class PlannedCall:
 
     @property
     def label(self) -> str:
-        """``tool → path``, for the summary of the Call's activity or child: printable, at most 200 characters."""
+        """``tool → path``, for the summary of the Call's activity or child: no markup, at most 200 bytes."""
         name = self.tool.name if self.element is None else f"{self.tool.name}[{self.element}]"
         text = " → ".join(filter(None, (name, " || ".join(self.outcome_texts))))
         text = f"instance {self.id}" if self.kind == UNIT else text
         text = text if self.instance is None else f"{text} [{self.instance}]"
-        text = text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
-        return truncate(text, MAX_LABEL)
+        return heading(text, MAX_LABEL)
 
 
 def approval_needed(call: PlannedCall, approve: Approve) -> str | None:

@@ -34,6 +34,8 @@ MAX_TEXT_LENGTH: Final = 2_000  # characters of each text of a decision: results
 MAX_MATCHES: Final = 100  # waits that an error looks for: ten thousand decisions may be refused in one task
 # In a pending approval that has to be signed: {"challenge"}
 SIGN: Final = "sign"
+# … and what is decided, whole, where it is known: its digest is the ``subject``
+CONTENT: Final = "content"
 FORMAT: Final = "decision/2"
 # What waits: a message that would change an approved plan
 MESSAGE: Final = "message"
@@ -54,7 +56,7 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
     """One approval that awaits a decision. ``since`` and ``deadline`` are ISO dates in UTC.
 
     ``inner`` is the instance within the run, where the run itself works for an ``instance`` of its parent. Further keys
-    are ``about`` what is decided: ``elements``, ``hints``, ``parameters``, ``changes``, ``sign``.
+    are ``about`` what is decided: ``elements``, ``hints``, ``content``, ``changes``, ``sign``.
     """
 
     workflow_id: str = Field(alias="workflowId")
@@ -79,6 +81,12 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
     def to_json(self) -> dict[str, Any]:
         """``{workflowId, what, call?, instance?, version, since, deadline?, …}``."""
         return self.model_dump(by_alias=True, exclude_none=True)
+
+    @property
+    def content(self) -> dict[str, Any] | None:
+        """What is decided, if it is here whole: nobody vouches for what a run says but the digest."""
+        content = self.about.get(CONTENT)
+        return content if isinstance(content, dict) and digest(content) == self.subject else None
 
     def inside(self, instance: str | None) -> PendingApproval:
         """This approval as the parent reports it, when its run belongs to ``instance`` of the parent."""

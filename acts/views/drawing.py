@@ -13,13 +13,12 @@ The states of the Calls come from a ``report``, in the form of a result: ``{call
 from __future__ import annotations
 
 import bisect
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from acts.language.errors import truncate
+from acts.language.errors import truncate, visible
 from acts.plan.calls import PlannedCall
 from acts.plan.graph import paths_read
 from acts.plan.validate import ValidatedPlan, is_template
@@ -159,7 +158,7 @@ def _line(node: PlannedCall, reads: Sequence[str], counts: Mapping[str, StateCou
     if reads:
         more = f", … ({len(reads)} in all)" if len(reads) > MAX_READS_OF_CALL else ""
         words.append(f"← {', '.join(reads[:MAX_READS_OF_CALL])}{more}")
-    return f"│ {mark} {' '.join(_printable(truncate(word, MAX_TEXT)) for word in words)}"
+    return f"│ {mark} {' '.join(visible(truncate(word, MAX_TEXT)) for word in words)}"
 
 
 # -- Mermaid ---------------------------------------------------------------------
@@ -228,10 +227,5 @@ def _escape(text: str) -> str:
     """Text inside quotes: all but letters, digits and harmless characters become ``#code;``."""
     return "".join(
         c if c in _SAFE or (c.isalnum() and ord(c) < 1 << 16) else f"#{ord(c)};"
-        for c in _printable(truncate(text, _MAX_LABEL))
+        for c in visible(truncate(text, _MAX_LABEL))
     )
-
-
-def _printable(text: str) -> str:
-    """Text without control and format characters (escapes, line ends, direction marks)."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c)[0] in "CZ" and c != " " else c for c in text)

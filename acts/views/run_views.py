@@ -9,7 +9,6 @@ large to simulate within the time of a page is only counted; ``acts simulate`` h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,17 +29,18 @@ from acts.machines.set_run import SetRun
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
 from acts.simulation.simulate import count_steps, simulate_prepared
-from acts.tree.decisions import SIGN, PendingApproval
+from acts.tree.decisions import CONTENT, SIGN, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results
 from acts.views.drawing import draw_mermaid, draw_text
-from acts.views.results import MAX_RESULT
 from acts.views.text import (
     CALL_STATES,
     MAX_ROWS,
     MAX_SECTION,
+    MAX_WAITS,
     STATE_MARKS,
+    change_lines,
     code_span,
     describe_call,
     element_counts_text,
@@ -135,8 +135,10 @@ class RunView:
     def page(self) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
         run, version, prepared = self._run, self._proposed_version(), self._prepared
-        waits = self.subjects(MAX_RESULT)["waits"]
-        parameters: Parameters = {(w["call"], w.get("instance")): w["subject"]["with"] for w in waits if "call" in w}
+        waits = [
+            wait.model_copy(update={CONTENT: run.subject_of(wait)}) if wait.workflow_id == run.own else wait
+            for wait in run.approvals.pending[:MAX_APPROVALS]
+        ]
         if version is not None and (self._proposal is None or self._proposal[0] != version):  # once for each version
             self._proposal = version, "" if prepared is None else proposal_section(prepared)
         first, *head = self._head() or [""]
@@ -146,7 +148,7 @@ class RunView:
             usage_text(run.usage.to_json()) if run.usage.requests else "",
             "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in run.all_notes[-MAX_NOTES:]),
             self._calls_section(),
-            approvals_section(run.approvals.pending, run.approvals.records, parameters, run.own),
+            approvals_section([*waits, *run.approvals.pending[MAX_APPROVALS:]], run.approvals.records),
             "" if version is None or self._proposal is None else self._proposal[1],
         )
 
@@ -460,20 +462,19 @@ MAX_PATHS: Final = 8  # paths of one cell; a Call may read hundreds
 MAX_APPROVALS: Final = 20  # pending approvals with their JSON, and decisions
 MAX_NOTES: Final = 5  # notes, the latest ones
 MAX_TEXT: Final = 300  # characters of a note, of an error, of a reason, of a problem
-# Characters of the parameters of a Call that waits, and of one of them
-MAX_PARAMETERS: Final = 3_000
-MAX_PARAMETER: Final = 1_000
+MAX_SUBJECT: Final = 16_000  # characters of what is decided, as JSON: nobody decides here about what is not here whole
 ASK_STATUS: Final = "ask the query `status`"
 _ASK_PENDING: Final = "ask the query `pending`"
 _HOW_TO_DECIDE: Final = (
     "To decide: *More Actions*, *Send an Update*, `decide`, and one of these as *Data*. "
     'You may add `"by"` and `"reason"`.'
 )
+_HOW_TO_SEE: Final = (
+    "What is decided is too long for this page, or on that of the run that waits: look there, or at `acts show`, "
+    "which prints it with the commands that decide."
+)
 _HOW_TO_SIGN: Final = "Only an approver decides, by a signature: `acts pending` lists the commands (`--key FILE`)."
-_ADDRESS: Final = ("workflowId", "call", "instance", "version")
-
-Parameters = dict[tuple[str | None, str | None], dict[str, Any]]
-"""By call and instance: what the Calls that wait in this very run would be called with."""
+_ADDRESS: Final = ("workflowId", "call", "instance", "version", "subject")
 
 
 def _join_sections(*sections: str) -> str:
@@ -514,27 +515,20 @@ def _name(item: Mapping[str, Any], key: str) -> str:
 # -- approvals ---------------------------------------------------------------------------
 
 
-def approvals_section(
-    pending: Sequence[PendingApproval], decisions: Sequence[Mapping[str, Any]], parameters: Parameters | None = None,
-    own: str = "",
-) -> str:  # fmt: skip
-    """The pending approvals, each with the JSON that decides it, and the records of decisions, the latest first.
-
-    ``parameters`` are those of the run with the id ``own``.
-    """
+def approvals_section(pending: Sequence[PendingApproval], decisions: Sequence[Mapping[str, Any]]) -> str:
+    """The pending approvals, each with the JSON that decides it, and the records of decisions, the latest first."""
     parts = []
     if pending:
-        lines = (_approval_lines(wait, (parameters if wait.workflow_id == own else None) or {}) for wait in pending)
         parts.append("### Waits for a decision\n\n" + _HOW_TO_DECIDE)
-        parts += fit_lines(lines, len(pending), _ASK_PENDING, MAX_APPROVALS)
+        parts += fit_lines(map(_approval_lines, pending), len(pending), _ASK_PENDING, MAX_APPROVALS, MAX_WAITS)
     if decisions:
         parts.append("### Decisions\n")
         parts += fit_lines(map(_decision_line, reversed(decisions)), len(decisions), ASK_STATUS, MAX_APPROVALS)
     return "\n".join(parts)
 
 
-def _approval_lines(approval: PendingApproval, own_parameters: Parameters) -> str:
-    """One pending approval, its parameters where they are known, and the JSON that approves or rejects it.
+def _approval_lines(approval: PendingApproval) -> str:
+    """One pending approval: what has changed about it, all that is decided, and the JSON that approves or rejects it.
 
     A run below may have reported anything: nothing of it is trusted.
     """
@@ -548,15 +542,11 @@ def _approval_lines(approval: PendingApproval, own_parameters: Parameters) -> st
     subject += f" ({', '.join(map(code_span, hints[:4]))})" if isinstance(hints, list) and hints else ""
     run = _name(report, "workflowId")
     parts = [f"\n{subject} of {run}, version {approval.version}, since {_utc(approval.since)}{until}"]
-    parameters = own_parameters.get((approval.call, approval.instance), report.get("parameters"))
-    if isinstance(parameters, dict):  # the person who decides has to know
-        sizes = {key: len(json.dumps(value)) for key, value in parameters.items()}
-        text = fence(
-            {k: parameters[k] if n <= MAX_PARAMETER else f"… ({n:,} characters of JSON)" for k, n in sizes.items()}
-        )
-        is_short = len(text) <= MAX_PARAMETERS
-        shown = f"\n\n{text}" if is_short else f" {len(parameters):,} parameters: {_ASK_PENDING}"
-        parts.append(f"{call} would be called with{shown}")
+    parts += [f"- changed: {code_span(line, MAX_TEXT)}" for line in change_lines(report.get("changes"))]
+    content = approval.content
+    if content is None or len(text := fence(content)) > MAX_SUBJECT:
+        return "\n\n".join([*parts, _HOW_TO_SEE]) + "\n"
+    parts.append(f"What is decided:\n\n{text}")
     if SIGN in report:  # nobody can sign here
         return "\n\n".join([*parts, _HOW_TO_SIGN]) + "\n"
     parts += [fence({"decision": "approve", **address}), fence({"decision": "reject", "reason": "…", **address})]

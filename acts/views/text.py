@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from acts.language.errors import format_choices, truncate
+from acts.language.errors import format_choices, one_line, truncate, visible
+from acts.language.values import ABSENT, Json, is_equal
 
 # The states of a Call, in the order in which counts list them
 CALL_STATES: Final = (
@@ -83,6 +84,25 @@ def usage_text(usage: Mapping[str, Any]) -> str:
     )
 
 
+def change_lines(changes: Any) -> Iterator[str]:
+    """``call 2 amount: 50 → 5000, by Ada, 2026-…``: how something that waits has changed, a line each."""
+    for change in changes if isinstance(changes, list) else ():
+        name = f"call {change['call']}" if "call" in change else str(change.get("part"))
+        who = "".join(f", {word}{change[key]}" for key, word in (("by", "by "), ("date", "")) if key in change)
+        old, new = (change.get(key, ABSENT) for key in ("from", "to"))
+        sides = {name: (old, new)}
+        if isinstance(old, dict) and isinstance(new, dict):
+            sides = {f"{name} {k}": (old.get(k, ABSENT), new.get(k, ABSENT)) for k in dict.fromkeys((*old, *new))}
+        for part, (one, other) in sides.items():
+            if one is ABSENT or other is ABSENT or not is_equal(one, other):
+                known = "" if one is other else f": {_json_text(one)} → {_json_text(other)}"
+                yield f"{part}{known}{who}"
+
+
+def _json_text(value: Json) -> str:
+    return "nothing" if value is ABSENT else json.dumps(value, ensure_ascii=False)
+
+
 # -- simulations ---------------------------------------------------------------
 
 _LABELS: Final = {"requests": "model requests", "cost": "USD", "seconds": "s without waits for people"}
@@ -139,8 +159,9 @@ def how_text(call: Mapping[str, Any]) -> str:
 
 # -- Markdown ------------------------------------------------------------------
 
-# Characters of one section. A page has at most eight, and notes: 73,000 characters, 876,000 bytes
+# Characters of one section, and of what waits. A page has at most eight, and notes: 83,000 characters, 996,000 bytes
 MAX_SECTION: Final = 8_000
+MAX_WAITS: Final = 18_000
 MAX_ROWS: Final = 100  # lines of one section: nobody reads more in a browser
 # What a code span cannot contain: backticks, the cell separator of tables, and the placeholders of the Web UI
 _UNSAFE: Final = re.compile(r"([`|]+|\{(?=(?:namespace|workflowId|runId)\}))")
@@ -148,9 +169,8 @@ _UNSAFE: Final = re.compile(r"([`|]+|\{(?=(?:namespace|workflowId|runId)\}))")
 
 def code_span(text: Any, limit: int = 120) -> str:
     """Text from outside as code, on one line, truncated to ``limit`` characters."""
-    line = "".join(c if c.isprintable() else " " for c in str(text))
     out = ""
-    for i, part in enumerate(_UNSAFE.split(truncate(" ".join(line.split()), limit))):
+    for i, part in enumerate(_UNSAFE.split(truncate(one_line(str(text)), limit))):
         inner = part.strip()
         if i % 2:
             out += "".join(f"&#{ord(c)};" for c in part)
@@ -164,8 +184,7 @@ def code_span(text: Any, limit: int = 120) -> str:
 
 def fence(value: Any) -> str:
     """JSON in a code block, indented, escaped so that no text in it can close the block."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    text = "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text.replace("`", "\\u0060"))
+    text = visible(json.dumps(value, ensure_ascii=False, indent=2).replace("`", "\\u0060"), "\n")
     text = _UNSAFE.sub(lambda match: match[0].replace("{", "\\u007b"), text)
     return f"```json\n{text}\n```"
 
@@ -193,7 +212,9 @@ def fit(lines: Iterable[str], room: int, most: int) -> list[str]:
     return out
 
 
-def fit_lines(lines: Iterable[str], count: int, others: str, limit: int = MAX_ROWS) -> list[str]:
+def fit_lines(
+    lines: Iterable[str], count: int, others: str, limit: int = MAX_ROWS, room: int = MAX_SECTION
+) -> list[str]:
     """The first lines that fit a section; then how many of ``count`` are missing, and where ``others`` are."""
-    out = fit(lines, MAX_SECTION, limit)
+    out = fit(lines, room, limit)
     return [*out, f"\n… and {count - len(out):,} more: {others}"] if len(out) < count else out

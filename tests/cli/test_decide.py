@@ -43,16 +43,19 @@ async def test_a_pending_plan_is_listed_shown_and_approved(acts: Acts, client: C
     await wait_for_listing(client, name, "ActsWaiting = 1")
     listed = squeeze(acts("pending").stdout)
     assert f"{name} the plan 1 " in listed
-    assert f"acts approve {name} --version 1" in listed
+    assert f"acts approve {name} --version 1 --subject " in listed
     answer = json.loads(acts("pending", "--json").stdout)
     (wait,) = [w for w in answer["waits"] if w["run"] == name]
     assert (wait["what"], wait["version"], wait["workflowId"]) == ("plan", 1, name)
     shown = acts("show", name).stdout
     assert f"the plan of {name} (version 1) waits for a decision" in shown
-    for command in (f"acts approve {name} --version 1", f'acts reject {name} --version 1 --reason "…"'):
-        assert command in shown
+    short = wait["subject"][:16]
+    for word, more in (("approve", ""), ("reject", ' --reason "…"')):
+        assert f"acts {word} {name} --version 1 --subject {short}{more}\n" in shown
 
-    done = acts("approve", name, "--version", "1", "--note", "looks right")
+    for subject in ("", "0" * 16, short[:15]):
+        assert acts("approve", name, "--subject", subject).exit_code == 2
+    done = acts("approve", name, "--version", "1", "--subject", short, "--note", "looks right")
     assert (done.exit_code, done.stdout) == (0, "")
     assert re.search(rf"approved: the plan of {name} \(version 1\); the run is (running|completed)", done.stderr)
     (record,) = (await result_of(client, name))["decisions"]
@@ -74,7 +77,7 @@ async def test_a_rejected_run_exits_with_1_and_says_who_rejected_it_and_why(
     assert acts("reject", name, "--reason", f"too {ESCAPE}", "--by", "Bob\nthe boss").exit_code == 0
     assert (await result_of(client, name))["state"] == {}
     shown = acts("show", name).stdout
-    assert "Bob the boss rejected the plan (version 1): too �[31mred[/]" in shown
+    assert "Bob the boss rejected the plan (version 1): too \\u001b[31mred[/]" in shown
     assert "\x1b" not in shown
 
 

@@ -22,6 +22,7 @@ EXAMPLES = ROOT / "examples"
 # What differs from run to run -> what stands for it
 _VARIABLE = (
     (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}", "RUN-ID"),
+    (r"\b[0-9a-f]{16}([0-9a-f]{48})?\b", "SUBJECT"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\b)", "TIME"),
     (r"\b\d+\.\d+ s\b", "SECONDS"),
     (r"\"seconds\": [\d.]+", '"seconds": SECONDS'),

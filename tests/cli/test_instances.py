@@ -84,8 +84,7 @@ async def test_a_message_for_an_unknown_instance_is_not_sent(
     )
     wrong = acts("provide", name, message(**{key: "c11"}))
     assert (wrong.exit_code, "has the message" in wrong.stderr) == (2, False)
-    assert f'the run {name} has no instance "c11"' in wrong.stderr
-    assert "it has: c1, c2, c3, c4" in wrong.stderr
+    assert "unknown instance 'c11'; known: c1, c2, c3, c4" in wrong.stderr
     assert "notes" not in await client.get_workflow_handle(name).query("status")
     right = acts("provide", name, message(**{key: "c1"}))
     assert (right.exit_code, f"{name} has the message" in right.stderr) == (0, True)
@@ -100,8 +99,7 @@ async def test_the_error_of_a_refused_message_is_the_runs_reason(acts: Acts, cli
     for _ in range(2):
         wrong = acts("provide", name, message(**onto_text))
         assert wrong.exit_code == 2
-        assert f"{name} refused the message: " in wrong.stderr
-        assert f"acts show {name}" in wrong.stderr
+        assert "the message:1: push of a number at †state.name" in wrong.stderr
     await client.get_workflow_handle(name).cancel()
 
 

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from acts.language.errors import visible
 from acts.machines.events import Begin, DecisionReceived
 from acts.machines.plan_run import PlanRun
 from acts.tree.decisions import PendingApproval, read_decision
-from acts.views.run_views import PlanView, approvals_section, proposal_section
+from acts.tree.wire_format import digest
+from acts.views.run_views import MAX_SUBJECT, PlanView, approvals_section, proposal_section
 from acts.views.text import MAX_ROWS, MAX_SECTION, code_span, fence, row
 from tests.cases import call, state
 from tests.property.drive import NOW
@@ -56,7 +58,7 @@ def test_text_from_outside_is_seen_as_it_was_written_on_one_line(text: str) -> N
     span = code_span(text, 10_000)
     assert "|" not in span
     assert not re.search(r"\{(namespace|workflowId|runId)\}", span)
-    assert read_span(span) == " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    assert read_span(span) == visible(" ".join(filter(None, re.split("[ \t\r\n]+", text))))
 
 
 def test_the_alarm_rings() -> None:
@@ -119,28 +121,27 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
     pay = call("pay", "†state.a", amount="†state.sum", note="†state.text")
     run = waiting_run(pay, approve={"calls": True})
     page = PlanView(run).page()
-    assert "`1:pay` would be called with" in page
-    parameters, approve, reject = texts(page)
-    short = "… (5,002 characters of JSON)"
-    assert parameters == {"_tool": "pay", "amount": 50, "note": short, "_outputPath": "†state.a"}
+    content, approve, reject = texts(page)
+    assert content["with"] == {"_tool": "pay", "amount": 50, "note": "x" * 5_000, "_outputPath": "†state.a"}
     assert (approve["decision"], reject["decision"]) == ("approve", "reject")
+    assert approve["subject"] == reject["subject"] == digest(content)
     run.handle(DecisionReceived(approve, None), NOW)
     assert texts(PlanView(run).page()) == []
 
 
-def test_a_call_that_waits_in_a_child_is_shown_with_what_it_would_be_called_with() -> None:
-    report = {"workflowId": "run/Ann", "what": "call", "version": 1, "since": SINCE, "call": "1:pay", "instance": "Ann"}
+@given(JSON, st.none() | st.sampled_from(["cut", "forged", "signed"]))
+def test_nobody_decides_on_a_page_about_what_is_not_on_it_whole(value: Json, lack: str | None) -> None:
+    content = {"with": {"a": value}, "more": "x" * MAX_SUBJECT if lack == "cut" else ""}
+    own = {"workflowId": "run/Ann", "what": "call", "version": 1, "since": SINCE, "call": "1:pay", "instance": "Ann"}
+    subject = digest({**content, "more": 1} if lack == "forged" else content)
+    sign = {"sign": {"challenge": "c"}} if lack == "signed" else {}
     page = approvals_section(
-        [PendingApproval.model_validate({**report, "parameters": {"_tool": "pay", "amount": 50}})], []
+        [PendingApproval.model_validate({**own, "subject": subject, "content": content, **sign})], []
     )
-    parameters, approve, reject = texts(page)
-    assert parameters == {"_tool": "pay", "amount": 50}
-    assert "parameters" not in approve | reject
-    assert "`1:pay` would be called with" in page
-    assert "would be called with" not in approvals_section([PendingApproval.model_validate(report)], [])
-    signed = approvals_section([PendingApproval.model_validate({**report, "sign": {"challenge": "c"}})], [])
-    assert "`acts pending`" in signed
-    assert '"decision"' not in signed
+    shown = texts(page)
+    assert [item["subject"] for item in shown if "decision" in item] == ([subject] * 2 if lack is None else [])
+    assert [item for item in shown if "with" in item] == ([content] if lack in (None, "signed") else [])
+    assert ("`acts show`" in page, "`acts pending`" in page) == (lack in ("cut", "forged"), lack == "signed")
 
 
 def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edits_it() -> None:

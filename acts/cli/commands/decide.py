@@ -8,7 +8,7 @@
 - The difference of an edit is printed before it is sent; the worker names its problems. A text that is not sent is kept
   in a file, and the file is named. An edit is not an approval, and the output says so.
 - ``pending`` says what it has not seen: runs whose worker does not answer, runs beyond the limit.
-- A signal has no answer, so ``provide`` reads the run's notes afterwards: they say whether it refused the message.
+- ``provide`` is an update, too; where no worker answers, or the server takes no updates, it is a signal.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -39,14 +38,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import CommandError, clean, command_error, console, message, option, print_err
-from acts.cli.render.tables import decision_command, hints_text, new_table, parameter_lines, print_diff
+from acts.cli.render.tables import decision_command, hints_text, new_table, print_diff, subject_lines
 from acts.cli.runs import server
-from acts.cli.runs.run_reader import RunReader, open_run, read_pending, unknown_instance_error
+from acts.cli.runs.run_reader import RunReader, add_parameters, open_run, read_pending
 from acts.cli.text import source as texts
 from acts.cli.text.source import SourceText
-from acts.language.errors import DecisionRefused, InvalidRequest
+from acts.language.errors import DecisionRefused, InvalidRequest, visible
 from acts.language.messages import Data, parse_message
-from acts.language.values import Json
+from acts.language.values import Json, is_equal
 from acts.language.wire import APPROVE, DECIDE, EDIT, INVALID_REQUEST, PAUSE, PROVIDE, REJECT, RESUME
 from acts.tree.decisions import (
     SIGN,
@@ -56,11 +55,10 @@ from acts.tree.decisions import (
     match_decision,
     read_decision,
 )
-from acts.tree.wire_format import digest
 
-_MAX_ROWS: Final = 8  # parameters in the table; `acts show` has all
+_MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more
+_MAX_WIDTH: Final = 400
 UPDATE_TIMEOUT: Final = timedelta(seconds=10)  # a worker needs milliseconds; one that has just started, a second or two
-_REFUSED: Final = "a message was refused: "  # how a run's note begins
 
 AnyRun = Annotated[str | None, cli.argument("ID", "The id of a run (default: all runs).")]
 WaitingTool = Annotated[str | None, option("--tool NAME", "Only calls of this tool, and plans that have one.")]
@@ -73,6 +71,9 @@ Instance = Annotated[str | None, option("--instance NAME", "One of several insta
 Below = Annotated[str | None, option("--workflow-id ID", "One of several waiting runs below this one.")]
 Version = Annotated[
     int | None, option("--version", "The version that you have seen; the decision is refused for another one.", min=1)
+]
+Subject = Annotated[
+    str | None, option("--subject HEX", "What you have seen, as the commands have it; the decision is refused else.")
 ]
 By = Annotated[str | None, option("--by NAME", "Who decides (default: the login name).")]
 Reason = Annotated[str, option("--reason TEXT", "Why; an agent plans again with it.")]
@@ -100,14 +101,13 @@ async def pending(
         return cli.print_json(report.to_json())
     table = new_table("run", "waits", "version", "since", "until", "to approve")
     for id_, approval in ((id_, approval) for id_, listed in report.approvals for approval in listed):
-        rows = parameter_lines(approval, 100)
-        more = [f"  … {len(rows) - _MAX_ROWS} more"] if len(rows) > _MAX_ROWS else []
+        rows, is_whole = subject_lines(approval, _MAX_ROWS, _MAX_WIDTH)
         scopes = " (its scopes)" if approval.what == "scopes" else ""
         instance = f" [{approval.instance}]" if approval.instance else ""
         subject = f"{approval.call or 'the plan'}{scopes}{hints_text(approval)}{instance}"
-        what = [clean(subject, 200), *(f"  {row}" for row in rows[:_MAX_ROWS]), *more]
+        what = [clean(subject, 200), *(f"  {row}" for row in rows), *([] if is_whole else ["  …"])]
         dates = ("" if d is None else cli.moment_text(d) for d in (approval.since, approval.deadline))
-        command = decision_command(APPROVE, id_, approval)
+        command = decision_command(APPROVE, id_, approval) if is_whole else f"{cli.shell('acts', 'show', id_)} has all"
         table.add_row(*map(Text, (clean(id_, 200), "\n".join(what), clean(approval.version, 200), *dates, command)))
     if report.approvals:
         console().print(table)
@@ -123,8 +123,8 @@ async def pending(
 
 @app.add
 async def approve(
-    run: cli.Run, call: Call = None, version: Version = None, by: By = None, note: cli.Note = None,
-    instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
+    run: cli.Run, call: Call = None, version: Version = None, subject: Subject = None, by: By = None,
+    note: cli.Note = None, instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
 ) -> None:  # fmt: skip
     """Approve a plan or a call that waits.
 
@@ -133,30 +133,34 @@ async def approve(
       acts approve order-7 --call 2:refund --version 1 --note "as agreed"
     """
     await _decide(run, "approved", Decision.model_construct(
-        decision=APPROVE, call=call, instance=instance, workflow_id=workflow_id, version=version, by=by, reason=note
+        decision=APPROVE, call=call, instance=instance, workflow_id=workflow_id, version=version, subject=subject,
+        by=by, reason=note,
     ), key)  # fmt: skip
 
 
 @app.add
 async def reject(
-    run: cli.Run, reason: Reason, call: Call = None, version: Version = None, by: By = None, instance: Instance = None,
-    workflow_id: Below = None, key: SigningKey = None,
+    run: cli.Run, reason: Reason, call: Call = None, version: Version = None, subject: Subject = None, by: By = None,
+    instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
 ) -> None:  # fmt: skip
     """Reject a plan or a call that waits, with a reason."""
     await _decide(run, "rejected", Decision.model_construct(
-        decision=REJECT, call=call, instance=instance, workflow_id=workflow_id, version=version, by=by, reason=reason
+        decision=REJECT, call=call, instance=instance, workflow_id=workflow_id, version=version, subject=subject,
+        by=by, reason=reason,
     ), key)  # fmt: skip
 
 
 @app.add
 async def edit(
-    run: cli.Run, call: Call = None, file: NewPlan = None, yes: cli.Yes = False, version: Version = None, by: By = None,
-    note: cli.Note = None, instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
+    run: cli.Run, call: Call = None, file: NewPlan = None, yes: cli.Yes = False, version: Version = None,
+    subject: Subject = None, by: By = None, note: cli.Note = None, instance: Instance = None, workflow_id: Below = None,
+    key: SigningKey = None,
 ) -> None:  # fmt: skip
     """Change the plan that waits, or one call, in $EDITOR. The new version then waits for an approval of its own."""
     decision = Decision.model_construct(
-        decision=EDIT, call=call, instance=instance, workflow_id=workflow_id, version=version, by=by, reason=note
-    )
+        decision=EDIT, call=call, instance=instance, workflow_id=workflow_id, version=version, subject=subject, by=by,
+        reason=note,
+    )  # fmt: skip
     reader = await open_run(run)
     approval = await find_approval(reader, decision)
     waiting = reader.other(approval.workflow_id)
@@ -168,7 +172,7 @@ async def edit(
     before: Json = calls if position is None else calls[position]
     with _edited_text(file, before) as source:
         value = source.value
-        if value == before:
+        if is_equal(value, before):
             print_err("nothing was changed")
             return
         if isinstance(value, dict) and "context" in value and "_tool" not in value:
@@ -180,7 +184,7 @@ async def edit(
         cli.require_yes("send it?", "it was not sent", yes=yes)
         content = {"plan": value} if position is None else {"call": name, "with": value}
         await send_decision(reader, decision, approval, key=key, content=content, source=source)
-    print_err(f"edited, and an edit is no approval: `acts pending {clean(run, 200)}` lists what waits now")
+    print_err(f"edited, and an edit is no approval: `{cli.shell('acts', 'pending', run)}` lists what waits now")
 
 
 async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> None:
@@ -205,7 +209,7 @@ async def find_approval(run: RunReader, decision: Decision) -> PendingApproval:
     try:
         return match_decision(await run.require(run.pending()), decision)
     except DecisionRefused as error:
-        hint = f"`acts pending {clean((await run.root()).id, 200)}` lists all that waits in its tree"
+        hint = f"`{cli.shell('acts', 'pending', (await run.root()).id)}` lists all that waits in its tree"
         raise command_error(str(error), hint=hint) from None
 
 
@@ -219,13 +223,18 @@ async def send_decision(
     """
     by = login_name() if decision.by is None else decision.by
     about = {"call": approval.call, "instance": approval.instance, "version": approval.version, "by": by}
-    about["subject"] = decision.subject or approval.subject
+    about["subject"] = approval.subject if decision.subject is None else decision.subject
     sent = decision.model_copy(update={"workflow_id": None, **about}).to_json() | (content or {})
     waiting = run.other(approval.workflow_id)
     if key is not None:
         sent = await _sign(key, waiting, approval, sent)
+    return await cli.for_run(waiting.id, _update(waiting, DECIDE, sent, source))
+
+
+async def _update(run: RunReader, name: str, sent: Any, source: SourceText | None) -> Any:
+    """The answer to an update. RPCError where the server takes none; one that is late may still be applied."""
     try:
-        update = waiting.handle.execute_update(DECIDE, sent, rpc_timeout=UPDATE_TIMEOUT)
+        update = run.handle.execute_update(name, sent, rpc_timeout=UPDATE_TIMEOUT)
         return await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds() + 1)
     except WorkflowUpdateFailedError as error:
         raise _refused_error(error.cause, source, sent) from None
@@ -233,23 +242,22 @@ async def send_decision(
         pass
     except RPCError as error:
         if error.status not in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-            raise cli.explain_rpc_error(error, waiting.id) from None
-    hint = f"{server.START_WORKER}; it may still apply this decision: check `acts show` before you send it again"
-    raise await waiting.no_answer_error("the decision is not applied yet", hint)
+            raise
+    hint = f"{server.START_WORKER}; it may still apply this: check `acts show` before you send it again"
+    raise await run.no_answer_error("this is not applied yet", hint)
 
 
-def _refused_error(cause: BaseException, source: SourceText | None, decision: dict[str, Any]) -> CommandError:
+def _refused_error(cause: BaseException, source: SourceText | None, sent: Json) -> CommandError:
     if isinstance(cause, ApplicationError) and cause.type == INVALID_REQUEST and cause.details:
         items = cause.details[0] if isinstance(cause.details[0], list) else []
         # The pointers are into a Request or a Solution; the edited text holds all Calls of its plan, or one of them
-        prefix = f"/{call_position(str(decision['call']))}" if "with" in decision else ""
+        prefix = f"/{call_position(str(sent['call']))}" if "with" in sent else ""
         for item in items:
             place = re.sub(r"^(/context/\d+/plan|/calls)(?=/|$)", "", str(item.get("pointer", "")))
             item["pointer"] = place.removeprefix(prefix)
         return CommandError(*texts.problem_blocks(texts.problems_from_json(items), source))
     text = getattr(cause, "message", None) or str(cause)
-    hint = "nothing has changed; `acts pending` lists what waits"
-    return command_error(f"the decision was refused: {text}", hint=hint)
+    return command_error(f"the run refuses it: {text}", hint="nothing has changed; `acts pending` lists what waits")
 
 
 def call_position(call: str) -> int:
@@ -266,12 +274,11 @@ async def _sign(file: str, waiting: RunReader, approval: PendingApproval, decisi
     if SIGN not in approval.about:
         hint = "decide without --key; the workers read ACTS_APPROVERS when a run begins"
         raise command_error("this run takes no signed decisions: it began without approvers", hint=hint)
-    subjects = [item["subject"] for item in (await waiting.subjects()).get("waits", ())]
-    subject = next((subject for subject in subjects if digest(subject) == approval.subject), None)
-    if subject is None:
+    [seen] = await add_parameters(waiting, [approval])
+    if seen.content is None:
         hint = "look at it again with `acts show`; if it does not change, tell an operator"
         raise command_error(clean(f"what is shown of {approval} is not what would be signed"), hint=hint)
-    cli.print_err(clean(json.dumps(subject, indent=2, ensure_ascii=False)))
+    cli.print_err(visible(json.dumps(seen.content, indent=2, ensure_ascii=False), "\n"))
     time = datetime.now(UTC).isoformat(timespec="seconds")
     statement = make_statement(approval, read_decision(decision), time)
     return {**decision, "signature": {"time": time, "value": base64.b64encode(key.sign(statement)).decode()}}
@@ -333,22 +340,18 @@ async def provide(run: cli.Run, message: Message) -> None:
         head = f"a {data.type} message cannot be provided"
         raise command_error(head, where=source.name, hint="only data, input and state can")
     reader = await open_run(run)
-    # Beside a wrapped payload, the message may name a run below; else these keys are data
-    address = data.raw if data.raw.get("type") in data.raw else {}
-    below, instance = address.get("workflowId"), address.get("instance", data.instance)
+    # Beside a wrapped payload, the message may name a run below, which judges it; else this key is data
+    below = data.raw.get("workflowId") if data.raw.get("type") in data.raw else None
     receiver = reader.other(below) if isinstance(below, str) else reader
-    status = await receiver.status()
-    if status is not None and isinstance(instance, str) and "error" in await receiver.value("†state", instance):
-        raise unknown_instance_error(receiver.id, list(status.get("instances") or ()), instance, source.name)
+    answers = await receiver.status() is not None
+    if answers:
+        with suppress(RPCError):
+            status = await _update(receiver, PROVIDE, source.value, source)
+            waits = "; what waits for a decision: acts pending" if status.get("waits") else ""
+            print_err(f"{clean(run)} has the message{waits}")
+            return
     await cli.for_run(run, reader.handle.signal(PROVIDE, source.value, rpc_timeout=server.RPC))
-    after = {} if status is None else await receiver.fresh().status() or {}
-    new_notes = Counter(after.get("notes") or ()) - Counter((status or {}).get("notes") or ())
-    if refused := next((note for note in new_notes if note.startswith(_REFUSED)), None):
-        name = clean(receiver.id, 200)
-        hint = f"`acts show {name}` shows what it waits for"
-        raise command_error(f"{name} refused the message: {refused.removeprefix(_REFUSED)}", hint=hint)
-    effect = "has the message" if status is not None else "will get the message when a worker runs; none answers now"
-    print_err(f"{clean(run)} {effect}")
+    print_err(f"{clean(run)} will get the message" + ("" if answers else " when a worker runs; none answers now"))
 
 
 @app.add

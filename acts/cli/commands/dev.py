@@ -131,9 +131,9 @@ def _print_block(engine: Engine, state: Path, seconds: float, notes: Sequence[st
         rows.append(("note", f"TEMPORAL_ADDRESS={address} is set, and commands go there; unset it to use this server"))
     plans = {preflight.DEMO: _DEMO_FOLDER / "weather.yaml"}
     plans[preflight.default_modules()] = preflight.EXAMPLES / "weather" / "plan.yaml"
-    command = f"acts run {plans.get(engine.modules, 'FILE')} --watch"
+    command = f"{cli.shell('acts', 'run', plans.get(engine.modules, 'FILE'))} --watch"
     is_default = state.resolve() == (Path.cwd() / ".acts").resolve()
-    rows.append(("try", command if is_default else f"ACTS_STATE={state} {command}"))
+    rows.append(("try", command if is_default else f"ACTS_STATE={cli.shell(state)} {command}"))
     for label, text in rows:
         screen.print(f"  {label.ljust(7)} {clean(text)}")
 

@@ -23,7 +23,7 @@ from acts.cli.commands.start import StartPolicy, start
 from acts.cli.runs import run_reader, server
 from acts.cli.runs.run_reader import Outcome, RunReader, open_run
 from acts.cli.text.preflight import Preflight, missing_tools_error, run_preflight
-from acts.language.errors import InvalidRequest
+from acts.language.errors import InvalidRequest, visible
 from acts.language.values import Json
 from acts.language.wire import AGENT, PLAN
 from acts.provenance.trace import Limits
@@ -73,7 +73,7 @@ def _answer_in_text(tool: Callable[..., Coroutine[Any, Any, Answer]]) -> Callabl
             value = await cli.for_run(str(arguments.get("id") or ""), tool(**arguments))
         except cli.CommandError as error:
             raise ToolError("\n".join(block.text() for block in error.blocks)) from None
-        text = json.dumps(value, ensure_ascii=False, indent=1)
+        text = visible(json.dumps(value, ensure_ascii=False, indent=1), "\n")
         if len(text) > MAX_ANSWER:
             raise ToolError(f"the answer has {len(text):,} characters, more than {MAX_ANSWER:,}: acts show ID --json")
         return text
@@ -169,6 +169,7 @@ async def pending(id: RunId | None = None) -> Answer:  # noqa: A002 - the name o
 async def approve(
     id: RunId,  # noqa: A002 - the name of the tool's parameter
     version: Annotated[int, Field(description="The version that the person has seen.")],
+    subject: Annotated[str, Field(description="What the person has seen, as `pending` names it.")],
     decision: Literal["approve", "reject"] = "approve",
     call: str | None = None,
     instance: str | None = None,
@@ -177,7 +178,7 @@ async def approve(
     """Approve or reject what waits in a run. Only on behalf of a person who has seen it."""
     by = f"{login_name() or 'somebody'} (acts mcp)"
     target = Decision.model_construct(
-        decision=decision, call=call, instance=instance, version=version, by=by, reason=reason
+        decision=decision, call=call, instance=instance, version=version, subject=subject, by=by, reason=reason
     )
     reader = await open_run(id)
     approval = await find_approval(reader, target)

@@ -111,7 +111,7 @@ def _read_plan(file: str, inputs: Sequence[str] | None, what: str) -> tuple[Sour
     source, request, preflight = check_file(file, inputs)
     if preflight.agent and not preflight.errors:
         if not preflight.calls:
-            text, hint = "the file has no plan: its agent makes one when it runs", f"acts run {source.name}"
+            text, hint = "the file has no plan: its agent makes one when it runs", cli.shell("acts", "run", source.name)
             raise command_error(text, where=source.name, hint=hint)
         text = "an agent is shown this plan and makes its own; this is the one in the file"
         cli.print_message(text, where=source.name, severity="note")
@@ -154,7 +154,8 @@ async def _draw_run(id_: str, *, mermaid: bool) -> int:
     info = await run.describe_planning()
     drawing = await run.require(run.query(str, GRAPH, *([] if mermaid else [{"format": "text"}])))
     if not drawing:
-        hint = f"`acts show {clean(run.id)}` shows it; that of a delegate without a planner is {clean(run.id)}/plan"
+        name = cli.shell(run.id)
+        hint = f"`acts show {name}` shows it; that of a delegate without a planner is {name}/plan"
         raise command_error("this run has no plan", where=run.id, hint=hint)
     if info.workflow_type in (AGENT, DELEGATE):
         print_err("this run plans as it goes; its latest plan:", "dim")
@@ -201,7 +202,7 @@ async def _print_prompt_of_run(id_: str, tick: int | None, *, as_json: bool) -> 
         query = {"offset": size[0], "turns": [size[1], size[1] + 1_000], "known": context.has_settings}
         page = await run.require(run.query(dict, PROMPT_CONTEXT, query))
         if "model" not in page and not context.has_settings:
-            raise command_error("this run has no planner", where=clean(id_, 200), hint=f"acts show {clean(id_, 200)}")
+            raise command_error("this run has no planner", where=clean(id_, 200), hint=cli.shell("acts", "show", id_))
         settings = {**page, **settings}
         context.add_page(page)
     # The turn of the last answer is there once its plan has ended

@@ -33,6 +33,7 @@ from acts.cli.runs import server
 from acts.cli.runs.run_reader import RunReader, iso_text, open_run, wait_for_outcome
 from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
 from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
+from acts.language.errors import heading
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PLAN
 from acts.payloads.converter import verify_storage
@@ -148,9 +149,9 @@ async def retry(
     reader = await open_run(run, run_id)
     info = await reader.describe()
     if info.close_time is None:
-        name = clean(run, 200)
+        name = cli.shell(run)
         hint = f"acts cancel {name} ends it; acts fork {name} --from CALL runs it another way beside it"
-        raise command_error(f'the run "{name}" has not ended', where="ID", hint=hint)
+        raise command_error(f'the run "{clean(run, 200)}" has not ended', where="ID", hint=hint)
     policy = StartPolicy(watch, as_json, detach)
     new_id = new_id or f"{run[:200]}-retry-{secrets.token_hex(3)}"
     if info.workflow_type == AGENT:
@@ -204,7 +205,7 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
     try:
         outcome = await (watch_run(run) if policy.watch else wait_for_outcome(run.handle))
     except asyncio.CancelledError:  # Ctrl-C
-        name = clean(run.id)
+        name = cli.shell(run.id)
         print_err(f"stopped waiting; the run continues: acts show {name} --watch, acts cancel {name}")
         raise
     if policy.as_json:
@@ -248,14 +249,16 @@ async def start(
             workflow, request, id=run_id, task_queue=server.task_queue(), rpc_timeout=server.RPC,
             id_reuse_policy=_REUSE.get(policy.if_ended, WorkflowIDReusePolicy.REJECT_DUPLICATE),
             id_conflict_policy=conflict, start_delay=None if policy.delay is None else timedelta(seconds=policy.delay),
-            static_summary=summarize(request) or source_name[:MAX_SUMMARY_BYTES],
+            static_summary=summarize(request) or heading(source_name, MAX_SUMMARY_BYTES),
         )  # fmt: skip
     except WorkflowAlreadyStartedError:
         status = (await client.get_workflow_handle(run_id).describe(rpc_timeout=server.RPC)).status
         is_running = status is not None and status.name == "RUNNING"
         state, name = ("is still running", "--if-running") if is_running else ("has ended", "--if-ended")
         if (policy.if_running if is_running else policy.if_ended) != "use-existing":
-            hint = f"choose another id, or see what it does: acts show {clean(run_id)}; or use it: {name} use-existing"
+            hint = (
+                f"choose another id, or see what it does: acts show {cli.shell(run_id)}; or use it: {name} use-existing"
+            )
             raise command_error(f'the run "{clean(run_id)}" {state}', where="--id", hint=hint) from None
         print_err(f'the run "{clean(run_id)}" {state}: no other one is started', "dim")
     return RunReader(client, run_id)
@@ -271,9 +274,7 @@ def summarize(request: Json) -> str:
     plans = [m["plan"] for m in messages if m.get("type") == "plan" and isinstance(m.get("plan"), list)]
     if tools := [str(call.get("_tool")) for call in (plans[-1] if plans else ()) if isinstance(call, dict)]:
         parts.append(f"{cli.count_text(len(tools), 'call')}: {', '.join(dict.fromkeys(tools))}")
-    data = " ".join(" · ".join(parts).split()).encode(errors="replace")
-    is_short = len(data) <= MAX_SUMMARY_BYTES
-    return data.decode() if is_short else data[: MAX_SUMMARY_BYTES - 3].decode(errors="ignore") + "…"
+    return heading(" · ".join(parts), MAX_SUMMARY_BYTES)
 
 
 async def _resume(

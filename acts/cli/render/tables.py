@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,15 +21,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from acts.cli.console import MessageBlock, clean, clean_lines, console, count_text, list_names, message
+from acts.cli.console import MessageBlock, clean, clean_lines, console, count_text, list_names, message, shell
 from acts.cli.runs.run_reader import EDITABLE, WITH, Outcome, RunReader, read_progress, wait_for_outcome
 from acts.cli.text.preflight import Preflight
 from acts.language.errors import truncate
-from acts.language.tools import META
+from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.plan.validate import validate_request
-from acts.tree.decisions import SIGN, PendingApproval
+from acts.tree.decisions import SHORT_SUBJECT, SIGN, PendingApproval
 from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
 
@@ -38,7 +37,8 @@ MAX_ROWS: Final = 200  # of a table or a value; --json has all of them
 MAX_SHOWN: Final = 20  # instances, approvals, decisions, failures; --json lists all
 MAX_NOTE: Final = 300
 MAX_NAME: Final = 100
-MAX_VALUE: Final = 2_000  # characters of one parameter
+MAX_VALUE: Final = 10_000  # characters of one part of what is decided
+MAX_INLINE: Final = 80  # … of one that is on the line of its name
 _PAST: Final = {APPROVE: "approved", REJECT: "rejected", EDIT: "edited"}
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
@@ -63,13 +63,14 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[object]], limit: i
 
 
 def decision_command(word: str, run: str, approval: PendingApproval) -> str:
-    """The command that decides this one of a run's approvals, in the version that is shown."""
-    parts = ["acts", word, run, *([] if approval.call is None else ["--call", approval.call])]
+    """The command that decides this one of a run's approvals, in the version and about the subject that are shown."""
+    parts: list[object] = ["acts", word, run, *([] if approval.call is None else ["--call", approval.call])]
     parts += [] if approval.workflow_id == run else ["--workflow-id", approval.workflow_id]
     parts += [] if approval.instance is None else ["--instance", approval.instance]
-    parts += [] if word == EDIT else ["--version", str(approval.version)]
+    parts += ["--version", approval.version]
+    parts += [] if approval.subject is None else ["--subject", approval.subject[:SHORT_SUBJECT]]
     signed = " --key FILE" if SIGN in approval.about else ""
-    return " ".join(shlex.quote(clean(p)) for p in parts) + signed + (' --reason "…"' if word == REJECT else "")
+    return shell(*parts) + signed + (' --reason "…"' if word == REJECT else "")
 
 
 def approval_lines(run: str, approvals: Sequence[PendingApproval]) -> Iterator[str]:
@@ -81,16 +82,16 @@ def approval_lines(run: str, approvals: Sequence[PendingApproval]) -> Iterator[s
         subject = f"{approval} for each of {count:,} elements" if isinstance(count, int) else str(approval)
         subject += f"{hints_text(approval)} (version {approval.version})"
         yield clean(f"{words.STATE_MARKS['awaiting']} {subject} {verb} for a decision since {approval.since}{until}")
-        if approval.call is not None:
-            rows = parameter_lines(approval, MAX_VALUE)
-            yield "    would be called with" if rows else "    its parameters are unknown: its run does not answer"
-            yield from (f"      {row}" for row in rows)
+        rows, is_whole = subject_lines(approval, MAX_ROWS, MAX_VALUE)
+        yield from (f"    {row}" for row in rows)
         decisions = (APPROVE, REJECT, EDIT) if approval.about.get(EDITABLE, True) else (APPROVE, REJECT)
-        yield from (f"    {decision_command(word, run, approval)}" for word in decisions)
+        yield from (f"    {decision_command(word, run, approval)}" for word in decisions if is_whole)
+        if not is_whole:
+            yield f"    nobody decides about what is cut: {shell('acts', 'pending', run)} --json prints all of it"
     if len(approvals) > MAX_SHOWN:
-        yield f"… and {len(approvals) - MAX_SHOWN} more: acts pending"
+        yield f"… and {len(approvals) - MAX_SHOWN} more: {shell('acts', 'pending', run)} --json"
     if any(a.what == "plan" for a in approvals[:MAX_SHOWN]):
-        name = shlex.quote(clean(run))
+        name = shell(run)
         yield f"  acts graph {name} draws the plan, acts diff {name} shows its changes"
 
 
@@ -99,15 +100,22 @@ def hints_text(approval: PendingApproval) -> str:
     return f" ({', '.join(clean(hint, 30) for hint in hints[:4])})" if isinstance(hints, list) and hints else ""
 
 
-def parameter_lines(approval: PendingApproval, limit: int) -> list[str]:
-    """The parameters, list and scopes of a pending Call, a line each of at most ``limit`` characters of JSON."""
-    call = approval.about.get(WITH)
-    if approval.call is None or not isinstance(call, Mapping):
-        return []
-    shown = {
-        k: json.dumps(v, ensure_ascii=False) for k, v in call.items() if k not in META or k in ("_scopes", "_each")
-    }
-    return [f"{clean(k, 60)}  {clean(truncate(v, limit))}" for k, v in shown.items()] or ["no parameters"]
+def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[list[str], bool]:
+    """How a wait has changed, and all that is decided, a line each; False where some of it is missing here."""
+    changes = [f"changed: {line}" for line in words.change_lines(approval.about.get("changes"))]
+    if approval.content is None:
+        return [*(clean(line, width) for line in changes), "what is decided is unknown: its run does not answer"], False
+    lines = []
+    for name, part in approval.content.items():
+        items = part.items() if isinstance(part, dict) else enumerate(part, 1) if isinstance(part, list) else ()
+        if name != WITH and json_size(part) <= MAX_INLINE:
+            lines.append(f"{name}  {json.dumps(part, ensure_ascii=False)}")
+        else:
+            lines.append("would be called with" if name == WITH else name)
+            lines += [f"  {key}  {json.dumps(value, ensure_ascii=False)}" for key, value in items]
+    whole = [clean(line) for line in (*changes, *lines)]
+    shown = [clean(line, width) for line in whole[:rows]]
+    return shown, shown == whole
 
 
 def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
@@ -191,8 +199,7 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
         instances.append({"id": name, "state": row.get("status"), "reason": "; ".join(texts)})
     if instances:
         yield calls_table(instances, min(rows, MAX_SHOWN), "instance")
-        command = shlex.join(["acts", "show", clean(run), "--instance", clean(instances[0]["id"])])
-        yield Text(f"one of them: {command}", "dim")
+        yield Text(f"one of them: {shell('acts', 'show', run, '--instance', instances[0]['id'])}", "dim")
     if text := set_text(report):
         yield Text(text)
     for name in ("output", "state"):
@@ -206,7 +213,7 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
         yield Text(f"note: {clean(note)}", "dim")
     if any(call.get("waitsFor") for call in calls or ()):
         message_ = '\'{"type":"input","input":{…}}\''
-        yield Text(f"waits for a message: acts provide {clean(run)} {message_}", "magenta")
+        yield Text(f"waits for a message: {shell('acts', 'provide', run)} {message_}", "magenta")
     approvals = [PendingApproval.model_validate(item) for item in report.get("pending") or ()]
     yield from (Text(line, "magenta") for line in approval_lines(run, approvals))
     yield from _decision_lines(report)
@@ -274,14 +281,14 @@ async def watch_run(run: RunReader) -> Outcome:
         tick = f"tick {status['tick']}" if status.get("tick") else ""
         facts = (tick, counts_text(status.get("calls") or ()), f"{seconds:.1f} s") if live else (tick,)
         head = headline(str(status.get("phase") or "starting"), run.id, *facts)
-        parts = report_parts(run.id, status, max(screen.height - 6, 3) if live else MAX_ROWS)
-        view = Group(head, *([Text(silence, "yellow")] if silence else []), *parts)
         if live:
-            live.update(view, refresh=True)
+            parts = report_parts(run.id, status, max(screen.height - 6, 3))
+            live.update(Group(head, *([Text(silence, "yellow")] if silence else []), *parts), refresh=True)
             return
-        with screen.capture() as capture:
-            screen.print(view)
-        lines = dict.fromkeys(" ".join(line.split()) for line in capture.get().splitlines())
+        calls = [call for call in status.get("calls") or () if call.get("state") != "pending"]
+        events = [f"{call_name(call)}  {call.get('state')}  {describe(call)}".strip() for call in calls]
+        approvals = [PendingApproval.model_validate(item) for item in status.get("pending") or ()]
+        lines = dict.fromkeys((head.plain, *events, set_text(status), *approval_lines(run.id, approvals), silence))
         for line in lines:
             if line and line not in printed:
                 screen.print(f"{seconds:8.2f} s  {line}")

@@ -28,9 +28,10 @@ from acts.cli.text.source import problems_from_json
 from acts.language import wire
 from acts.language.errors import Problem
 from acts.language.values import Json
-from acts.tree.decisions import PendingApproval
+from acts.tree.decisions import CONTENT, PendingApproval
 from acts.tree.identity import child_id, short_id
 from acts.tree.search_attributes import COST, MODEL, PHASE, TOOLS, WAITING
+from acts.tree.wire_format import digest
 from acts.views.text import named_instances, set_counts
 
 if TYPE_CHECKING:
@@ -275,7 +276,7 @@ class RunReader:
         return None if answer is None else [PendingApproval.model_validate(item) for item in answer]
 
     async def subjects(self) -> dict[str, Any]:
-        """The parameters of the run's own pending Calls: ``{editable, calls: [{call, instance?, with}]}``, or {}."""
+        """What is decided in this very run: ``{editable, waits: [{what, call?, instance?, subject}]}``, or {}."""
         return await self.query(dict, wire.SUBJECTS) or {}
 
     @_once
@@ -378,8 +379,9 @@ async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str
 
 
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:
-    """The approvals; ``about["with"]`` is the Call with the parameters that it will have, ``about["editable"]`` False
-    if the run accepts no edit of it.
+    """The approvals with all that is decided as ``content``, of a Call also what it would be called with as ``with``.
+
+    ``editable`` is False if the run accepts no edit.
     """
     limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
 
@@ -387,16 +389,16 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
         async with limit:
             return await run.other(id_).subjects()
 
-    ids = list(dict.fromkeys(a.workflow_id for a in approvals if a.call is not None))
+    ids = list(dict.fromkeys(a.workflow_id for a in approvals))
     answers = dict(zip(ids, await asyncio.gather(*map(query, ids)), strict=True))
+    contents = {id_: {digest(w["subject"]): w["subject"] for w in a.get("waits", ())} for id_, a in answers.items()}
     out = []
     for approval in approvals:
-        answer = answers.get(approval.workflow_id, {})
-        # a run inside an instance does not know the instance's name
-        own = [w for w in answer.get("waits", ()) if w.get("instance") in (None, approval.instance) and "call" in w]
-        calls = {w["call"]: w["subject"][WITH] for w in own}
+        answer = answers[approval.workflow_id]
         report = {k: v for k, v in approval.to_json().items() if k not in (WITH, EDITABLE)}
-        report |= {WITH: calls[approval.call]} if approval.call in calls else {}
+        content = contents[approval.workflow_id].get(str(approval.subject)) or approval.content
+        report |= {} if content is None else {CONTENT: content}
+        report |= {WITH: content[WITH]} if content is not None and WITH in content else {}
         report |= {} if answer.get(EDITABLE, True) else {EDITABLE: False}
         out.append(PendingApproval.model_validate(report))
     return out
@@ -431,8 +433,11 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
         if await plan.exists():
             return await read_instance(plan, name)
     if set_counts(status) is not None:  # too many to be found by name
-        text, name = f'the instances of "{clean(run.id)}" are the rows of a set', clean(run.id)
-        hint = f"each has a line in its results file; a run that walks some of them: acts show {name}/batch-…/ID"
+        text, command = (
+            f'the instances of "{clean(run.id)}" are the rows of a set',
+            console.shell("acts", "show", run.id),
+        )
+        hint = f"each has a line in its results file; a run that walks some of them: {command}/batch-…/ID"
         raise command_error(text, where="--instance", hint=hint)
     names = list(status.get("instances") or ())
     if name not in names:
@@ -456,9 +461,11 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
     return item, run.id
 
 
-def unknown_instance_error(run: str, names: Sequence[str], name: str, where: str = "--instance") -> CommandError:
+def unknown_instance_error(run: str, names: Sequence[str], name: str) -> CommandError:
     hint = f"it has: {list_names(names, 12)}" if names else "`_instance` names an instance in a request"
-    return command_error(f'the run {clean(run, 200)} has no instance "{clean(name, 100)}"', where=where, hint=hint)
+    return command_error(
+        f'the run {clean(run, 200)} has no instance "{clean(name, 100)}"', where="--instance", hint=hint
+    )
 
 
 # How the server calls the ends of a run, in our words

@@ -19,9 +19,9 @@ from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, 
 from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, parse_request
 from acts.language.references import scan
-from acts.language.tools import META, inline_secret_problems, registered_names, undecided_names
+from acts.language.tools import META, inline_secret_problems, read_tools, registered_names, undecided_names
 from acts.language.values import Json, pointer
-from acts.plan.validate import validate
+from acts.plan.validate import approve_problems, validate
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
@@ -93,6 +93,8 @@ def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, a
         where = pointer("context", at, "tool")
         problems.append(Problem(UNSEEN_TOOL, text, where, hint=hint, severity="warning"))
     problems += inline_secret_problems(request)
+    named = approve_problems(request, read_tools(request, tools, frozenset(served).__contains__).by_name)
+    problems += [replace(p, severity="warning") if missing else p for p in named]  # an unseen Tool may have the name
     unseen = missing if any(p.fatal for p in depends) else ()
     return Preflight(problems, tools, served, request, as_agent, why, tuple(unseen))
 

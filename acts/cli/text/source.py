@@ -30,9 +30,9 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from yaml.resolver import BaseResolver
 
 from acts.cli.console import CommandError, MessageBlock, clean, command_error, message
-from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem
+from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, visible
 from acts.language.strict_json import DuplicateKeyError, read_json
-from acts.language.values import MAX_DEPTH, Json, defect, pointer
+from acts.language.values import MAX_DEPTH, Json, defect, is_equal, pointer
 
 Format = Literal["JSON", "YAML"]
 
@@ -214,9 +214,9 @@ def format_plan(value: Json) -> tuple[str, Format]:
     """A plan or a call as text, and the format of the text."""
     text = yaml.safe_dump(value, allow_unicode=True, sort_keys=False, width=120)
     with suppress(TextError):
-        if parse(text, "YAML") == value:
+        if visible(text, "\n") == text and is_equal(parse(text, "YAML"), value):
             return text, "YAML"
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n", "JSON"
+    return visible(json.dumps(value, indent=2, ensure_ascii=False), "\n") + "\n", "JSON"
 
 
 def compare_plans(old: Json, new: Json, names: tuple[str, str]) -> list[str]:
