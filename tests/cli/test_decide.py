@@ -139,6 +139,8 @@ async def test_a_plan_is_edited_in_an_editor_compared_and_approved(
     shown = acts("diff", name).stdout
     assert "--- as it was started\n+++ version 2, waits" in shown
     assert "-  language: en\n+  language: fr" in shown
+    for surface in (("diff", name), ("show", name), ("pending", name)):
+        assert 'changed: call 1 language: "en" → "fr", by ada, 20' in squeeze(acts(*surface).stdout)
     changed = json.loads(acts("diff", name, "--json").stdout)
     assert (changed["before"][0]["language"], changed["after"][0]["language"]) == ("en", "fr")
     assert acts("approve", name, "--version", "1").exit_code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from datetime import timedelta
 from pathlib import Path
@@ -219,6 +220,14 @@ def test_the_worker_lists_its_tools_and_activities(acts: Acts) -> None:
     assert "activities without a tool: askWeather" in acts("tools").stdout
     schema = json.loads(acts("tools", "payInstallment").stdout)
     assert schema == answers[0]["tools"]["payInstallment"]
+
+
+def test_in_a_pipe_each_event_of_a_watched_run_is_a_line_and_the_result_is_printed_once(acts: Acts) -> None:
+    done = acts("run", str(EXAMPLES / "weather" / "plan.yaml"), "--watch")
+    told, events = done.stderr.splitlines(), re.findall(r"(?m)^ *[\d.]+ s  (.*)$", done.stderr)
+    assert len(events) == len(set(events)) > 2
+    assert all(re.match(r"\S \w+  \S+$|\d+:\w+  \w+", event) for event in events), events
+    assert not set(map(str.strip, done.stdout.splitlines()[1:])) & set(map(str.strip, told))
 
 
 def test_run_leaves_tools_that_only_the_worker_has_to_it(

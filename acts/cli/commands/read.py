@@ -34,7 +34,7 @@ from acts.language.values import Json
 from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
-from acts.views.text import STATE_MARKS, named_instances
+from acts.views.text import STATE_MARKS, change_lines, named_instances
 
 ANSWER_SECONDS: Final = 10.0  # of an answer about tools: a worker gives it at once, if a slot is free
 _MAX_CELL: Final = 80
@@ -223,11 +223,15 @@ async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
         before = plans[-2 if version is None and len(plans) > 1 else -1]
     now = f"version {version}, waits" if version is not None else "as it is now" if running else "as it ended"
     rows = compare_plans(before, plan, (name, now))
+    records = (await reader.status() or {}).get("decisions") or ()  # what was edited, by whom and when
+    edits = [{**c, **{k: r[k] for k in ("by", "date") if k in r}} for r in records for c in r.get("changes") or ()]
+    own = ((a.call, change) for a in approvals if a.workflow_id == reader.id for change in a.about.get("changes") or ())
+    changes = [*edits, *({**c, "part": f"{call or 'the plan'} {c['part']}"} for call, c in own if "part" in c)]
     if as_json:
-        return print_json({"run": reader.id, "before": before, "after": plan, "diff": rows})
+        return print_json({"run": reader.id, "before": before, "after": plan, "diff": rows, "changes": changes})
     if not rows:
         print_err("the plan has not changed")
-    tables.print_diff(rows)
+    tables.print_diff([*rows, *(clean(f"changed: {line}") for line in change_lines(changes))])
     return cli.EXIT_DONE
 
 
