@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from codecs import BOM_UTF8
 from collections import Counter
 from typing import Any, Final, NoReturn
 
 from acts.language.errors import truncate
 from acts.language.values import MAX_DEPTH, Json
+
+# With external storage the state of a run may be so large as JSON; 128 MiB take some 3 s of the 8 s of a task
+MAX_UNPACKED: Final = 128 * 1024 * 1024
 
 
 class DuplicateKeyError(ValueError):
@@ -41,6 +45,18 @@ def read_json(data: str | bytes, *, unique_keys: bool = False) -> Json:
         if str(error).startswith("Exceeds the limit"):  # Python's bound on the digits of an integer
             raise ValueError("a number has more digits than can be read") from None
         raise
+
+
+def unpack(data: bytes) -> bytes:
+    """What ``zlib`` has compressed; ValueError where it is cut, or more than any run has: bytes may be gigabytes."""
+    unpacker = zlib.decompressobj()
+    try:
+        content = unpacker.decompress(data, MAX_UNPACKED + 1)
+    except zlib.error as error:
+        raise ValueError(f"it cannot be unpacked: {error}") from None
+    if not unpacker.eof:
+        raise ValueError(f"it is cut, or has more than {MAX_UNPACKED:,} bytes unpacked")
+    return content
 
 
 def write_json(value: Json) -> bytes:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from acts.language.errors import truncate
+from acts.language.strict_json import unpack
 from acts.language.wire import BAD_ROW, DUPLICATE_ID
 from acts.tree.past_run import PastHistory, PastResults
 from acts.tree.records import PlanInput, RunState, TreePosition
@@ -165,7 +166,7 @@ def pack_bits(bits: bytes) -> str:
 
 
 def unpack_bits(text: str) -> bytes:
-    return zlib.decompress(base64.b85decode(text)) if text else b""
+    return unpack(base64.b85decode(text)) if text else b""
 
 
 def numbers_between(bits: bytes, first: int, last: int) -> tuple[int, ...]:

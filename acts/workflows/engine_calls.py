@@ -14,7 +14,6 @@ environment of the worker is now. So the histories of all other runs are as if t
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -28,7 +27,7 @@ from acts.language import wire
 from acts.language.config import Config, Options
 from acts.language.errors import InvalidRequest, Problem, truncate
 from acts.language.messages import Request, ToolMessage, read_request
-from acts.language.strict_json import read_json
+from acts.language.strict_json import read_json, unpack
 from acts.language.tools import (
     Tool,
     defined_names,
@@ -133,7 +132,7 @@ async def ask(name: str, request: Any, label: str) -> Any:
         if is_cancelled_exception(error) or not isinstance(cause, ApplicationError):
             raise
         raise ApplicationError(cause.message, type=cause.type, non_retryable=True) from None
-    return zlib.decompress(answer.payload.data) if name == wire.PAST_RUN else decode(answer)
+    return unpack(answer.payload.data) if name == wire.PAST_RUN else decode(answer)
 
 
 async def ask_or_none(name: str, request: Any, label: str) -> Any:

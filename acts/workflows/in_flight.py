@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import zlib
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -36,7 +35,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, 
 from acts.language import wire
 from acts.language.config import Options
 from acts.language.errors import CallError, truncate
-from acts.language.strict_json import read_json
+from acts.language.strict_json import read_json, unpack
 from acts.machines import commands, events
 from acts.machines.lifetime import ExpectedResults, HistorySize, Lifetime
 from acts.machines.run_machine import RunMachine
@@ -519,7 +518,7 @@ class TasksInFlight:
         def failed(error: BaseException) -> events.Event:
             """What a child that failed says of itself is its failure's first detail."""
             detail = _first_detail(error)
-            report = read_json(zlib.decompress(detail)) if isinstance(detail, bytes) else detail
+            report = read_json(unpack(detail)) if isinstance(detail, bytes) else detail
             return ended(report if isinstance(report, dict) else None, call_error(error, options))
 
         return Start(key, type_, _command_bytes(arg), send, lambda result: ended(payloads.decode_own(result)), failed)

@@ -30,7 +30,7 @@ from temporalio.common import RawValue
 
 from acts.language import wire
 from acts.language.errors import CallError, InvalidRequest, Problem, truncate
-from acts.language.strict_json import SharedSizes, read_json, write_json
+from acts.language.strict_json import MAX_UNPACKED, SharedSizes, read_json, unpack, write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, NOT_JSON, RESULT_TOO_LARGE, STORED_ABOVE_BYTES
 from acts.tree.records import InstanceInput, TreePosition
 from acts.tree.wire_format import TYPE_KEY, RecordError, VersionedRecord
@@ -142,9 +142,7 @@ _JSON: Final = {"encoding": b"json/plain"}
 _COMPRESSED: Final = b"binary/plain"
 # What is compressed at all: more JSON, mostly one value in a thousand places, is not even written
 MAX_COMPRESSED_FROM: Final = 64 * 1024 * 1024
-# With external storage the state of a run may be larger; 128 MiB take some 3 s of the 8 s that a task may compute …
-MAX_STORED_FROM: Final = 128 * 1024 * 1024
-# … at the level of zlib that is three times as fast as the default, and leaves a fifth more
+# With external storage it may be larger, at the level of zlib that is three times as fast and leaves a fifth more
 _FAST: Final = 1
 _DENSE: Final = 6
 # How much is compressed before its size is looked at
@@ -252,7 +250,7 @@ def encode_record(record: VersionedRecord) -> RawValue:
 def encode_state(state: VersionedRecord) -> RawValue | None:
     """What a run carries into the next, compressed: a large plan and its results must fit. None if they do not."""
     content = state.to_json()
-    if SharedSizes().size(content) > (MAX_STORED_FROM if uses_storage() else MAX_COMPRESSED_FROM):
+    if SharedSizes().size(content) > (MAX_UNPACKED if uses_storage() else MAX_COMPRESSED_FROM):
         return None
     return _compress(content, state)
 
@@ -262,6 +260,8 @@ def _compress(value: Any, record: VersionedRecord | None = None) -> RawValue | N
     data = write_json(value)
     limit, level = max_payload_bytes(), _FAST if len(data) > MAX_COMPRESSED_FROM // 4 and uses_storage() else _DENSE
     compressor, out, size = zlib.compressobj(level), list[bytes](), 0
+    if len(data) > MAX_UNPACKED:
+        return None
     for start in range(0, len(data), _CHUNK):
         out.append(compressor.compress(data[start : start + _CHUNK]))
         size += len(out[-1])
@@ -284,7 +284,7 @@ def decode_record(value: RawValue, type_: type[R]) -> R:
         raise RecordError(f"not a {type_.__name__}: {record_type(value) or 'no record of the engine'}")
     try:
         return type_.from_json(decode_own(value))
-    except (ValueError, KeyError, TypeError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise RecordError(f"not a {type_.__name__}: {truncate(repr(error), 200)}") from None
 
 
@@ -292,7 +292,7 @@ def decode_own(value: RawValue) -> Any:
     """The JSON that a run of ours encoded, compressed or not; CallError where it was lost."""
     require_found(value)
     data = value.payload.data
-    return read_json(zlib.decompress(data) if value.payload.metadata.get("encoding") == _COMPRESSED else data)
+    return read_json(unpack(data) if value.payload.metadata.get("encoding") == _COMPRESSED else data)
 
 
 def find_token(start: RawValue) -> str | None:
@@ -301,7 +301,7 @@ def find_token(start: RawValue) -> str | None:
         content = decode_own(start)
         position = content.get("position") or content["input"]["position"]  # of a plan that continues as new
         token = position["token"]
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, zlib.error):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     return token if isinstance(token, str) else None
 

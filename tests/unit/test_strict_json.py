@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acts.language.strict_json import DuplicateKeyError, NestingError, json_size, read_json, write_json
+from acts.language.strict_json import (
+    MAX_UNPACKED,
+    DuplicateKeyError,
+    NestingError,
+    json_size,
+    read_json,
+    unpack,
+    write_json,
+)
 from acts.language.values import UNKNOWN
 
 # text, the error, what it says
@@ -40,6 +49,24 @@ def test_what_is_not_json_is_refused_with_the_reason(
     with pytest.raises(error, match=says) as refused:
         read_json(text, unique_keys=unique_keys)
     assert type(refused.value) is error
+
+
+@given(st.binary(), st.integers(0, 40), st.booleans())
+def test_what_is_unpacked_is_whole_or_an_error(data: bytes, cut: int, is_packed: bool) -> None:  # noqa: FBT001
+    packed = zlib.compress(data) if is_packed else data
+    try:
+        assert unpack(packed[: len(packed) - cut]) == data
+        assert is_packed
+        assert not cut
+    except ValueError:
+        assert cut or not is_packed
+
+
+def test_more_than_a_run_has_is_not_unpacked() -> None:
+    packer, part = zlib.compressobj(9), bytes(1024 * 1024)
+    packed = b"".join(packer.compress(part) for _ in range(2 * MAX_UNPACKED // len(part))) + packer.flush()
+    with pytest.raises(ValueError, match="more than 134,217,728 bytes unpacked"):
+        unpack(packed)
 
 
 def test_a_key_that_is_twice_in_one_object_is_refused_on_request() -> None:

@@ -15,7 +15,6 @@ import asyncio
 import functools
 import json
 import sys
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -27,6 +26,7 @@ from acts.cli.runs import server
 from acts.cli.text.source import problems_from_json
 from acts.language import wire
 from acts.language.errors import Problem
+from acts.language.strict_json import unpack
 from acts.language.values import Json
 from acts.tree.decisions import CONTENT, PendingApproval
 from acts.tree.identity import child_id, short_id
@@ -206,7 +206,7 @@ class RunReader:
         [value] = await converter.decode(event.input.payloads[:1], [RawValue])
         content = converter.payload_converter.from_payload(value.payload)
         if isinstance(content, bytes):  # of an instance
-            content = json.loads(zlib.decompress(content))
+            content = json.loads(unpack(content))
         return content.get("request", content) if isinstance(content, dict) else content
 
     async def _start_event(self, run_id: str | None) -> Any:
