@@ -30,7 +30,7 @@ from acts.language.references import Expression, Literal, Path, ReferenceUse, ev
 from acts.language.tools import Tool
 from acts.language.values import ABSENT, Json, Names, get, list_index
 from acts.plan.calls import CallReader
-from acts.plan.context_log import View, split_write, write_of
+from acts.plan.context_log import View, write_of
 from acts.tree.decisions import DECISION_KEYS
 
 SCOPES: Final = "_scopes"
@@ -267,79 +267,6 @@ def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path
             return
 
 
-# -- the parts of a value by writer ------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A value that one Message (``by``) wrote. ``item`` is its index in the list that the Message wrote."""
-
-    value: Json
-    by: int
-    item: int | None = None
-
-
-Written = tuple[Part, ...] | dict[str, "Written"]
-"""A value by its writers: one part, or several of a list or a text; an object by property, where it has several."""
-
-
-def apply_write(node: Written | None, names: Names, operation: str, value: Json, by: int) -> Written:
-    """A value after one more effect (see ``split_write``); what does not fit it replaces it, as in ``apply_effect``."""
-    if names:
-        node = _properties(node)
-        node[names[0]] = apply_write(node.get(names[0]), names[1:], operation, value, by)
-        return node
-    if operation == "ensure":
-        is_object = isinstance(node, dict) or (node is not None and isinstance(node[0].value, dict))
-        return node if node is not None and is_object else (Part({}, by),)
-    value = [value] if operation == "push" else value
-    grows = operation != "set" and isinstance(value, (list, str)) and isinstance(node, tuple)
-    if grows and isinstance(node, tuple) and type(node[0].value) is type(value):
-        return (*node, Part(value, by))
-    return (Part(value, by),)
-
-
-def _properties(node: Written | None) -> dict[str, Written]:
-    if isinstance(node, dict):
-        return node
-    is_object = node is not None and isinstance(node[0].value, dict)
-    return {name: (Part(part, node[0].by),) for name, part in node[0].value.items()} if node and is_object else {}
-
-
-def part_of(node: Written | None, name: str) -> Written | None:
-    """The value of a property, or of an item of a list."""
-    if node is None or isinstance(node, dict) or isinstance(node[0].value, dict):
-        return _properties(node).get(name)
-    index = list_index(name) if isinstance(node[0].value, list) else None
-    for piece in node:
-        if index is None:
-            break
-        if index < len(piece.value):
-            return (Part(piece.value[index], piece.by, item=index),)
-        index -= len(piece.value)
-    return None
-
-
-def writers_of(node: Written) -> dict[int, list[Names]]:
-    """The Messages that wrote the value, oldest first, each with the paths inside the value that only it wrote.
-
-    What was appended to a list is at the path of its first item.
-    """
-    places: dict[int, list[Names]] = {}
-    if isinstance(node, dict):
-        for name, part in node.items():
-            for by, inner in writers_of(part).items():
-                places.setdefault(by, []).extend((name, *names) for names in inner)
-    elif len(node) == 1:
-        places[node[0].by] = [()]
-    else:
-        at = 0
-        for piece in [piece for piece in node if piece.value] or node[:1]:
-            places.setdefault(piece.by, []).append((str(at),) if isinstance(piece.value, list) else ())
-            at += len(piece.value)
-    return dict(sorted(places.items())) if len(places) > 1 else {by: [()] for by in places}
-
-
 class ProvenanceIndex:
     """The context of one run as a log in which the rank of a write is the index of its Message."""
 
@@ -392,23 +319,55 @@ class ProvenanceIndex:
             names = [Path(here.kind, (*here.names, str(key))) for key in keys] or [here]
         return names
 
-    def find(self, path: Path, instance: str | None, upto: int) -> Written | None:
-        """The value at a path as of a point, by its writers, or None."""
-        node: Written | None = None
-        for index in self._view(instance).writers_of(path, upto):
-            write = write_of(self.authors.by_index[index])
-            for effect in split_write(write[0].names, write[1], write[2]) if write is not None else ():
-                node = apply_write(node, *effect, index)
-        for name in path.names:
-            node = part_of(node, name)
-        return node
+    def writers(self, path: Path, instance: str | None, upto: int) -> dict[int, list[Names]]:
+        """The Messages that wrote the value at a path, oldest first, each with the paths inside it that only it wrote.
+
+        What was appended to a list is at the path of its first item. Empty where there is no value.
+        """
+        if self.value(path, instance, upto) is ABSENT:
+            return {}
+        if (item := self._find_item(path, instance, upto)) is not None:
+            return {item[0]: [()]}
+        places = self._places(path, instance, upto)
+        return dict(sorted(places.items())) if len(places) > 1 else {by: [()] for by in places}
+
+    def _places(self, path: Path, instance: str | None, upto: int) -> dict[int, list[Names]]:
+        by_whom, value = self._view(instance).writers_of(path, upto), self.value(path, instance, upto)
+        places: dict[int, list[Names]] = {}
+        if isinstance(value, dict) and len(by_whom) > 1:
+            for name in value:
+                for by, inner in self._places(Path(path.kind, (*path.names, name)), instance, upto).items():
+                    places.setdefault(by, []).extend((name, *names) for names in inner)
+        elif len(by_whom) > 1:
+            pieces = ((by, start) for by, start, end in self._pieces(path, instance, upto) if end > start)
+            places = {by: [(str(start),) if isinstance(value, list) else ()] for by, start in pieces}
+        return places or {by_whom[0]: [()]}
+
+    def _pieces(self, path: Path, instance: str | None, upto: int) -> Iterator[tuple[int, int, int]]:
+        """What each Message wrote of a list or a text: the Message, and from where to where."""
+        end = 0
+        for by in self._view(instance).writers_of(path, upto):
+            at, method, value = write_of(self.authors.by_index[by]) or (path, "set", None)
+            part = [value] if method == "push" and at == path else get(value, path.names[len(at.names) :])
+            start, end = end, end + (len(part) if isinstance(part, (list, str)) else 0)
+            yield by, start, end
+
+    def _find_item(self, path: Path, instance: str | None, upto: int) -> tuple[int, int | None] | None:
+        """The Message that wrote a part of a list, and which item it is in the list that the Message wrote."""
+        for depth, name in enumerate(path.names):
+            above = Path(path.kind, path.names[:depth])
+            if isinstance(self.value(above, instance, upto), list):
+                is_last = depth + 1 == len(path.names)
+                for by, start, end in self._pieces(above, instance, upto):
+                    if int(name) < end:
+                        return by, int(name) - start if is_last else list_index(path.names[-1])
+        return None
 
     def _trace_value(self, path: Path, instance: str | None, upto: int, depth: int) -> Trace:
-        node = self.find(path, instance, upto)
-        if node is None:
+        writers, value = self.writers(path, instance, upto), self.value(path, instance, upto)
+        if not writers:
             return {"path": str(path), "absent": True}
-        value = self.value(path, instance, upto)
-        text, writers = begin_json(value, MAX_SHOWN), writers_of(node)
+        text = begin_json(value, MAX_SHOWN)
         sources = [
             self._trace_source(path, index, parts, self._element(path, index, instance, upto), depth)
             for index, parts in list(writers.items())[: min(self._limits.each, self._left)]
@@ -440,8 +399,8 @@ class ProvenanceIndex:
         depth += written.method == "push"  # the list of results is one item of the list
         if len(path.names) <= depth:
             return None
-        node = self.find(Path(path.kind, path.names[: depth + 1]), instance, upto)
-        return node[0].item if isinstance(node, tuple) and node[0].by == message else None
+        item = self._find_item(Path(path.kind, path.names[: depth + 1]), instance, upto)
+        return item[1] if item is not None and item[0] == message else None
 
     def _expand(self, source: Trace, author: Author, element: int | None, depth: int) -> None:
         """Add what the Call of a source read, unless that is reported already or beyond the limits."""

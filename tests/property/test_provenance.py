@@ -30,8 +30,6 @@ from acts.provenance.trace import (
     ProvenanceIndex,
     RunRecord,
     Trace,
-    Written,
-    writers_of,
 )
 from tests import oracle
 from tests.property.drive import Drive, many
@@ -55,29 +53,20 @@ def views(messages: list[Json]) -> Iterator[str | None]:
     yield from (None, *dict.fromkeys(m["_instance"] for m in messages if "_instance" in m))
 
 
-def build_value(node: Written) -> Json:
-    """What the parts of a value are together."""
-    if isinstance(node, dict):
-        return {name: build_value(part) for name, part in node.items()}
-    values = [part.value for part in node]
-    if len(values) == 1:
-        return values[0]
-    return "".join(values) if isinstance(values[0], str) else [item for value in values for item in value]
-
-
 # -- the value -------------------------------------------------------------------------------
 
 
 @many(80)
 @given(histories(), places, st.integers(0, 8))
-def test_a_value_taken_apart_is_the_value_as_of_any_message(messages: list[Json], where: Where, upto: int) -> None:
+def test_a_value_is_the_one_as_of_any_message(messages: list[Json], where: Where, upto: int) -> None:
     messages = applicable(messages)
     trail = trail_of(messages)
     for instance in views(messages):
         expected = oracle.get(oracle.view(oracle.read_messages(messages[:upto]), where[0], instance), where[1:])
-        node = trail.find(Path(where[0], where[1:]), instance, upto)
-        assert (node is None) == (expected is oracle.ABSENT)
-        assert node is None or build_value(node) == expected
+        path = Path(where[0], where[1:])
+        value = trail.value(path, instance, upto)
+        assert (value is ABSENT) == (expected is oracle.ABSENT) == (not trail.writers(path, instance, upto))
+        assert value is ABSENT or value == expected
 
 
 # -- whose it is -----------------------------------------------------------------------------
@@ -124,11 +113,10 @@ def test_the_writers_of_a_value_are_those_whose_marks_it_bears(messages: list[Js
     messages = with_marks(applicable(messages))
     trail = trail_of(messages)
     for instance in views(messages):
-        node = trail.find(Path(where[0], where[1:]), instance, END)
-        if node is None:
+        path = Path(where[0], where[1:])
+        value, by_writer = trail.value(path, instance, END), trail.writers(path, instance, END)
+        if value is ABSENT:
             continue
-        value = build_value(node)
-        by_writer = writers_of(node)
         assert owners(value) <= set(by_writer)
         for by in set(by_writer) - owners(value):  # of these it has null, or what is empty
             assert any(bears_no_mark(get(value, names)) for names in by_writer[by])
