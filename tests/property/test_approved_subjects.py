@@ -437,7 +437,7 @@ class Approvals(RuleBasedStateMachine):
     def pause_or_resume(self, pauses: bool) -> None:  # noqa: FBT001
         run = self.world.runs[ROOT]
         before, is_reserved = run.is_paused, self.signs and bool(self._waits())
-        self._send(events.PauseRequested() if pauses else events.ResumeRequested())
+        self._send(events.PauseChanged(pauses))
         assert run.is_paused is (before if is_reserved or run.finished else pauses)
 
     @precondition(lambda self: self.world.in_flight)
