@@ -30,6 +30,7 @@ MAX_TEXT = 600  # characters of a message, hint or pointer
 # Names that a wrong one is compared with, some 10 µs each, and characters of one: a comparison takes their product
 MAX_COMPARED = 500
 MAX_NAME = 100
+MAX_SUMMARY = 200  # bytes of a summary; the server takes 400
 # What shows nothing though it counts as printable: joiners, fillers, blanks, variation selectors, tags
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0000-\U000e0fff]"
@@ -156,8 +157,8 @@ def one_line(text: str) -> str:
     return visible(" ".join(re.split("[ \t\r\n]+", text.strip(" \t\r\n"))))
 
 
-def heading(text: str, limit: int) -> str:
-    """Text of users as one line of Markdown of so many bytes: code, where it could be markup or a link."""
+def heading(text: str, limit: int = MAX_SUMMARY) -> str:
+    """Text of users as a summary, a line of Markdown: code, where it could be markup or a link."""
     line = one_line(text)
     mark = "`" if _MARKUP.search(line) else ""
     data, room = line.replace("`", "'").encode(errors="replace"), limit - 2 * len(mark)

@@ -20,16 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from acts.language import wire
-from acts.language.errors import (
-    CallError,
-    DecisionRefused,
-    EngineError,
-    InvalidRequest,
-    Problem,
-    TooComplex,
-    heading,
-    truncate,
-)
+from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, TooComplex, truncate
 from acts.language.messages import Data, Request, output_schema
 from acts.language.schemas import Checker
 from acts.language.strict_json import json_size
@@ -37,7 +28,7 @@ from acts.language.values import Json, pointer
 from acts.machines import agent_context, commands, events
 from acts.machines.budget import RequestSize, context_bytes, latent_request_size, request_size
 from acts.machines.run_machine import RunMachine
-from acts.plan.calls import MAX_LABEL, PlannedCall
+from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END
 from acts.plan.validate import ValidatedPlan
 from acts.planner import turns
@@ -368,7 +359,7 @@ class AgentRun(RunMachine):
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id, messageCount=self.context.count),
             approve=(self.setup.raw.get("config") or {}).get("approve"), settled=self._settled_before,
         )  # fmt: skip
-        start = commands.StartChild(wire.PLAN, name, heading(f"tick {self.tick}: {', '.join(ids)}", MAX_LABEL), own)
+        start = commands.StartChild(wire.PLAN, name, f"tick {self.tick}: {', '.join(ids)}", own)
         return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
@@ -640,7 +631,7 @@ class WalkedDelegate(DelegateMachine):
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         identity = part_identity(self.position.identity, _PLAN)
         own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
-        start = commands.StartChild(wire.PLAN, _PLAN, heading(f"the plan of {self._name}", MAX_LABEL), own)
+        start = commands.StartChild(wire.PLAN, _PLAN, f"the plan of {self._name}", own)
         return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]
 
     def _plan_ended(self, event: events.ChildEnded) -> list[Any]:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from acts.language import wire
 from acts.language.config import Resume
-from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, heading, truncate
+from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
 from acts.language.messages import Data, SetData
 from acts.language.strict_json import json_size
 from acts.language.values import Json
@@ -34,7 +34,7 @@ from acts.machines import commands, events
 from acts.machines.past import describe_source
 from acts.machines.plan_run import PlanRun, PlanSetup, reported_instances
 from acts.machines.run_machine import RunMachine
-from acts.plan.calls import MAX_LABEL, UNIT, PlannedCall
+from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree import set_records
 from acts.tree.decisions import Decision, PendingApproval
@@ -254,7 +254,7 @@ class SetRun(RunMachine):
             results = [item.to_json() for item in resumed.results]
             past = {"run": resumed.source["workflowId"], "results": results, "only": resumed.source.get("only")}
             argument["past"] = past
-        self._activity, label = _SURVEY, heading(f"survey {message.source}", MAX_LABEL)
+        self._activity, label = _SURVEY, f"survey {message.source}"
         return [commands.StartSetActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
 
     def _activity_ended(self, event: events.CallEnded) -> list[Any]:
@@ -269,9 +269,7 @@ class SetRun(RunMachine):
         if file is None or self.has_results:
             return self._fill()
         self._activity, argument = _RESULTS, {"file": file, "run": self.position.identity}
-        return [
-            commands.StartSetActivity(_RESULTS, wire.CREATE_RESULTS, argument, heading(f"create {file}", MAX_LABEL))
-        ]
+        return [commands.StartSetActivity(_RESULTS, wire.CREATE_RESULTS, argument, f"create {file}")]
 
     @property
     def _most_batches(self) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language import references
 from acts.language.admission import PLAN, Meter, Work, measure_json
-from acts.language.errors import CallError, ExpressionError, Problem, TooComplex, format_choices, heading, truncate
+from acts.language.errors import MAX_SUMMARY, CallError, ExpressionError, Problem, TooComplex, format_choices, truncate
 from acts.language.messages import DATA_TYPES, METHODS, TYPES
 from acts.language.references import MARK, OPENING, Expression, Path, Read, ReferenceUse, alternatives, evaluate, parse
 from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
@@ -36,8 +36,6 @@ MAX_ELEMENTS: Final = 10_000
 MAX_ELEMENT_EXPRESSIONS: Final = 256
 # After so many Calls with errors the others are not read: a report shows a hundred problems
 MAX_ERRORS: Final = 1_000
-# Characters of a label: a summary in the Web UI is one line
-MAX_LABEL: Final = 200
 # Meta-properties that are for the engine alone
 _NOT_SENT: Final = ("_output", "_when", "_each")
 # In a ``||`` without an ``_errorPath`` a failure takes the alternative whose last path has one of these as last name
@@ -146,12 +144,11 @@ class PlannedCall:
 
     @property
     def label(self) -> str:
-        """``tool → path``, for the summary of the Call's activity or child: no markup, at most 200 bytes."""
+        """``tool → path``, for the summary of the Call's activity or child: see ``heading``."""
         name = self.tool.name if self.element is None else f"{self.tool.name}[{self.element}]"
         text = " → ".join(filter(None, (name, " || ".join(self.outcome_texts))))
         text = f"instance {self.id}" if self.kind == UNIT else text
-        text = text if self.instance is None else f"{text} [{self.instance}]"
-        return heading(text, MAX_LABEL)
+        return truncate(text if self.instance is None else f"{text} [{self.instance}]", MAX_SUMMARY)
 
 
 def approval_needed(call: PlannedCall, approve: Approve) -> str | None:

@@ -212,9 +212,7 @@ def fit(lines: Iterable[str], room: int, most: int) -> list[str]:
     return out
 
 
-def fit_lines(
-    lines: Iterable[str], count: int, others: str, limit: int = MAX_ROWS, room: int = MAX_SECTION
-) -> list[str]:
-    """The first lines that fit a section; then how many of ``count`` are missing, and where ``others`` are."""
-    out = fit(lines, room, limit)
-    return [*out, f"\n… and {count - len(out):,} more: {others}"] if len(out) < count else out
+def fit_lines(lines: Iterable[str], count: int, rest: str, most: int = MAX_ROWS, room: int = MAX_SECTION) -> list[str]:
+    """The first lines that fit a section; then how many of ``count`` are missing, and where the ``rest`` is."""
+    out = fit(lines, room, most)
+    return [*out, f"\n… and {count - len(out):,} more: {rest}"] if len(out) < count else out

@@ -35,8 +35,7 @@ from temporalio.common import RawValue, SearchAttributeKey, SearchAttributePair,
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
 
 from acts.language import wire
-from acts.language.errors import CallError, truncate
-from acts.plan.calls import MAX_LABEL
+from acts.language.errors import CallError, heading, truncate
 from acts.tree import search_attributes
 from acts.tree.identity import child_id, spare_child_id
 from acts.tree.signal_records import ChildReset, Superseded
@@ -209,7 +208,7 @@ async def start_child(
     async def start(id_: str) -> Handle | None:
         try:
             return await workflow.start_child_workflow(
-                type_, arg, id=id_, result_type=RawValue, static_summary=truncate(label, MAX_LABEL),
+                type_, arg, id=id_, result_type=RawValue, static_summary=heading(label),
                 search_attributes=attributes, **options,
             )  # fmt: skip
         except exceptions.WorkflowAlreadyStartedError:

@@ -25,7 +25,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 
 from acts.language import wire
 from acts.language.config import Config, Options
-from acts.language.errors import InvalidRequest, Problem, truncate
+from acts.language.errors import InvalidRequest, Problem, heading, truncate
 from acts.language.messages import Request, ToolMessage, read_request
 from acts.language.strict_json import read_json, unpack
 from acts.language.tools import (
@@ -113,7 +113,7 @@ def start_engine_activity(name: str, request: Any, label: str, id_: str | None =
     how = ENGINE_ACTIVITIES[name]
     args = [] if request is None else [request if isinstance(request, RawValue) else encode(request)]
     options: dict[str, Any] = {
-        "args": args, "result_type": RawValue, "summary": label, "retry_policy": how.retry,
+        "args": args, "result_type": RawValue, "summary": heading(label), "retry_policy": how.retry,
         "start_to_close_timeout": timedelta(seconds=how.seconds),
         "activity_id": None if id_ is None else short_id(id_),
     }  # fmt: skip
@@ -233,7 +233,7 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
 async def load_definition(name: str, sha256: str | None = None) -> Any:
     """A delegate's definition: ``{definition, sha256, source}``; the Request may have pinned it by its SHA-256."""
     query = {"delegate": name} if sha256 is None else {"delegate": name, "sha256": sha256}
-    return await ask(wire.LOAD_DELEGATE, query, f"load {truncate(name, 150)}")
+    return await ask(wire.LOAD_DELEGATE, query, f"load {name}")
 
 
 async def _load_upfront(parsed: Request, tools: Mapping[str, Tool]) -> tuple[list[dict[str, Any]], dict[str, str]]:
@@ -268,7 +268,7 @@ def refuse_resume(config: Config) -> None:
 async def read_past(workflow_id: str, run_id: str | None) -> PastRun:
     """What an earlier run had done; ApplicationError where it is none that can be resumed."""
     query = {"workflowId": workflow_id, **({} if run_id is None else {"runId": run_id})}
-    return PastRun.from_json(read_json(await ask(wire.PAST_RUN, query, f"what {truncate(workflow_id, 100)} had done")))
+    return PastRun.from_json(read_json(await ask(wire.PAST_RUN, query, f"what {workflow_id} had done")))
 
 
 async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:

@@ -34,7 +34,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType, 
 
 from acts.language import wire
 from acts.language.config import Options
-from acts.language.errors import CallError, truncate
+from acts.language.errors import CallError, heading, truncate
 from acts.language.strict_json import read_json, unpack
 from acts.machines import commands, events
 from acts.machines.lifetime import ExpectedResults, HistorySize, Lifetime
@@ -416,15 +416,15 @@ class TasksInFlight:
         tool = node.tool
         options = self._tools[tool.name][2] if attempts is None else activity_options(tool.options, attempts)
         return workflow.start_activity(
-            str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key), summary=node.label,
-            **options,
+            str(tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key),
+            summary=heading(node.label), **options,
         )  # fmt: skip
 
     def _start_local(self, node: PlannedCall, args: list[RawValue]) -> Task:
         options = self._tools[node.tool.name][2]
         return workflow.start_local_activity(
             str(node.tool.activity), args=args, result_type=RawValue, activity_id=short_id(node.key),
-            summary=node.label, start_to_close_timeout=options["start_to_close_timeout"],
+            summary=heading(node.label), start_to_close_timeout=options["start_to_close_timeout"],
             retry_policy=options["retry_policy"], local_retry_threshold=MAX_LOCAL_WAIT,
         )  # fmt: skip
 

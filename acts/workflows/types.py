@@ -27,7 +27,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from acts.language import wire
 from acts.language.config import Config, Options
-from acts.language.errors import ActsError, CallError, InvalidRequest
+from acts.language.errors import ActsError, CallError, InvalidRequest, heading
 from acts.language.messages import INSTANCES, read_request
 from acts.language.strict_json import write_json
 from acts.machines.agent_run import AgentRun, AgentSetup, AnonymousDelegate, DelegateMachine, WalkedDelegate
@@ -454,9 +454,9 @@ async def _run_activity(own: records.BackgroundInput, show: Callable[[str | None
     args = [encode(own.call), encode(own.tool), encode(list(own.context))]
 
     def start(attempts: int) -> workflow.ActivityHandle[Any]:
-        return workflow.start_activity(
-            str(own.activity), args=args, result_type=RawValue, summary=own.label, **activity_options(options, attempts)
-        )
+        more = activity_options(options, attempts)
+        label = heading(own.label)
+        return workflow.start_activity(str(own.activity), args=args, result_type=RawValue, summary=label, **more)
 
     try:
         await start(options.retry.maxAttempts)

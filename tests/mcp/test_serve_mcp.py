@@ -98,7 +98,8 @@ async def test_nobody_decides_unless_that_is_allowed(engine: Engine, server: Dev
         version = waits[0]["version"]
         assert "needs a reason" in await acts.error("approve", id=run["id"], version=version, decision="reject")
         assert "version" in await acts.error("approve", id=run["id"], version=version + 1)
-        decided = await acts.call("approve", id=run["id"], version=version)
+        assert "subject" in await acts.error("approve", id=run["id"], version=version, subject="0" * 64)
+        decided = await acts.call("approve", id=run["id"], version=version, subject=waits[0]["subject"])
         assert decided["decision"] == "approve"
         done = await engine.client.get_workflow_handle(run["id"]).result()
         assert done["state"]["x"] == "done wipe"

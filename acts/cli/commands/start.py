@@ -33,7 +33,7 @@ from acts.cli.runs import server
 from acts.cli.runs.run_reader import RunReader, iso_text, open_run, wait_for_outcome
 from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
 from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
-from acts.language.errors import heading
+from acts.language.errors import MAX_SUMMARY, heading
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PLAN
 from acts.payloads.converter import verify_storage
@@ -46,7 +46,6 @@ _REUSE: Final = {
     "again": WorkflowIDReusePolicy.ALLOW_DUPLICATE,
     "again-if-failed": WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
 }
-MAX_SUMMARY_BYTES: Final = 200  # the server takes 400
 
 SetFile = Annotated[
     str | None,
@@ -249,7 +248,7 @@ async def start(
             workflow, request, id=run_id, task_queue=server.task_queue(), rpc_timeout=server.RPC,
             id_reuse_policy=_REUSE.get(policy.if_ended, WorkflowIDReusePolicy.REJECT_DUPLICATE),
             id_conflict_policy=conflict, start_delay=None if policy.delay is None else timedelta(seconds=policy.delay),
-            static_summary=summarize(request) or heading(source_name, MAX_SUMMARY_BYTES),
+            static_summary=summarize(request) or heading(source_name),
         )  # fmt: skip
     except WorkflowAlreadyStartedError:
         status = (await client.get_workflow_handle(run_id).describe(rpc_timeout=server.RPC)).status
@@ -270,11 +269,11 @@ def summarize(request: Json) -> str:
     messages = [m for m in context if isinstance(m, dict)] if isinstance(context, list) else []
     texts = [m.get("content") or m.get("text") for m in messages if m.get("type", "text") in ("text", "system")]
     lines = [line for text in texts if isinstance(text, str) for line in text.strip().splitlines()[:1]]
-    parts = [line[: MAX_SUMMARY_BYTES // 2] for line in lines[:1]]
+    parts = [line[: MAX_SUMMARY // 2] for line in lines[:1]]
     plans = [m["plan"] for m in messages if m.get("type") == "plan" and isinstance(m.get("plan"), list)]
     if tools := [str(call.get("_tool")) for call in (plans[-1] if plans else ()) if isinstance(call, dict)]:
         parts.append(f"{cli.count_text(len(tools), 'call')}: {', '.join(dict.fromkeys(tools))}")
-    return heading(" · ".join(parts), MAX_SUMMARY_BYTES)
+    return heading(" · ".join(parts))
 
 
 async def _resume(
