@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.messages import Data, Message, Request, output_schema, parse_message
-from acts.language.references import Expression, Path, evaluate
+from acts.language.references import evaluate
 from acts.language.schemas import find_schema_problem
 from acts.language.strict_json import json_size
 from acts.language.tools import Tool, read_tools
@@ -116,16 +116,6 @@ class AgentContext:
     def appended(self) -> list[Json]:
         """The messages that came after the Request's."""
         return [m.raw for m in self.request.context[self._own_count :]]
-
-    def read(self, path: Path) -> Json:
-        return self.log.read(path, 0)
-
-    def value(self, tree: Expression, instance: str | None = None) -> Json:
-        return evaluate(tree, lambda path: self.log.read(path, 0, instance))
-
-    def state(self, instance: str | None = None) -> Json:
-        """The view of the state kind: ``{}`` when there is none."""
-        return self.log.state(instance)
 
     def validate(self, calls: list[Json], *, is_complete: bool = True) -> ValidatedPlan:
         """The plan of these Calls; one that is not complete is the beginning of a plan. Raises InvalidRequest: with

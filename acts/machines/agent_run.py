@@ -274,9 +274,9 @@ class AgentRun(RunMachine):
 
     def _check_output(self) -> list[Problem]:
         """Why the output does not hold; it is that of the run when it does."""
-        kinds = frozenset(self.context.log.view_of(None).kinds())
-        schema, read = self.context.output_schema, self.context.read
-        self.output, problems = check_output(self._wanted_output, schema, read, kinds)
+        schema, view = self.context.output_schema, self.context.log.shared
+        kinds = frozenset(view.kinds())
+        self.output, problems = check_output(self._wanted_output, schema, lambda path: view.read(path, END), kinds)
         return problems
 
     def _refuse_unusable(self, code: str, message: str, now: str, text: str | None = None) -> list[Any]:

@@ -686,7 +686,7 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
     """
     out, taken = {}, {} if walk.past is None else walk.past.taken_calls(walk.calls)
     for id_, calls in calls_by_instance(walk).items():
-        state, writes = walk.context.state(id_), list[list[Json]]()
+        state, writes = walk.context.log.state(id_), list[list[Json]]()
         for at, call in sorted(enumerate(calls), key=lambda listed: listed[1].rank):
             as_edited = {"method": call.node.method, "planned": call.node.planned} if edited else None
             for path, value, date in call.written:

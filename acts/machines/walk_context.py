@@ -22,12 +22,12 @@ from typing import Any
 from acts.language.admission import Work
 from acts.language.errors import CallError, InvalidRequest, Problem, TooComplex, format_choices
 from acts.language.messages import Data, scoped_context
-from acts.language.references import Expression, Path, evaluate, parse, paths
+from acts.language.references import Path, parse, paths
 from acts.language.values import ABSENT, Json, get, pointer
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX
 from acts.machines.call_state import SETTLED, CallState
 from acts.plan.calls import PlannedCall
-from acts.plan.context_log import END, Log, appended_message, build_message
+from acts.plan.context_log import Log, appended_message, build_message
 from acts.plan.graph import ChainFold, Graph, Wait, WriterChain
 from acts.plan.validate import ValidatedPlan, is_template
 
@@ -153,12 +153,6 @@ class WalkContext:
             return []
         view = self.log.view_of(node.instance)
         return scoped_context(node.scopes, self.reader(rank), lambda path: view.type_at(path, rank) == "list")
-
-    def value(self, tree: Expression, instance: str | None = None) -> Json:
-        return evaluate(tree, lambda path: self.log.read(path, END, instance))
-
-    def state(self, instance: str | None = None) -> Json:
-        return self.log.state(instance)
 
 
 @dataclass(slots=True)

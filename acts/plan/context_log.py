@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language import values
 from acts.language.errors import CallError, Problem
 from acts.language.messages import DATA_TYPES, GROWING_METHODS, OUTPUT_METHODS, Data
-from acts.language.references import Path
+from acts.language.references import Expression, Path, evaluate
 from acts.language.tools import is_server_tool
 from acts.language.values import ABSENT, MAX_DEPTH, UNKNOWN, Json, Names, get, pointer, type_name, with_article
 from acts.language.wire import NOT_JSON, OUTSIDE_OUTPUT, WRONG_KIND
@@ -427,6 +427,9 @@ class Log:
         """The view of the state kind after every Call: ``{}`` when there is none."""
         state = self.read(Path("state"), END, instance)
         return {} if state is ABSENT else state
+
+    def value(self, tree: Expression, instance: str | None = None) -> Json:
+        return evaluate(tree, lambda path: self.read(path, END, instance))
 
 
 def place_result(call: PlannedCall, value: Json, chosen: int | None = None) -> tuple[int, Writes]:

@@ -37,7 +37,7 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
     to build 20,000 states and messages that ``cut_result`` drops would take a workflow task of ten seconds.
     """
     items = call_items(walk.calls)
-    out: dict[str, Any] = {"status": status or walk.status, "state": walk.context.state()}
+    out: dict[str, Any] = {"status": status or walk.status, "state": walk.context.log.state()}
     reported = 0 if batch_limit is None else json_size([call.value for call in walk.calls if call.value])
     is_large = batch_limit is not None and reported > batch_limit
     if ids := walk.prepared.request.instances():
@@ -46,7 +46,7 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
             reports |= run.value or {}
         # An instance without Calls, or one that was not reached
         idle = walk.status if walk.status in ("cancelled", "rejected") else "completed"
-        out["instances"] = _instance_items(ids, reports, idle, None if is_large else walk.context.state)
+        out["instances"] = _instance_items(ids, reports, idle, None if is_large else walk.context.log.state)
         items = [item for item in items if "instance" not in item]
     out |= {
         "calls": items, "context": walk.context.appended() if is_large else appended_messages(walk),
@@ -105,9 +105,9 @@ def list_failures(head: str, lines: Sequence[str], count: int) -> str:
 
 def build_agent_result(run: AgentRun, status: str) -> dict[str, Any]:
     """The result of an Agent: ``{status, output, ticks, state, instances?, calls, context, errors, usage}``."""
-    instances = _instance_items(run.request.instances(), run.results.instances, status, run.context.state)
+    instances = _instance_items(run.request.instances(), run.results.instances, status, run.context.log.state)
     return {
-        "status": status, "output": run.output, "ticks": run.tick, "state": run.context.state(),
+        "status": status, "output": run.output, "ticks": run.tick, "state": run.context.log.state(),
         **({"instances": instances} if instances else {}),
         "calls": run.results.calls, "context": run.context.appended(), "errors": run.results.errors,
         "usage": run.usage.to_json(),

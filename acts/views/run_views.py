@@ -278,7 +278,7 @@ class PlanView(RunView):
     def _context(self) -> Context:
         walk = self._run.walk
         request, tools = walk.prepared.request, walk.prepared.tools.values()
-        return Context(request, tools, request.mode, results.appended_messages(walk), walk.context.value)
+        return Context(request, tools, request.mode, results.appended_messages(walk), walk.context.log.value)
 
     def _drawn_states(self) -> dict[str, Any]:
         return {**self._own_status(), "instances": child_progress(self._run.walk)}
@@ -341,10 +341,8 @@ class AgentView(RunView):
 
     def _context(self) -> Context:
         run, context = self._run, self._run.context
-        settings = {"model": run.config.model, "at": run.turn_at}
-        return Context(
-            run.request, context.tools.values(), context.mode, value=context.value, turns=run.turns, settings=settings
-        )
+        settings, tools = {"model": run.config.model, "at": run.turn_at}, context.tools.values()
+        return Context(run.request, tools, context.mode, value=context.log.value, turns=run.turns, settings=settings)
 
     def _drawn_states(self) -> dict[str, Any]:
         return {"calls": [call for call in self._run.current_calls if call["tick"] == self._run.plan_tick]}

@@ -172,7 +172,7 @@ APPROVED = {"what": "call", "call": "1:act", "decision": "approve", "version": 1
 
 
 def decisions_of(agent: Agent, instance: str | None) -> Json:
-    return agent.context.value(parse("†decision"), instance)
+    return agent.context.log.value(parse("†decision"), instance)
 
 
 def test_a_decision_about_an_instance_is_its_own_and_any_other_is_everybodys() -> None:

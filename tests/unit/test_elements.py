@@ -157,7 +157,7 @@ def test_elements_that_were_postponed_start_again_and_first_in_the_next_run_too(
     drive.carry_over()
     assert drive.running == ["1:e[1]", "1:e[3]"]
     drive.finish_all()
-    assert drive.walk.context.state() == {"e": ["r"] * 4}
+    assert drive.walk.context.log.state() == {"e": ["r"] * 4}
 
 
 # -- on pages, in drawings and approvals -----------------------------------------------------------

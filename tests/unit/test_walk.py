@@ -41,9 +41,9 @@ def assert_as_expected(drive: Drive, expect: dict[str, Any]) -> None:
     assert {n.id: r.state for n, r in zip(walk.nodes, walk.calls, strict=True)} == expect["states"]
     assert {n.id: r.error["code"] for n, r in zip(walk.nodes, walk.calls, strict=True) if r.error} == expect["errors"]
     if "state" in expect:
-        assert walk.context.state() == expect["state"]
+        assert walk.context.log.state() == expect["state"]
     for instance, view in expect.get("instances", {}).items():
-        assert walk.context.state(instance) == view, instance
+        assert walk.context.log.state(instance) == view, instance
     for id_, parameters in expect.get("started", {}).items():
         assert drive.started[id_][0] == parameters, id_
     for id_, context in expect.get("sees", {}).items():
@@ -164,7 +164,7 @@ def test_a_fire_and_forget_call_that_reports_a_value_does_not_break_the_walk() -
     drive.running.remove("1:a")
     drive.perform(drive.walk.completed(drive.walk.nodes[0].key, {"unexpected": 1}, NOW))
     drive.finish_all()
-    assert drive.walk.context.state() == {"b": 1}
+    assert drive.walk.context.log.state() == {"b": 1}
 
 
 # -- pause, drain, continue-as-new ---------------------------------------------------------
@@ -183,7 +183,7 @@ def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain
     assert not drive.walk.running
     drive.carry_over()
     drive.finish_all()
-    assert drive.walk.context.state()["l"] == [0, 5]
+    assert drive.walk.context.log.state()["l"] == [0, 5]
     assert list(drive.started) == ["1:first", "3:push", "2:later"]
 
 
@@ -214,6 +214,6 @@ def test_a_walk_that_can_record_nothing_more_keeps_what_completed_and_fails_with
     assert {id_: drive.state(id_) for id_ in ("1:a", "2:b", "3:c")} == {
         "1:a": "completed", "2:b": "failed", "3:c": "skipped",
     }  # fmt: skip
-    assert drive.walk.context.state() == {"a": 1}
+    assert drive.walk.context.log.state() == {"a": 1}
     assert drive.walk.calls[drive.rank("2:b")].error == {"code": "LimitExceeded", "message": "full"}
     assert drive.walk.completed("2:b", 2, NOW) == []  # it comes too late

@@ -81,9 +81,9 @@ def test_a_provided_message_is_folded_before_what_was_written_or_is_refused(
     messages = [*context, *drive.walk.context.appended()]
     log = Log([data_message(m) for m in messages])
     assert log.problems == []
-    assert log.state(instance) == drive.walk.context.state(instance)
+    assert log.state(instance) == drive.walk.context.log.state(instance)
     slow = oracle.view(oracle.read_messages(messages), "state", instance)
-    assert drive.walk.context.state(instance) == slow
+    assert drive.walk.context.log.state(instance) == slow
 
 
 PLACES = ["†state", "†state.a", "†state.a.b", "†state.l", "†state.s.t"]
@@ -118,7 +118,7 @@ def test_messages_folded_one_by_one_and_all_at_once_give_the_same(
             drive.walk.provide(data_message({"type": "state", "state": payload, **own_aim, **path}), NOW)
     again = WalkContext(drive.walk.prepared, drive.walk.calls, drive.walk.context.provided)
     for name in (None, "A", "B"):
-        assert drive.walk.context.state(name) == again.state(name)
+        assert drive.walk.context.log.state(name) == again.log.state(name)
         for place in PLACES:
             assert drive.walk.context.log.view_of(name).type_at(parse_path(place), END) == again.log.view_of(
                 name
@@ -155,4 +155,4 @@ def test_messages_that_meet_what_many_calls_wrote_are_folded_up_to_a_limit(monke
         drive.walk.provide(meeting, NOW)
     drive.walk.work.begin_task()
     drive.walk.provide(meeting, NOW)
-    assert drive.walk.context.state()["l"] == [9, *range(8)]
+    assert drive.walk.context.log.state()["l"] == [9, *range(8)]
