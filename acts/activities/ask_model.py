@@ -90,10 +90,10 @@ async def ask_model(request: dict[str, Any]) -> RawValue:
             text = "the answer broke off while calls of it had started: the worker that read it has stopped"
             return _encode({"unusable": {"code": wire.INTERRUPTED, "message": text, "answers": 0}}, log)
         stream = CallStream(*key, question.tick, info.attempt, question.token)
-    context = await _contexts.read(activity.client(), source, question.tick - 1)
-    asker = _Asker(question, context, log, stream)
-    # Providers may think for minutes before the first word
+    # A run may take long to be replayed, and providers think for minutes before the first word
     async with heartbeat(log.to_details):
+        context = await _contexts.read(activity.client(), source, question.tick - 1)
+        asker = _Asker(question, context, log, stream)
         try:
             async with stream.reporting() if stream else contextlib.nullcontext():
                 result = _encode(await asker.ask_models(), log)

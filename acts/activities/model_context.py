@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 # Runs whose context stays in memory: about as many as ask models at the same time
 MAX_CACHED_RUNS: Final = 64
 UNAVAILABLE: Final = "ContextUnavailable"
+# A run in a worker's cache answers at once; one that is replayed first has six times as long
+_QUERY_TIMEOUT: Final = timedelta(seconds=10)
 
 
 @dataclass
@@ -97,8 +100,12 @@ async def query_run(client: Client, workflow_id: str, run_id: str, name: str, *a
     """The answer of a run to a query. Raises ApplicationError: ``ContextUnavailable``, the run does not answer;
     retryable.
     """
+    handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     try:
-        return await client.get_workflow_handle(workflow_id, run_id=run_id).query(name, *args)
+        try:
+            return await handle.query(name, *args, rpc_timeout=_QUERY_TIMEOUT)
+        except RPCError:  # lost, or its worker has stopped: the question is put to another one
+            return await handle.query(name, *args, rpc_timeout=6 * _QUERY_TIMEOUT)
     except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RPCError) as error:
         raise ApplicationError(f"run {workflow_id} does not answer now: {error}", type=UNAVAILABLE) from error
 

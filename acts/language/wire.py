@@ -120,6 +120,7 @@ INVALID_SOLUTION: Final = "invalidSolution"
 INTERRUPTED: Final = "modelInterrupted"
 UNRESOLVED: Final = "UnresolvedReference"
 SCHEMA_MISMATCH: Final = "SchemaMismatch"
+BAD_RESULT: Final = "badResult"  # what a Call returned does not fit: its effect may have happened
 # … also the code of a Problem: a check would take longer than a limit allows
 TOO_COMPLEX: Final = "tooComplex"
 WRONG_KIND: Final = "WrongKind"

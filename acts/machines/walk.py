@@ -27,6 +27,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from acts.language import wire
 from acts.language.admission import Work
 from acts.language.errors import CallError, DecisionRefused, EngineError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
@@ -34,7 +35,6 @@ from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds
 from acts.language.schemas import Checker
 from acts.language.tools import META
 from acts.language.values import ABSENT, UNKNOWN, Json, is_equal, pointer
-from acts.language.wire import APPROVAL_TIMEOUT, CANCELLED, REJECTED, SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
 from acts.machines import call_state
 from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
 from acts.machines.commands import AskHuman, Command, CountElements, Finish, StartCall
@@ -161,7 +161,7 @@ class Walk:
 
     def failed(self, key: str, error: CallError, now: str) -> list[Command]:
         call = self._find(key, "running")
-        if call is not None and self.cancelling and error.code == CANCELLED:
+        if call is not None and self.cancelling and error.code == wire.CANCELLED:
             self._settle(call, "cancelled", now)
         elif call is not None:
             self._apply_failure(call, error, now)
@@ -196,9 +196,9 @@ class Walk:
                 self._move(call, "ready")
                 self._add_ready(call)
         elif call is not None and decision == "fail":
-            self._apply_failure(call, CallError(APPROVAL_TIMEOUT, reason), now)
+            self._apply_failure(call, CallError(wire.APPROVAL_TIMEOUT, reason), now)
         elif call is not None:
-            call.error = {"code": REJECTED, "message": reason}
+            call.error = {"code": wire.REJECTED, "message": reason}
             self._settle(call, "rejected", now)
         return self.advance(now)
 
@@ -342,7 +342,7 @@ class Walk:
         try:
             stage = self._check(call)
         except (CallError, TooComplex) as error:
-            failure = error if isinstance(error, CallError) else CallError(TOO_COMPLEX, str(error))
+            failure = error if isinstance(error, CallError) else CallError(wire.TOO_COMPLEX, str(error))
             self._apply_failure(call, failure, now)
             return
         if call.resolved is not None:
@@ -438,7 +438,7 @@ class Walk:
         if self.prepared.request.config.missing == "wait":
             call.missing = texts
             return "awaiting_input"
-        raise CallError(UNRESOLVED, f"there is no value at {', '.join(texts)}")
+        raise CallError(wire.UNRESOLVED, f"there is no value at {', '.join(texts)}")
 
     def _is_withheld(self, rank: int, missing: Iterable[ReferenceUse]) -> bool:
         """True when a dependency was skipped, failed, or took another outcome than the one with what is missing."""
@@ -447,11 +447,11 @@ class Walk:
     def _require_parameters(self, node: PlannedCall, call: Mapping[str, Json]) -> None:
         parameters = {k: v for k, v in call.items() if k not in META}
         subject = f'parameters of "{node.tool.name}"'
-        self._require(node.tool.parameters, parameters, subject, subject, root="the parameters")
+        self._require(node.tool.parameters, parameters, subject, subject, wire.SCHEMA_MISMATCH)
 
     def _require_writes(self, node: PlannedCall, writes: Writes) -> None:
         """Check what a result writes against the Tool's ``_output`` and the schemas of the context. Raises CallError:
-        ``SchemaMismatch``, with the defects of the first value that has any, or ``tooComplex``.
+        ``badResult``, with the defects of the first value that has any, or ``tooComplex``.
         """
         if not node.is_each:  # elements are checked one by one
             for value in {id(value): value for _, value in writes}.values():
@@ -467,7 +467,7 @@ class Walk:
             subject = f'the result of "{node.tool.name}"'
             self._require(node.tool.output_check, value, subject, f"{subject} breaks its _output")
 
-    def _require(self, check: Checker, value: Json, subject: str, violation: str, root: str = "") -> None:
+    def _require(self, check: Checker, value: Json, subject: str, violation: str, code: str = wire.BAD_RESULT) -> None:
         """Raise CallError for a value that does not fit; in a dry run what is unknown does."""
         find = check.defects if self._assume is None else partial(check.open_defects, is_planned=False)
         try:
@@ -475,11 +475,14 @@ class Walk:
         except TooComplex as error:
             if self._assume is not None:
                 return  # the walk itself checks it
-            raise CallError(TOO_COMPLEX, f"{subject}: {error}") from error
+            raise CallError(wire.TOO_COMPLEX, f"{subject}: {error}") from error
         if defects:
+            root, more = "", "; the call ran, and its effect may have happened"
+            if code == wire.SCHEMA_MISMATCH:
+                root, more = "the parameters", ""
             places = ((pointer(*at) if at else root, why) for at, why in defects)
             text = "; ".join(f"{place}: {why}" if place else why for place, why in places)
-            raise CallError(SCHEMA_MISMATCH, f"{violation}: {text}")
+            raise CallError(code, f"{violation}: {text}{more}")
 
     def _take_over(self, call: CallState, run: PastCalls, resolved: dict[str, Any], now: str) -> bool:
         """Take over what a Call did in an earlier run; False when it has to run."""

@@ -7,7 +7,7 @@ ever walked. ``validate`` returns the problems alone, with the warnings of ``lin
 from __future__ import annotations
 
 import bisect
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice, pairwise
@@ -20,7 +20,7 @@ from acts.language.errors import InvalidRequest, Problem, TooComplex, find_simil
 from acts.language.messages import INSTANCES, Request, read_request
 from acts.language.references import ELEMENT_KINDS, Path
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
-from acts.language.tools import Tool, read_tools
+from acts.language.tools import Tool, hint_words, read_tools
 from acts.language.values import ABSENT, Json, Names, Place, get, pointer, shape, type_name, with_article
 from acts.language.wire import TOO_COMPLEX
 from acts.plan.calls import CallReader, PlannedCall
@@ -444,7 +444,7 @@ def _check_calls(
 
 
 def lint(graph: Graph) -> list[Problem]:
-    """The warnings of a valid plan: dropped results, and writes that nothing can read before they are set again."""
+    """The warnings of a valid plan: dropped and partial results, and writes that are set again before they are read."""
     # Fire-and-forget Calls of Tools with a result that no Call of the plan writes: a path may be missing
     text = "this call has no _outputPath, so nobody waits for it and its result is dropped"
     hint = "give it an _outputPath, unless that is what you want"
@@ -458,6 +458,7 @@ def lint(graph: Graph) -> list[Problem]:
         readers.add(call, rank, paths_read(call))
         if call.condition is None and all(fold.at(*wait) for wait in graph.waits[rank]):
             certain.add(rank)
+    problems += _partial_reads(graph)
     for chain in graph.writers.exact.values():
         for earlier, later in pairwise(chain.entries):
             call, next_call = graph.order[earlier], graph.order[later]
@@ -472,3 +473,25 @@ def lint(graph: Graph) -> list[Problem]:
                 text = f"{chain.path} is set again by {next_call.id} before anything can read it"
                 problems.append(Problem("lostWrite", text, call.pointer, call.id, severity="warning"))
     return problems
+
+
+def _partial_reads(graph: Graph) -> Iterator[Problem]:
+    """A warning for each Call with effects that reads a path to which several Calls write, should one of them fail.
+
+    A Call with a condition says itself what must be there, and one with an error path deals with its failure.
+    """
+    two = ChainFold[tuple[int, ...]](
+        (), lambda found, rank: found if found[1:] or graph.order[rank].error is not None else (*found, rank)
+    )
+    hint = "say in its _when what must be there, or give them error paths"
+    for rank, call in enumerate(graph.order):
+        has_effects = call.kind != "latent" and "read-only" not in hint_words(call.tool.schema)
+        for path in paths_read(call) if has_effects and call.condition is None else ():
+            chains = graph.writers.overlapping(path, call.instance)
+            counted = [(chain, bisect.bisect_left(chain.entries, rank)) for chain in chains]
+            first, *others = sorted({writer for wait in counted for writer in two.at(*wait)}) or [0]
+            if others:
+                one, other = graph.order[first].id, graph.order[others[0]].id
+                text = f"several calls write to {path}: if {one} or {other} fails, this one runs on what is there"
+                yield Problem("partialRead", text, call.pointer, call.id, hint, "warning")
+                break

@@ -77,7 +77,7 @@ its error says which, "details.results" has what the others gave.
 # Results and failures
 - A failure is {"code": …, "message": …}. With "_outputPath": "†state.receipt || †state.error" the result goes to the \
 first path, or the failure to the one whose name is or ends in error; other calls can use "†state.error.message". \
-Calls that need the path that was not written are skipped.
+Calls that need the path that was not written are skipped; if other calls wrote to it, they run on what is there.
 - A failure that has no such path is reported to you. The calls that need its result are skipped, all others run, and \
 the output of that answer is not taken.
 [meta]
@@ -101,8 +101,8 @@ needs and nothing more.
 # Outcomes
 <outcomes> has a line for each call of your last answer, named by its place in it: "2:mail" is the second call.
 - completed: it ran. "wrote" says what is stored where now ("pushed", "merged" …: how it was added).
-- failed: it did not succeed, "error" says why; after a timeout it may have had its effect all the same. "errorPath": \
-the failure was stored there, so other calls dealt with it.
+- failed: it did not succeed, "error" says why; after a timeout or badResult it may have had its effect all the same. \
+"errorPath": the failure was stored there, so other calls dealt with it.
 - started: it runs by itself and counts as done. Nothing more is reported about it.
 - skipped: it did not run, as something that it needs was not written, or its "_when" did not hold.
 - rejected: a person did not let it run, for the given reason. Respect that.

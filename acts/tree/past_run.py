@@ -109,7 +109,9 @@ class PastState(_PastTerms):
 
 
 def planned_digest(node: PlannedCall) -> str:
-    return digest({k: v for k, v in node.planned.items() if k not in _COMMENTS}, _CHARACTERS)
+    """The digest of a Call as planned, and of whether it has a result at all: its Tool may gain an output path."""
+    detached = {"": "detached"} if node.is_detached else {}
+    return digest({k: v for k, v in node.planned.items() if k not in _COMMENTS} | detached, _CHARACTERS)
 
 
 def reads_digest(node: PlannedCall, call: Mapping[str, Any], context: Iterable[Any], prompt: str, more: Json) -> str:

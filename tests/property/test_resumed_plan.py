@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from acts.language.errors import CallError
 from acts.machines.past import PastCalls, past_of_state
 from acts.machines.walk import Walk
 from acts.plan.calls import PlannedCall
@@ -22,7 +23,7 @@ from acts.tree.records import WalkState
 from tests import oracle
 from tests.property.drive import NOW, Drive, assert_equal_to_the_serial_run, many
 from tests.property.test_changed_plan import Edit, apply_edit, approvals, edited_cases, finish_plan, prepared, step
-from tests.strategies import MOST_CALLS, Case, orders, values
+from tests.strategies import MOST_CALLS, Case, orders, tool, values
 
 Json = Any
 PROMPT = "what both runs show to a model"
@@ -160,3 +161,26 @@ def test_a_run_that_resumes_one_with_the_same_plan_starts_only_what_had_no_resul
         call = oracle.call_of(id_)
         if id_ in old.started and call in [c.call for c in facts]:
             assert _id == f"run/{id_}", "the same call, and not done: it keeps its _id"
+
+
+@many(10)
+@given(orders(), st.integers(1, 3), st.booleans(), st.booleans())
+def test_a_call_whose_tool_gains_a_result_takes_over_none(
+    order: list[int],
+    count: int,
+    is_each: bool,  # noqa: FBT001
+    keeps_ids: bool,  # noqa: FBT001
+) -> None:
+    act: dict[str, Json] = {"_tool": "act", "_each": list(range(count))} if is_each else {"_tool": "act"}
+    plans = []
+    for more in ({}, {"_outputPath": {"const": "†state.x"}}):
+        tools = {"type": "tool", "tool": tool("act", **more)}
+        plans.append({"context": [tools, {"type": "plan", "plan": [act]}]})
+    old = Drive(prepared(plans[0]), {"1:act": 7})
+    while old.running:
+        id_ = old.running.pop()
+        failed = is_each and len(old.running) == 0
+        old.perform(old.walk.failed(id_, CallError("Boom", ""), NOW) if failed else old.walk.completed(id_, 7, NOW))
+    drive = resumed(old, prepared(plans[1]), {"1:act": 7}, keeps_ids=keeps_ids)
+    finish_plan(drive, order)
+    assert drive.observe()["views"]["†state"] == {"x": [7] * count if is_each else 7}

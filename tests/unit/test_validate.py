@@ -153,6 +153,29 @@ def test_a_result_that_goes_nowhere_is_a_warning() -> None:
     )
 
 
+@pytest.mark.parametrize("method", ["set", "push", "merge"])
+@pytest.mark.parametrize(
+    ("last", "more", "is_warned"),
+    [
+        ({}, {}, True), ({"_when": "†state.a"}, {}, False), ({"x": "†state.b || 1"}, {}, False),
+        ({}, {"x-hints": {"readOnly": True}}, False), ({}, {"x-hints": {"readOnly": False}}, True),
+    ],
+)  # fmt: skip
+def test_an_effect_that_rests_on_what_is_there_when_one_of_several_writers_fails_is_a_warning(
+    method: str,
+    last: Any,
+    more: Any,
+    is_warned: bool,  # noqa: FBT001
+) -> None:
+    writers = [call("t", "†state.a.x" if method == "set" else "†state.a", _outputMethod=method) for _ in "12"]
+    reader = {"_tool": "pay", "_outputPath": "†state.paid", "x": "†state.a", **last}
+    for guarded in (0, 1, 2):
+        guards = [{**w, "_errorPath": "†state.e"} if i < guarded else w for i, w in enumerate(writers)]
+        problems = validate(request(*guards, {**reader}, pay={**tool("pay"), **more}))
+        found = [p.call for p in problems if p.code == "partialRead"]
+        assert found == (["3:pay"] if is_warned and not guarded else []), problems
+
+
 def test_a_plan_that_names_an_instance_is_no_template() -> None:
     raw = request(
         call("one", "†state.r", x="†state.v", _instance="A"),

@@ -91,6 +91,22 @@ def test_parameters_are_checked_strictly_before_anything_runs() -> None:
     assert drive.final_statuses == ["failed"]
 
 
+@pytest.mark.parametrize("more", [{}, {"_errorPath": "†state.error"}, {"_each": [1]}])
+def test_a_result_that_breaks_its_output_says_that_the_effect_may_have_happened(more: Any) -> None:
+    plan = [call("a", "†state.a", **more), call("b", "†state.b", n="†state.error || †state.a")]
+    case = row("", plan, results={"a": 7, "b": 1})
+    case["request"]["context"][0]["tool"]["a"]["properties"]["_output"] = {"type": "string"}
+    drive = Drive(case["request"], case["results"])
+    drive.finish_all()
+    error = drive.walk.calls[0].error or {}
+    error = error["details"]["errors"][0] if "_each" in more else error
+    assert error["code"] == "badResult"
+    assert error["message"].endswith("the call ran, and its effect may have happened")
+    assert [p["n"] for id_, (p, _) in drive.started.items() if id_ == "2:b"] == (
+        [error] if "_errorPath" in more else []
+    )
+
+
 kinds = st.sampled_from(["state", "data", "input", "text", "", 5, None, ["state"], {}, "user"])
 parts = st.recursive(
     st.sampled_from([None, 0, "", "†", "\x00", float("nan"), "\ud800", 10**400, UNKNOWN, {"a": 1}, {"b": 1}]),
