@@ -1,8 +1,9 @@
 """Puts secrets into the Call that an Activity gets, and keeps them out of what the Activity gives back.
 
 A Tool of this worker may fix a parameter to ``{"$secret": "name"}`` (``acts/language/tools.py``). Such a
-parameter is filled in here, after history and before the code of the Tool. Results, failures (with their causes) and
-heartbeats pass on the way back, and what they hold of the secrets of this Call is masked.
+parameter is filled in here, after history and before the code of the Tool. Results, whatever is raised (with its
+causes) and heartbeats pass on the way back, and what they hold of the secrets of this Call is masked. So is what the
+engine's own Activities give back, of the keys of MCP servers (``env``, ``headers``) and of models.
 
 ``ACTS_SECRETS`` says where a worker has its secrets. A secret is read each time that an Activity needs it, so a changed
 one counts at once. No error contains a value.
@@ -34,17 +35,19 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ExecuteActivityInput
 
 from acts.activities.engine_activities import miss
+from acts.activities.models import endpoints
 from acts.language.errors import SettingsError
+from acts.language.secret_masks import SecretMasks
 from acts.language.strict_json import write_json
 from acts.language.tools import (
     META,
-    SecretMasks,
     parameter_schema,
     put_secrets,
     read_tool,
     secret_names,
     secret_parameters,
 )
+from acts.language.wire import MODEL
 from acts.telemetry.failures import chain_of, text_of
 
 if TYPE_CHECKING:
@@ -57,6 +60,10 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MAX_BYTES: Final = 64 * 1024
 _ENV: Final = "env:"
 SECRET_REFUSED: Final = "SecretRefused"  # noqa: S105 - the type of an error
+
+# The names of Activities of the engine and of MCP servers begin so
+_OWN: Final = ("acts.", "mcp.")
+_NOT_JSON: Final = "no JSON, left out"
 
 _masks: ContextVar[SecretMasks | None] = ContextVar("secret_masks", default=None)
 
@@ -136,19 +143,28 @@ class SecretInterceptor:
         """Fill in the secrets of a Call, run its Activity, and mask what comes back."""
         args = list(call.args)
         fixed = secret_parameters(args[1]) if len(args) > 1 else {}
-        if not fixed:
+        if fixed:
+            call.args, masks = await self.fill(args, fixed)
+        elif keys := await asyncio.to_thread(self._keys, activity.info().activity_type):
+            self._announce(keys)
+            masks = SecretMasks(keys)
+        else:
             return await proceed(call)
-        call.args, masks = await self.fill(args, fixed)
         token = _masks.set(masks)
         try:
             return masked_result(await proceed(call), masks)
-        except Exception as error:
+        except BaseException as error:
             failure = masked_failure(error, masks)
             if failure is error:
                 raise
         finally:
             _masks.reset(token)
         raise failure  # here, so that the failure as it was is not its context
+
+    def _keys(self, kind: str) -> list[str]:
+        """What an Activity of the engine itself knows and must not tell."""
+        keys = [key for server in self._registry.servers.configs.values() for key in server.secrets]
+        return (keys if kind.startswith(_OWN) else []) + (endpoints.read_keys() if kind == MODEL else [])
 
     async def fill(self, args: list[Any], fixed: Mapping[str, Any]) -> tuple[list[Any], SecretMasks]:
         """The arguments of an Activity with the secrets in its Call, and their masks. Raises ApplicationError: a secret
@@ -207,26 +223,39 @@ def masked_result(result: Any, masks: SecretMasks) -> Any:
     return RawValue(Payload(metadata=payload.metadata, data=data))
 
 
-def masked_failure(error: Exception, masks: SecretMasks) -> Exception:
-    """The failure itself, or, where a secret is in it or in one of its causes, a copy with masks."""
+def masked_failure(error: BaseException, masks: SecretMasks) -> BaseException:
+    """What was raised, or, where a secret is in it or in one of its causes, a copy with masks."""
     copy, texts = None, traceback.format_exception(error)
     for part in reversed(chain_of(error)[0]):
         own = part if isinstance(part, ApplicationError) else ApplicationError(text_of(part), type=type(part).__name__)
-        # Details as JSON; what is none as text
-        facts = json.loads(json.dumps([own.message, own.type, *own.details], default=str, ensure_ascii=False))
-        texts.append(str(facts))
-        message, type_, *details = masks.mask_value(facts)
+        texts += [own.message, own.type or "", type(part).__name__]
+        details = [_as_json(detail, texts) for detail in own.details]
         cause, copy = (
             copy,
             ApplicationError(
-                message,
-                *details,
-                type=type_,
+                masks.mask_text(own.message),
+                *masks.mask_value(details),
+                type=masks.mask_text(own.type or "") or None,
                 non_retryable=own.non_retryable,
                 next_retry_delay=own.next_retry_delay,
                 category=own.category,
             ),
         )
         copy.__cause__ = cause
-        copy.__traceback__ = part.__traceback__
-    return copy if copy is not None and masks.is_in_text("\n".join(texts)) else error
+        place = "".join(traceback.format_tb(part.__traceback__))
+        copy.__traceback__ = None if masks.is_in_text(place) else part.__traceback__
+    if copy is None or not (_NOT_JSON in texts or masks.is_in_text("\n".join(texts))):
+        return error
+    return asyncio.CancelledError() if isinstance(error, asyncio.CancelledError) else copy
+
+
+def _as_json(detail: Any, texts: list[str]) -> Any:
+    """A detail as JSON, whose text joins ``texts``; one that is none is left out: who knows how it will be written."""
+    try:
+        text = json.dumps(detail, default=str, ensure_ascii=False)
+        value = json.loads(text)
+    except Exception:  # noqa: BLE001 - circular, too deep, keys that are no text, a __str__ that raises
+        texts.append(_NOT_JSON)
+        return f"{_NOT_JSON}: {type(detail).__name__}"
+    texts.append(text)
+    return value

@@ -9,9 +9,7 @@ fixed ``_delegate``) is decided here, by its definition; nothing in a Call can c
 
 A Tool may fix a parameter to ``{"$secret": "name"}``, or to a value that contains this, and its worker has the value.
 Such a parameter belongs to the Tool: no Call may have it, no model is shown it, and no run knows its value. The worker
-puts it into the Call that the Activity gets, and masks it in results, failures, heartbeats and log lines. There it is
-found as it is and in the forms that libraries print. What is hashed, encrypted, split or otherwise changed is not
-found, and neither is a secret of fewer than ``MIN_LENGTH`` characters, which would match everywhere.
+puts it into the Call that the Activity gets, and masks it in all that comes back (``secret_masks.py``).
 
 No check reads ``x-mcp``: the Tool is one of an MCP server (``{"server", "tool", "digest"}``), and ``x-hints``: what
 people should know before they approve a Call. Those of an MCP server are what the server says of itself.
@@ -19,12 +17,9 @@ people should know before they approve a Call. Those of an MCP server are what t
 
 from __future__ import annotations
 
-import base64
-import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import quote, quote_plus
 
 from pydantic import ValidationError
 
@@ -38,7 +33,7 @@ from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
 
 META: Final = (
     "_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath",
@@ -62,11 +57,6 @@ _PLAIN: Final[dict[str, tuple[type, ...]]] = {
 # Temporal stores these names in columns, ids and labels
 MAX_NAME: Final = 200
 KEY: Final = "$secret"
-MASK: Final = "[secret]"
-# A shorter secret is part of too many other texts
-MIN_LENGTH: Final = 6
-# Lines of a key in PEM have 64 characters; shorter lines of a text are words
-MIN_LINE_LENGTH: Final = 16
 SERVER_TOOL: Final = "x-mcp"
 HINTS: Final = "x-hints"
 
@@ -382,68 +372,3 @@ def inline_secret_problems(request: Request) -> list[Problem]:
                 place = pointer("context", message.index, "tool")
                 problems.append(Problem("secretNotAllowed", text, place, hint=hint))
     return problems
-
-
-def printed_forms(secret: str) -> set[str]:
-    texts = {secret, secret.strip()}
-    texts |= {line.strip() for line in secret.splitlines() if len(line.strip()) >= MIN_LINE_LENGTH}
-    forms: set[str] = set()
-    for text in texts:
-        if len(text) < MIN_LENGTH:
-            continue
-        forms |= {
-            text, quote(text), quote(text, safe=""), quote_plus(text), repr(text)[1:-1], json.dumps(text)[1:-1],
-            json.dumps(text, ensure_ascii=False)[1:-1],
-        }  # fmt: skip
-        forms.update(_base64_forms(text.encode()))
-    return forms
-
-
-def _base64_forms(data: bytes) -> Iterable[str]:
-    """The characters of base64 that depend on the secret alone, wherever it begins in the encoded bytes."""
-    for before in range(3):
-        text = base64.b64encode(bytes(before) + data).decode()
-        begin, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6
-        part = text[begin:end]
-        if len(part) >= MIN_LENGTH:
-            yield part
-            yield part.replace("+", "-").replace("/", "_")
-
-
-class SecretMasks:
-    """The masks of some secrets. To find that there is none takes a search of the text for each printed form."""
-
-    def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for secret in secrets for form in printed_forms(secret)}
-        # In JSON, backslashes and quotes of a form are escaped once more, and other characters may be
-        in_json = {json.dumps(form, ensure_ascii=is_ascii)[1:-1] for form in forms for is_ascii in (True, False)}
-        self._texts = sorted(forms, key=lambda form: (-len(form), form))
-        self._bytes = sorted({form.encode() for form in forms | in_json}, key=lambda form: (-len(form), form))
-
-    def is_in_text(self, text: str) -> bool:
-        return any(form in text for form in self._texts)
-
-    def is_in_bytes(self, data: bytes) -> bool:
-        return any(form in data for form in self._bytes)
-
-    def mask_text(self, text: str) -> str:
-        for form in self._texts:
-            text = text.replace(form, MASK)
-        return text
-
-    def mask_bytes(self, data: bytes) -> bytes:
-        for form in self._bytes:
-            data = data.replace(form, MASK.encode())
-        return data
-
-    def mask_value(self, value: Json) -> Json:
-        """JSON with masks in its strings and keys; a number that is a secret becomes a mask."""
-        if isinstance(value, str):
-            return self.mask_text(value)
-        if isinstance(value, dict):
-            return {self.mask_text(str(key)): self.mask_value(part) for key, part in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self.mask_value(part) for part in value]
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and self.is_in_text(str(value)):
-            return MASK
-        return value

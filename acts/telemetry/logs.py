@@ -2,7 +2,7 @@
 
 Laws of this file: standard ``logging``, set up once per process. No parameter, result or prompt: libraries that write
 requests or tasks at DEBUG are kept at WARNING. A failure that a Tool declares (an ``ApplicationError``) is one line; an
-unexpected exception keeps its traceback. No secret (``LogGuard``), but for what a Tool prints itself.
+unexpected exception keeps its traceback. No secret (``LogGuard``), in what Tools print neither.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from acts.language.tools import SecretMasks
+from acts.language.secret_masks import SecretMasks
 from acts.language.wire import INSTANCE, MODEL
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ _line_masks: Final[list[Callable[[str], str]]] = []
 
 
 class LogGuard:
-    """The masks of a process, applied to each record that any logger makes, and to each line as it is written.
+    """The masks of a process, applied to each record that any logger makes, and to all that Python code prints: the
+    hooks for exceptions of threads, of the main program and of finalizers write there, too.
 
     ``hides_failures``: of failures that the SDK logs, only types and places are left. Where payloads are encrypted,
     their texts may hold any value.
@@ -77,19 +78,20 @@ class LogGuard:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """A block in which the records of every logger of this process are masked."""
+        """A block in which records of loggers, standard output and standard error of this process are masked."""
         make = logging.getLogRecordFactory()
         logging.setLogRecordFactory(lambda *args, **options: self._mask_record(make(*args, **options)))
         _line_masks.append(self._mask_text)
+        out, errors = (MaskedStream(stream, self._mask_text) for stream in (sys.stdout, sys.stderr))
         try:
-            yield
+            with redirect_stdout(out), redirect_stderr(errors):
+                yield
         finally:
             _line_masks.remove(self._mask_text)
             logging.setLogRecordFactory(make)
 
     def _mask_text(self, text: str) -> str:
-        masks = self._masks
-        return masks.mask_text(text) if masks.is_in_text(text) else text
+        return self._masks.mask_text(text)
 
     def _mask_record(self, record: logging.LogRecord) -> logging.LogRecord:
         try:
@@ -98,6 +100,7 @@ class LogGuard:
             return record
         if (masked := self._mask_text(text)) != text:
             record.msg, record.args = masked, ()
+        record.stack_info = record.stack_info and self._mask_text(record.stack_info)
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return record
@@ -106,6 +109,32 @@ class LogGuard:
         if (masked := self._mask_text(_bare_traceback(error) if is_hidden else trace)) != trace:
             record.exc_info, record.exc_text = None, masked
         return record
+
+
+class MaskedStream:
+    """A text stream of a process, and the bytes below it, with masks in what is written."""
+
+    def __init__(self, stream: Any, mask: Callable[[str], str]) -> None:
+        self._stream, self._mask = stream, mask
+
+    def write(self, text: Any) -> int:
+        """Write text, or the bytes of text."""
+        is_text = isinstance(text, str)
+        plain = text if is_text else bytes(text).decode("utf-8", "surrogateescape")
+        masked = self._mask(plain)
+        self._stream.write(masked if is_text else masked.encode("utf-8", "surrogateescape"))
+        return len(text)
+
+    @property
+    def buffer(self) -> Any:
+        return MaskedStream(self._stream.buffer, self._mask)
+
+    def writelines(self, lines: Iterable[Any]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _bare_traceback(error: BaseException) -> str:

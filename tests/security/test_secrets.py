@@ -23,10 +23,8 @@ from acts.activities.secret_interceptor import SecretInterceptor, SecretMissing,
 from acts.language.config import Options
 from acts.language.errors import SettingsError
 from acts.language.messages import read_request
+from acts.language.secret_masks import MASK, MIN_LENGTH, SecretMasks
 from acts.language.tools import (
-    MASK,
-    MIN_LENGTH,
-    SecretMasks,
     Tool,
     inline_secret_problems,
     parameter_schema,

@@ -34,6 +34,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.mcp.server_tools import MAX_TOOLS, McpServerConfig, ToolListing, read_listing
 from acts.language.config import settings_text
 from acts.language.errors import format_choices, truncate
+from acts.language.secret_masks import SecretMasks
 from acts.language.tools import SERVER_TOOL
 from acts.language.values import Json
 from acts.language.wire import MCP_INTERRUPTED, MCP_REFUSED, MCP_TOOL_CHANGED, MCP_UNAVAILABLE, TIMEOUT
@@ -68,6 +69,7 @@ class McpConnection:
 
     def __init__(self, config: McpServerConfig) -> None:
         self.config = config
+        self._masks = SecretMasks(config.secrets)
         self.listing = ToolListing()
         self.failure = "it has not been started yet"
         self._client: Client | None = None
@@ -88,7 +90,7 @@ class McpConnection:
             except TimeoutError:
                 self.failure = f"it did not start within {self.config.acts.startTimeout:g} s"
             except Exception as error:  # noqa: BLE001 - whatever a server does, the next start may succeed
-                self.failure = _describe(error)
+                self.failure = self._describe(error)
             finally:
                 self._break(self._client, self.failure + self._last_words())
             if time.monotonic() - began > STEADY_SECONDS:
@@ -167,11 +169,9 @@ class McpConnection:
             os.close(read)
 
     def _last_words(self) -> str:
-        """The last line that the process wrote to stderr, less its configuration's secrets."""
-        text = self._stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        for value in self.config.env.values():
-            text = text.replace(value, "…") if value else text
-        line = "".join(c if c.isprintable() else " " for c in text.strip())[:STDERR_CHARACTERS]
+        """The end of the last line that the process wrote to stderr: a part of a secret may be at the beginning."""
+        text = self._masks.mask_text(self._stderr.decode(errors="replace")).strip().rpartition("\n")[2]
+        line = "".join(c if c.isprintable() else " " for c in text.strip())[-STDERR_CHARACTERS:]
         return f"; it wrote: {line}" if line else ""
 
     # -- tools -------------------------------------------------------------------
@@ -188,7 +188,7 @@ class McpConnection:
             cursor = page.next_cursor
             if cursor is None or len(listed) > MAX_TOOLS:
                 break
-        self._listed_at = began
+        self._listed_at, listed = began, [self._masks.mask_value(tool) for tool in listed]
         if listed == self._listed:
             return
         before, self.listing = self.listing.refused, await asyncio.to_thread(read_listing, self.config, listed)
@@ -205,7 +205,7 @@ class McpConnection:
                     if time.monotonic() - self._listed_at > FRESH_SECONDS:
                         await self._list(client)
             except (TimeoutError, MCPError, ValidationError, RuntimeError) as error:
-                self._break(client, f"it does not list its tools: {_describe(error)}")
+                self._break(client, f"it does not list its tools: {self._describe(error)}")
             else:
                 return client
         raise ApplicationError(f'MCP server "{self.config.name}" is not up: {self.failure}', type=MCP_UNAVAILABLE)
@@ -239,17 +239,24 @@ class McpConnection:
                 request, _ANSWER, request_read_timeout_seconds=left, progress_callback=progress
             )
         except ValidationError as error:
-            text = f'{server} gave "{tool}" an answer that is none: {_describe(error)}'
+            text = f'{server} gave "{tool}" an answer that is none: {self._describe(error)}'
             raise ApplicationError(text, type=MCP_REFUSED, non_retryable=True) from None
         except MCPError as error:
             self._listed_at = 0.0  # the next Call finds out whether the server still answers
-            reason = truncate(error.error.message, 1_000)
+            reason = truncate(self._masks.mask_text(error.error.message), 1_000)
             code, text = {
                 REQUEST_TIMEOUT: (TIMEOUT, f'did not answer "{tool}" within {seconds:g} s'),
                 CONNECTION_CLOSED: (MCP_INTERRUPTED, f'ended while "{tool}" ran: whether it had its effect is unknown'),
             }.get(error.code, (MCP_REFUSED, f'refuses "{tool}": {reason} ({error.code})'))
             raise ApplicationError(f"{server} {text}", type=code, non_retryable=error.code in _LASTING) from None
         return result.model_dump(by_alias=True, exclude_unset=True)
+
+    def _describe(self, error: BaseException) -> str:
+        """The first error of a group, in words."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        text = settings_text(error) if isinstance(error, ValidationError) else str(error)
+        return truncate(self._masks.mask_text(text or type(error).__name__), 300)
 
 
 async def _bound_body(response: httpx2.Response) -> None:
@@ -276,11 +283,3 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-
-def _describe(error: BaseException) -> str:
-    """The first error of a group, in words."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    text = settings_text(error) if isinstance(error, ValidationError) else str(error)
-    return truncate(text or type(error).__name__, 300)

@@ -95,6 +95,12 @@ class McpServerConfig(BaseModel, frozen=True, extra="ignore", strict=True):
             raise ValueError('a server has either a "command" or a "url"')
         return self
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is in ``env`` and ``headers``; of a header also what follows its scheme: ``Bearer …``."""
+        values = (*self.env.values(), *self.headers.values())
+        return (*values, *(value.partition(" ")[2] for value in self.headers.values()))
+
 
 def read_config(path: Path, environment: Mapping[str, str] = os.environ) -> tuple[McpServerConfig, ...]:
     """The servers of a file, without those that are disabled. Raises SettingsError: the file cannot be read, or says

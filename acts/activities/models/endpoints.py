@@ -176,6 +176,15 @@ def check_environment() -> None:
         endpoint.read_access()
 
 
+def read_keys() -> list[str]:
+    """The keys of all endpoints and providers that can be read now: what nobody may be told."""
+    keys: list[str | None] = []
+    for endpoint in (*from_environment().values(), PROVIDERS["anthropic"], PROVIDERS["openai"]):
+        with contextlib.suppress(SettingsError):
+            keys += endpoint.read_access()[1:]
+    return [key for key in keys if key]
+
+
 # -- models ------------------------------------------------------------------------
 
 # Each has the module of its name here
