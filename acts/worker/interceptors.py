@@ -32,7 +32,7 @@ from acts.activities.secret_interceptor import mask_details
 from acts.language import wire
 from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
 from acts.telemetry import metrics
-from acts.telemetry.failures import EngineFailureConverter
+from acts.telemetry.failures import EngineFailureConverter, text_of
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
 from acts.workflows.driver import used_shares
 from acts.workflows.handlers import RunWorkflow, describe_interactions
@@ -70,6 +70,7 @@ class EngineInterceptor(sdk.Interceptor):
     ) -> None:  # fmt: skip
         self.rooms = ResultRooms(client)
         self.tracing = tracing
+        self.shows_page = True
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
@@ -84,6 +85,7 @@ class EngineInterceptor(sdk.Interceptor):
 
         class Inbound(_Inbound):
             def init(self, outbound: sdk.WorkflowOutboundInterceptor) -> None:
+                self.shows_page = engine.shows_page
                 self.spans = None if engine.tracing is None else RunSpans(engine.tracing)
                 super().init(_Outbound(outbound, engine.rooms, self.spans))
 
@@ -108,16 +110,22 @@ class _Activities(sdk.ActivityInboundInterceptor):
         if place < len(self._steps):
             return await self._steps[place](call, partial(self._proceed, place=place + 1))
         if not is_async(call.fn):
-            call.fn = partial(_without_stop_iteration, call.fn)
+            call.fn = partial(_end_as_exception, call.fn)
         return await self.next.execute_activity(call)
 
 
-def _without_stop_iteration(function: Callable[..., Any], *args: Any) -> Any:
+# What ends an interpreter, a task or a generator: it would end a loop, or pass by what masks secrets
+ENDS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
+
+
+def _end_as_exception(function: Callable[..., Any], *args: Any) -> Any:
     """Run a function. A future refuses StopIteration, so the call would wait until its timeout."""
     try:
         return function(*args)
     except StopIteration as error:
         raise RuntimeError("the tool raised StopIteration: next() found nothing; give it a default") from error
+    except ENDS as error:
+        raise ApplicationError(text_of(error), type=type(error).__name__) from error
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -279,6 +287,7 @@ async def _perform(call: sdk.ExecuteActivityInput, proceed: Proceed) -> tuple[Ou
 
 class _Inbound(sdk.WorkflowInboundInterceptor):
     spans: RunSpans | None = None
+    shows_page = True
 
     async def execute_workflow(self, input: sdk.ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
         try:
@@ -301,7 +310,9 @@ class _Inbound(sdk.WorkflowInboundInterceptor):
         type_, run = workflow.info().workflow_type, workflow.instance()
         if input.query == _METADATA and type_ in ENGINE_WORKFLOWS:
             describe_interactions(answer, takes_signals=type_ != wire.BACKGROUND)
-            if isinstance(run, RunWorkflow) and (page := run.page()) is not None:
+            if not self.shows_page:
+                answer.current_details = ""
+            elif isinstance(run, RunWorkflow) and (page := run.page()) is not None:
                 answer.current_details = page
         return answer
 

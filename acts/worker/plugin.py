@@ -90,6 +90,7 @@ class Plugin(SimplePlugin):
         steps: list[Step] = [registry.refuse_missing, secrets]
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
+        engine.shows_page = self._settings.page == "on"
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
         # the whole update back. The server drops such an update alone. All else that we send is measured before

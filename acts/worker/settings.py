@@ -101,6 +101,7 @@ class Settings(LogSettings):
     storage: str = Field("", description="for large values: file:<folder> or s3://bucket/prefix (docs/storage.md)")
     approvers: str = Field("", description="a file with the keys of those who alone may decide (docs/approvers.md)")
     secrets: str = Field("", description="a folder, or env:PREFIX, with the secrets of Tools (docs/secrets.md)")
+    page: Literal["on", "off"] = Field("on", description="the page of a run in the Web UI (docs/web-ui.md)")
     codec_keys: str = Field("", description="keys that payloads are encrypted with (docs/encryption.md)")
     openai_api: Literal["", "chat", "responses"] = Field("", description="the API of OpenAI's models (docs/models.md)")
     # Slots for Activities, and how many a workflow may start eagerly in one task: with the SDK's 100 and 3, a fan-out

@@ -20,7 +20,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ExecuteActivityInput
 
-from acts.worker.interceptors import is_async
+from acts.telemetry.failures import text_of
+from acts.worker.interceptors import ENDS, is_async
 from acts.worker.watch import describe_place, find_frame, format_stack
 
 logger = logging.getLogger(__name__)
@@ -131,8 +132,10 @@ class ToolLoops:
 async def _guard_loop(work: Coroutine[Any, Any, Any]) -> Any:
     try:
         return await work
-    except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop
-        raise ApplicationError(str(error), type=type(error).__name__) from error
+    except ENDS as error:
+        if isinstance(error, GeneratorExit) and not error.args:  # the loop ends
+            raise
+        raise ApplicationError(text_of(error), type=type(error).__name__) from error
 
 
 async def _wait_for(call: ToolCall) -> Any:

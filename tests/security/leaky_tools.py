@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import logging
+import multiprocessing
+import sys
+import threading
+import warnings
 from typing import Any
 from urllib.parse import quote
 
@@ -41,6 +46,46 @@ def leak_thread(call: Json, tool: Json, context: Json) -> str:
     return str(call["headers"]["Authorization"])
 
 
+def _fail(key: str) -> None:
+    raise type(f"Error{key}", (Exception,), {})(key)
+
+
+class _Fails:
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __del__(self) -> None:
+        _fail(self._key)
+
+
+@activity.defn(name="leak.print")
+def leak_print(call: Json, tool: Json, context: Json) -> None:
+    """Every way to a log, and an end that is no Exception, with details that are no JSON."""
+    key = call["headers"]["Authorization"]
+    print(key, json.dumps(key).replace("/", "\\/"))  # noqa: T201 - what a Tool does
+    print(base64.encodebytes(b"x" * 50 + key.encode()).decode(), file=sys.stderr)  # noqa: T201
+    sys.stdout.buffer.write(quote(key, safe="").replace("%2F", "%2f").encode())
+    sys.stdout.writelines([key])
+    warnings.warn(key, stacklevel=1)
+    process = multiprocessing.get_context("fork").Process(target=_fail, args=(key,))
+    for work in (threading.Thread(target=_fail, args=(key,)), process):
+        work.start()
+        work.join()
+    _Fails(key)
+    sys.excepthook(ValueError, ValueError(key), None)
+    circular: list[Json] = [key]
+    circular.append(circular)
+    raise KeyboardInterrupt(key) from ApplicationError(key, circular, {("a", key): 1}, type=key)
+
+
+@activity.defn(name="leak.exit")
+async def leak_exit(call: Json, tool: Json, context: Json) -> None:
+    ends = {"exit": SystemExit, "generator": GeneratorExit}
+    if call["planted"] in ends:
+        raise ends[call["planted"]](call["headers"]["Authorization"])
+    _fail(call["headers"]["Authorization"])
+
+
 @activity.defn(name="leak.echo")
 async def leak_echo(call: Json, tool: Json, context: Json) -> Json:
     await asyncio.sleep(0)
@@ -63,6 +108,8 @@ def _schema(activity_name: str, secret: str = "crm-token", **more: Json) -> Json
 TOOLS = {
     "leakResult": _schema("leak.result"),
     "leakFailure": _schema("leak.failure"),
+    "leakPrint": _schema("leak.print"),
+    "leakExit": _schema("leak.exit"),
     "leakThread": _schema("leak.thread"),
     "leakLocal": _schema("leak.echo", _options={"const": {"local": True}}),
     "late": _schema("leak.echo", secret="comes-later"),  # noqa: S106 - a name

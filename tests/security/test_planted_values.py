@@ -70,8 +70,11 @@ def worker_process(environment: dict[str, str], log: Path) -> Iterator[None]:
             assert process.stdout is not None
             lines = iter(process.stdout.readline, "")
             assert any(line.startswith("acts worker: task queue") for line in lines)
-            yield
-            process.terminate()
+            try:
+                yield
+            finally:
+                process.terminate()
+            log.with_name("worker.out").write_text("".join(lines), "utf-8")
 
 
 @contextmanager
@@ -131,12 +134,15 @@ def request(*calls: Json, **config: Json) -> Json:
     }  # fmt: skip
 
 
+ENDS = ("exit", "generator", "type")
 PLAN = (
     call("leakResult", "†state.a", planted=PLANTED["parameter"]),
     call("leakThread", "†state.b"),
     call("leakLocal", "†state.c", planted="†state.kept"),
     call("leakFailure", "†state.d || †state.error", planted=PLANTED["failure"]),
     call("leakFailure", "†state.e || †state.otherError"),
+    call("leakPrint", "†state.f || †state.interruptError"),
+    *(call("leakExit", f"†state.{end} || †state.{end}Error", planted=end) for end in ENDS),
 )
 
 
@@ -208,6 +214,8 @@ async def test_no_planted_value_is_in_the_database_or_a_log_and_no_secret_in_any
         assert state["otherError"] == {
             "code": "plain", "message": "a failure without any secret", "details": {"limit": 3},
         }  # fmt: skip
+        assert {state[f"{end}Error"]["message"] for end in ("interrupt", *ENDS)} == {"[secret]"}
+        assert state["typeError"]["code"] == "Error[secret]"
         read = await everything_of(client, id_)
         assert PLANTED["parameter"] in read
         assert not [form for form in forms(SECRET) if form.decode("latin-1") in read]
@@ -248,4 +256,5 @@ async def test_no_planted_value_is_in_the_database_or_a_log_and_no_secret_in_any
     assert b"leakFailure" in (tmp_path / "state" / "spans.bin").read_bytes()
     assert b"leakFailure" in (tmp_path / "state" / "metrics.txt").read_bytes()
     assert "called with [secret]" in (tmp_path / "state" / "worker.log").read_text("utf-8")
+    assert (tmp_path / "state" / "worker.out").read_text("utf-8").count("[secret]") == 4
     assert files_with(tmp_path / "state", SECRET, LATER, *PLANTED.values()) == []

@@ -5,21 +5,40 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
+import html
 import json
 import logging
+import re
+import shlex
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from temporalio import activity
+from temporalio import activity, workflow
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.converter import default
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ExecuteActivityInput
 
+from acts.activities.mcp.connection import McpConnection
+from acts.activities.mcp.server_tools import McpServerConfig
+from acts.activities.mcp.servers import McpServers
 from acts.activities.registry import Registry
-from acts.activities.secret_interceptor import SecretInterceptor, SecretMissing, check_tools, read_secret
+from acts.activities.secret_interceptor import (
+    SecretInterceptor,
+    SecretMissing,
+    check_tools,
+    masked_failure,
+    read_secret,
+)
+from acts.cli.dev.temporal_server import _lock_state
 from acts.language.config import Options
 from acts.language.errors import SettingsError
 from acts.language.messages import read_request
@@ -34,8 +53,11 @@ from acts.language.tools import (
 )
 from acts.plan.validate import validate
 from acts.planner.answer_schema import compose_solution_schema
+from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.logs import LogGuard
 from acts.tree.child_requests import tool_messages
+from acts.worker.interceptors import _Inbound
+from acts.worker.settings import Settings
 from acts.workflows.in_flight import miss_of
 
 Json = Any
@@ -51,20 +73,51 @@ TOOL = {
 }  # fmt: skip
 
 secrets = st.text(min_size=MIN_LENGTH, max_size=40).filter(lambda s: len(s.strip()) >= MIN_LENGTH)
+
+
+def in_lines(columns: int, text: bytes) -> str:
+    encoded = base64.b64encode(text).decode()
+    return "\r\n".join(encoded[at : at + columns] for at in range(0, len(encoded), columns))
+
+
+def lower_escapes(text: str) -> str:
+    return re.sub("%..", lambda match: match[0].lower(), text)
+
+
 PRINTED = {
     "as it is": lambda s: s,
     "as JSON": json.dumps,
     "as JSON in JSON": lambda s: json.dumps(json.dumps(s)),
+    "as JSON of PHP": lambda s: json.dumps(s).replace("/", "\\/"),
+    "as JSON of JavaScript": lambda s: json.dumps(s, ensure_ascii=False).replace("<", "\\u003C"),
     "by repr": repr,
+    "by repr of bytes": lambda s: repr(s.encode()),
+    "by ascii": ascii,
     "in a URL": quote,
+    "in a query": lambda s: quote(s, safe=""),
+    "in a query of a query": lambda s: quote(quote(s, safe=""), safe=""),
+    "in a URL of other libraries": lambda s: lower_escapes(quote(s, safe="")),
     "in a form": quote_plus,
+    "in JSON in a URL": lambda s: quote(json.dumps(s)),
+    "in HTML": html.escape,
+    "in XML": lambda s: s.encode("ascii", "xmlcharrefreplace").decode(),
+    "in JSON in HTML": lambda s: html.escape(json.dumps(s)),
+    "in a shell": shlex.quote,
+    "in CSV": lambda s: '"' + s.replace('"', '""') + '"',
+    "in hexadecimal": lambda s: s.encode().hex().upper(),
+}
+PRINTED_IN_BASE64 = {
     "in base64": lambda s: base64.b64encode(s.encode()).decode(),
     "in base64 for a URL": lambda s: base64.urlsafe_b64encode(s.encode()).decode(),
-    "as basic authorization": lambda s: "Basic " + base64.b64encode(f"user:{s}".encode()).decode(),
+    "as basic authorization": lambda s: base64.b64encode(f"user:{s}".encode()).decode(),
+    "in a mail": lambda s: in_lines(76, b"x" * 50 + s.encode()),
+    "in PEM": lambda s: in_lines(64, b"x" * 43 + s.encode()),
+    "in a mail in JSON": lambda s: json.dumps(in_lines(76, b"x" * 51 + s.encode())),
+    "in PEM in a URL": lambda s: quote(in_lines(64, b"x" * 44 + s.encode()), safe=""),
 }
 
 
-@pytest.mark.parametrize("form", ["as it is", "as JSON", "by repr", "in a URL", "in a form"])
+@pytest.mark.parametrize("form", PRINTED)
 @given(secret=secrets, before=st.text(max_size=5), after=st.text(max_size=5))
 def test_what_is_printed_of_a_secret_is_masked(form: str, secret: str, before: str, after: str) -> None:
     masks, printed = SecretMasks([secret]), PRINTED[form](secret)
@@ -74,13 +127,45 @@ def test_what_is_printed_of_a_secret_is_masked(form: str, secret: str, before: s
     assert secret not in masked or secret in MASK
 
 
-@pytest.mark.parametrize("form", ["in base64", "in base64 for a URL", "as basic authorization"])
+@pytest.mark.parametrize("form", PRINTED_IN_BASE64)
 @given(secret=st.text(min_size=8, max_size=40).filter(lambda s: len(s.strip()) >= 8))
 def test_of_base64_no_more_is_left_than_the_characters_at_its_ends(form: str, secret: str) -> None:
-    printed = PRINTED[form](secret)
+    printed = PRINTED_IN_BASE64[form](secret)
     masked = SecretMasks([secret]).mask_text(printed)
     assert MASK in masked
-    assert len(masked.removeprefix("Basic ").replace(MASK, "")) <= 12
+    known = PRINTED_IN_BASE64[form]("")
+    assert len(masked.replace(MASK, "")) <= len(known) + 14
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+circular: list[Json] = []
+circular.append(circular)
+DETAILS = st.sampled_from([circular, {(1, 2): "x"}, Unprintable(), object(), float("nan"), b"x", {1: "x"}]) | st.text()
+
+
+@given(
+    secret=secrets, details=st.lists(DETAILS, max_size=3), form=st.sampled_from(sorted(PRINTED)),
+    kind=st.sampled_from([ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, OSError]),
+)  # fmt: skip
+def test_no_secret_is_in_what_a_failure_becomes_whatever_was_raised(
+    secret: str, details: list[Json], form: str, kind: type[BaseException]
+) -> None:
+    masks, printed = SecretMasks([secret]), PRINTED[form](secret)
+    named = type("E" + secret.replace("\0", ""), (kind,), {})
+    for leak in (
+        kind(printed), named("x"), ExceptionGroup(printed, [ValueError(printed)]),
+        ApplicationError(printed, *details, {("k", printed): printed}, {printed: [printed]}, type=printed),
+    ):  # fmt: skip
+        error = ApplicationError("plain", *details)
+        error.__cause__ = leak
+        for raised in (leak, error):
+            failure = Failure()
+            EngineFailureConverter().to_failure(masked_failure(raised, masks), default().payload_converter, failure)
+            assert not masks.is_in_text(str(failure).replace(MASK, "")), failure
 
 
 @given(secret=secrets, value=st.recursive(
@@ -281,3 +366,77 @@ def test_a_worker_says_at_its_start_which_secrets_are_missing_and_which_are_in_t
     wrong = {"type": "object", "properties": {"a": {"properties": {"b": {"const": REFERENCE}}}}}
     with pytest.raises(SettingsError, match='tool "bad" names a secret in another place'):
         check_tools({"bad": wrong}, str(tmp_path))
+
+
+def test_keys_of_servers_and_models_are_secrets_of_their_activities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In results, failures, listings and the last line of stderr; files of keys are read anew."""
+    key = tmp_path / "key"
+    models = {"endpoints": {"own": {"provider": "openai", "url": "http://127.0.0.1:9", "keyFile": str(key)}}}
+    (tmp_path / "models.json").write_text(json.dumps(models), "utf-8")
+    monkeypatch.setenv("ACTS_MODELS", str(tmp_path / "models.json"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-variable")
+    config = McpServerConfig(name="x", command="c", env={"T": "env-key/1"}, headers={"A": "Bearer header-key"})
+    registry = Registry({}, (), McpServers([config]))
+    announced: list[str] = []
+    interceptor = SecretInterceptor(registry, "", announced.extend)
+
+    def told(kind: str, value: str) -> str:
+        environment = ActivityEnvironment()
+        environment.info = dataclasses.replace(environment.info, activity_type=kind)
+        call = ExecuteActivityInput(fn=print, args=[{}, {}], executor=None, headers={})
+
+        async def proceed(fails: bool, _: Json) -> str:  # noqa: FBT001 - a partial
+            if fails:
+                raise SystemExit(value)
+            return value
+
+        async def run() -> str:
+            result = await interceptor(call, partial(proceed, False))
+            with pytest.raises((SystemExit, ApplicationError)) as caught:
+                await interceptor(call, partial(proceed, True))
+            return f"{result.payload.data if hasattr(result, 'payload') else result} {caught.value}"
+
+        return asyncio.run(environment.run(run))
+
+    for number in range(2):
+        key.write_text(f"key-of-a-file-{number}\n", "utf-8")
+        for secret in (f"key-of-a-file-{number}", "sk-of-a-variable"):
+            assert secret not in told("acts.model", f"401: {secret}!")
+            assert secret in told("own", secret)
+    for kind in ("mcp.x", "acts.registry"):
+        for secret in ("env-key/1", "env-key%2f1", "header-key"):
+            assert secret not in told(kind, f"<{secret}>")
+    assert {"env-key/1", "header-key", "key-of-a-file-1", "sk-of-a-variable"} <= set(announced)
+    connection = McpConnection(config)
+    connection._stderr = b"started\n" + b"y" * 290 + b" with env-key/1 and header-key"
+    assert not SecretMasks(["env-key/1", "header-key", "env-key", "ader-key"]).is_in_text(connection._last_words())
+
+
+async def test_without_the_page_the_web_ui_is_given_nothing_to_render(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = WorkflowMetadata(current_details="**loading**")
+
+    async def handle_query(*_: object) -> WorkflowMetadata:
+        return answer
+
+    info = SimpleNamespace(workflow_type="Plan")
+    monkeypatch.setattr(workflow, "info", lambda: info)
+    monkeypatch.setattr(workflow, "instance", lambda: None)
+    inbound = _Inbound(SimpleNamespace(handle_query=handle_query))  # type: ignore[arg-type]
+    query: Json = SimpleNamespace(query="__temporal_workflow_metadata")
+    assert (await inbound.handle_query(query)).current_details
+    inbound.shows_page = False
+    assert not (await inbound.handle_query(query)).current_details
+    monkeypatch.setenv("ACTS_PAGE", "off")
+    assert Settings.from_environment().page == "off"
+
+
+def test_the_state_of_the_development_server_is_for_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide, own = tmp_path / "wide", tmp_path / "here"
+    for folder in (wide, own):
+        folder.mkdir(mode=0o755)
+    monkeypatch.chdir(own)
+    for folder, mode in ((wide, 0o700), (tmp_path / "new" / ".acts", 0o700), (own, 0o755)):
+        with _lock_state(folder):
+            assert folder.stat().st_mode & 0o777 == mode

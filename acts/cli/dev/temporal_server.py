@@ -181,7 +181,10 @@ def is_listening(address: str) -> bool:
 def _lock_state(state: Path) -> Iterator[int]:
     """Hold ``<state>/lock``, never deleted: a lock on a deleted file excludes nobody; yields its descriptor."""
     try:
-        state.mkdir(parents=True, exist_ok=True)
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # What plans hold is in it; a folder that one works in is left as it is
+        if state.stat().st_uid == os.getuid() and not Path.cwd().is_relative_to(state.resolve()):
+            state.chmod(0o700)
         file = (state / "lock").open("a+", encoding="utf-8")
     except OSError as error:
         text = f"cannot keep state in {state}: {error.strerror}; name a folder that can be written"
