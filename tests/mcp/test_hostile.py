@@ -112,7 +112,7 @@ async def test_a_tool_that_has_changed_is_not_called(hostile: Hostile) -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ([sys.executable, "-c", "import os, sys; sys.exit('bad key ' + os.environ['KEY'])"], "bad key …"),
+        ([sys.executable, "-c", "import os, sys; sys.exit('bad key ' + os.environ['KEY'])"], "bad key [secret]"),
         (
             [sys.executable, "-c", "import sys; print('hello', flush=True); sys.stdin.read()"],
             "did not start within 1 s",
