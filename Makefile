@@ -13,7 +13,7 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning fuzz fuzz-minute soak \
-	soak-minute mcp-servers clients live-smoke clean help
+	soak-approvals soak-minute mcp-servers clients live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -60,6 +60,11 @@ bench-planning: setup ## score how well models plan: recorded answers, and model
 
 soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
 	$(BIN)/python -m tests.crash.soak --seconds $(SECONDS) --seed $(SEED)
+
+soak-approvals: export ACTS_APPROVED_RUNS = 100
+soak-approvals: export ACTS_SEED = $(SEED)
+soak-approvals: setup ## a hundred runs in which people decide and others interfere, by SEED (1)
+	$(BIN)/python -m pytest tests/security/test_approved_runs.py
 
 soak-minute: setup ## half a minute of kills with a fixed seed, and the time until all has ended
 	$(BIN)/python -m tests.crash.soak --seconds 30 --seed 1

@@ -33,7 +33,7 @@ from acts.plan.calls import UNIT
 from acts.telemetry import metrics
 from acts.tree import search_attributes as names
 from acts.tree.decisions import PendingApproval
-from acts.tree.signal_records import DecisionAnswer, Told
+from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, Told
 from acts.views.run_views import RunView
 from acts.workflows.children import ROOT, Children, Lifeline, Outbox
 from acts.workflows.engine_calls import ask_or_none
@@ -42,6 +42,7 @@ from acts.workflows.payloads import TaskRoom, encode, encode_record, encode_stat
 
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
 SLICE_PAUSE: Final = timedelta(milliseconds=1)
+_JUDGE_PATCH: Final = "acts-judge-later"
 # What a run has to know before it begins
 BEFORE_THE_BEGIN: Final = (events.RunReset, events.PauseChanged, events.Provided)
 # What people and other programs can bring about by themselves
@@ -65,6 +66,8 @@ class Driver:
         self.tasks = TasksInFlight(run, self.children, self.lifetime, room, inbox.append, self._start_again)
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._slice_timer: asyncio.Task[None] | None = None
+        self._unjudged: list[events.Event] = []  # signed decisions: see ``_judges_later``
+        self._judged: set[int] = set()  # the ids of those that wait in the inbox again
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -124,8 +127,33 @@ class Driver:
     def _empty_inbox(self, flush: Callable[[str], list[commands.RunCommand]]) -> None:
         now = _now()
         while self.inbox:
-            self._handle(self.inbox.popleft(), now)
+            event = self.inbox.popleft()
+            if not self._judges_later(event):
+                self._handle(event, now)
         self._perform_all(flush(now))
+
+    def _judges_later(self, event: events.Event) -> bool:
+        """Judge signed decisions in a task of their own.
+
+        A reset repeats those that came after its point, in a task in which the run need not know of the reset yet.
+        """
+        run, record = self.run, event.record if isinstance(event, events.RecordReceived) else None
+        is_decision = isinstance(event, events.DecisionReceived) or isinstance(record, ForwardedDecision)
+        if not (run.position.approvers and is_decision) or run.finished is not None or run.is_cancelling:
+            return False
+        if id(event) in self._judged or not workflow.patched(_JUDGE_PATCH):
+            self._judged.discard(id(event))
+            return False
+        self._unjudged.append(event)
+        if len(self._unjudged) == 1:
+            sleep = workflow.sleep(SLICE_PAUSE, summary="judge signed decisions")
+            asyncio.create_task(sleep).add_done_callback(self._judge)
+        return True
+
+    def _judge(self, _: asyncio.Task[None]) -> None:
+        late, self._unjudged = self._unjudged, []
+        self._judged |= set(map(id, late))
+        self.inbox.extend(late)
 
     def _handle(self, event: events.Event, now: str) -> None:
         """Perform what the machine makes of an event. One from outside, whatever it holds, does not fail the run."""
@@ -257,6 +285,7 @@ class Driver:
 
     def _is_quiet(self) -> bool:
         is_quiet = self.run.can_continue_as_new and not self.run.is_cancelling and not self.tasks.in_flight
+        is_quiet = is_quiet and not self._unjudged
         return is_quiet and self.outbox.is_empty and workflow.all_handlers_finished()
 
     def _is_due(self, history: HistorySize) -> bool:
