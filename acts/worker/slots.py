@@ -481,9 +481,11 @@ async def _visit_if_needed(
     refused = () if codec is None else getattr(codec, REFUSES, None)
     must_visit = refused is None
     if message.DESCRIPTOR.name == "WorkflowActivation":
-        if any(mark in message.SerializeToString() for mark in _STORED):
+        data = message.SerializeToString()
+        if any(mark in data for mark in _STORED):
             await _follow_references(message, data_converter, **more)
-        must_visit = must_visit or any(mark in message.SerializeToString() for mark in refused or ())
+            data = message.SerializeToString()
+        must_visit = must_visit or any(mark in data for mark in refused or ())
     else:
         must_visit = must_visit or data_converter.external_storage is not None
     return await visit(message, data_converter, **more) if must_visit else _extstore.StorageOperationMetrics()
