@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from acts.language.errors import InvalidRequest, Problem
+from acts.language.errors import InvalidRequest, Problem, format_choices
 from acts.language.messages import Data, Message, Request, output_schema, parse_message
 from acts.language.references import evaluate
 from acts.language.schemas import find_schema_problem
@@ -98,16 +98,21 @@ class AgentContext:
         """A message from outside joins the context. Raises InvalidRequest: it cannot be folded into it, or would not
         fit into the Request of a plan.
         """
-        broken = defect(message.raw, MAX_DEPTH - DEPTH_RESERVE)
-        if broken:
-            raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
-        if message.instance is not None and message.instance not in self.log.own:
-            raise InvalidRequest([Problem("unknownInstance", f"unknown instance {message.instance!r}", "/_instance")])
+        self.check_provided(message)
         refused = self.log.fold(message)
         if refused:
             raise InvalidRequest([Problem("invalidMessage", refused.message)])
         again = replace(message, index=len(self.request.context))
         self.request = replace(self.request, context=(*self.request.context, again))
+
+    def check_provided(self, message: Data) -> None:
+        """Raise InvalidRequest for a message whose instance is unknown, or that is too deep."""
+        broken = defect(message.raw, MAX_DEPTH - DEPTH_RESERVE)
+        if broken:
+            raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
+        if message.instance is not None and message.instance not in self.log.own:
+            text = f"unknown instance {message.instance!r}; known: {format_choices(self.log.own)}"
+            raise InvalidRequest([Problem("unknownInstance", text, "/_instance")])
 
     @property
     def count(self) -> int:

@@ -513,6 +513,10 @@ class AgentRun(RunMachine):
         self.approvals.raise_version(self.version, self._proposed_subject())
         return []
 
+    def check_provided(self, message: Data) -> None:
+        super().check_provided(message)
+        self.context.check_provided(message)
+
     def _join_provided(self) -> None:
         """What was provided joins the context; what that refuses becomes a note."""
         messages, self._provided = self._provided, []

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from acts.language.errors import visible
 from acts.language.secret_masks import SecretMasks
 from acts.language.wire import INSTANCE, MODEL
 
@@ -246,7 +247,7 @@ class Lines(logging.Formatter):
             line += f"\n{stack}" if stack else ""
         for mask in _line_masks:
             line = mask(line)
-        return line
+        return visible(line, "\n\t")
 
 
 def _quote(text: str) -> str:

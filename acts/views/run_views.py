@@ -42,6 +42,7 @@ from acts.views.text import (
     STATE_MARKS,
     change_lines,
     code_span,
+    decided_name,
     describe_call,
     element_counts_text,
     fence,
@@ -532,7 +533,7 @@ def _approval_lines(approval: PendingApproval) -> str:
     """
     report = approval.to_json()
     address = {k: v for k, v in report.items() if k in _ADDRESS}
-    call = "**the plan**" if approval.call is None else code_span(approval.call)
+    call = f"**{decided_name(report)}**" if approval.call is None else code_span(approval.call)
     subject = f"the scopes of {call}" if approval.what == "scopes" else call
     until = f", until {_utc(approval.deadline)}" if approval.deadline else ""
     count, hints = report.get("elements"), report.get("hints")
@@ -552,7 +553,7 @@ def _approval_lines(approval: PendingApproval) -> str:
 
 
 def _decision_line(record: Mapping[str, Any]) -> str:
-    subject = _name(record, "call") if "call" in record else "the plan"
+    subject = _name(record, "call") if "call" in record else decided_name(record)
     subject += f" [{code_span(record['instance'])}]" if "call" not in record and "instance" in record else ""
     why = f": {code_span(record['reason'], MAX_TEXT)}" if record.get("reason") else ""
     who = code_span(record.get("by", "")) or "somebody"

@@ -84,6 +84,11 @@ def usage_text(usage: Mapping[str, Any]) -> str:
     )
 
 
+def decided_name(item: Mapping[str, Any]) -> str:
+    """``2:pay``, ``the plan`` or ``a message``: what a wait, or the record of a decision, is about."""
+    return str(item.get("call") or ("a message" if item.get("what") == "message" else "the plan"))
+
+
 def change_lines(changes: Any) -> Iterator[str]:
     """``call 2 amount: 50 → 5000, by Ada, 2026-…``: how something that waits has changed, a line each."""
     for change in changes if isinstance(changes, list) else ():

@@ -55,6 +55,7 @@ from acts.tree.decisions import (
     match_decision,
     read_decision,
 )
+from acts.views.text import decided_name
 
 _MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more
 _MAX_WIDTH: Final = 400
@@ -104,7 +105,7 @@ async def pending(
         rows, is_whole = subject_lines(approval, _MAX_ROWS, _MAX_WIDTH)
         scopes = " (its scopes)" if approval.what == "scopes" else ""
         instance = f" [{approval.instance}]" if approval.instance else ""
-        subject = f"{approval.call or 'the plan'}{scopes}{hints_text(approval)}{instance}"
+        subject = f"{decided_name(approval.to_json())}{scopes}{hints_text(approval)}{instance}"
         what = [clean(subject, 200), *(f"  {row}" for row in rows), *([] if is_whole else ["  …"])]
         dates = ("" if d is None else cli.moment_text(d) for d in (approval.since, approval.deadline))
         command = decision_command(APPROVE, id_, approval) if is_whole else f"{cli.shell('acts', 'show', id_)} has all"
@@ -317,7 +318,7 @@ def _edited_text(file: str | None, before: Json) -> Iterator[SourceText]:
             raise command_error(text, hint="set EDITOR, or name a file with --file") from None
         yield texts.read_source(str(path))
     except CommandError as error:
-        hint = f"correct it, and send it with --file {path}"
+        hint = f"correct it, and send it with --file {cli.shell(path)}"
         note = message(f"your text is kept in {path}", hint=hint, severity="note")
         raise CommandError(*error.blocks, note, code=error.code) from None
     path.unlink(missing_ok=True)

@@ -500,7 +500,7 @@ async def replay(history: HistoryOrRun, run_id: cli.RunId = None, as_json: cli.A
     elif verdict["replays"]:
         print(f"{name} replays: {events}, with the code here")
     else:
-        print(f"{name} does not replay with the code here: {events}\n{verdict['error']}")
+        print("\n".join([f"{name} does not replay with the code here: {events}", *cli.clean_lines(verdict["error"])]))
         print_message(_STUCK, severity="note")
     return cli.EXIT_DONE if verdict["replays"] else cli.EXIT_FAILED
 

@@ -134,7 +134,7 @@ def _print_file(file: str, cases: Sequence[CaseReport]) -> None:
     for case in failed:
         screen.print(f"  ✗ {clean(case.name)}  ({clean(case.where)})", style="bold red")
         for line in case.lines():  # - is expected, + is what the plan does
-            screen.print(f"    {line}", style={"+": "green", "-": "red"}.get(line.lstrip()[:1]))
+            screen.print(f"    {clean(line)}", style={"+": "green", "-": "red"}.get(line.lstrip()[:1]))
 
 
 def find_test_files(names: Sequence[str]) -> list[Path]:

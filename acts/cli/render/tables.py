@@ -29,7 +29,7 @@ from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.plan.validate import validate_request
-from acts.tree.decisions import SHORT_SUBJECT, SIGN, PendingApproval
+from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
 from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
 
@@ -84,7 +84,8 @@ def approval_lines(run: str, approvals: Sequence[PendingApproval]) -> Iterator[s
         yield clean(f"{words.STATE_MARKS['awaiting']} {subject} {verb} for a decision since {approval.since}{until}")
         rows, is_whole = subject_lines(approval, MAX_ROWS, MAX_VALUE)
         yield from (f"    {row}" for row in rows)
-        decisions = (APPROVE, REJECT, EDIT) if approval.about.get(EDITABLE, True) else (APPROVE, REJECT)
+        is_editable = approval.what != MESSAGE and approval.about.get(EDITABLE, True)
+        decisions = (APPROVE, REJECT, EDIT) if is_editable else (APPROVE, REJECT)
         yield from (f"    {decision_command(word, run, approval)}" for word in decisions if is_whole)
         if not is_whole:
             yield f"    nobody decides about what is cut: {shell('acts', 'pending', run)} --json prints all of it"
@@ -128,7 +129,7 @@ def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
     for record in records[-MAX_SHOWN:]:
         tick = f"tick {record['tick']}  " if record.get("tick") else ""
         word, signed = str(record.get("decision")), record.get("signed")
-        subject = str(record.get("call") or "the plan") + (f" [{record['instance']}]" if record.get("instance") else "")
+        subject = words.decided_name(record) + (f" [{record['instance']}]" if record.get("instance") else "")
         proof = f", signed with {signed.get('key')}" if isinstance(signed, dict) else ""
         by, reason = clean(record.get("by") or "somebody", 100), record.get("reason")
         text = f"{record.get('date')}  {tick}{by} {_PAST.get(word, word)} {subject}"
