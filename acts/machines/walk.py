@@ -42,7 +42,7 @@ from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
 from acts.plan.calls import UNIT, PlannedCall, approval_needed, read_elements
 from acts.plan.context_log import View, Writes, place_result, refuse_defects, split_write
-from acts.plan.graph import WriterIndex, paths_read
+from acts.plan.graph import ChainFold, WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
 from acts.tree.past_run import PastCall
 from acts.tree.records import CallRecord, WalkState
@@ -771,16 +771,17 @@ def match_calls(calls: Sequence[CallState], prepared: ValidatedPlan) -> dict[int
     """
     old = {_listing(call.node): call for call in calls}
     same: dict[int, int] = {}
-    new_writes = WriterIndex()
-    problem = ""
+    new_writes, problem = WriterIndex(), ""
+    is_new = ChainFold(False, lambda found, rank: found or rank not in same)
     for rank, node in enumerate(prepared.nodes):
         call = old.get(_listing(node))
         if call is None or call.node.instance != node.instance or not is_equal(call.node.planned, node.planned):
             new_writes.add(node, rank)
             continue
         same[rank] = call.rank
-        touched = (*node.writes, *paths_read(node))
-        if call.has_started and any(new_writes.overlapping(path, node.instance) for path in touched):
+        touched = (*node.writes, *paths_read(node)) if call.has_started else ()
+        hiding = (wait for path in touched for wait in prepared.graph.writers.hiding(path, node.instance, rank))
+        if any(new_writes.overlapping(path, node.instance) for path in touched) or any(is_new.at(*w) for w in hiding):
             problem = problem or f"{node.id} has started: the edit would change what it reads, or writes onto"
     same_ranks = set(same.values())
     started = [rank for rank in same.values() if calls[rank].has_started]

@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import event, given, reject
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ from tests.strategies import (
     parameters,
     render,
     results,
+    tool,
     values,
 )
 
@@ -229,6 +231,23 @@ def test_a_call_that_an_edit_brings_in_runs_after_an_approval_whatever_the_setti
     for id_ in drive.started:
         if drive.node(id_).index not in unchanged:
             assert oracle.call_of(id_) in drive.questions, f"{id_} ran and nobody was asked"
+
+
+def test_an_edit_does_not_hide_what_an_instance_has_read() -> None:
+    """The element was read of a list; an own write beside it, before the global one, would make that an object."""
+
+    def plan(written: str) -> ValidatedPlan:
+        calls = [("†state.q", None, {}), (written, "A", {"x": "†state.q"}), ("†state.a", None, {})]
+        calls.append(("†state.z", "A", {"x": "†state.a.0"}))
+        listed = [{"_tool": "act", "_outputPath": p, **({"_instance": i} if i else {}), **x} for p, i, x in calls]
+        own = {"type": "state", "state": {}, "_instance": "A"}
+        return prepared({"context": [{"type": "tool", "tool": tool("act")}, own, {"type": "plan", "plan": listed}]})
+
+    drive = Drive(plan("†state.b"), {"3:act": [5]})
+    drive.finish("3:act")
+    assert "4:act" in drive.started
+    with pytest.raises(DecisionRefused):
+        drive.edit(plan("†state.a.x"), {})
 
 
 # -- Calls that are added --------------------------------------------------------
