@@ -227,7 +227,7 @@ class SetRun(RunMachine):
     def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
         match event:
             case events.Begin() if not self.is_approved:
-                return self.approvals.open("plan", 1, self.config.approve, now, subject=self.subject_of())
+                return self._ask(now)
             case events.Begin():
                 return self._survey() if self.progress.survey is None else self._fill()
             case events.CallEnded() if event.key.startswith(_CLOSE):
@@ -237,7 +237,7 @@ class SetRun(RunMachine):
             case events.ChildEnded() if event.key in self.running:
                 return self._batch_ended(event)
             case events.Provided(message):
-                return self._provide(message)
+                return self._provide(message, now)
             case events.PauseChanged(False):
                 return self._fill()
             case events.HoldChanged(False):  # where the state did not fit another run, this one goes on
@@ -396,7 +396,10 @@ class SetRun(RunMachine):
             self.note(f"cancelled: {self.progress.text()}")
         return self.approvals.close_all() if self.in_flight else self.finish("cancelled")
 
-    def _provide(self, message: Data) -> list[Any]:
+    def _ask(self, now: str) -> list[Any]:
+        return self.approvals.open("plan", 1, self.config.approve, now, subject=self.subject_of())
+
+    def _provide(self, message: Data, now: str) -> list[Any]:
         """A Message joins the global data of the Batches: of those that run, and of those to come."""
         if message.instance is not None:
             text = "a message for one row of a set is sent to the run that walks it"
@@ -404,14 +407,15 @@ class SetRun(RunMachine):
         if self.setup.prepared.request.asks_for_plan and self.is_approved:
             raise DecisionRefused("the plan of this set was approved with the data that it has")
         self.provided.append(message.raw)
-        return [commands.SignalChildren(wire.PROVIDE, message.raw)]
+        return [commands.SignalChildren(wire.PROVIDE, message.raw)] if self.is_approved else self._ask(now)
 
     def on_history_full(self, error: CallError, now: str) -> list[Any]:
         self.progress.stop(error.code, error.message)
         return [*self.approvals.close_all(), *self._fill()]
 
     def subject_of(self, wait: PendingApproval | None = None) -> Json:
-        return {"plan": self.setup.prepared.request.calls, "request": show(self.setup.raw)}
+        provided = {"provided": [show(message) for message in self.provided]} if self.provided else {}
+        return {"plan": self.setup.prepared.request.calls, "request": show(self.setup.raw), **provided}
 
     def check_decision(self, decision: Decision) -> None:
         """Raise DecisionRefused for an edit: the rows that ran would have had another plan."""

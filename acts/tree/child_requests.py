@@ -428,6 +428,17 @@ def resolved_upfront(request: Request, tools: Mapping[str, Tool]) -> dict[str, s
     }
 
 
+def approved_delegates(request: Request, tools: Mapping[str, Tool]) -> dict[str, None]:
+    """The delegates whose content people approve, where any are asked: those that Tools fix or list, the plan's."""
+    approve = request.config.approve
+    if not (request.asks_for_plan or approve.calls or approve.scopes or any(t.approval for t in tools.values())):
+        return {}
+    schemas = (tool.meta.get("_delegate") for tool in tools.values())
+    named = [name for s in schemas if isinstance(s, dict) for name in (s.get("const"), *(s.get("enum") or ()))]
+    named += [call.get("_delegate") for call in request.calls if isinstance(call, dict)]
+    return dict.fromkeys(name for name in named if isinstance(name, str) and name not in ("", ANONYMOUS))
+
+
 def merged_tool(tool: Tool, definition: Mapping[str, Any]) -> dict[str, Any]:
     """The Tool's schema joined with the definition's input and output schemas; a parameter in both meets both."""
     expected, schema = input_schema(definition), dict(tool.schema)

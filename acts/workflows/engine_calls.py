@@ -44,7 +44,7 @@ from acts.machines.plan_run import PlanSetup
 from acts.machines.run_machine import RunMachine
 from acts.plan.validate import approve_problems, validate_parsed
 from acts.planner.request_estimate import LONGEST_ANSWER_TOKENS, answer_seconds
-from acts.tree.child_requests import merged_tool, resolved_upfront
+from acts.tree.child_requests import approved_delegates, merged_tool, resolved_upfront
 from acts.tree.decisions import Approver
 from acts.tree.identity import root_identity, short_id, tree_token
 from acts.tree.past_run import PastRun, PastState
@@ -193,7 +193,7 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
     if messages:
         raw = {**raw, "context": [*raw["context"], *messages]}
         parsed = read_request(raw)
-        capabilities = capabilities.model_copy(update={"pins": pins})
+    capabilities = capabilities.model_copy(update={"pins": pins}) if pins else capabilities
     return raw, parsed, capabilities
 
 
@@ -237,20 +237,24 @@ async def load_definition(name: str, sha256: str | None = None) -> Any:
 
 
 async def _load_upfront(parsed: Request, tools: Mapping[str, Tool]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The messages that put what delegates take and return into their Tools, and the pinned SHA-256 by name."""
+    """The messages that put what delegates take and return into their Tools, and the pinned SHA-256 by name.
+
+    Pinned is, too, whatever people approve: what runs then is the content that they were asked about.
+    """
     by_tool = resolved_upfront(parsed, tools)
     loaded: dict[str, Any] = {}
     problems = []
-    for name in dict.fromkeys(by_tool.values()):
+    for name in dict.fromkeys((*by_tool.values(), *approved_delegates(parsed, tools))):
         try:
             loaded[name] = await load_definition(name)
         except FailureError as error:
             if is_cancelled_exception(error):
                 raise
             code = error.type if isinstance(error, ApplicationError) and error.type else wire.DELEGATE_UNAVAILABLE
-            tool = next(t for t, d in by_tool.items() if d == name)
-            text = f'the delegate "{name}" of tool "{tool}" cannot be loaded: {truncate(str(cause_of(error)))}'
-            problems.append(Problem(code, text, "/context", hint='or let it be loaded when it is used: "resolve"'))
+            tool = next((f' of tool "{t}"' for t, d in by_tool.items() if d == name), "")
+            hint = 'or let it be loaded when it is used: "resolve"' if tool else "people are asked about its content"
+            text = f'the delegate "{name}"{tool} cannot be loaded: {truncate(str(cause_of(error)))}'
+            problems.append(Problem(code, text, "/context", hint=hint))
     if problems:
         raise InvalidRequest(problems)
     merged = [merged_tool(tools[t], loaded[by_tool[t]]["definition"]) for t in sorted(by_tool)]

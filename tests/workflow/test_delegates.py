@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
 from tests.workflow.agents import Agents, Saved, delegating
-from tests.workflow.foreign import Foreign, call, ended, of_type, result_of_failed
+from tests.workflow.foreign import Foreign, call, decide, ended, of_type, pending, result_of_failed
 from tests.workflow.tools import Heart
 
 Json = Any
@@ -62,7 +62,10 @@ async def test_resolved_upfront_the_planner_sees_what_the_delegate_wants(
     assert loaded is not None
 
 
-async def test_a_definition_that_changed_since_it_was_resolved_cannot_slip_in(foreign: Foreign, saved: Saved) -> None:
+@pytest.mark.parametrize("settings", [{"resolve": "upfront"}, {"approve": {"calls": ["inc"]}}])
+async def test_a_definition_that_changed_since_it_was_resolved_or_approved_cannot_slip_in(
+    foreign: Foreign, saved: Saved, settings: Json
+) -> None:
     name = saved({**WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})
     evil = {"context": [{"type": "state", "output": 666}, {"type": "plan", "run": True, "plan": []}]}
 
@@ -74,8 +77,13 @@ async def test_a_definition_that_changed_since_it_was_resolved_cannot_slip_in(fo
     calls = [call("swap", "†state.n"), call("inc", "†state.n", n="†state.n")]
     async with foreign.serving(bump, swap):
         handle = await foreign.start(
-            foreign.request(*calls, context=[delegating("inc", name), foreign.tool("swap")], resolve="upfront")
+            foreign.request(*calls, context=[delegating("inc", name), foreign.tool("swap")], **settings)
         )
+        if "approve" in settings:
+            await pending(handle)
+            (shown,) = (await handle.query("subjects"))["waits"]
+            assert len(shown["subject"]["answeredBy"]["sha256"]) == 64
+            await decide(handle)
         result = await result_of_failed(handle)
     assert result["errors"][0]["code"] == "DelegateChanged"
 
