@@ -105,7 +105,8 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
     """How a wait has changed, and all that is decided, a line each; False where some of it is missing here."""
     changes = [f"changed: {line}" for line in words.change_lines(approval.about.get("changes"))]
     if approval.content is None:
-        return [*(clean(line, width) for line in changes), "what is decided is unknown: its run does not answer"], False
+        lost = "what is decided is not known here: its run does not answer, or it is too long"
+        return [clean(line, width) for line in (*changes, lost)], False
     lines = []
     for name, part in approval.content.items():
         items = part.items() if isinstance(part, dict) else enumerate(part, 1) if isinstance(part, list) else ()
