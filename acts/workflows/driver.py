@@ -111,8 +111,7 @@ class Driver:
     def _note_reset(self) -> None:
         if self.lifeline.noted_lineage != self.lifeline.lineage:
             self.lifeline.noted_lineage = self.lifeline.lineage
-            # Before all else: what was signed before the reset, and comes again with it, is void
-            self.inbox.appendleft(events.RunReset(self._info.first_execution_run_id, str(self.lifeline.lineage)))
+            self.inbox.append(events.RunReset(self._info.first_execution_run_id, str(self.lifeline.lineage)))
 
     def _has_work(self) -> bool:
         if self.inbox or self.lifeline.noted_lineage != self.lifeline.lineage:
@@ -153,6 +152,7 @@ class Driver:
     def _judge(self, _: asyncio.Task[None]) -> None:
         late, self._unjudged = self._unjudged, []
         self._judged |= set(map(id, late))
+        self._note_reset()  # first: what was signed before it is void
         self.inbox.extend(late)
 
     def _handle(self, event: events.Event, now: str) -> None:
