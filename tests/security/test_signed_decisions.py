@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import stat
 from pathlib import Path
@@ -196,6 +197,22 @@ def test_a_deadline_never_approves_in_the_place_of_an_approver(word: str, become
     timer = f"('call', '2:refund', None) {signed.pending[0].deadline}"
     assert decided(signed.on_timer(timer, NOW)) == [becomes]
     assert decided(plain.on_timer(timer, NOW)) == [word]
+
+
+def test_without_self_approval_only_another_person_approves() -> None:
+    approvals = opened(TreePosition(identity="run/1"), selfApproval=False, timeout=10, onTimeout="approve")
+    edit = {"decision": "edit", "call": "2:refund", "with": {"_tool": "refund"}}
+
+    def takes(raw: Json, **more: str) -> bool:
+        return bool(decided(approvals.decide({**raw, **more}, None, NOW, update="u")))
+
+    assert not takes(edit), "nobody has edited it"
+    assert takes(edit, by="ann")
+    assert not takes({"decision": "approve"})
+    assert not takes({"decision": "approve"}, by="ann")
+    late = copy.deepcopy(approvals)
+    assert decided(late.on_timer(f"('call', '2:refund', None) {late.pending[0].deadline}", NOW)) == ["reject"]
+    assert takes({"decision": "approve"}, by="bob")
 
 
 def test_keys_are_read_in_base64_and_in_pem() -> None:

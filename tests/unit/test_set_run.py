@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from acts.activities.set_work import SetActivities
 from acts.language.errors import CallError
-from acts.language.messages import read_request
+from acts.language.messages import Data, parse_message, read_request
 from acts.machines import set_run
 from acts.machines.commands import Finish, StartChild, StartSetActivity
-from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, ChildStarted
+from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, ChildStarted, Provided
 from acts.machines.set_run import SetRun, SetSetup
 from acts.plan.validate import validate, validate_parsed
 from acts.sets.results_file import append, create, find_results
@@ -26,6 +26,7 @@ from acts.sets.survey import RowIds
 from acts.tree.past_run import PastResults
 from acts.tree.records import Accounting, Capabilities, TreePosition
 from acts.tree.set_records import ResumedSet, SetState, pack_bits
+from acts.tree.wire_format import digest
 from acts.views.run_views import SetView
 from tests.unit.test_past_rows import running, select
 from tests.unit.test_row_reader import no_rows
@@ -212,6 +213,18 @@ def test_what_a_set_does_not_go_with_is_refused(raw: dict[str, Json], message: s
 
 TERMINATED = CallError("TerminatedError", "Workflow execution terminated")
 CANCELLED = CallError("cancelled", "the call was cancelled")
+
+
+def test_what_is_provided_to_a_set_that_waits_is_a_part_of_what_is_approved() -> None:
+    run = SetRun("r", setup_of(request(CALL, approve={"plan": True})))
+    run.handle(Begin(), NOW)
+    (before,) = run.approvals.pending
+    rate = parse_message({"type": "data", "kind": "rate", "data": {"eur": 2}})
+    assert isinstance(rate, Data)
+    run.handle(Provided(rate), NOW)
+    (after,) = run.approvals.pending
+    assert (after.version, after.subject) == (before.version + 1, digest(run.subject_of(after)))
+    assert after.subject != before.subject
 
 
 def closing(world: World) -> StartSetActivity:
