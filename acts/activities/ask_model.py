@@ -19,13 +19,14 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat, send_record
+from acts.activities.engine_activities import encode_result, heartbeat, send_record
 from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
 from acts.activities.models import select
 from acts.activities.models.endpoints import max_output_tokens, price_per_token
@@ -301,12 +302,10 @@ async def _send(model: str, request: ModelRequest, on_call: Callable[[int, Any],
 
 def _encode(result: dict[str, Any], log: RequestLog) -> RawValue:
     """The activity's result. Raises ModelError: the answer cannot be recorded."""
-    notes = {"notes": log.notes} if log.notes else {}
+    value = {**result, "usage": log.usage.to_json(), **({"notes": log.notes} if log.notes else {})}
+    refuse = partial(ModelError, wire.RESULT_TOO_LARGE, retryable=False)
     try:
-        return encode_result({**result, "usage": log.usage.to_json(), **notes})
-    except ResultTooLarge as error:
-        text = f"the answer has {error}: ask for less at a time"
-        raise ModelError(wire.RESULT_TOO_LARGE, text, retryable=False) from error
+        return encode_result(value, lambda size: refuse(f"the answer has {size}: ask for less at a time"))
     except ValueError as error:
         raise ModelError("modelNotJson", f"the answer cannot be recorded: {error}", retryable=False) from error
 

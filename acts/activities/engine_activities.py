@@ -42,20 +42,16 @@ async def heartbeat(*details: Callable[[], Any]) -> AsyncIterator[None]:
             await task
 
 
-class ResultTooLarge(Exception):
-    """A result has more bytes than can be recorded; its text says how many."""
-
-
-def encode_result(result: dict[str, Any], limit: int = MAX_PAYLOAD_BYTES) -> RawValue:
-    """The result as one payload of at most ``limit`` bytes.
+def encode_result(result: Any, refuse: Callable[[str], Exception]) -> RawValue:
+    """The result as one payload.
 
     The SDK's own converter would sort the keys, which in a schema or a plan are in their author's order, and would
-    write each letter outside of ASCII in six bytes. Raises ResultTooLarge: it cannot be recorded; ValueError: it holds
-    a string or a number that JSON cannot (a lone surrogate, NaN).
+    write each letter outside of ASCII in six bytes. Raises what ``refuse`` makes of the size of one that
+    is too large to be recorded; ValueError: it holds a string or a number that JSON cannot (a lone surrogate, NaN).
     """
     data = write_json(result)
-    if len(data) > limit:
-        raise ResultTooLarge(f"{len(data):,} bytes; at most {limit:,} can be recorded")
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise refuse(f"{len(data):,} bytes; at most {MAX_PAYLOAD_BYTES:,} can be recorded")
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
 
 

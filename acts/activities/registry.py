@@ -24,6 +24,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +33,7 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat, miss
+from acts.activities.engine_activities import encode_result, heartbeat, miss
 from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.endpoints import highest_price
@@ -185,14 +186,14 @@ def call_activity(server: str, servers: McpServers) -> Callable[..., Any]:
 
 def _encode_answer(answer: dict[str, Any], tool: str) -> RawValue:
     value, failure = read_answer(answer)
+    text = f'the answer of "{tool}"'
+    refuse = partial(ApplicationError, type=wire.RESULT_TOO_LARGE, non_retryable=True)
     try:
-        result = encode_result(value)
-    except ResultTooLarge as error:
-        text = f'the answer of "{tool}" has {error}: ask it for less at once'
-        raise ApplicationError(text, type=wire.RESULT_TOO_LARGE, non_retryable=True) from None
+        result = encode_result(
+            value, lambda size: refuse(f'the answer of "{tool}" has {size}: ask it for less at once')
+        )
     except (ValueError, TypeError) as error:
-        text = f'the answer of "{tool}" is not JSON: {error}'
-        raise ApplicationError(text, type=wire.NOT_JSON, non_retryable=True) from None
+        raise ApplicationError(f"{text} is not JSON: {error}", type=wire.NOT_JSON, non_retryable=True) from None
     if failure:
         raise ApplicationError(failure, value, type=wire.MCP_TOOL_ERROR, non_retryable=True)
     return result

@@ -24,33 +24,29 @@ import importlib
 import os
 import re
 import time
-from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from temporalio import activity
-from temporalio.api.enums.v1 import IndexedValueType, TaskQueueType, WorkerVersioningMode
+from temporalio.api.enums.v1 import IndexedValueType, WorkerVersioningMode
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.client import Client
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
+from acts.activities.engine_activities import encode_result, heartbeat
 from acts.delegates.definitions import load_error, read_definition, read_file
 from acts.delegates.sources import PORTS, SHIPPED, DelegateSources, quote
 from acts.language import wire
 from acts.language.errors import SettingsError
 from acts.language.strict_json import read_json
+from acts.telemetry.observation import RPC_TIMEOUT, read_pollers
 from acts.tree.decisions import Approver, read_approvers
 from acts.tree.search_attributes import TYPES
 
 VARIABLE: Final = "ACTS_APPROVERS"
-# The run, or its workflow task, waits for the answer: a slow server must not hold it up
-_RPC_TIMEOUT: Final = timedelta(seconds=2)
 # Attributes that are missing may be registered while the worker runs
 _RECHECK_SECONDS: Final = 60.0
 
@@ -86,7 +82,7 @@ def value_type(name: str) -> IndexedValueType.ValueType:
 async def registered_types(client: Client) -> dict[str, IndexedValueType.ValueType]:
     """The custom search attributes of the client's namespace, by name. Raises RPCError: the server does not say."""
     request = ListSearchAttributesRequest(namespace=client.namespace)
-    answer = await client.operator_service.list_search_attributes(request, timeout=_RPC_TIMEOUT)
+    answer = await client.operator_service.list_search_attributes(request, timeout=RPC_TIMEOUT)
     return dict(answer.custom_attributes)
 
 
@@ -125,15 +121,6 @@ async def first_attempt(query: dict[str, str]) -> str:
         run_id = started.continued_execution_run_id
 
 
-async def read_pollers(client: Client, queue: str) -> Sequence[PollerInfo]:
-    """Who polls a task queue for activities. Raises RPCError: the server does not say."""
-    kind = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
-    )
-    return (await client.workflow_service.describe_task_queue(request, timeout=_RPC_TIMEOUT)).pollers
-
-
 def poller_deployment(poller: PollerInfo) -> tuple[str, str]:
     """The name and the build id of a worker's deployment version; two empty strings for an unversioned one."""
     options = poller.deployment_options
@@ -167,11 +154,8 @@ class Loader:
         """The activity."""
         async with heartbeat():
             result = await self.load(request)
-        try:
-            return encode_result(result)
-        except ResultTooLarge as error:
-            text = f'what is to be recorded of the delegate "{result["source"]}" has {error}'
-            raise load_error(wire.DELEGATE_TOO_LARGE, text) from error
+        text = f'what is to be recorded of the delegate "{result["source"]}" has'
+        return encode_result(result, lambda size: load_error(wire.DELEGATE_TOO_LARGE, f"{text} {size}"))
 
     async def load(self, request: dict[str, Any]) -> dict[str, Any]:
         """See the top of the file. Raises ApplicationError: one of the ``Delegate…`` types."""

@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.activities.engine_activities import ResultTooLarge, encode_result, heartbeat
+from acts.activities.engine_activities import encode_result, heartbeat
 from acts.delegates.sources import quote
 from acts.language import wire
 from acts.language.strict_json import write_json
@@ -152,13 +153,11 @@ def _judge(row: Row, number: int, reading: PageReading) -> tuple[str | None, str
 def _activity(name: str, work: Callable[[Json], Awaitable[Json]]) -> Callable[..., Any]:
     @activity.defn(name=name)
     async def run(request: dict[str, Any]) -> RawValue:
+        text = f"what is to be recorded of {quote(request.get('source') or request.get('file'))} has"
+        refuse = partial(SetError, wire.SET_TOO_LARGE)
         try:
             async with heartbeat():
-                return encode_result(await work(request))
-        except ResultTooLarge as error:
-            source = quote(request.get("source") or request.get("file"))
-            text = f"what is to be recorded of {source} has {error}: split it into several files"
-            raise ApplicationError(text, type=wire.SET_TOO_LARGE, non_retryable=True) from error
+                return encode_result(await work(request), lambda n: refuse(f"{text} {n}: split it into several files"))
         except SetError as error:
             is_final = error.type in (*wire.NON_RETRYABLE_TYPES, wire.RESUME_REFUSED)
             raise ApplicationError(error.message, type=error.type, non_retryable=is_final) from error

@@ -16,7 +16,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.service import RPCError
 
@@ -101,6 +101,8 @@ QUERY: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
 MAX_ASKED: Final = 20
 MAX_LISTED: Final = 1_000
 _QUERY_SECONDS: Final = 5
+# A run, or its workflow task, may wait for an answer: a slow server must not hold it up
+RPC_TIMEOUT: Final = timedelta(seconds=2)
 
 
 @dataclass
@@ -247,11 +249,17 @@ async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
     """True when the server has seen a poll of this queue in the last two minutes, by who ends in this identity."""
     # One kind is enough: a worker whose slots for Activities are all in use polls for workflow tasks only
     for kind in (TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY):
-        request = DescribeTaskQueueRequest(
-            namespace=client.namespace, task_queue=TaskQueue(name=task_queue), task_queue_type=kind
-        )
-        answer = await client.workflow_service.describe_task_queue(request)
-        polls = [poller.last_access_time.seconds for poller in answer.pollers if poller.identity.endswith(identity)]
+        pollers = await read_pollers(client, task_queue, kind)
+        polls = [poller.last_access_time.seconds for poller in pollers if poller.identity.endswith(identity)]
         if time.time() - max(polls, default=0) < MAX_POLL_SECONDS:
             return True
     return False
+
+
+async def read_pollers(
+    client: Client, queue: str, kind: TaskQueueType.ValueType = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+) -> Sequence[PollerInfo]:
+    """Who polls a task queue, for activities by default. Raises RPCError: the server does not say."""
+    place = TaskQueue(name=queue)
+    request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=place, task_queue_type=kind)
+    return (await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)).pollers

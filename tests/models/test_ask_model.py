@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from acts.activities import ask_model as module
-from acts.activities.engine_activities import encode_result
+from acts.activities import engine_activities
 from acts.activities.model_context import PromptContext
 from acts.activities.registry import Registry
 from acts.language.messages import parse_message
@@ -113,7 +112,7 @@ async def test_a_solution_is_recorded_as_the_model_wrote_it(raw: RawServer) -> N
 async def test_a_solution_that_cannot_be_recorded_is_reported_to_the_planner(
     raw: RawServer, text: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "encode_result", partial(encode_result, limit=1_000))
+    monkeypatch.setattr(engine_activities, "MAX_PAYLOAD_BYTES", 1_000)
     raw.reply_with(reply(text))
     result = await run(solution_request())
     assert result["unusable"]["code"] == code

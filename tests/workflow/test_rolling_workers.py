@@ -17,8 +17,8 @@ from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 
 from acts.activities.registry import Registry
-from acts.activities.run_setup import read_pollers
 from acts.cli.dev.temporal_server import DevServer, find_program
+from acts.telemetry.observation import read_pollers
 from acts.worker import serve as worker
 from acts.worker import settings as worker_settings
 from acts.worker.serve import DrainingWorker

@@ -19,13 +19,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acts.activities.models.endpoints import find_model
-from acts.activities.models.interface import (
-    CallReceiver,
-    ModelError,
-    ModelRequest,
-    ModelResponse,
-    TokenCounts,
-)
+from acts.activities.models.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from acts.telemetry import metrics
 from acts.telemetry.tracing import Tracing
 
