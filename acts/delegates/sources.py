@@ -1,12 +1,7 @@
 """The sources that definitions may come from: settings of the worker that no plan can change; and how to open files.
 
-    ACTS_DELEGATES               folders with *.json definitions, separated like PATH
-    ACTS_DELEGATE_HOSTS          hosts to fetch them from: "host" (port 443 of https,
-                                 80 of http) or "host:port", comma separated
-    ACTS_DELEGATE_PRIVATE_HOSTS  "host:port" to fetch them from although its addresses are
-                                 not public; it need not be listed above as well
-
-Hosts are compared as a whole, in lower case and in their ASCII form (IDNA). There are no wildcards.
+A host without a port has the one of the scheme. A private host need not be among the others as well. Hosts are compared
+as a whole, in lower case and in their ASCII form (IDNA). There are no wildcards.
 
 Only regular files inside a folder are opened. Symbolic links are followed only inside it. The path without links is
 then opened step by step, each step refusing a link: swapping one in between gains nothing. Errors are those of the

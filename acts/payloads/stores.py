@@ -170,16 +170,13 @@ class FolderStore:
         with self._explained("delete from"):
             Path(content.location).unlink(missing_ok=True)
 
-    def delete_leftovers(self, unused_since: datetime) -> int:
-        """Delete what was being written when its writer was killed; returns how many."""
-        count = 0
+    def delete_leftovers(self, unused_since: datetime) -> None:
+        """Delete what was being written when its writer was killed."""
         with self._explained("delete from"):
             for path in self._new.iterdir():
                 with suppress(FileNotFoundError):
                     if datetime.fromtimestamp(path.stat().st_mtime, UTC) < unused_since:
                         path.unlink()
-                        count += 1
-        return count
 
     def add_user(self, namespace: str, id_: str) -> None:
         """Remember that the namespace with this id refers to values under its name."""
@@ -318,8 +315,8 @@ class S3Store:
         with self._explained("delete from"):
             self._client.delete_object(Bucket=self.bucket, Key=content.location)
 
-    def delete_leftovers(self, unused_since: datetime) -> int:  # noqa: ARG002 - an object is there as a whole
-        return 0
+    def delete_leftovers(self, _unused_since: datetime) -> None:
+        """An object is there as a whole or not at all."""
 
     def add_user(self, namespace: str, id_: str) -> None:
         """Remember that the namespace with this id refers to values under its name."""

@@ -200,10 +200,8 @@ def read_fields(record: logging.LogRecord) -> dict[str, Any]:
 
     if activity.in_activity():
         return identify(activity.info())
-    fields: dict[str, Any] = {}
-    for details in (getattr(record, "temporal_activity", None), getattr(record, "temporal_workflow", None)):
-        if isinstance(details, dict):
-            fields |= {ours: details[theirs] for theirs, ours in _SDK_FIELDS.items() if details.get(theirs)}
+    details = getattr(record, "temporal_workflow", None) or {}
+    fields = {ours: details[theirs] for theirs, ours in _SDK_FIELDS.items() if details.get(theirs)}
     core = getattr(record, "temporal_log", None)
     if core is not None:
         values = {name: value for name, value in core.fields.items() if isinstance(value, str | int | float | bool)}

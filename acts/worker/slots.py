@@ -502,7 +502,8 @@ async def _follow_references(
     a storage that is away, or has lost what the run has read before.
     """
     known = {job.notify_has_patch.patch_id for job in act.jobs}
-    if converter.external_storage is None and any(map(_is_reference, _arguments(act))):
+    starts = (payload for job in act.jobs for payload in job.initialize_workflow.arguments)
+    if converter.external_storage is None and any(map(_is_reference, starts)):
         raise StorageUnavailable("the run was started with a stored value: set ACTS_STORAGE for this worker")
 
     async def follow(payload: Payload) -> Payload:
@@ -529,10 +530,6 @@ async def _follow_references(
         skip_search_attributes=True, skip_headers=not decode_headers, concurrency_limit=storage_concurrency_limit
     )
     await visitor.visit(sdk._Visitor(follow_all), act)  # noqa: SLF001
-
-
-def _arguments(act: WorkflowActivation) -> list[Payload]:
-    return [payload for job in act.jobs for payload in job.initialize_workflow.arguments]
 
 
 def _is_reference(payload: Payload) -> bool:

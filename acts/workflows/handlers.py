@@ -290,10 +290,9 @@ class RunWorkflow:
         """Append a message to the context; returns the status after it."""
         update = workflow.current_update_info()
         id_ = update.id if update is not None else ""
-        future = asyncio.get_running_loop().create_future()
         try:
             if self._provide(value, id_):
-                self._updates[id_] = future
+                self._updates[id_] = future = asyncio.get_running_loop().create_future()
                 if (problem := await future) is not None:
                     _refuse(problem)
         except (InvalidRequest, CallError) as error:
