@@ -84,11 +84,11 @@ def test_a_child_with_an_edited_plan_reports_the_calls_as_planned() -> None:
         [0, "†state.l", FIRST, {"method": "push", "planned": planned[1]}, 2],
     ]  # fmt: skip
     assert messages_above(before, item) == walk.context.appended()
-    assert context_above(before, item).state("a") == {"text": "one", "y": 1, "l": [2]}
+    assert context_above(before, item).log.state("a") == {"text": "one", "y": 1, "l": [2]}
 
 
 def test_a_message_provided_meanwhile_does_not_undo_what_an_instance_wrote() -> None:
     prepared = template({"_outputPath": "†state.l", "_outputMethod": "push"})
     _, item = walk_to_report(prepared, (0, 1, FIRST))
     provided = {"type": "state", "state": {"l": "text"}}
-    assert context_above(prepared, item, provided).state("a") == {"text": "one", "l": [1]}
+    assert context_above(prepared, item, provided).log.state("a") == {"text": "one", "l": [1]}
