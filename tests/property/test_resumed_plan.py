@@ -14,6 +14,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from acts.language.errors import CallError
+from acts.language.wire import WRONG_KIND
 from acts.machines.past import PastCalls, past_of_state
 from acts.machines.walk import Walk
 from acts.plan.calls import PlannedCall
@@ -121,6 +122,9 @@ def test_a_resumed_run_is_the_serial_run_with_the_results_that_were_taken_over(
         own_results = {id_ + key.removeprefix(was): r for key, r in case.results.items() if is_part(key, was)}
         results = {key: r for key, r in results.items() if not is_part(key, id_)} | own_results
         results.setdefault(id_, old.result(was))
+        error = old.walk.calls[old.rank(oracle.call_of(was))].error
+        if error is not None and error["code"] == WRONG_KIND:  # the write failed, not the Call: that is taken over, too
+            results[id_] = {"$fail": {"type": WRONG_KIND, "message": oracle.SOME_TEXT}}
     expected = oracle.run(new_request, results)
     for id_, was in taken.items():
         own = [e for e in expected.started if e == id_ or oracle.call_of(e) == id_]

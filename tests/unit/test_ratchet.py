@@ -17,28 +17,39 @@ ACTS = Path(__file__).parents[2] / "acts"
 # Lines of all Python files of a room, blank ones too
 LINES = {
     ".": 22,
-    "activities": 4_477,
+    "activities": 4_320,
     "cli": 5_742,
-    "delegates": 546,
+    "delegates": 530,
     "language": 3_073,
     "machines": 6_544,
     "payloads": 1_140,
     "plan": 1_780,
-    "planner": 1_417,
-    "provenance": 561,
+    "planner": 1_407,
+    "provenance": 455,
     "sets": 821,
-    "simulation": 889,
+    "simulation": 866,
     "telemetry": 1_125,
-    "testing": 509,
+    "testing": 506,
     "tree": 1_871,
-    "views": 1_278,
+    "views": 1_272,
     "worker": 2_370,
     "workflows": 2_878,
 }
 # Room, lines, reason
-RAISED: list[tuple[str, int, str]] = []
-FILES = 126
-TEST_LINES = 42_594
+RAISED: list[tuple[str, int, str]] = [
+    ("tree", 172, "what an approval is about, with its digest, and what has changed since (subjects.py)"),
+    ("machines", 120, "a Call starts only with the approved subject; what else waits again"),
+    ("language", 116, "all forms of a secret in one pattern each (secret_masks.py); characters that nobody would see"),
+    ("cli", 83, "the whole subject printed; trusted folders; quoted commands"),
+    ("payloads", 72, "what is unpacked is counted; a storage knows whose it is; references by metadata"),
+    ("plan", 55, "readers of a value below one that a later Call writes are ordered; a warning for partial reads"),
+    ("workflows", 40, "a lost value fails its Call; definitions are pinned where people are asked"),
+    ("worker", 28, "whatever a tool prints or raises is masked, in its threads and processes, too"),
+    ("telemetry", 16, "log lines escape what nobody would see, and mask what tools print"),
+    ("sets", 14, "results go to files of the run's own"),
+]
+FILES = 127
+TEST_LINES = 42_800
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
