@@ -306,7 +306,8 @@ async def test_wait_ends_when_the_input_is_provided_even_to_another_worker(
 ) -> None:
     async def waits_for() -> Any:
         calls = {call["id"]: call for call in (await handle.query(STATUS))["calls"]}
-        return calls["1:quoteRoom"]["state"] == "completed" and calls["2:bookRoom"].get("waitsFor")
+        quoted = calls.get("1:quoteRoom", {}).get("state") == "completed"
+        return quoted and calls["2:bookRoom"].get("waitsFor")
 
     with acts_worker(server, task_queue, tmp_path) as first:
         handle = await start(client, first, load("examples/wait/plan.yaml"))
