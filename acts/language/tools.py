@@ -101,9 +101,11 @@ class Tool:
 
     @property
     def answer(self) -> str | None:
-        """What answers, by a name: the Activity, and of an MCP server the tool, like ``acts.mcp.shop/refund``."""
+        """What answers, by a name: the Activity, and of an MCP server the tool, like ``mcp.shop/refund``."""
         source = self.schema.get(SERVER_TOOL)
-        return f"{self.activity}/{source.get('tool')}" if isinstance(source, dict) else self.activity
+        if not isinstance(source, dict) or self.activity != f"mcp.{source.get('server')}":
+            return self.activity
+        return f"{self.activity}/{source.get('tool')}"
 
     def asking(self) -> dict[str, Any]:
         """Its schema, with ``_approval``: for a Tool over what a Tool of the worker asks a person about."""

@@ -362,7 +362,12 @@ def delegate_request(delegate_input: DelegateInput, definition: Mapping[str, Any
 
 
 def _merge_approval(inherited: Json, own: Json) -> Json:
-    """The ``approve`` setting of a delegate: a definition may require more approvals than its caller, never fewer."""
+    """The ``approve`` setting of a delegate: a definition may require more approvals than its caller, never fewer.
+
+    Nor may its deadline approve: a Tool of the worker may ask, too.
+    """
+    if isinstance(own, dict):
+        own = {key: value for key, value in own.items() if (key, value) != ("onTimeout", "approve")}
     if not isinstance(inherited, dict) or not isinstance(own, dict):
         return own if isinstance(own, dict) else inherited
     out, subjects = {**inherited, **own}, ("plan", "calls", "scopes")

@@ -35,7 +35,7 @@ def answered_by(node: PlannedCall, config: Config, pins: Mapping[str, str]) -> d
         others = {"fallbackModels": list(config.fallbackModels)} if config.fallbackModels else {}
         return {"model": config.latent_model, **others}
     queue = node.tool.options.taskQueue
-    return {"activity": node.tool.activity} | ({} if queue is None else {"taskQueue": queue})
+    return {"activity": node.tool.answer} | ({} if queue is None else {"taskQueue": queue})
 
 
 def call_subject(
