@@ -53,6 +53,8 @@ _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "set
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # The keys of a child's report on one instance
 REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
+# Each is shown to who decides, and a digest of all is made with each: more are refused
+MAX_HELD_MESSAGES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,8 @@ class PlanRun(RunMachine):
     def check_provided(self, message: Data) -> None:
         super().check_provided(message)
         self.walk.context.check_provided(message)
+        if len(self.held_messages) >= MAX_HELD_MESSAGES:
+            raise DecisionRefused(f"{MAX_HELD_MESSAGES} messages wait for a decision already: decide about them first")
 
     def _provide(self, message: Data, now: str) -> list[Any]:
         """A message joins the context of the plan, and of the children that walk its instances.
