@@ -110,6 +110,7 @@ class PlanRun(RunMachine):
         self.version = 1
         self.is_approved = not setup.prepared.request.asks_for_plan
         self.held_messages: list[Data] = []
+        self._held_shown: list[Json] = []  # of these, once each
         self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start, past=setup.past)
         is_part = setup.input is not None and setup.input.part
         self.watched_tools = [] if is_part else [node.tool for node in self.whole_plan.nodes]
@@ -442,7 +443,7 @@ class PlanRun(RunMachine):
 
     def subject_of(self, wait: PendingApproval) -> Json:
         if wait.what == MESSAGE:
-            return {"messages": [message.raw for message in self.held_messages]}
+            return {"messages": self._held_shown}
         call = None if wait.call is None else self.walk.find(wait.call, wait.instance)
         return self.plan_subject() if call is None else self.walk.subject_of(call, call.resolved or {})
 
@@ -465,9 +466,9 @@ class PlanRun(RunMachine):
         """What was provided since the plan was approved joins its context when a person has approved it."""
         if not self.held_messages:
             return []
-        shown = {"messages": [show(message.raw) for message in self.held_messages]}
-        subject = {"messages": [message.raw for message in self.held_messages]}
-        return self.approvals.open(MESSAGE, self.version, self.config.approve, now, about=shown, subject=subject)
+        self._held_shown += [show(message.raw) for message in self.held_messages[len(self._held_shown) :]]
+        shown = {"messages": [*self._held_shown]}
+        return self.approvals.open(MESSAGE, self.version, self.config.approve, now, about=shown, subject=shown)
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -510,7 +511,7 @@ class PlanRun(RunMachine):
         if decision.decision == wire.EDIT:
             return self._replan(effect.token, wait, now)
         if wait.what == MESSAGE:
-            messages, self.held_messages = self.held_messages, []
+            messages, self.held_messages, self._held_shown = self.held_messages, [], []
             if decision.decision == wire.APPROVE:
                 told = (events.Provided(message, is_told=True) for message in messages)
                 return [effect for event in told for effect in self._take_message(event, now)]

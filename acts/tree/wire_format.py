@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from decimal import Decimal
 from typing import Any, Final, Self
 
@@ -68,14 +69,21 @@ class VersionedRecord(Record):
         return data
 
 
+# What may be a float, or a key that UTF-16 sorts otherwise: all else has the form of the RFC as it is
+_UNLIKE_RFC: Final = re.compile(r"\d[.eE]|[\ud800-\U0010ffff]|NaN|Infinity")
+
+
 def canonical_json(value: Json) -> bytes:
     """The one form of a value that is hashed and signed: RFC 8785, so that any language can make it.
 
     Where the RFC has no form, ours is exact: integers beyond 2^53 keep their digits, lone surrogates their code.
     """
-    out: list[str] = []
-    _append_canonical(value, out)
-    return "".join(out).encode(errors="surrogatepass")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    if _UNLIKE_RFC.search(text):
+        out: list[str] = []
+        _append_canonical(value, out)
+        text = "".join(out)
+    return text.encode(errors="surrogatepass")
 
 
 def _append_canonical(value: Json, out: list[str]) -> None:

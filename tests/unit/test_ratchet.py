@@ -37,7 +37,7 @@ LINES = {
 }
 # Room, lines, reason
 RAISED: list[tuple[str, int, str]] = [
-    ("tree", 177, "what an approval is about, with its digest, and what has changed since (subjects.py)"),
+    ("tree", 185, "what an approval is about, with its digest, and what has changed since (subjects.py)"),
     ("machines", 126, "a Call starts only with the approved subject; what else waits again"),
     ("language", 118, "all forms of a secret in one pattern each (secret_masks.py); characters that nobody would see"),
     ("cli", 83, "the whole subject printed; trusted folders; quoted commands"),
