@@ -53,8 +53,9 @@ _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "set
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # The keys of a child's report on one instance
 REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
-# Each is shown to who decides, and a digest of all is made with each: more are refused
-MAX_HELD_MESSAGES: Final = 100
+# With each that comes, a digest of all is made: more are refused. A person sees one of so many bytes whole
+MAX_HELD_MESSAGES: Final = 20
+MAX_SHOWN_MESSAGE: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,7 +467,8 @@ class PlanRun(RunMachine):
         """What was provided since the plan was approved joins its context when a person has approved it."""
         if not self.held_messages:
             return []
-        self._held_shown += [show(message.raw) for message in self.held_messages[len(self._held_shown) :]]
+        unseen = self.held_messages[len(self._held_shown) :]
+        self._held_shown += [show(message.raw, MAX_SHOWN_MESSAGE) for message in unseen]
         shown = {"messages": [*self._held_shown]}
         return self.approvals.open(MESSAGE, self.version, self.config.approve, now, about=shown, subject=shown)
 

@@ -377,7 +377,8 @@ async def test_each_round_of_a_cron_has_ids_of_its_own_which_a_reset_keeps(world
     repeated = world.rows(
         "SELECT id, count(DISTINCT attempt || pid), count(*) FROM begun WHERE run = ? GROUP BY id", handle.id
     )
-    assert sum(times > 1 for *_, times in repeated) == 4, "the four calls of the second round ran again, by their ids"
+    again = [row for row in repeated if row[-1] > 1]
+    assert len(again) == 4, f"the four calls of the second round ran again, by their ids: {again}"
 
 
 async def test_the_attempts_of_one_round_of_a_cron_share_their_ids(world: World, client: Client, gate: Path) -> None:

@@ -38,7 +38,7 @@ LINES = {
 # Room, lines, reason
 RAISED: list[tuple[str, int, str]] = [
     ("tree", 185, "what an approval is about, with its digest, and what has changed since (subjects.py)"),
-    ("machines", 126, "a Call starts only with the approved subject; what else waits again"),
+    ("machines", 128, "a Call starts only with the approved subject; what else waits again"),
     ("language", 118, "all forms of a secret in one pattern each (secret_masks.py); characters that nobody would see"),
     ("cli", 83, "the whole subject printed; trusted folders; quoted commands"),
     ("payloads", 72, "what is unpacked is counted; a storage knows whose it is; references by metadata"),
