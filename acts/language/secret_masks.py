@@ -28,6 +28,8 @@ MIN_LINE_LENGTH: Final = 16
 # Lines of base64 have 64 or 76: of so many characters in a row, one half has no line break in it
 _UNWRAPPED: Final = 60
 _WRAP: Final = r"(?:\s|\\{1,15}[rnt]|(?i:[%=](?:25){0,4}0[ad]|&\#x?(?:1[03]|[ad]);))*+"
+# Quoted-printable breaks a line anywhere, with this at its end; also as JSON has it
+_SOFT_BREAK: Final = re.compile(r"=(?:\r?\n|(?:\\{1,15}r)?\\{1,15}n)")
 # A backslash, and those that four levels of JSON put before a character; a bound keeps a search linear
 _SLASH: Final = r"(?:\\{1,15}(?i:u005c|x5c|134)|\\|(?i:[%=](?:25){0,4}5c|&(?:amp;){0,4}(?:\#92|\#x5c|bsol);))"
 _SLASHES: Final = r"(?:\\(?i:u005c|x5c)?|(?i:%(?:25){0,4}5c)){0,15}+"
@@ -112,7 +114,8 @@ class SecretMasks:
         return (form.spell(form.text) for form in self._forms if any(word in text for word in form.words))
 
     def is_in_text(self, text: str) -> bool:
-        return any(pattern.search(text) for pattern in self._patterns(text))
+        joined = _SOFT_BREAK.sub("", text)
+        return any(pattern.search(form) for form in {text, joined} for pattern in self._patterns(form))
 
     def is_in_bytes(self, data: bytes) -> bool:
         return self.is_in_text(data.decode("utf-8", "surrogateescape"))
@@ -120,7 +123,8 @@ class SecretMasks:
     def mask_text(self, text: str) -> str:
         for pattern in self._patterns(text):
             text = pattern.sub(MASK, text)
-        return text
+        joined = _SOFT_BREAK.sub("", text)
+        return self.mask_text(joined) if joined != text and self.is_in_text(joined) else text
 
     def mask_bytes(self, data: bytes) -> bytes:
         return self.mask_text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")

@@ -30,7 +30,7 @@ from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree import child_requests
 from acts.tree.child_requests import Batch, count_calls
-from acts.tree.decisions import MESSAGE, Decision, PendingApproval
+from acts.tree.decisions import ANSWER, MESSAGE, Decision, PendingApproval
 from acts.tree.identity import child_id
 from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
 from acts.tree.records import (
@@ -432,6 +432,7 @@ class PlanRun(RunMachine):
         node, call = command.node, command.call
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         about |= {"elements": len(call["_each"])} if "_each" in call else {}
+        about |= {ANSWER: node.tool.answer} if node.tool.answer not in (None, node.tool.name) else {}
         if hints := hint_words(node.tool.schema):
             about["hints"] = hints
         return self.approvals.open(
@@ -564,6 +565,10 @@ class PlanRun(RunMachine):
         self.approvals.record_changes(changes)
         own = str(decided.call).partition(":")[0]
         drops = self.is_approved and any("from" in change and str(change["call"]) != own for change in changes)
+        if self.position.isGuarded and self.is_approved:  # what is written where is what others read
+            plans = (self.walk.prepared, part)
+            before, after = ({n.index: (n.outcomes, n.error, n.method) for n in plan.nodes} for plan in plans)
+            drops = drops or before != after
         if self.walk.has_begun:
             self.walk.is_held = self.walk.is_held or drops
             walk_commands = self.walk.change_plan(part, now)

@@ -41,6 +41,7 @@ from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
 from acts.tree.records import Capabilities, PermitLease, TreePosition
 from acts.tree.subjects import show
+from acts.tree.wire_format import digest
 
 # Batches at once: fewer leave the worker idle while one reads or writes; more only hold more instances in its memory.
 # Above this many Calls of each, there are more of them
@@ -222,18 +223,16 @@ class SetRun(RunMachine):
         """``awaiting`` while the plan waits for a person."""
         if self.is_paused:
             return "paused"
-        return "running" if self.is_approved else "awaiting"
+        return "awaiting" if self.approvals.waits.own else "running"
 
     def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
         match event:
-            case events.Begin() if not self.is_approved:
-                return self._ask(now)
             case events.Begin():
-                return self._survey() if self.progress.survey is None else self._fill()
+                return self._survey() if self.progress.survey is None else self._go_on(now)
             case events.CallEnded() if event.key.startswith(_CLOSE):
                 return self._page_closed(event.key.removeprefix(_CLOSE), event)
             case events.CallEnded():
-                return self._activity_ended(event)
+                return self._activity_ended(event, now)
             case events.ChildEnded() if event.key in self.running:
                 return self._batch_ended(event)
             case events.Provided(message):
@@ -257,15 +256,22 @@ class SetRun(RunMachine):
         self._activity, label = _SURVEY, f"survey {message.source}"
         return [commands.StartSetActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
 
-    def _activity_ended(self, event: events.CallEnded) -> list[Any]:
-        """Take the survey, and create the results file, which belongs to this run from then on."""
+    def _activity_ended(self, event: events.CallEnded, now: str) -> list[Any]:
+        """Take the survey, or the results file, which belongs to this run from now on."""
         self._activity = None
         if event.error is not None:
             self.progress.stop(event.error.code, event.error.message)
             return self.finish("cancelled" if self.is_cancelling else "failed")
-        file, self.has_results = self.config.results, event.key == _RESULTS
+        self.has_results = event.key == _RESULTS
         if event.key == _SURVEY:
             self.progress.begin(set_records.Survey.from_json(event.value))
+        return self._go_on(now)
+
+    def _go_on(self, now: str) -> list[Any]:
+        """Ask people about the plan and its rows, or create the results file, or start Batches."""
+        file = self.config.results
+        if not self.is_approved:
+            return self._ask(now)
         if file is None or self.has_results:
             return self._fill()
         self._activity, argument = _RESULTS, {"file": file, "run": self.position.identity}
@@ -282,12 +288,14 @@ class SetRun(RunMachine):
         while self._may_start() and (command := self._next_batch()) is not None:
             out.append(command)
         progress = self.progress
-        if self.in_flight or progress.survey is None or (progress.has_pages and not self.is_cancelling):
+        waits = progress.has_pages or not (self.is_approved or progress.stopped)
+        if self.in_flight or progress.survey is None or (waits and not self.is_cancelling):
             return out
         return out + self.finish("cancelled" if self.is_cancelling else progress.status)
 
     def _may_start(self) -> bool:
         is_idle = self.is_paused or self.is_held or self.is_cancelling or self._activity is not None
+        is_idle = is_idle or not self.is_approved
         is_free = self._started < self._most and len(self.running) < self._most_batches
         return not is_idle and is_free and self.progress.has_pages
 
@@ -397,6 +405,8 @@ class SetRun(RunMachine):
         return self.approvals.close_all() if self.in_flight else self.finish("cancelled")
 
     def _ask(self, now: str) -> list[Any]:
+        if self.progress.survey is None:
+            return []
         return self.approvals.open("plan", 1, self.config.approve, now, subject=self.subject_of())
 
     def _provide(self, message: Data, now: str) -> list[Any]:
@@ -415,18 +425,29 @@ class SetRun(RunMachine):
 
     def subject_of(self, wait: PendingApproval | None = None) -> Json:
         provided = {"provided": [show(message) for message in self.provided]} if self.provided else {}
-        return {"plan": self.setup.prepared.request.calls, "request": show(self.setup.raw), **provided}
+        survey, rows = self.progress.survey, {}
+        if survey is not None:  # a page whose bytes differ from its hash is refused
+            rows = {"rows": {"count": self.progress.total, "sha256": digest([[*page] for page in survey.pages])}}
+        return {"plan": self.setup.prepared.request.calls, "request": show(self.setup.raw), **rows, **provided}
 
     def check_decision(self, decision: Decision) -> None:
         """Raise DecisionRefused for an edit: the rows that ran would have had another plan."""
         if decision.decision == wire.EDIT:
             raise DecisionRefused("the plan of a set cannot be edited: reject it, and start another run")
 
-    def on_decided(self, effect: commands.Decided, _now: str) -> list[Any]:
-        if effect.decision.decision == wire.APPROVE:
+    def on_decided(self, effect: commands.Decided, now: str) -> list[Any]:
+        decision = effect.decision
+        if decision.decision == wire.APPROVE:
             self.is_approved = True
-            return self._survey()
-        return self.finish("rejected" if effect.decision.decision == wire.REJECT else "failed")
+            return self._go_on(now)
+        if self.in_flight:  # it was approved before a reset
+            self.progress.stop(wire.REJECTED, decision.reason or "nobody decided in time")
+            return []
+        return self.finish("rejected" if decision.decision == wire.REJECT else "failed")
+
+    def on_void(self, now: str) -> list[Any]:
+        self.is_approved = not self.setup.prepared.request.asks_for_plan
+        return [] if self.is_approved else self._ask(now)
 
     def read_facts(self, run_id: str) -> PastRun:
         """What such a run has to know. ``run_id`` is that of this run."""

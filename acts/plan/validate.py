@@ -337,7 +337,8 @@ def approve_problems(request: Request, tools: Mapping[str, Tool]) -> list[Proble
     """
     listed = request.config.approve.calls
     may_delegate = any("_delegate" in (tool.schema.get("properties") or {}) for tool in tools.values())
-    known = {name for tool in tools.values() for name in (tool.name, tool.answer, tool.activity) if name is not None}
+    names = ((tool.name, tool.answer, tool.activity, tool.consts.get("_delegate")) for tool in tools.values())
+    known = {name for answers in names for name in answers if isinstance(name, str) and name}
     return [
         Problem("unknownTool", f'no tool and no activity is called "{name}"', pointer("config", "approve", "calls", at),
                 hint=f"known: {format_choices(sorted(known))}", severity="warning" if may_delegate else "error")

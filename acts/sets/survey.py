@@ -45,8 +45,8 @@ JSON_LINES: Final = "jsonl"
 CSV: Final = "csv"
 _BOM: Final = b"\xef\xbb\xbf"
 _CHUNK: Final = 64 * 1024
-# Two pages that differ have the same digest once in 3e14 times
-DIGEST_BYTES: Final = 6
+# 128 bits: nobody finds another page of the digest that people have approved
+DIGEST_BYTES: Final = 16
 
 # The default, 128 KiB, is less than a row may have
 csv.field_size_limit(MAX_ROW_BYTES)

@@ -36,6 +36,8 @@ MAX_MATCHES: Final = 100  # waits that an error looks for: ten thousand decision
 SIGN: Final = "sign"
 # … and what is decided, whole, where it is known: its digest is the ``subject``
 CONTENT: Final = "content"
+# … and the Activity that answers the Call
+ANSWER: Final = "activity"
 FORMAT: Final = "decision/2"
 # What waits: a message that would change an approved plan
 MESSAGE: Final = "message"
@@ -56,7 +58,7 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
     """One approval that awaits a decision. ``since`` and ``deadline`` are ISO dates in UTC.
 
     ``inner`` is the instance within the run, where the run itself works for an ``instance`` of its parent. Further keys
-    are ``about`` what is decided: ``elements``, ``hints``, ``content``, ``changes``, ``sign``.
+    are ``about`` what is decided: ``activity``, ``elements``, ``hints``, ``content``, ``changes``, ``sign``.
     """
 
     workflow_id: str = Field(alias="workflowId")
@@ -245,7 +247,11 @@ _Keys = tuple[Annotated[str, AfterValidator(_read_public_key)], ...]
 
 
 class Approver(Record):
-    """One approver. ``keys`` are public keys of 32 bytes in base64; ``tools`` None: all."""
+    """One approver. ``keys`` are public keys of 32 bytes in base64.
+
+    ``tools`` (None: all) are names of what answers a Call: of its Activity, of a tool of an MCP server
+    (``mcp.shop/refund``), else of the Tool. A Request may give an Activity any name.
+    """
 
     name: str
     keys: Annotated[
@@ -257,7 +263,7 @@ class Approver(Record):
     plans: StrictBool = True
 
     def may_decide(self, tool: str | None) -> bool:
-        """True for an approver who may decide about a Call of this Tool (None: about a plan)."""
+        """True for an approver who may decide about a Call that ``tool`` answers (None: about a plan)."""
         return self.plans if tool is None else self.tools is None or tool in self.tools
 
 
@@ -310,9 +316,9 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     approver = next((a for a in approvers if a.name == decision.by), None)
     if approver is None:
         raise DecisionRefused(f'"by" is {decision.by!r}, who is no approver of this run; {names}')
-    tool = None if wait.call is None else wait.call.partition(":")[2]
+    tool = None if wait.call is None else wait.about.get(ANSWER, wait.call.partition(":")[2])
     if not approver.may_decide(tool):
-        text = "whole plans" if tool is None else f'calls of the tool "{tool}"'
+        text = "whole plans" if tool is None else f'calls that "{tool}" answers'
         raise DecisionRefused(f'the approver "{approver.name}" may not decide about {text}')
     if decision.version is None or decision.subject is None:
         raise DecisionRefused(f"a signed decision names the version and the subject of what it is about: {wait}")

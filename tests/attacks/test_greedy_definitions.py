@@ -89,6 +89,21 @@ async def test_a_definition_cannot_ask_for_less_than_the_run_that_uses_it(
         assert await paid(foreign, handle) == 0
 
 
+async def test_a_definition_cannot_give_what_is_asked_about_another_name(foreign: Foreign, saved: Saved) -> None:
+    name = saved.walked(PAY, context=[foreign.tool("pay")])
+    alias = tool("payOut", activity="pay", options={"taskQueue": foreign.queue})
+    async with foreign.serving(pay):
+        raw = foreign.request(
+            call("send", "†state.r"), context=[delegating("send", name), alias], approve={"calls": ["payOut"]}
+        )
+        handle = await foreign.start(raw)
+        (wait,) = await pending(handle)
+        assert wait["call"] == "1:pay"
+        await decide(handle, "reject", reason="no")
+        await came_to(handle)
+        assert await paid(foreign, handle) == 0
+
+
 # -- what it spends -----------------------------------------------------------------------
 
 

@@ -220,6 +220,10 @@ def test_code_that_a_folder_names_runs_only_where_somebody_asks_for_it(tmp_path:
     assert runs_code("validate", "plan.yaml", *asked, note=True)
     assert runs_code("simulate", "plan.yaml", *asked, note=True)
     assert runs_code("validate", "plan.yaml", note=True, ACTS_ACTIVITIES="order_tools")
+    own = tmp_path / "own"  # of the user, who only looks into the folder
+    own.mkdir()
+    (own / "order_tools.py").write_text("TOOLS = {}\n", "utf-8")
+    assert not runs_code("validate", "plan.yaml", note=True, ACTS_ACTIVITIES="order_tools", PYTHONPATH=str(own))
     assert runs_code("validate", "plan.yaml", XDG_CONFIG_HOME=os.environ["XDG_CONFIG_HOME"])  # who has made it
     assert not runs_code("trust", ".")
     assert runs_code("validate", "plan.yaml")

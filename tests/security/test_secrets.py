@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import binascii
 import dataclasses
 import html
 import json
@@ -104,6 +105,8 @@ PRINTED = {
     "in JSON in HTML": lambda s: html.escape(json.dumps(s)),
     "in a shell": shlex.quote,
     "in CSV": lambda s: '"' + s.replace('"', '""') + '"',
+    "in a mail as quoted-printable": lambda s: binascii.b2a_qp(b"x" * 70 + s.encode(), istext=False).decode(),
+    "in a mail in JSON": lambda s: json.dumps(binascii.b2a_qp(b"x" * 71 + s.encode(), istext=False).decode()),
     "in hexadecimal": lambda s: s.encode().hex().upper(),
 }
 PRINTED_IN_BASE64 = {

@@ -129,7 +129,8 @@ def test_no_other_bytes_are_a_signature(value: bytes) -> None:
         (WAIT, {"by": "eve"}, ADA, "'eve', who is no approver of this run"),
         (WAIT, {}, ADA, "None, who is no approver"),
         (WAIT, {"by": "bob"}, ADA, 'no key of "bob" has signed'),
-        (changed(call="2:pay"), {"by": "bob"}, BOB, 'may not decide about calls of the tool "pay"'),
+        (changed(call="2:pay"), {"by": "bob"}, BOB, 'may not decide about calls that "pay" answers'),
+        (changed(activity="bank.wire"), {"by": "bob"}, BOB, 'may not decide about calls that "bank.wire" answers'),
         (changed(call=None, what="plan"), {"by": "bob"}, BOB, "may not decide about whole plans"),
     ],
 )

@@ -17,7 +17,16 @@ from acts.language.errors import CallError
 from acts.language.messages import Data, parse_message, read_request
 from acts.machines import set_run
 from acts.machines.commands import Finish, StartChild, StartSetActivity
-from acts.machines.events import Begin, CallEnded, CancelRequested, ChildEnded, ChildStarted, Provided
+from acts.machines.events import (
+    Begin,
+    CallEnded,
+    CancelRequested,
+    ChildEnded,
+    ChildStarted,
+    PauseChanged,
+    Provided,
+    RunReset,
+)
 from acts.machines.set_run import SetRun, SetSetup
 from acts.plan.validate import validate, validate_parsed
 from acts.sets.results_file import append, create, find_results
@@ -28,6 +37,7 @@ from acts.tree.records import Accounting, Capabilities, TreePosition
 from acts.tree.set_records import ResumedSet, SetState, pack_bits
 from acts.tree.wire_format import digest
 from acts.views.run_views import SetView
+from tests.security.test_signed_decisions import APPROVERS
 from tests.unit.test_past_rows import running, select
 from tests.unit.test_row_reader import no_rows
 
@@ -215,9 +225,34 @@ TERMINATED = CallError("TerminatedError", "Workflow execution terminated")
 CANCELLED = CallError("cancelled", "the call was cancelled")
 
 
-def test_what_is_provided_to_a_set_that_waits_is_a_part_of_what_is_approved() -> None:
+def waiting_set(pages: list[int]) -> SetRun:
+    """A run over a set whose rows are counted, and which waits for its approval."""
     run = SetRun("r", setup_of(request(CALL, approve={"plan": True})))
-    run.handle(Begin(), NOW)
+    (command,) = run.handle(Begin(), NOW)
+    assert run.approvals.pending == []
+    assert isinstance(command, StartSetActivity)
+    run.handle(CallEnded(command.key, survey(pages)), NOW)
+    return run
+
+
+def test_the_rows_of_a_set_are_a_part_of_what_is_approved() -> None:
+    waits = [waiting_set(pages).approvals.pending[0] for pages in ([2], [2], [3])]
+    assert waits[0].subject == waits[1].subject != waits[2].subject
+
+
+def test_after_a_reset_a_set_waits_again_before_more_of_it_starts() -> None:
+    run = waiting_set([2, 3])
+    run.position = run.approvals.position = run.position.model_copy(update={"approvers": APPROVERS})
+    wait = run.approvals.pending[0]
+    run.is_approved = True
+    run.approvals.close(wait)
+    run.handle(RunReset("first", "another"), NOW)
+    assert run.approvals.pending[0].what == "plan"
+    assert not any(isinstance(command, StartChild) for command in run.handle(PauseChanged(is_paused=False), NOW))
+
+
+def test_what_is_provided_to_a_set_that_waits_is_a_part_of_what_is_approved() -> None:
+    run = waiting_set([2])
     (before,) = run.approvals.pending
     rate = parse_message({"type": "data", "kind": "rate", "data": {"eur": 2}})
     assert isinstance(rate, Data)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from acts.cli.console import CommandError, clean, command_error, print_blocks
+from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks
 from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, read_source
 from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, parse_request
@@ -166,6 +167,9 @@ def load_registry(
         return {}, ()
     from acts.activities.registry import from_environment, load
 
+    if not is_trusted(Path()):  # the user's own modules come before those of a folder that one only looks into
+        here = str(Path.cwd())
+        sys.path[:] = [*(path for path in sys.path if path not in ("", here)), here]
     try:
         registry = from_environment() if has_modules else load(default_modules().split(","), [])
     except SettingsError as error:
