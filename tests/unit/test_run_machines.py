@@ -64,6 +64,30 @@ def test_what_an_edit_asks_about_is_all_that_waits(missing: str, path: str, left
     assert ([wait.what for wait in run.approvals.pending], run.notes) == (left, [])
 
 
+@pytest.mark.parametrize(("path", "waits"), [("†state.own", ["call"]), ("†state.shared", ["plan", "call"])])
+def test_an_edit_of_one_call_that_changes_what_others_read_asks_about_the_plan_again(
+    path: str, waits: list[str]
+) -> None:
+    fields = {"_activity": {"const": "load"}, "_outputPath": {"type": "string"}, "x": {}}
+    tool = {"type": "tool", "tool": {"type": "object", "properties": {"_tool": {"const": "set"}, **fields}}}
+    asked = {**tool["tool"]["properties"], "_tool": {"const": "ask"}, "_approval": {"const": True}}
+    more = {"type": "tool", "tool": {"type": "object", "properties": asked}}
+    own = {"_tool": "ask", "x": 1, "_outputPath": "†state.own"}
+    plan = [own, {"_tool": "set", "x": "†state.own || †state.shared", "_outputPath": "†state.other"}]
+    state = {"type": "state", "state": {"shared": 1}}
+    raw = {"config": {"approve": {"plan": True}}, "context": [tool, more, state, {"type": "plan", "plan": plan}]}
+    prepared = validate_parsed(read_request(raw), {}, SERVED)
+    run = PlanRun("r", PlanSetup(raw, prepared, Capabilities(served=SERVED), TreePosition(), SOURCE), lambda n: n.id)
+    run.handle(Begin(), NOW)
+    run.flush(NOW)
+    run.handle(DecisionReceived({}, "approve"), NOW)
+    run.flush(NOW)
+    edited = {**own, "x": 2, "_outputPath": path}
+    run.handle(DecisionReceived({"call": "1:ask", "with": edited}, "edit"), NOW)
+    assert sorted(wait.what for wait in run.approvals.pending) == sorted(waits)
+    assert not run.notes
+
+
 # -- a delegate without a planner -------------------------------------------------------------------------
 
 
