@@ -89,9 +89,8 @@ class AgentRun(RunMachine):
     """
 
     def __init__(self, own: str, setup: AgentSetup) -> None:
-        super().__init__(own, setup.position, setup.lease)
+        super().__init__(own, setup.position, setup.lease, setup.capabilities)
         self.setup, self.config = setup, setup.request.config
-        self.price = setup.capabilities.price
         self.context = agent_context.AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
         self.watched_tools = self.context.tools.values()
         self.notes += [p.text() for p in self.context.warnings if p.code == "limitLowered"]
@@ -134,7 +133,7 @@ class AgentRun(RunMachine):
     @property
     def can_continue_as_new(self) -> bool:
         """True between two ticks, and while a plan waits for a person."""
-        return self.in_flight == 0 and not self._is_plan_held
+        return self.in_flight == 0 and not self._is_plan_held and not self._unpinned
 
     @property
     def _is_plan_held(self) -> bool:
@@ -355,7 +354,7 @@ class AgentRun(RunMachine):
         position = position.model_copy(update={"isGuarded": position.isGuarded or self.request.asks_for_plan})
         own = PlanInput(
             request=request, position=position, part=True, isGrowing=is_growing,
-            capabilities=self.setup.capabilities.model_copy(update={"tools": {}}),
+            capabilities=self.capabilities.model_copy(update={"tools": {}}),
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id, messageCount=self.context.count),
             approve=(self.setup.raw.get("config") or {}).get("approve"), settled=self._settled_before,
         )  # fmt: skip
@@ -462,11 +461,17 @@ class AgentRun(RunMachine):
 
     def _propose(self, now: str) -> list[Any]:
         self._phase = "awaiting"
+        loads = self.load_pins(self.proposal.nodes if self.proposal is not None else ())
+        if self._unpinned:
+            return list(loads)
         return self.approvals.open("plan", self.version, self.config.approve, now, subject=self._proposed_subject())
+
+    def on_pinned(self, now: str) -> list[Any]:
+        return self._propose(now) if self.proposal is not None and self._phase == "awaiting" else []
 
     def _proposed_subject(self) -> dict[str, Json]:
         nodes, log = () if self.proposal is None else self.proposal.nodes, self.context.log
-        pins = self.setup.capabilities.pins
+        pins = self.capabilities.pins
         return plan_subject(
             self.proposed_calls, nodes, lambda path, instance: log.read(path, END, instance), self.config, pins
         )
@@ -478,6 +483,7 @@ class AgentRun(RunMachine):
         """The edited proposal, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: the edit
         cannot be made, and why.
         """
+        self.check_pins(decision)
         if decision.decision != wire.EDIT:
             return None
         calls = list(decision.calls) if decision.calls is not None else self.proposed_calls
@@ -511,7 +517,7 @@ class AgentRun(RunMachine):
             return self._start_plan(now)
         self.approvals.record_changes(calls_changes(calls, self.proposed_calls))
         self.approvals.raise_version(self.version, self._proposed_subject())
-        return []
+        return list(self.load_pins(self.proposal.nodes if self.proposal is not None else ()))
 
     def check_provided(self, message: Data) -> None:
         super().check_provided(message)
@@ -537,7 +543,7 @@ class AgentRun(RunMachine):
     def snapshot(self) -> AgentState:
         """What the next run goes on from: between two ticks, or while a plan is proposed."""
         return AgentState(
-            **self.common_snapshot(), request=self.setup.raw, capabilities=self.setup.capabilities,
+            **self.common_snapshot(), request=self.setup.raw, capabilities=self.capabilities,
             position=self.position, isPaused=self.is_paused, version=self.version,
             provided=tuple(m.raw for m in self._provided), definition=self.setup.definition,
             context=tuple(self.context.appended()), tick=self.tick, planTick=self.plan_tick,
@@ -669,7 +675,7 @@ class AnonymousDelegate(DelegateMachine):
         capabilities: Capabilities, source: ContextRef,
     ) -> None:  # fmt: skip
         super().__init__(own, own_input, position, prepared.request)
-        self.prepared = prepared
+        self.prepared, self.capabilities = prepared, capabilities
         self.price, self._source = capabilities.price, source
         self.node = prepared.nodes[0]
         id_ = own_input.call.id if own_input.call is not None else ""

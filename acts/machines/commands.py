@@ -120,8 +120,8 @@ class StartBackground(Frozen):  # Start a fire-and-forget Call as a run of its o
     input: BackgroundInput
 
 
-class StartSetActivity(Frozen):
-    """Start an activity of a set, by its name, with one JSON argument: ``CallEnded`` follows."""
+class StartEngineActivity(Frozen):
+    """Start an Activity of the engine, by its name, with one JSON argument: ``CallEnded`` follows."""
 
     key: str
     activity: str
@@ -176,6 +176,6 @@ class AnswerUpdate(Frozen):  # Answer the update of this id: None, or the proble
 
 RunCommand = (
     StartCall | AskOutput | AskSolution | StartChild | StartBackground
-    | StartSetActivity | SignalChildren | SendRecord | CheckQueues | StartTimer
+    | StartEngineActivity | SignalChildren | SendRecord | CheckQueues | StartTimer
     | CancelTimer | AnswerUpdate | Finish | RestartChild | Stop
 )  # fmt: skip

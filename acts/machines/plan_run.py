@@ -104,14 +104,14 @@ class PlanRun(RunMachine):
     takes_back_starts = True  # its Calls wait in the walk
 
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str]) -> None:
-        super().__init__(own, setup.position, lease=setup.lease)
+        super().__init__(own, setup.position, setup.lease, setup.capabilities)
         self.setup, self.config = setup, setup.prepared.request.config
-        self.price = setup.capabilities.price
         self.raw = setup.raw
         self.version = 1
         self.is_approved = not setup.prepared.request.asks_for_plan
         self.held_messages: list[Data] = []
         self._held_shown: list[Json] = []  # of these, once each
+        self._unasked: list[str] = []  # Calls about which people are asked once their definitions are known
         self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start, past=setup.past)
         is_part = setup.input is not None and setup.input.part
         self.watched_tools = [] if is_part else [node.tool for node in self.whole_plan.nodes]
@@ -146,7 +146,7 @@ class PlanRun(RunMachine):
 
     @property
     def can_continue_as_new(self) -> bool:
-        return not self.walk.running and not self._waiting_for_grant
+        return not (self.walk.running or self._waiting_for_grant or self._unpinned)
 
     @property
     def live_phase(self) -> str:
@@ -392,7 +392,7 @@ class PlanRun(RunMachine):
         position = self.position.detached(identity) if node.is_detached else below
         share = granted.share if granted is not None and granted.share else None
         own = child_requests.build_delegate_input(
-            command.call, command.context, node, config, position, self.setup.capabilities.pins, share
+            command.call, command.context, node, config, position, self.capabilities.pins, share
         )
         own = own.model_copy(update={"price": self.price if node.delegate == wire.ANONYMOUS else None})
         if node.is_detached:
@@ -410,7 +410,7 @@ class PlanRun(RunMachine):
 
     def _instance_input(self, node: PlannedCall) -> InstanceInput:
         instance = node.members[0] if len(node.members) == 1 else None
-        capabilities = self.setup.capabilities.model_copy(update={"tools": {}})
+        capabilities = self.capabilities.model_copy(update={"tools": {}})
         request, places = self._find_batch().request_for(node.members, self.walk.context.provided)
         return InstanceInput(
             request=request, instances=tuple(node.members), places=places, capabilities=capabilities,
@@ -430,6 +430,10 @@ class PlanRun(RunMachine):
         The approval says for how many elements, and the hints of its Tool.
         """
         node, call = command.node, command.call
+        loads = self.load_pins((node,))
+        if node.delegate in self._unpinned:
+            self._unasked.append(node.key)
+            return list(loads)
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         about |= {"elements": len(call["_each"])} if "_each" in call else {}
         about |= {ANSWER: node.tool.answer} if node.tool.answer not in (None, node.tool.name) else {}
@@ -441,7 +445,7 @@ class PlanRun(RunMachine):
         )  # fmt: skip
 
     def _describe(self, node: PlannedCall, call: dict[str, Any], context: list[dict[str, Any]]) -> dict[str, Json]:
-        return call_subject(node, call, context, self.config, self.setup.capabilities.pins)
+        return call_subject(node, call, context, self.config, self.capabilities.pins)
 
     def subject_of(self, wait: PendingApproval) -> Json:
         if wait.what == MESSAGE:
@@ -458,11 +462,19 @@ class PlanRun(RunMachine):
         instances = {"count": len(request.instances()), "sha256": digest(data)} if data else None
         return plan_subject(
             request.calls, whole.nodes, lambda path, instance: context.log.read(path, START, instance), config,
-            self.setup.capabilities.pins, instances,
+            self.capabilities.pins, instances,
         )  # fmt: skip
 
     def _ask_about_plan(self, now: str) -> list[Any]:
+        loads = self.load_pins(self.whole_plan.nodes)
+        if self._unpinned:
+            return list(loads)
         return self.approvals.open("plan", self.version, self.config.approve, now, subject=self.plan_subject())
+
+    def on_pinned(self, now: str) -> list[Any]:
+        keys, self._unasked = self._unasked, []
+        out = self.perform(self.walk.ask_again(keys, now), now)
+        return out if self.is_approved else out + self._ask_about_plan(now)
 
     def _ask_about_messages(self, now: str) -> list[Any]:
         """What was provided since the plan was approved joins its context when a person has approved it."""
@@ -479,6 +491,7 @@ class PlanRun(RunMachine):
         """The edited plan, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: it cannot be
         carried out, and why.
         """
+        self.check_pins(decision)
         if decision.decision != wire.EDIT:
             return None
         prepared = self._validate_edit(decision)
@@ -586,7 +599,7 @@ class PlanRun(RunMachine):
         if drops:
             out += self._hold_plan(now)
         self.approvals.raise_version(self.version, self.plan_subject())
-        return out
+        return out if self.is_approved else [*out, *self.load_pins(self.whole_plan.nodes)]
 
     def read_facts(self, run_id: str, children: Mapping[str, str]) -> PastRun:
         """What the run has done. It changes nothing.
@@ -628,7 +641,7 @@ class PlanRun(RunMachine):
     def snapshot(self) -> PlanState:
         own = self.setup.input
         return PlanState(
-            **self.common_snapshot(), request=self.raw, position=self.position, capabilities=self.setup.capabilities,
+            **self.common_snapshot(), request=self.raw, position=self.position, capabilities=self.capabilities,
             walk=self.walk.snapshot(), input=None if own is None else own.model_copy(update=_NOT_CARRIED).to_json(),
             usage=self.usage.to_json(), version=self.version, isApproved=self.is_approved,
             heldMessages=tuple(message.raw for message in self.held_messages),

@@ -19,14 +19,15 @@ from acts.language.errors import CallError, DecisionRefused, PlanError, format_c
 from acts.language.messages import Data, parse_message
 from acts.language.tools import Tool
 from acts.language.values import Json
-from acts.language.wire import LIMIT_EXCEEDED, PAUSE, PROVIDE, RESUME
+from acts.language.wire import ANONYMOUS, APPROVE, LIMIT_EXCEEDED, LOAD_DELEGATE, PAUSE, PROVIDE, RESUME
 from acts.machines import commands, events
 from acts.machines.approvals import Approvals, problem_of
 from acts.machines.budget import BudgetMachine
 from acts.machines.permits import PERMITS, Permits
+from acts.plan.calls import PlannedCall
 from acts.tree import signal_records as signals
 from acts.tree.decisions import Decision, PendingApproval
-from acts.tree.records import PermitLease, TreePosition
+from acts.tree.records import Capabilities, PermitLease, TreePosition
 from acts.tree.wire_format import VersionedRecord
 
 # Notes that a run keeps, and characters of each
@@ -50,6 +51,9 @@ GRACE_SECONDS: Final = 3.0
 # The key of the message to the root that a run below has ended; what is behind it names the child to start again
 ENDED: Final = "ended"
 GONE: Final = "start again what is gone: "
+# The key of the activity that loads a definition, before its name
+_PIN: Final = "pin/"
+NO_CAPABILITIES: Final = Capabilities()
 _RESERVED: Final = "something waits here for a signed decision: decide first, then send it again"
 # What a run that is over still handles: other runs, and people, wait for an answer
 _AFTER_THE_END: Final = (
@@ -303,9 +307,13 @@ class RunMachine:
     takes_back_starts = False
     """True for a run that can continue as new with starts that were postponed."""
 
-    def __init__(self, own: str, position: TreePosition, lease: PermitLease | None = None) -> None:
-        self.own, self.position = own, position
-        self.price: tuple[float, float] | None = None  # US dollars per token of the model's input and output
+    def __init__(
+        self, own: str, position: TreePosition, lease: PermitLease | None = None,
+        capabilities: Capabilities = NO_CAPABILITIES,
+    ) -> None:  # fmt: skip
+        self.own, self.position, self.capabilities = own, position, capabilities
+        self.price = capabilities.price  # US dollars per token of the model's input and output
+        self._unpinned: set[str] = set()  # delegates whose definitions are being loaded, to be pinned
         self.approvals = Approvals(own, position, self.check_decision)
         self.budget = BudgetMachine(own, position)
         self.usage = Usage()
@@ -382,6 +390,10 @@ class RunMachine:
         """This run was reset, and what approvers have signed is void: what has not started is asked about again."""
         return []
 
+    def on_pinned(self, now: str) -> list[Any]:
+        """The definitions that people are asked about are known: ask."""
+        return []
+
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
         return []
 
@@ -415,7 +427,9 @@ class RunMachine:
             return []
         self.permits.record_end(event)
         self.model_waits.record_end(event, self.own)
-        if isinstance(event, events.CallEnded):
+        if isinstance(event, events.CallEnded) and event.key.startswith(_PIN):
+            effects = self._pin_loaded(event, now)
+        elif isinstance(event, events.CallEnded):
             self.queue_watch.record_end(event.key)
             effects = self.react(event, now)
         else:
@@ -555,6 +569,36 @@ class RunMachine:
     def note(self, text: str, *, once: bool = False) -> None:
         if not once or truncate(text, MAX_NOTE) not in self.notes:
             add_note(self.notes, text)
+
+    # -- definitions that people approve ------------------------------------------------------------
+
+    def load_pins(self, nodes: Iterable[PlannedCall]) -> list[commands.StartEngineActivity]:
+        """Load the definitions behind these Calls that no digest pins yet; until then nobody approves."""
+        names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate != ANONYMOUS)
+        missing = [name for name in names if name not in self.capabilities.pins and name not in self._unpinned]
+        self._unpinned.update(missing)
+        return [
+            commands.StartEngineActivity(f"{_PIN}{name}", LOAD_DELEGATE, {"delegate": name}, f"load {name}")
+            for name in missing
+        ]
+
+    def _pin_loaded(self, event: events.CallEnded, now: str) -> list[Any]:
+        """A Call of a definition that could not be loaded fails: no content has the digest of nothing."""
+        name = event.key.removeprefix(_PIN)
+        if event.error is not None:
+            self.note(f"the delegate {name} cannot be loaded: {event.error.message}")
+        pin = "" if event.error is not None else event.value["sha256"]
+        self.capabilities = self.capabilities.model_copy(update={"pins": {**self.capabilities.pins, name: pin}})
+        self._unpinned.discard(name)
+        return [] if self._unpinned or self.is_cancelling else self.on_pinned(now)
+
+    def check_pins(self, decision: Decision) -> None:
+        """Raise DecisionRefused for the approval of what is not known yet."""
+        if self._unpinned and decision.decision == APPROVE:
+            text = (
+                f"the definition of {format_choices(sorted(self._unpinned))} is being loaded: look again, then decide"
+            )
+            raise DecisionRefused(text)
 
     # -- what all runs do alike ---------------------------------------------------------------
 

@@ -190,9 +190,8 @@ class SetRun(RunMachine):
     """
 
     def __init__(self, own: str, setup: SetSetup, *, is_cron: bool = False) -> None:
-        super().__init__(own, setup.position, lease=setup.lease)
+        super().__init__(own, setup.position, setup.lease, setup.capabilities)
         self.setup, self.config = setup, setup.prepared.request.config
-        self.price = setup.capabilities.price
         self.progress = SetProgress()
         self.watched_tools = [node.tool for node in setup.prepared.nodes]
         self.is_approved = not setup.prepared.request.asks_for_plan
@@ -254,7 +253,7 @@ class SetRun(RunMachine):
             past = {"run": resumed.source["workflowId"], "results": results, "only": resumed.source.get("only")}
             argument["past"] = past
         self._activity, label = _SURVEY, f"survey {message.source}"
-        return [commands.StartSetActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
+        return [commands.StartEngineActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
 
     def _activity_ended(self, event: events.CallEnded, now: str) -> list[Any]:
         """Take the survey, or the results file, which belongs to this run from now on."""
@@ -275,7 +274,7 @@ class SetRun(RunMachine):
         if file is None or self.has_results:
             return self._fill()
         self._activity, argument = _RESULTS, {"file": file, "run": self.position.identity}
-        return [commands.StartSetActivity(_RESULTS, wire.CREATE_RESULTS, argument, f"create {file}")]
+        return [commands.StartEngineActivity(_RESULTS, wire.CREATE_RESULTS, argument, f"create {file}")]
 
     @property
     def _most_batches(self) -> int:
@@ -371,7 +370,7 @@ class SetRun(RunMachine):
             self._lost_reports[name] = report
             reading = self.progress.reading(page, self.setup.message).to_json()
             argument = {"run": self.position.identity, "file": file, "line": line, "reading": reading}
-            return [commands.StartSetActivity(f"{_CLOSE}{name}", wire.CLOSE_PAGE, argument, f"close {name}")]
+            return [commands.StartEngineActivity(f"{_CLOSE}{name}", wire.CLOSE_PAGE, argument, f"close {name}")]
         self._end_page(name, report)
         error = {"call": None, "code": line["code"], "message": line["message"]}
         failure = {"id": f"rows of {name}", "status": line["status"], "errors": [error]}
@@ -559,7 +558,7 @@ class PageResults:
         else:
             self._kept[line["id"]] = {k: v for k, v in line.items() if k != "id"} | {"calls": list(calls)}
 
-    def append(self) -> commands.StartSetActivity | None:
+    def append(self) -> commands.StartEngineActivity | None:
         """The next append, unless one is in flight or there is nothing to write."""
         if self.in_append or not self.unwritten:
             return None
@@ -573,7 +572,7 @@ class PageResults:
         lines = [[number, line] for number, line in self.unwritten[: self.in_append]]
         argument = {"file": self._own.results, "run": self._own.run, "lines": lines}
         label = f"append {self.in_append} results"
-        return commands.StartSetActivity(f"{_APPEND}{self._appends}", wire.APPEND_RESULTS, argument, label)
+        return commands.StartEngineActivity(f"{_APPEND}{self._appends}", wire.APPEND_RESULTS, argument, label)
 
     def record_append(self, error: CallError | None) -> None:
         """An append has ended. One that was cancelled is made again: what it wrote is not written twice. Raises

@@ -225,6 +225,15 @@ class Walk:
                 self._assess(call, now)
         return self.advance(now)
 
+    def ask_again(self, keys: Iterable[str], now: str) -> list[Command]:
+        """What answers these Calls is known only now, and nobody has seen what they waited for."""
+        for call in map(self.by_key.__getitem__, (key for key in keys if key in self.by_key)):
+            if call.stage == "awaiting":
+                call.asked = None
+                self._move(call, "pending")
+                self._assess(call, now)
+        return self.advance(now)
+
     def void_approvals(self) -> None:
         for call in self.calls:
             if not call.has_started:

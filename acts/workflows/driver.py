@@ -206,8 +206,8 @@ class Driver:
                 self._answer(command)
             case commands.CheckQueues():
                 self.tasks.check_queues(command)
-            case commands.StartSetActivity():
-                self.tasks.start_set_activity(command)
+            case commands.StartEngineActivity():
+                self.tasks.run_engine_activity(command)
             case commands.RestartChild():
                 self.tasks.restart_child(command.key)
             case commands.Stop():

@@ -482,8 +482,8 @@ class TasksInFlight:
             lambda _: events.QueuesChecked({}),  # then nothing is known, and nothing is shown
         ))  # fmt: skip
 
-    def start_set_activity(self, command: commands.StartSetActivity) -> None:
-        """Start an Activity of a set; this waits for no room."""
+    def run_engine_activity(self, command: commands.StartEngineActivity) -> None:
+        """Start an Activity of the engine; this waits for no room."""
         key, activity = command.key, command.activity
 
         def failed(error: BaseException) -> events.Event:

@@ -16,7 +16,7 @@ from acts.activities.set_work import SetActivities
 from acts.language.errors import CallError
 from acts.language.messages import Data, parse_message, read_request
 from acts.machines import set_run
-from acts.machines.commands import Finish, StartChild, StartSetActivity
+from acts.machines.commands import Finish, StartChild, StartEngineActivity
 from acts.machines.events import (
     Begin,
     CallEnded,
@@ -84,7 +84,7 @@ class World:
         self.run = SetRun(OWN, replace(setup_of(raw), resumed=resumed))
         self.open: dict[str, StartChild] = {}
         self.batches: list[StartChild] = []
-        self.activities: list[StartSetActivity] = []
+        self.activities: list[StartEngineActivity] = []
         self.most = self.runs = 0
         self.finish: str | None = None
 
@@ -93,7 +93,7 @@ class World:
             if isinstance(command, StartChild):
                 self.open[command.name] = command
                 self.batches.append(command)
-            elif isinstance(command, StartSetActivity):
+            elif isinstance(command, StartEngineActivity):
                 self.activities.append(command)
             elif isinstance(command, Finish):
                 self.finish = command.status
@@ -230,7 +230,7 @@ def waiting_set(pages: list[int]) -> SetRun:
     run = SetRun("r", setup_of(request(CALL, approve={"plan": True})))
     (command,) = run.handle(Begin(), NOW)
     assert run.approvals.pending == []
-    assert isinstance(command, StartSetActivity)
+    assert isinstance(command, StartEngineActivity)
     run.handle(CallEnded(command.key, survey(pages)), NOW)
     return run
 
@@ -262,7 +262,7 @@ def test_what_is_provided_to_a_set_that_waits_is_a_part_of_what_is_approved() ->
     assert after.subject != before.subject
 
 
-def closing(world: World) -> StartSetActivity:
+def closing(world: World) -> StartEngineActivity:
     """The activity that closes a page; it has not ended."""
     return next(a for a in world.activities if a.activity == "acts.closePage")
 
