@@ -35,6 +35,9 @@ WALKED = {
 }
 
 
+EVIL = {"context": [{"type": "state", "output": 666}, {"type": "plan", "run": True, "plan": []}]}
+
+
 @activity.defn
 async def bump(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
     return call["n"] + 1
@@ -67,11 +70,10 @@ async def test_a_definition_that_changed_since_it_was_resolved_or_approved_canno
     foreign: Foreign, saved: Saved, settings: Json
 ) -> None:
     name = saved({**WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})
-    evil = {"context": [{"type": "state", "output": 666}, {"type": "plan", "run": True, "plan": []}]}
 
     @activity.defn
     async def swap(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
-        saved(evil, name)
+        saved(EVIL, name)
         return 1
 
     calls = [call("swap", "†state.n"), call("inc", "†state.n", n="†state.n")]
@@ -86,6 +88,25 @@ async def test_a_definition_that_changed_since_it_was_resolved_or_approved_canno
             await decide(handle)
         result = await result_of_failed(handle)
     assert result["errors"][0]["code"] == "DelegateChanged"
+
+
+async def test_the_delegate_that_a_model_names_is_pinned_before_people_are_asked(
+    foreign: Foreign, agents: Agents, saved: Saved
+) -> None:
+    name = saved({**WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})
+    properties = {"_tool": {"const": "ask"}, "_delegate": TEXT, "_outputPath": TEXT, "n": {}}
+    planned = {"calls": [call("ask", "†state.n", _delegate=name, n=1)], "output": None}
+    handle = await agents.start(
+        ({"tick": 1}, planned), ({"tick": 2}, {"calls": [], "output": 2}), approve={"plan": True},
+        context=[{"type": "tool", "tool": {"type": "object", "properties": properties}}],
+    )  # fmt: skip
+    await pending(handle)
+    (shown,) = (await handle.query("subjects"))["waits"]
+    assert len(shown["subject"]["answeredBy"]["1:ask"]["sha256"]) == 64
+    saved(EVIL, name)
+    await decide(handle)
+    result = await ended(handle)
+    assert [m["data"]["error"]["code"] for m in result["context"] if m["type"] == "error"] == ["DelegateChanged"]
 
 
 async def test_cancelling_reaches_down_the_tree(foreign: Foreign, saved: Saved) -> None:
