@@ -21,7 +21,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -222,6 +222,7 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None 
     sources += [(f"entry point {e.name}", e.load()) for e in entry_points(group="acts.activities")]
     servers = McpServers(() if mcp is None else read_config(mcp))
     tools: dict[str, dict[str, Any]] = {}
+    places: dict[str, str] = {}
     functions: dict[str, Callable[..., Any]] = {}
     for source, module in sources:
         # An entry point may also be an activity itself
@@ -237,12 +238,26 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None 
         if conflicts := [name for name in more if name in tools and tools[name] != more[name]]:
             raise SettingsError(f'two tools are called "{conflicts[0]}": one of them is in {source}')
         tools.update(more)
+        places |= dict.fromkeys(more, str(getattr(module, "__file__", source)))
     for folder in tool_folders:
-        tools.update(_read_folder(folder))
+        of_folder = _read_folder(folder)
+        tools.update(of_folder)
+        places |= dict.fromkeys(of_folder, str(folder))
+    refuse_unanswered(tools, functions, places)
     if conflict := functions.keys() & map(activity_of, servers.configs):
         text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
         raise SettingsError(text)
     return Registry(tools, tuple(functions.values()), servers)
+
+
+def refuse_unanswered(tools: Mapping[str, Any], functions: Container[str], places: Mapping[str, str]) -> None:
+    """Raise SettingsError for a Tool that nothing answers: a model would invent its results."""
+    for name, schema in tools.items():
+        tool, _ = read_tool(name, schema, served=name in functions)
+        if tool is not None and tool.is_unanswered:
+            hint = f'decorate its function with @activity.defn(name="{name}"), name another with "_activity", or say'
+            text = f'nothing answers the tool "{name}" of {places[name]}'
+            raise SettingsError(f'{text}: {hint} "_activity": "" where a model answers it')
 
 
 def _import_module(name: str) -> Any:

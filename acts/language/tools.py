@@ -5,7 +5,8 @@ runs and where its result goes. A ``const`` applies to every Call. What a Tool r
 fixed ``_delegate``) is decided here, by its definition; nothing in a Call can change it.
 
 ``const`` is the canonical way to fix a meta-property. A plain value in the place of a schema
-(``"_activity": "charge"``, also at the top level of the Tool) is read as one.
+(``"_activity": "charge"``, also at the top level of the Tool) is read as one. ``"_activity": ""``, or null, says that a
+model answers.
 
 A Tool may fix a parameter to ``{"$secret": "name"}``, or to a value that contains this, and its worker has the value.
 Such a parameter belongs to the Tool: no Call may have it, no model is shown it, and no run knows its value. The worker
@@ -98,6 +99,11 @@ class Tool:
     def activity(self) -> str | None:
         """The Activity that answers the Tool's Calls, or None for a latent Tool."""
         return self.consts.get("_activity", self.name if self.served else None) or None
+
+    @property
+    def is_unanswered(self) -> bool:
+        """True where no Activity and no delegate stands behind the Tool, and it does not say that a model does."""
+        return not self.activity and "_activity" not in self.consts and "_delegate" not in self.meta
 
     @property
     def answer(self) -> str | None:
@@ -204,7 +210,7 @@ def undecided_names(request: Request) -> list[str]:
     for tool in [m.tool for m in request.context if isinstance(m, ToolMessage) and isinstance(m.tool, dict)]:
         for name, schema, _ in _definitions(tool, (), {}, []):
             declared = _declared(schema)
-            is_fixed = any(_constant(k, declared.get(k)) is not ABSENT for k in ("_activity", "_delegate"))
+            is_fixed = any(_constant(k, declared.get(k, ABSENT)) is not ABSENT for k in ("_activity", "_delegate"))
             names |= {} if is_fixed or not isinstance(schema, dict) else {name: None}
     return list(names)
 
@@ -230,7 +236,8 @@ def read_tool(
     declared = _declared(schema)
     values = {key: value for key, part in declared.items() if (value := _constant(key, part)) is not ABSENT}
     # A plain value in the place of a schema is its constant
-    meta = {key: {"const": part} if values.get(key, ABSENT) is part else part for key, part in declared.items()}
+    is_plain = {key: part is None or values[key] is part for key, part in declared.items() if key in values}
+    meta = {key: {"const": values[key]} if is_plain.get(key) else part for key, part in declared.items()}
     whole = schema
     if isinstance(schema, dict) and isinstance(schema.get("properties", {}), dict):
         whole = {**schema, "properties": {**schema.get("properties", {}), **meta}}
@@ -263,6 +270,8 @@ def read_tool(
 
 def _constant(key: str, declared: Json) -> Json:
     """The value that a meta-property has in every Call, or ABSENT when the Call chooses it."""
+    if declared is None and key == "_activity":
+        return ""
     if key in _PLAIN and isinstance(declared, _PLAIN[key]) and not (key == "_approval" and declared is False):
         return declared
     if not isinstance(declared, dict):

@@ -21,7 +21,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInsta
 from acts.activities.ask_model import ask_model
 from acts.activities.models.adapters import close_clients
 from acts.activities.read_past_run import PastRuns
-from acts.activities.registry import Registry, activity_name, missing_activity
+from acts.activities.registry import Registry, activity_name, missing_activity, refuse_unanswered
 from acts.activities.run_setup import Loader, check_queues, check_search_attributes, first_attempt, look_up_approvers
 from acts.activities.secret_interceptor import SecretInterceptor
 from acts.activities.set_work import SetActivities
@@ -84,6 +84,8 @@ class Plugin(SimplePlugin):
         definitions = [getattr(user, "__temporal_activity_definition", None) for user in users]
         serves_all_names = any(definition is not None and not definition.name for definition in definitions)
         others = [] if serves_all_names else [missing_activity]
+        if not serves_all_names:
+            refuse_unanswered(self._tools, registry.names, dict.fromkeys(self._tools, "the plugin"))
         config["activities"] = [*dict.fromkeys((*users, *registry.activities)), *own, *others]
         config["identity"] = config.get("identity") or registry.identity
         secrets = SecretInterceptor(registry, self._settings.secrets, self._announce)

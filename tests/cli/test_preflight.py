@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,19 @@ def test_tools_of_the_environment_are_loaded(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("ACTS_TOOLS", str(tmp_path))
     preflight = run_preflight(request({"_tool": "add", "n": "x"}))
     assert [p.code for p in preflight.errors] == ["schemaMismatch"]
+
+
+@pytest.mark.parametrize(("own", "stops"), [({}, True), ({"_activity": ""}, False), ({"_activity": None}, False)])
+def test_a_tool_that_nothing_answers_is_named_unless_it_says_that_a_model_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, Any], *, stops: bool
+) -> None:
+    (tmp_path / "add.json").write_text(json.dumps({**TOOL, **own}), "utf-8")
+    monkeypatch.setenv("ACTS_TOOLS", str(tmp_path))
+    if stops:
+        with pytest.raises(CommandError, match=f'nothing answers the tool "add" of {tmp_path}: decorate'):
+            run_preflight(request(CALL))
+    else:
+        assert [p.code for p in run_preflight(request(CALL)).errors] == ["noModel"]
 
 
 def test_an_environment_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
