@@ -51,7 +51,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("sets", 14, "results go to files of the run's own"),
 ]
 FILES = 127
-TEST_LINES = 42918
+TEST_LINES = 42_918
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
