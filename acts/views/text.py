@@ -129,9 +129,9 @@ def forecast_text(simulation: Mapping[str, Any]) -> str:
         parts.append(f"{range_text(simulation['delegates'])} delegates, whose requests are not counted")
     if "each" in simulation:
         each = [_figure_text(name, span) for name, span in simulation["each"].items()]
-        parts.append(f"{' and '.join(each)} in each of {simulation['runs']:,} children")
+        parts.append(f"{' and '.join(each)} in each child ({simulation['runs']:,})")
     elif "runs" in simulation:
-        parts.append(f"and what {simulation['runs']:,} children take")
+        parts.append(f"and what its children take ({simulation['runs']:,})")
     return ", ".join(parts)
 
 

@@ -66,7 +66,7 @@ async def test_a_schedule_is_listed_paused_resumed_replaced_and_deleted(
     assert described.schedule.policy.overlap == ScheduleOverlapPolicy.BUFFER_ONE
     assert described.schedule.spec.cron_expressions == []
     assert acts("schedule", "delete", "--yes", schedule).exit_code == 0
-    gone = acts("schedule", "pause", schedule)
+    gone = acts("schedule", "delete", "--yes", schedule)
     assert (gone.exit_code, f'there is no schedule "{schedule}"' in gone.stderr) == (2, True)
 
 

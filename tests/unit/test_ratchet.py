@@ -40,7 +40,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("tree", 207, "what an approval is about, with its digest, and what has changed since (subjects.py)"),
     ("machines", 224, "a Call starts only with its approved subject; before people are asked, all of it is known"),
     ("language", 131, "all forms of a secret in one pattern each (secret_masks.py); characters that nobody would see"),
-    ("cli", 87, "the whole subject printed; trusted folders; quoted commands"),
+    ("cli", 89, "the whole subject printed; trusted folders; quoted commands"),
     ("payloads", 72, "what is unpacked is counted; a storage knows whose it is; references by metadata"),
     ("plan", 57, "readers of a value below one that a later Call writes are ordered; a warning for partial reads"),
     ("workflows", 42, "a lost value fails its Call; definitions are pinned where people are asked"),

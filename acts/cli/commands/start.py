@@ -407,7 +407,9 @@ async def delete(schedule_id: ScheduleId, yes: cli.Yes = False) -> None:
 
 async def _perform(schedule_id: str, request: Callable[[sdk.ScheduleHandle], Awaitable[None]], done: str) -> None:
     try:
-        await request((await server.connect()).get_schedule_handle(schedule_id))
+        handle = (await server.connect()).get_schedule_handle(schedule_id)
+        await handle.describe(rpc_timeout=server.RPC)  # the server deletes what is not there without a word
+        await request(handle)
     except RPCError as error:
         if error.status != RPCStatusCode.NOT_FOUND:
             raise
