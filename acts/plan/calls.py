@@ -153,10 +153,10 @@ class PlannedCall:
 
 def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
     """What a human confirms of a Call: ``call``, ``scopes``, or None."""
-    names, tool = approve.calls if isinstance(approve.calls, tuple) else (), call.tool
-    answers = (tool.name, tool.answer, tool.activity, call.delegate)
-    listed = approve.calls is True or any(name in names for name in answers if names)
-    if listed or tool.approval or call.call.get("_approval") is True:
+    names, tool = approve.calls, call.tool
+    if isinstance(names, tuple):
+        names = any(name in names for name in (tool.name, tool.answer, tool.activity, call.delegate))
+    if names or tool.approval or call.call.get("_approval") is True:
         return "call"
     return "scopes" if approve.scopes and call.scopes and "_scopes" not in call.tool.consts else None
 
