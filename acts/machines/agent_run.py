@@ -34,7 +34,7 @@ from acts.plan.validate import ValidatedPlan
 from acts.planner import turns
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
-from acts.tree.child_requests import plan_output
+from acts.tree.child_requests import plan_output, with_answers
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
 from acts.tree.records import (
@@ -356,7 +356,7 @@ class AgentRun(RunMachine):
             request=request, position=position, part=True, isGrowing=is_growing,
             capabilities=self.capabilities.model_copy(update={"tools": {}}),
             context=ContextRef(workflowId=self.own, runId=self.setup.run_id, messageCount=self.context.count),
-            approve=(self.setup.raw.get("config") or {}).get("approve"), settled=self._settled_before,
+            approve=with_answers(self.setup.raw.get("config") or {}, self.context.tools), settled=self._settled_before,
         )  # fmt: skip
         start = commands.StartChild(wire.PLAN, name, f"tick {self.tick}: {', '.join(ids)}", own)
         return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]

@@ -81,7 +81,7 @@ class PlanSetup:
         """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
         if self.input is not None and self.input.part:
             return self.input.approve
-        return (self.raw.get("config") or {}).get("approve")
+        return child_requests.with_answers(self.raw.get("config") or {}, self.prepared.tools)
 
     def own_part(self, prepared: ValidatedPlan) -> ValidatedPlan:
         """What the run walks itself: all of a plan, or what children of its own do not."""

@@ -37,6 +37,7 @@ from acts.machines.run_machine import RunMachine
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree import set_records
+from acts.tree.child_requests import with_answers
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
 from acts.tree.records import Capabilities, PermitLease, TreePosition
@@ -326,7 +327,7 @@ class SetRun(RunMachine):
         position = position.model_copy(update={"permitKeeper": keeper, "keepsPermits": True, "maxParallel": share})
         return set_records.BatchInput(
             request=self._batch_request(share), position=position, capabilities=setup.capabilities,
-            approve=(setup.raw.get("config") or {}).get("approve"), lease=self.permits.lease(name),
+            approve=with_answers(setup.raw.get("config") or {}, setup.prepared.tools), lease=self.permits.lease(name),
             index=message.index, type=message.type, kind=message.kind, reading=self.progress.reading(page, message),
             results=self.config.results, run=self.position.identity,
         )  # fmt: skip

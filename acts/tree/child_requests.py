@@ -444,20 +444,18 @@ def approved_delegates(request: Request, tools: Mapping[str, Tool]) -> dict[str,
     return dict.fromkeys(name for name in named if isinstance(name, str) and name not in ("", ANONYMOUS))
 
 
-def with_answers(raw: dict[str, Any], tools: Mapping[str, Tool]) -> dict[str, Any]:
-    """A Request whose ``approve.calls`` names, beside its Tools, what answers them.
+def with_answers(config: Mapping[str, Json], tools: Mapping[str, Tool]) -> Json:
+    """The ``approve`` of a Request for the runs below: ``calls`` names, beside its Tools, what answers them.
 
-    So no other Tool over the same Activity or delegate, here or in a definition, runs unasked.
+    So no Tool of a definition over the same Activity or delegate runs unasked, whatever its name.
     """
-    config = raw.get("config") or {}
     approve = config.get("approve")
     names = approve.get("calls") if isinstance(approve, dict) else None
     if not isinstance(approve, dict) or not isinstance(names, (list, tuple)):
-        return raw
-    listed = [tools[name] for name in names if name in tools]
-    answers = (tool.answer or tool.consts.get("_delegate") for tool in listed)
-    more = [answer for answer in dict.fromkeys(answers) if answer and answer != ANONYMOUS and answer not in names]
-    return {**raw, "config": {**config, "approve": {**approve, "calls": [*names, *more]}}} if more else raw
+        return approve
+    answers = (tools[name].answer or tools[name].consts.get("_delegate") for name in names if name in tools)
+    more = [answer for answer in dict.fromkeys(answers) if answer not in (None, "", ANONYMOUS, *names)]
+    return {**approve, "calls": [*names, *more]}
 
 
 def merged_tool(tool: Tool, definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from acts.machines.plan_run import PlanSetup
 from acts.machines.run_machine import RunMachine
 from acts.plan.validate import approve_problems, validate_parsed
 from acts.planner.request_estimate import LONGEST_ANSWER_TOKENS, answer_seconds
-from acts.tree.child_requests import approved_delegates, merged_tool, resolved_upfront, with_answers
+from acts.tree.child_requests import approved_delegates, merged_tool, resolved_upfront
 from acts.tree.decisions import Approver
 from acts.tree.identity import root_identity, short_id, tree_token
 from acts.tree.past_run import PastRun, PastState
@@ -190,10 +190,8 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
     own = defined_names(parsed)  # over what a Tool of the worker asks about, they ask, too
     asking = (tools[name] for name in tools if name in own and tools[name].answer in capabilities.asks)
     messages += [{"type": "tool", "tool": tool.asking()} for tool in asking if not tool.approval]
-    own_raw, raw = raw, with_answers(raw, tools)
     if messages:
         raw = {**raw, "context": [*raw["context"], *messages]}
-    if raw is not own_raw:
         parsed = read_request(raw)
     capabilities = capabilities.model_copy(update={"pins": pins}) if pins else capabilities
     return raw, parsed, capabilities
