@@ -111,7 +111,7 @@ class AgentRun(RunMachine):
         self._provided: list[Data] = []
         self._phase = "planning"
         self._is_asking = self._is_walking = self._is_partly_run = False
-        self._is_tick_due = False
+        self._is_tick_due = self._is_plan_held = False  # what a pause keeps from starting
 
     @property
     def request(self) -> Request:
@@ -136,11 +136,6 @@ class AgentRun(RunMachine):
         return self.in_flight == 0 and not self._is_plan_held and not self._unpinned
 
     @property
-    def _is_plan_held(self) -> bool:
-        """True for a plan that a pause keeps from starting: no other run can start it."""
-        return self._plan is not None and not self._is_walking
-
-    @property
     def current_calls(self) -> list[dict[str, Any]]:
         return [*self.results.calls, *self.results.walking]
 
@@ -160,10 +155,9 @@ class AgentRun(RunMachine):
                 self._provided.append(message)
                 return [commands.SignalChildren(wire.PROVIDE, message.raw)]
             case events.PauseChanged(False) | events.HoldChanged(False):
-                return self._go_on()
+                return self._go_on(now)
             case events.CancelRequested():
-                self.is_cancelling, self._is_tick_due = True, False
-                self._plan = None if self._is_plan_held else self._plan
+                self.is_cancelling, self._is_tick_due, self._is_plan_held = True, False, False
                 return self.approvals.close_all()
         return []
 
@@ -327,6 +321,9 @@ class AgentRun(RunMachine):
         """Start what was proposed: all of it, or with ``step: call`` the first Call that is to be run."""
         if self.proposal is None:
             raise EngineError("nothing is proposed")
+        self._is_plan_held = self.is_paused and not self.stream.is_walked
+        if self._is_plan_held:
+            return []
         prepared, calls, self.proposal = self.proposal, self.proposed_calls, None
         nodes, request = self._begin_plan(prepared)
         self._is_partly_run = len(nodes) < len(prepared.nodes)
@@ -335,16 +332,13 @@ class AgentRun(RunMachine):
         self._plan = _TickPlan(request, tuple(n.id for n in nodes), count)
         if self.stream.is_walked:
             return self._complete_stream(self.stream.extension(request, is_complete=True), now)
-        return [] if self.is_paused else self._request_calls(self._plan)
+        self._phase, self._is_walking = "running", True
+        return self.budget.request_calls(f"plan-{self.tick}", count)
 
     def _begin_plan(self, prepared: ValidatedPlan) -> tuple[list[PlannedCall], dict[str, Any]]:
         nodes = self.context.next_nodes(prepared)
         self.results.begin(nodes, self.tick)
         return nodes, self.context.plan_request(prepared, nodes)
-
-    def _request_calls(self, plan: _TickPlan) -> list[Any]:
-        self._phase, self._is_walking = "running", True
-        return self.budget.request_calls(f"plan-{self.tick}", plan.call_count)
 
     def _start_child(self, request: dict[str, Any], ids: Sequence[str], *, is_growing: bool = False) -> list[Any]:
         name = f"plan-{self.tick}"
@@ -466,6 +460,13 @@ class AgentRun(RunMachine):
             return list(loads)
         return self.approvals.open("plan", self.version, self.config.approve, now, subject=self._proposed_subject())
 
+    def on_void(self, now: str) -> list[Any]:
+        if not (self._is_plan_held and self.request.asks_for_plan):
+            return []
+        self._is_plan_held = False
+        self.version += 1
+        return self._propose(now)
+
     def on_pinned(self, now: str) -> list[Any]:
         return self._propose(now) if self.proposal is not None and self._phase == "awaiting" else []
 
@@ -532,12 +533,12 @@ class AgentRun(RunMachine):
             except (InvalidRequest, CallError) as error:
                 self.note(f"a message was refused: {truncate(str(error), 200)}")
 
-    def _go_on(self) -> list[Any]:
+    def _go_on(self, now: str) -> list[Any]:
         """Begin what a pause or a hold kept; a plan starts in spite of a hold, since no other run can start it."""
         if self.is_paused:
             return []
-        if self._is_plan_held and self._plan is not None:
-            return self._request_calls(self._plan)
+        if self._is_plan_held:
+            return self._start_plan(now)
         return self._next_tick() if self._is_tick_due else []
 
     def snapshot(self) -> AgentState:

@@ -68,6 +68,7 @@ class Elements:
     errors: dict[int, dict[str, Any]] = field(default_factory=dict)
     running: dict[int, None] = field(default_factory=dict)
     postponed: list[int] = field(default_factory=list)  # a heap: they start again
+    is_held: bool = False  # a reset made their approval void: those left wait for another one
     next: StartCall | None = None  # starts the next element
 
     @property
@@ -104,6 +105,13 @@ class Elements:
         elif element.error is not None:
             self.failed += 1
             self.errors[index] = element.error
+
+    def refuse(self, error: dict[str, Any]) -> None:
+        """Those left do not start: each has failed with this error."""
+        self.errors |= dict.fromkeys((*self.postponed, *range(self.started, self.total)), error)
+        self.failed += self.unstarted
+        self.results += [None] * (self.total - self.started)
+        self.started, self.postponed, self.next = self.total, [], None
 
     def release(self) -> None:
         self.reading, self.results, self.errors = None, [], {}
@@ -145,7 +153,13 @@ class CallState:
 
     @property
     def state(self) -> str:
-        return STATE_OF.get(self.stage, self.stage)
+        is_held = self.stage == "collecting" and self.is_asked_about and not self.own_elements.running
+        return "awaiting" if is_held else STATE_OF.get(self.stage, self.stage)
+
+    @property
+    def is_asked_about(self) -> bool:
+        """True while a person has to decide about the Call, or about the elements that are left of it."""
+        return self.stage == "awaiting" or (self.stage == "collecting" and self.own_elements.is_held)
 
     @property
     def has_started(self) -> bool:

@@ -101,6 +101,7 @@ class PlanRun(RunMachine):
     ``version`` counts the versions of the plan: each edit makes another.
     """
 
+    asks_about_messages = True
     takes_back_starts = True  # its Calls wait in the walk
 
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str]) -> None:
@@ -112,6 +113,7 @@ class PlanRun(RunMachine):
         self.held_messages: list[Data] = []
         self._held_shown: list[Json] = []  # of these, once each
         self._unasked: list[str] = []  # Calls about which people are asked once their definitions are known
+        self._changed: list[str] = []  # that have started, and have other definitions than were approved
         self.walk = Walk(setup.own_part(setup.prepared), identify, self._may_start, past=setup.past)
         is_part = setup.input is not None and setup.input.part
         self.watched_tools = [] if is_part else [node.tool for node in self.whole_plan.nodes]
@@ -179,7 +181,9 @@ class PlanRun(RunMachine):
             case events.ChildEnded():
                 return self._child_result(event, now)
             case events.Provided(message, is_told):
-                return self._join(message, now) if is_told else self._provide(message, now)
+                # What another run says carries no signature
+                is_approved = is_told and not self.position.approvers
+                return self._join(message, now) if is_approved else self._provide(message, now)
             case events.PauseChanged() | events.HoldChanged():
                 return self.perform(walk.advance(now, paused=self.is_paused, draining=self.is_held), now)
             case events.CancelRequested():
@@ -210,14 +214,27 @@ class PlanRun(RunMachine):
         if call.node.kind == UNIT:
             reports = reported_instances(call.node, report, event.error)
             return self.perform(walk.completed(event.key, reports, now), now)
+        if event.error is not None and event.error.code == wire.DELEGATE_CHANGED and self._is_approved_as(call):
+            self._changed.append(event.key)
+            return list(self.load_pins((call.node,), anew=True))
         if event.error is not None or report is None:
             error = event.error or CallError(wire.ENGINE_ERROR, "the child said nothing of its result")
             return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)
         return self.perform(walk.completed(event.key, report.get("output"), now, report.get("path")), now)
 
+    def _is_approved_as(self, call: CallState) -> bool:
+        """True for a Call whose definition a person has approved, with its plan or by itself: another one is asked
+        about before it runs. What an end is on its way to is not.
+        """
+        is_approved = self.position.isGuarded or (call.parent or call).approved is not None
+        return is_approved and not (self.is_cancelling or self.walk.cancelling or self.walk.exhausted)
+
     def check_provided(self, message: Data) -> None:
         super().check_provided(message)
         self.walk.context.check_provided(message)
+        self._check_held()
+
+    def _check_held(self) -> None:
         if len(self.held_messages) >= MAX_HELD_MESSAGES:
             raise DecisionRefused(f"{MAX_HELD_MESSAGES} messages wait for a decision already: decide about them first")
 
@@ -227,6 +244,7 @@ class PlanRun(RunMachine):
         One that comes after the plan was approved is decided about first: nobody has approved its values.
         """
         if self.position.isGuarded and (self.is_approved or self.walk.has_begun):
+            self._check_held()
             self.held_messages.append(message)
             return self._ask_about_messages(now)
         return self._join(message, now)
@@ -240,10 +258,16 @@ class PlanRun(RunMachine):
             return out + self._ask_about_plan(now)
         return out + self._close_stale_waits()
 
+    def _join_approved(self, message: Data, now: str) -> list[Any]:
+        try:
+            return self._join(message, now)
+        except (InvalidRequest, CallError) as error:
+            return [commands.Note(f"a message was refused: {truncate(str(error), 200)}")]
+
     def _close_stale_waits(self) -> list[Any]:
         """What waits for a decision about a Call that does not need one any more."""
         waits = ((wait, self.walk.find(wait.call, wait.instance)) for wait in self.approvals.waits.own if wait.call)
-        stale = [wait for wait, call in waits if call is not None and call.stage != "awaiting"]
+        stale = [wait for wait, call in waits if call is not None and not call.is_asked_about]
         return [effect for wait in stale for effect in self.approvals.close(wait)]
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
@@ -390,6 +414,9 @@ class PlanRun(RunMachine):
         identity = command.call["_id"]
         below = self.position.delegate(self.own, node.instance, identity)
         position = self.position.detached(identity) if node.is_detached else below
+        call = self.walk.by_key[node.key]
+        if (call.parent or call).approved is not None:
+            position = position.model_copy(update={"isGuarded": True})
         share = granted.share if granted is not None and granted.share else None
         own = child_requests.build_delegate_input(
             command.call, command.context, node, config, position, self.capabilities.pins, share
@@ -472,8 +499,11 @@ class PlanRun(RunMachine):
         return self.approvals.open("plan", self.version, self.config.approve, now, subject=self.plan_subject())
 
     def on_pinned(self, now: str) -> list[Any]:
-        keys, self._unasked = self._unasked, []
-        out = self.perform(self.walk.ask_again(keys, now), now)
+        keys, changed, self._unasked, self._changed = self._unasked, self._changed, [], []
+        out = self._hold_plan(now) if changed and self.is_approved and self.position.isGuarded else []
+        for key in changed:
+            out += self.perform(self.walk.call_off(key, now), now)
+        out += self.perform(self.walk.ask_again(keys, now), now)
         return out if self.is_approved else out + self._ask_about_plan(now)
 
     def _ask_about_messages(self, now: str) -> list[Any]:
@@ -529,8 +559,7 @@ class PlanRun(RunMachine):
         if wait.what == MESSAGE:
             messages, self.held_messages, self._held_shown = self.held_messages, [], []
             if decision.decision == wire.APPROVE:
-                told = (events.Provided(message, is_told=True) for message in messages)
-                return [effect for event in told for effect in self._take_message(event, now)]
+                return [effect for message in messages for effect in self._join_approved(message, now)]
             self.note(f"a message was refused: {decision.reason or decision.decision}")
             return []
         if wait.what != "plan":
@@ -544,7 +573,7 @@ class PlanRun(RunMachine):
             return out + self._close_stale_waits()
         if self.walk.has_begun:
             error = {"code": wire.REJECTED, "message": decision.reason or "nobody decided in time"}
-            return self.perform(self.walk.cancel(now, error), now)
+            return self.perform(self.walk.cancel(now, error), now) + self._close_stale_waits()
         return self.finish(wire.REJECTED if decision.decision == wire.REJECT else "failed")
 
     def on_void(self, now: str) -> list[Any]:

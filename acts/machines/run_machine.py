@@ -54,6 +54,7 @@ GONE: Final = "start again what is gone: "
 # The key of the activity that loads a definition, before its name
 _PIN: Final = "pin/"
 NO_CAPABILITIES: Final = Capabilities()
+_GUARDED: Final = "a person has approved what this run works with: it takes no message"
 _RESERVED: Final = "something waits here for a signed decision: decide first, then send it again"
 # What a run that is over still handles: other runs, and people, wait for an answer
 _AFTER_THE_END: Final = (
@@ -304,6 +305,8 @@ class RunMachine:
     config: Config
     watched_tools: Iterable[Tool] = ()
     """The Tools that the run looked up itself, to be asked about their task queues; else the run above asks."""
+    asks_about_messages = False
+    """True for a run that asks people about a message that comes after they approved what it works with."""
     takes_back_starts = False
     """True for a run that can continue as new with starts that were postponed."""
 
@@ -496,6 +499,8 @@ class RunMachine:
         """
         if self._is_reserved:
             raise DecisionRefused(_RESERVED)
+        if self.position.isGuarded and not self.asks_about_messages:
+            raise DecisionRefused(_GUARDED)
 
     def _take_message(self, event: events.Provided, now: str) -> list[Any]:
         problem, out = None, list[Any]()
@@ -572,10 +577,11 @@ class RunMachine:
 
     # -- definitions that people approve ------------------------------------------------------------
 
-    def load_pins(self, nodes: Iterable[PlannedCall]) -> list[commands.StartEngineActivity]:
-        """Load the definitions behind these Calls that no digest pins yet; until then nobody approves."""
+    def load_pins(self, nodes: Iterable[PlannedCall], *, anew: bool = False) -> list[commands.StartEngineActivity]:
+        """Load the definitions of these Calls that no digest pins yet, or all ``anew``; until then nobody approves."""
         names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate != ANONYMOUS)
-        missing = [name for name in names if name not in self.capabilities.pins and name not in self._unpinned]
+        known = {} if anew else self.capabilities.pins
+        missing = [name for name in names if name not in known and name not in self._unpinned]
         self._unpinned.update(missing)
         return [
             commands.StartEngineActivity(f"{_PIN}{name}", LOAD_DELEGATE, {"delegate": name}, f"load {name}")

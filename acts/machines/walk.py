@@ -40,7 +40,7 @@ from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
 from acts.machines.commands import AskHuman, Command, CountElements, Finish, StartCall
 from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
-from acts.plan.calls import UNIT, PlannedCall, approval_needed, read_elements
+from acts.plan.calls import UNIT, ElementReading, PlannedCall, approval_needed, read_elements
 from acts.plan.context_log import View, Writes, place_result, refuse_defects, split_write
 from acts.plan.graph import ChainFold, WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
@@ -177,6 +177,13 @@ class Walk:
             self._add_ready(call.parent or call)
         return self.advance(now)
 
+    def call_off(self, key: str, now: str) -> list[Command]:
+        """A Call or element has done nothing: what was approved has changed. It starts when that is approved, too."""
+        call = self.by_key.get(key)
+        if call is not None and call.parent is not None and call.parent.approved is not None:
+            call.parent.own_elements.is_held = True
+        return self.postponed(key, now)
+
     def allow_elements(self, key: str, now: str, refusal: CallError | None = None) -> list[Command]:
         """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
         if (call := self._find(key, "collecting")) and refusal is None:
@@ -187,8 +194,10 @@ class Walk:
 
     def decide(self, key: str, decision: str, reason: str, now: str) -> list[Command]:
         """The decision about an awaiting Call: ``approve``, ``reject``, or ``fail`` (none came in time)."""
-        call = self._find(key, "awaiting")
-        if call is not None and decision == "approve":
+        call, rest = self._find(key, "awaiting"), self._find(key, "collecting")
+        if rest is not None and rest.is_asked_about:
+            self._decide_rest(rest, decision, reason, now)
+        elif call is not None and decision == "approve":
             call.approved = call.asked
             if call.rank in self.prepared.literal_outputs:
                 self._apply_result(call, call.node.literal_output, now)
@@ -201,6 +210,17 @@ class Walk:
             call.error = {"code": wire.REJECTED, "message": reason}
             self._settle(call, "rejected", now)
         return self.advance(now)
+
+    def _decide_rest(self, call: CallState, decision: str, reason: str, now: str) -> None:
+        """The decision about the elements that have not started: they do, or have failed."""
+        elements = call.own_elements
+        elements.is_held = False
+        if decision == "approve":
+            call.approved = call.asked
+            self._add_ready(call)
+            return
+        elements.refuse({"code": wire.APPROVAL_TIMEOUT if decision == "fail" else wire.REJECTED, "message": reason})
+        self._report_elements(call, now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
         """A message arrived from outside. It precedes the plan; Calls that have started keep what they read. Raises
@@ -235,8 +255,11 @@ class Walk:
         return self.advance(now)
 
     def void_approvals(self) -> None:
+        """What has not started is asked about again, as soon as it could start: elements of a Call, too."""
         for call in self.calls:
-            if not call.has_started:
+            if call.stage == "collecting" and call.approved is not None:
+                call.own_elements.is_held = call.own_elements.unstarted > 0
+            elif not call.has_started:
                 call.approved = None
 
     def _await_input(self, call: CallState) -> None:
@@ -390,11 +413,30 @@ class Walk:
         return True
 
     def subject_of(self, call: CallState, resolved: dict[str, Any]) -> dict[str, Json]:
-        reading = None if call.elements is None else call.elements.reading
+        reading = None if call.elements is None else self._read_elements(call)
         if reading is None:
             return self.describe(call.node, resolved, self.context.scoped_messages(call.rank))
         values = {str(path): show(value) for path, value in reading.values.items() if value is not ABSENT}
-        return {**self.describe(call.node, resolved, reading.context), **({"values": values} if values else {})}
+        about: dict[str, Json] = {"values": values} if values else {}
+        if call.stage == "collecting":
+            resolved, elements = {**reading.call, "_each": reading.items}, call.own_elements
+            about["left"] = [*sorted(elements.postponed), f"{elements.started} to {elements.total - 1}"]
+        return {**self.describe(call.node, resolved, reading.context), **about}
+
+    def _ask_about_rest(self, call: CallState) -> None:
+        elements = call.own_elements
+        try:
+            reading = self._read_elements(call)
+        except CallError:
+            elements.is_held = False  # each of them fails with it
+            self._add_ready(call)
+            return
+        left = [*sorted(elements.postponed), *range(elements.started, elements.total)]
+        resolved = {**reading.call, "_each": [reading.items[index] for index in left]}
+        what = approval_needed(call.node, self.prepared.request.config.approve) or "call"
+        kept, before = keep(subject := self.subject_of(call, resolved)), call.approved or call.asked
+        call.asked, call.approved = kept, None
+        self._out.append(AskHuman(call.node, resolved, what, subject, tuple(find_changes(before or kept, kept))))
 
     def _check(self, call: CallState) -> str:
         """Resolve and check a Call, its condition first; returns its next stage. Raises CallError, TooComplex: it
@@ -665,6 +707,10 @@ class Walk:
     def _start_ready(self, now: str) -> None:
         while self._ready and not self.holds_starts:
             call = self.calls[self._ready[0]]
+            if call.stage == "collecting" and call.is_asked_about:
+                self._take_first()
+                self._ask_about_rest(call)
+                continue
             if call.stage == "ready" and self._asks_about(call, call.resolved or {}):
                 self._take_first()  # what its scopes show has changed, or the approval is void
                 continue
@@ -705,20 +751,28 @@ class Walk:
         while elements.next is None and elements.unstarted and call.stage == "collecting":
             node = call.node.element_node(elements.next_index)
             try:
-                if elements.reading is None:  # as it was when the first started, in a run that goes on with them
-                    context, provided = self.context, self.context.provided
-                    if elements.provided < len(provided):
-                        context = WalkContext(self.prepared, self.calls, provided[: elements.provided])
-                    scoped = context.scoped_messages(call.rank)
-                    elements.reading, _ = read_elements(call.node, context.reader(call.rank), scoped, self.work)
-                resolved = elements.reading.resolve(elements.next_index)
+                reading = self._read_elements(call)
+                resolved = reading.resolve(elements.next_index)
                 self._require_parameters(node, resolved)
             except CallError as error:
                 elements.start()
                 self._apply_failure(self._add_element(call, node, "pending"), error, now)
             else:
-                elements.next = StartCall(node, {**resolved, "_id": self.identify(node)}, elements.reading.context)
+                elements.next = StartCall(node, {**resolved, "_id": self.identify(node)}, reading.context)
         return elements.next
+
+    def _read_elements(self, call: CallState) -> ElementReading:
+        """What all elements of a Call share: as it was when the first started, in a run that goes on with them, too.
+        Raises CallError.
+        """
+        elements = call.own_elements
+        if elements.reading is None:
+            context, provided = self.context, self.context.provided
+            if elements.provided < len(provided):
+                context = WalkContext(self.prepared, self.calls, provided[: elements.provided])
+            scoped = context.scoped_messages(call.rank)
+            elements.reading, _ = read_elements(call.node, context.reader(call.rank), scoped, self.work)
+        return elements.reading
 
     def _report_elements(self, call: CallState, now: str) -> None:
         """Report a Call whose elements have all settled, or of which no more will start."""

@@ -42,7 +42,7 @@ class TreePosition(Record):
     startedAt: str = ""  # by the server's clock in microseconds; kept by continue-as-new
     storesValues: bool = False  # the root began with external storage: large values may travel as references
     approvers: tuple[Approver, ...] = ()  # who alone may decide, signed; none: whoever can send a decision
-    isGuarded: bool = False  # a person has approved the plan: what is provided since then is asked about
+    isGuarded: bool = False  # a person has approved what it works with: what is provided since then is asked about
 
     @property
     def parent(self) -> str | None:
@@ -256,6 +256,7 @@ class ElementsRecord(Record):
     results: list[Any] = []
     errors: dict[int, dict[str, Any]] = {}
     postponed: list[int] = []
+    is_held: bool = False
 
 
 class CallRecord(Record):

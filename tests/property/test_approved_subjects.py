@@ -222,7 +222,6 @@ class Approvals(RuleBasedStateMachine):
         self.replaced: set[int] = set()  # Calls that somebody edited who may decide about them
         self.known = [*leaves(context)] if not asks else []
         self.data: list[Json] = [m for m in context if m["type"] != "tool"]
-        self.began: set[tuple[str, str]] = set()  # Calls that have been started, by run
         self.world.runs[ROOT] = self.world.root()
         self._send(events.Begin())
 
@@ -239,10 +238,7 @@ class Approvals(RuleBasedStateMachine):
             values, id_of_call = {*leaves(given), *leaves(context)}, node.id.partition("[")[0]
             own_ = [a for a in self.approvals if (a.wait.workflow_id, a.wait.call) == (id_, id_of_call)]
             if name in PAYS:
-                # The elements of a Call that had begun before a reset go on
-                standing = [
-                    a for a in own_ if a.epoch == self.epoch or not self.signs or (id_, id_of_call) in self.began
-                ]
+                standing = [a for a in own_ if a.epoch == self.epoch or not self.signs]
                 assert standing, f"{node.id} was started, and nobody has approved it"
                 subject = standing[-1].subject
                 assert (subject["tool"], subject["answeredBy"]["activity"]) == (name, "pay")
@@ -253,7 +249,6 @@ class Approvals(RuleBasedStateMachine):
                 assert is_same or node.element is not None, f"{given} is started, and {shown} was approved"
             strange = [v for v in values if not self._is_in(v, [self.known, *(a.subject for a in self.approvals)])]
             assert not strange, f"{node.id} is started with {strange}, which nobody has approved"
-            self.began.add((id_, id_of_call))
         if starts and self.asks:
             self._check_plan()
 
@@ -290,7 +285,8 @@ class Approvals(RuleBasedStateMachine):
         """Written down a second time: who may decide about this."""
         if not self.signs:
             return True
-        return who == "ada" or (who == "bob" and wait.call is not None and wait.call.endswith(":pay"))
+        names = {str(wait.call).partition(":")[2], wait.about.get("activity")}
+        return who == "ada" or (who == "bob" and "pay" in names)
 
     def _sign(self, wait: PendingApproval, raw: Json, who: str) -> Json:
         if SIGN not in wait.about:

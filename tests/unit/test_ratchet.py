@@ -39,6 +39,11 @@ LINES = {
 RAISED: list[tuple[str, int, str]] = [
     ("tree", 207, "what an approval is about, with its digest, and what has changed since (subjects.py)"),
     ("machines", 225, "a Call starts only with its approved subject; before people are asked, all of it is known"),
+    (
+        "machines",
+        111,
+        "after a reset or another definition, what has not started waits again; messages below a Call, too",
+    ),
     ("language", 131, "all forms of a secret in one pattern each (secret_masks.py); characters that nobody would see"),
     ("cli", 89, "the whole subject printed; trusted folders; quoted commands"),
     ("payloads", 72, "what is unpacked is counted; a storage knows whose it is; references by metadata"),

@@ -215,6 +215,16 @@ async def pending(handle: Handle, count: int = 1) -> list[dict[str, Json]]:
     return await assert_eventually(enough, why=f"{count} wait")
 
 
+async def pending_anew(handle: Handle, before: dict[str, Json]) -> dict[str, Json]:
+    """What waits about another subject than that one."""
+
+    async def changed() -> dict[str, Json] | None:
+        listed: list[dict[str, Json]] = await handle.query("pending")
+        return next((wait for wait in listed if wait["subject"] != before["subject"]), None)
+
+    return dict(await assert_eventually(changed, why="another subject") or {})
+
+
 async def decide(handle: Handle, decision: str = "approve", **more: Json) -> dict[str, Json]:
     answer = handle.execute_update("decide", {"decision": decision, **more})
     found: dict[str, Json] = await asyncio.wait_for(answer, RESULT_SECONDS)

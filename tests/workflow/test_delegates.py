@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 
 from tests.workflow.agents import Agents, Saved, delegating
-from tests.workflow.foreign import Foreign, call, decide, ended, of_type, pending, result_of_failed
+from tests.workflow.foreign import Foreign, call, decide, ended, of_type, pending, pending_anew, result_of_failed
 from tests.workflow.tools import Heart
 
 Json = Any
@@ -65,29 +65,73 @@ async def test_resolved_upfront_the_planner_sees_what_the_delegate_wants(
     assert loaded is not None
 
 
-@pytest.mark.parametrize("settings", [{"resolve": "upfront"}, {"approve": {"calls": ["inc"]}}])
-async def test_a_definition_that_changed_since_it_was_resolved_or_approved_cannot_slip_in(
-    foreign: Foreign, saved: Saved, settings: Json
-) -> None:
-    name = saved({**WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})
-
+def _swapping(saved: Saved, name: str) -> Any:
     @activity.defn
     async def swap(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
         saved(EVIL, name)
         return 1
 
-    calls = [call("swap", "†state.n"), call("inc", "†state.n", n="†state.n")]
-    async with foreign.serving(bump, swap):
-        handle = await foreign.start(
-            foreign.request(*calls, context=[delegating("inc", name), foreign.tool("swap")], **settings)
-        )
-        if "approve" in settings:
-            await pending(handle)
-            (shown,) = (await handle.query("subjects"))["waits"]
-            assert len(shown["subject"]["answeredBy"]["sha256"]) == 64
-            await decide(handle)
+    return swap
+
+
+SWAPPED = [call("swap", "†state.n"), call("inc", "†state.n", n="†state.n")]
+
+
+async def test_a_definition_that_changed_since_it_was_resolved_cannot_slip_in(foreign: Foreign, saved: Saved) -> None:
+    name = saved({**WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})
+    context = [delegating("inc", name), foreign.tool("swap")]
+    async with foreign.serving(bump, _swapping(saved, name)):
+        handle = await foreign.start(foreign.request(*SWAPPED, context=context, resolve="upfront"))
         result = await result_of_failed(handle)
     assert result["errors"][0]["code"] == "DelegateChanged"
+
+
+@pytest.mark.parametrize("settings", [{"calls": ["inc"]}, {"plan": True}], ids=str)
+async def test_a_definition_that_changed_since_it_was_approved_waits_for_another_approval(
+    foreign: Foreign, saved: Saved, settings: Json
+) -> None:
+    name = saved({**WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})
+    context = [delegating("inc", name), foreign.tool("swap")]
+    async with foreign.serving(bump, _swapping(saved, name)):
+        handle = await foreign.start(foreign.request(*SWAPPED, context=context, approve=settings))
+        (first,) = await pending(handle)
+        await decide(handle)
+        second = await pending_anew(handle, first)
+        assert second["what"] == first["what"]
+        if second["what"] == "call":
+            assert [change["part"] for change in second["changes"]] == ["answeredBy.sha256"]
+        await decide(handle)
+        result = await ended(handle)
+    assert result["state"]["n"] == 666  # what the person has approved at last
+
+
+async def test_what_a_delegate_was_approved_with_is_no_message_away(foreign: Foreign, saved: Saved) -> None:
+    started, gate = asyncio.Event(), asyncio.Event()
+
+    @activity.defn
+    async def hold(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
+        started.set()
+        await gate.wait()
+        return 0
+
+    calls = [call("hold", "†state.held"), call("bump", "†state.output", n="†input.n", after="†state.held")]
+    plan = {"type": "plan", "run": True, "plan": calls}
+    name = saved({**WALKED, "context": [foreign.tool("hold"), foreign.tool("bump"), plan]})
+    context = [delegating("inc", name)]
+    async with foreign.serving(bump, hold):
+        handle = await foreign.start(
+            foreign.request(call("inc", "†state.n", n=1), context=context, approve={"calls": ["inc"]})
+        )
+        await pending(handle)
+        await decide(handle)
+        below = foreign.client.get_workflow_handle(f"{handle.id}/1:inc/plan")
+        await started.wait()
+        await below.signal("provide", {"type": "input", "input": {"n": 100}})
+        (wait,) = await pending(handle)
+        assert (wait["what"], wait["messages"]) == ("message", [{"type": "input", "input": {"n": 100}}])
+        gate.set()
+        result = await ended(handle)
+    assert result["state"]["n"] == 2
 
 
 async def test_the_delegate_that_a_model_names_is_pinned_before_people_are_asked(
@@ -100,13 +144,13 @@ async def test_the_delegate_that_a_model_names_is_pinned_before_people_are_asked
         ({"tick": 1}, planned), ({"tick": 2}, {"calls": [], "output": 2}), approve={"plan": True},
         context=[{"type": "tool", "tool": {"type": "object", "properties": properties}}],
     )  # fmt: skip
-    await pending(handle)
+    (first,) = await pending(handle)
     (shown,) = (await handle.query("subjects"))["waits"]
     assert len(shown["subject"]["answeredBy"]["1:ask"]["sha256"]) == 64
     saved(EVIL, name)
     await decide(handle)
-    result = await ended(handle)
-    assert [m["data"]["error"]["code"] for m in result["context"] if m["type"] == "error"] == ["DelegateChanged"]
+    await pending_anew(handle, first)
+    await handle.cancel()
 
 
 async def test_cancelling_reaches_down_the_tree(foreign: Foreign, saved: Saved) -> None:
