@@ -25,12 +25,15 @@ HEARTBEAT_SECONDS: Final = 3.0
 
 
 @contextlib.asynccontextmanager
-async def heartbeat(*details: Callable[[], Any]) -> AsyncIterator[None]:
-    """Send heartbeats until the block ends; each carries what ``details`` return at that time."""
+async def heartbeat(details: Callable[[], Any]) -> AsyncIterator[None]:
+    """Send heartbeats with what ``details`` returns at that time until the block ends.
+
+    The worker itself sends them for all Activities, with the details that were sent last.
+    """
 
     async def send() -> None:
         while True:
-            activity.heartbeat(*(detail() for detail in details))
+            activity.heartbeat(details())
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     task = asyncio.create_task(send())

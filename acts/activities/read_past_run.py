@@ -16,7 +16,6 @@ from temporalio.client import WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from acts.activities.engine_activities import heartbeat
 from acts.language.errors import truncate
 from acts.language.strict_json import write_json
 from acts.language.wire import AGENT, INSTANCE, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PAST_RUN, PLAN, RESUME_REFUSED
@@ -49,8 +48,7 @@ class PastRuns:
 
     @activity.defn(name=PAST_RUN)
     async def read_past_run(self, query: dict[str, Any]) -> bytes:
-        async with heartbeat():
-            return _pack(await self._past(query["workflowId"], query.get("runId")))
+        return _pack(await self._past(query["workflowId"], query.get("runId")))
 
     async def _past(self, id_: str, run_id: str | None) -> PastRun:
         name = quote(id_)

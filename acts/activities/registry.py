@@ -104,19 +104,21 @@ class Registry:
         → {"tools": {name: schema | null}, "served": [names], "unavailable"?: {name: reason},
            "asks"?: [names], "price"?: {"input", "output"} | null}
 
-        ``served`` are those of ``activities`` that this worker has. ``price`` answers ``model``: US dollars per token,
-        null where no price list has the model. Where a Tool is missing, ``tools`` also names the others,
-        without their schemas; ``unavailable`` says why an MCP server does not offer it.
+        ``served`` are those of ``activities`` that this worker has, and the Activities of the ``tools``. ``price``
+        answers ``model``: US dollars per token, null where no price list has the model. Where a Tool is missing,
+        ``tools`` also names the others, without their schemas; ``unavailable`` says why an MCP server offers none.
         """
         names, tools = request.get("tools", []), self.tools
         remote, unavailable = await self.servers.find_tools(n for n in names if n not in tools)
         schemas = {n: tools[n] for n in names if n in tools} | remote
         others = [] if len(schemas) == len(names) else sorted({*tools, *self.servers.tools})[:MAX_NAMES]
-        served = set(request.get("activities", ())).intersection(self.names)
+        own = set(self.names)
+        tools_read = (read_tool(n, schema, served=n in own)[0] for n, schema in schemas.items())
+        asked = (*request.get("activities", ()), *(t.activity for t in tools_read if t is not None and t.activity))
         asks = self.asks if request.get("asks") else []
         result: dict[str, Any] = {
             "tools": {**dict.fromkeys(others), **schemas},
-            "served": [n for n in request.get("activities", ()) if n in served],
+            "served": [n for n in dict.fromkeys(asked) if n in own],
             **({"unavailable": unavailable} if unavailable else {}),
             **({"asks": asks} if asks else {}),
         }

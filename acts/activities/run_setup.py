@@ -36,7 +36,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from acts.activities.engine_activities import encode_result, heartbeat
+from acts.activities.engine_activities import encode_result
 from acts.delegates.definitions import load_error, read_definition, read_file
 from acts.delegates.sources import PORTS, SHIPPED, DelegateSources, quote
 from acts.language import wire
@@ -152,8 +152,7 @@ class Loader:
     @activity.defn(name=wire.LOAD_DELEGATE)
     async def load_delegate(self, request: dict[str, Any]) -> RawValue:
         """The activity."""
-        async with heartbeat():
-            result = await self.load(request)
+        result = await self.load(request)
         text = f'what is to be recorded of the delegate "{result["source"]}" has'
         return encode_result(result, lambda size: load_error(wire.DELEGATE_TOO_LARGE, f"{text} {size}"))
 

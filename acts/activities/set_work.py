@@ -1,4 +1,4 @@
-"""The activities of a set. Each takes and returns one JSON value, and does its work in a thread beside a heartbeat.
+"""The activities of a set. Each takes and returns one JSON value, and does its work in a thread.
 
     acts.surveySet      {"source", "id"?, "past"?} → ``Survey``
     acts.readPage       ``PageReading`` → {"rows": [[number, id, data]], "bad": [[number, line, code, message]]}
@@ -23,7 +23,7 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.activities.engine_activities import encode_result, heartbeat
+from acts.activities.engine_activities import encode_result
 from acts.delegates.sources import quote
 from acts.language import wire
 from acts.language.strict_json import write_json
@@ -156,8 +156,7 @@ def _activity(name: str, work: Callable[[Json], Awaitable[Json]]) -> Callable[..
         text = f"what is to be recorded of {quote(request.get('source') or request.get('file'))} has"
         refuse = partial(SetError, wire.SET_TOO_LARGE)
         try:
-            async with heartbeat():
-                return encode_result(await work(request), lambda n: refuse(f"{text} {n}: split it into several files"))
+            return encode_result(await work(request), lambda n: refuse(f"{text} {n}: split it into several files"))
         except SetError as error:
             is_final = error.type in (*wire.NON_RETRYABLE_TYPES, wire.RESUME_REFUSED)
             raise ApplicationError(error.message, type=error.type, non_retryable=is_final) from error

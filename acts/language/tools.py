@@ -60,6 +60,9 @@ MAX_NAME: Final = 200
 KEY: Final = "$secret"
 SERVER_TOOL: Final = "x-mcp"
 HINTS: Final = "x-hints"
+# Our workers send heartbeats for each Tool that they run. A worker that is killed is missed after so long, and a tool
+# that holds Python's lock for nearly as long is not
+HEARTBEAT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,19 @@ def read_tools(request: Request, registry: Mapping[str, Json], served: Callable[
                 tool, problems = read_tool(name, schema, place, served=served(name), meter=subschemas)
                 tools.problems += problems
                 if tool is not None:
-                    tools.by_name[name] = tool
+                    tools.by_name[name] = _with_heartbeat(tool, served)
         except TooComplex as error:
             tools.problems.append(Problem(TOO_COMPLEX, str(error), pointer(*at)))
             break
     return tools
+
+
+def _with_heartbeat(tool: Tool, served: Callable[[str], bool]) -> Tool:
+    options = tool.options
+    is_ours = tool.activity is not None and options.taskQueue is None and served(tool.activity)
+    if not is_ours or options.heartbeat is not None:
+        return tool
+    return replace(tool, options=options.model_copy(update={"heartbeat": HEARTBEAT_SECONDS}))
 
 
 def _definitions(
@@ -213,6 +224,14 @@ def undecided_names(request: Request) -> list[str]:
             is_fixed = any(_constant(k, declared.get(k, ABSENT)) is not ABSENT for k in ("_activity", "_delegate"))
             names |= {} if is_fixed or not isinstance(schema, dict) else {name: None}
     return list(names)
+
+
+def activity_names(request: Request) -> list[str]:
+    """What the worker is asked for: the Activities that Tools of the Request name, and what may stand behind others."""
+    tools = [message.tool for message in request.context if isinstance(message, ToolMessage)]
+    defined = (schema for t in tools if isinstance(t, dict) for _, schema, _ in _definitions(t, (), {}, []))
+    named = (_constant("_activity", _declared(schema).get("_activity", ABSENT)) for schema in defined)
+    return list(dict.fromkeys((*undecided_names(request), *(n for n in named if n and isinstance(n, str)))))
 
 
 def tool_name(schema: Json) -> str | None:

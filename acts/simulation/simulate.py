@@ -29,7 +29,7 @@ from acts.language.errors import MAX_PROBLEMS_REPORTED, CallError, InvalidReques
 from acts.language.messages import Data, wrap_message
 from acts.language.references import Path, conjunction
 from acts.language.schemas import follow
-from acts.language.tools import hint_words, is_server_tool, registered_names, undecided_names
+from acts.language.tools import activity_names, hint_words, is_server_tool, registered_names
 from acts.language.values import UNKNOWN, Json, deep_merge, nest, pointer
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX
 from acts.machines.call_state import CallState
@@ -376,7 +376,7 @@ def _estimate_actions(
     # Actions, decisions and local activities before the first Call; for a child, its agent has done it
     before = _CHILD, 0, 0
     if not child:
-        looks_up = bool(registered_names(request) or undecided_names(request))
+        looks_up = bool(registered_names(request) or activity_names(request))
         definitions = set(resolved_upfront(request, prepared.tools).values())
         before = 1 + len(definitions), int(request.asks_for_plan), 1 + looks_up
     # The phase of a root changes when it waits, and back; a run below leaves that to its root

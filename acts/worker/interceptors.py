@@ -15,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -40,7 +40,7 @@ from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from temporalio.activity import Info
     from temporalio.api.common.v1 import Payload
@@ -101,10 +101,12 @@ class _Activities(sdk.ActivityInboundInterceptor):
         self._steps = steps
 
     def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
-        super().init(_Heartbeats(outbound))
+        self._heartbeats = _Heartbeats(outbound)
+        super().init(self._heartbeats)
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        return await self._proceed(input)
+        with self._heartbeats.repeat():
+            return await self._proceed(input)
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
@@ -134,19 +136,47 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 class _Heartbeats(sdk.ActivityOutboundInterceptor):
-    """Heartbeats without secrets; they go through the worker's loop, whichever thread sends them."""
+    """Heartbeats without secrets; they go through the worker's loop, whichever thread sends them.
+
+    The worker sends them for each Activity that has a time for them, with the details that it sent last: whatever its
+    author did, a worker that is killed is missed soon.
+    """
 
     def __init__(self, next: sdk.ActivityOutboundInterceptor) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._details: Sequence[Any] = ()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def repeat(self) -> Iterator[None]:
+        """Send heartbeats in the worker's loop until the block ends."""
+        info = activity.info()
+        if info.heartbeat_timeout and not info.is_local:
+            self._details = info.heartbeat_details  # of the attempt before: this one may end before it has any
+            self._wait(info.heartbeat_timeout.total_seconds() / BEATS_IN_TIMEOUT)
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _wait(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._repeat, seconds)
+
+    def _repeat(self, seconds: float) -> None:
+        super().heartbeat(*self._details)
+        self._wait(seconds)
 
     def heartbeat(self, *details: Any) -> None:
+        self._details = masked = mask_details(details)
         if threading.get_ident() == self._thread:
-            super().heartbeat(*mask_details(details))
+            super().heartbeat(*masked)
         else:
-            self._loop.call_soon_threadsafe(super().heartbeat, *mask_details(details))
+            self._loop.call_soon_threadsafe(super().heartbeat, *masked)
 
 
+BEATS_IN_TIMEOUT: Final = 3  # one may be late, and one be lost
 MAX_HISTORY_BYTES: Final = END_BYTES - 1_000_000  # a result that fits leaves the run below its own end
 TRUST_SECONDS: Final = 1.0  # a size is trusted for so long, as long as the history is less than half full
 # Outcomes that are kept, of at most 2 MB; the oldest is dropped, and its Activity runs again

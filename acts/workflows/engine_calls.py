@@ -30,11 +30,11 @@ from acts.language.messages import Request, ToolMessage, read_request
 from acts.language.strict_json import read_json, unpack
 from acts.language.tools import (
     Tool,
+    activity_names,
     defined_names,
     inline_secret_problems,
     read_tools,
     registered_names,
-    undecided_names,
 )
 from acts.language.values import pointer
 from acts.machines.budget import output_cap
@@ -203,7 +203,7 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
     Of several models it is the highest price.
     """
     names = registered_names(parsed)
-    query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*undecided_names(parsed), *names)))}
+    query: dict[str, Any] = {"tools": names, "activities": list(dict.fromkeys((*activity_names(parsed), *names)))}
     if defined_names(parsed):
         query["asks"] = True
     models = parsed.config.models

@@ -10,6 +10,7 @@ import asyncio
 import os
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,19 @@ async def gated(call: dict[str, Json], tool: Json, context: Json) -> int:
         activity.heartbeat()
         await asyncio.sleep(STEP_SECONDS)
     return result
+
+
+@activity.defn
+def plain(call: dict[str, Json], tool: Json, context: Json) -> int:
+    """A tool that knows nothing of heartbeats; its first attempt does not end."""
+    attempt = activity.info().attempt
+    connection = connect(os.environ["EFFECTS"])
+    with connection:
+        connection.execute("INSERT INTO begun VALUES ('', '', ?, ?, ?)", (call["_id"], attempt, os.getpid()))
+    connection.close()
+    if attempt == 1:
+        threading.Event().wait()
+    return attempt
 
 
 async def serve(address: str, queue: str) -> None:

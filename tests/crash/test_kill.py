@@ -308,3 +308,17 @@ async def test_plans_survive_kill_9(tmp_path: Path) -> None:
         await all_results_arrive(client, world)
         await nothing_happened_twice(client, world)
         assert len(world.rows("SELECT DISTINCT pid FROM begun")) > 2
+
+
+async def test_a_plain_tool_whose_worker_is_killed_runs_again_long_before_its_timeout(tmp_path: Path) -> None:
+    with world_in(tmp_path) as world:
+        world.start("engine")
+        client = await Client.connect(world.server.address)
+        patient = tool("plain", activity="plain", options={"timeout": "24h"})
+        plan = {"type": "plan", "plan": [call("plain", "†state.attempts", _each=[1, 2, 3, 4])]}
+        id_ = f"plain-{uuid.uuid4().hex[:8]}"
+        handle = await client.start_workflow("Plan", {"context": [patient, plan]}, id=id_, task_queue=world.queue)
+        await more_has_begun(world, 0)
+        world.kill("engine")
+        world.start("engine")
+        assert (await came_to(handle, within=60))["state"]["attempts"] == [2] * 4

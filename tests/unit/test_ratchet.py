@@ -51,7 +51,9 @@ RAISED: list[tuple[str, int, str]] = [
     ("workflows", 42, "a lost value fails its Call; definitions are pinned where people are asked"),
     ("worker", 30, "whatever a tool prints or raises is masked, in its threads and processes, too"),
     ("telemetry", 16, "log lines escape what nobody would see, and mask what tools print"),
-    ("activities", 15, "a worker does not start with a Tool that nothing answers"),
+    ("activities", 16, "a worker does not start with a Tool that nothing answers"),
+    ("language", 19, "the worker says which Activities it serves, and so sends heartbeats for"),
+    ("worker", 30, "heartbeats for every Tool, with the details that it sent last"),
     ("testing", 2, "a rehearsal answers for the definitions that a run would load"),
     ("sets", 14, "results go to files of the run's own"),
 ]

@@ -434,8 +434,8 @@ def people(count: int) -> list[dict[str, Any]]:
     return [{"type": "state", "_instance": f"person {i}", "state": {"name": "x"}} for i in range(count)]
 
 
-FOUND = (1, 3)
-"""What a root takes to be found: a local activity, which it shares, and two changes of its phase."""
+FOUND = (1, 4)
+"""What a root takes to begin: two local activities, which may share one, and two changes of its phase."""
 WAIT = 2
 """Changes of the phase of a root for each wait."""
 
