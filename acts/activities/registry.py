@@ -75,10 +75,13 @@ class Registry:
 
     @property
     def asks(self) -> list[str]:
-        """What its Tools have a person confirm: Activities, and tools of MCP servers."""
+        """What its Tools have a person confirm: Activities, and tools of MCP servers; all tools of a server that has
+        not said yet which it has.
+        """
         known = {**self.servers.tools, **self.tools}
         tools = (read_tool(name, schema, served=name in self.names)[0] for name, schema in known.items())
-        return sorted({tool.answer for tool in tools if tool is not None and tool.approval and tool.answer})
+        asking = {tool.answer for tool in tools if tool is not None and tool.approval and tool.answer}
+        return sorted(asking | set(map(activity_of, self.servers.unlisted)))
 
     @property
     def version(self) -> str:

@@ -18,6 +18,8 @@ from acts.language.values import MAX_DEPTH, Json
 
 # With external storage the state of a run may be so large as JSON; 128 MiB take some 3 s of the 8 s of a task
 MAX_UNPACKED: Final = 128 * 1024 * 1024
+# Values in it: an empty list has three bytes of text, and takes eighty
+MAX_UNPACKED_VALUES: Final = 8_000_000
 
 
 class DuplicateKeyError(ValueError):
@@ -56,6 +58,8 @@ def unpack(data: bytes) -> bytes:
         raise ValueError(f"it cannot be unpacked: {error}") from None
     if not unpacker.eof:
         raise ValueError(f"it is cut, or has more than {MAX_UNPACKED:,} bytes unpacked")
+    if sum(map(content.count, (b",", b"[", b"{"))) > MAX_UNPACKED_VALUES:
+        raise ValueError(f"it has more than {MAX_UNPACKED_VALUES:,} values unpacked")
     return content
 
 

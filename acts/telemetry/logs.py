@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -83,11 +83,14 @@ class LogGuard:
         make = logging.getLogRecordFactory()
         logging.setLogRecordFactory(lambda *args, **options: self._mask_record(make(*args, **options)))
         _line_masks.append(self._mask_text)
-        out, errors = (MaskedStream(stream, self._mask_text) for stream in (sys.stdout, sys.stderr))
+        streams = {name: getattr(sys, name) for name in ("stdout", "stderr", "__stdout__", "__stderr__")}
         try:
-            with redirect_stdout(out), redirect_stderr(errors):
-                yield
+            for name, stream in streams.items():
+                setattr(sys, name, stream and MaskedStream(stream, self._mask_text))
+            yield
         finally:
+            for name, stream in streams.items():
+                setattr(sys, name, stream)
             _line_masks.remove(self._mask_text)
             logging.setLogRecordFactory(make)
 

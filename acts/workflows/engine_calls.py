@@ -188,7 +188,8 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
         raise InvalidRequest(problems)
     messages, pins = await _load_upfront(parsed, tools)
     own = defined_names(parsed)  # over what a Tool of the worker asks about, they ask, too
-    asking = (tools[name] for name in tools if name in own and tools[name].answer in capabilities.asks)
+    asks = set(capabilities.asks)
+    asking = (tools[name] for name in tools if name in own and asks & {tools[name].answer, tools[name].activity})
     messages += [{"type": "tool", "tool": tool.asking()} for tool in asking if not tool.approval]
     if messages:
         raw = {**raw, "context": [*raw["context"], *messages]}

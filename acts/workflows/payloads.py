@@ -279,7 +279,14 @@ def record_type(value: RawValue) -> str:
 
 
 def decode_record(value: RawValue, type_: type[R]) -> R:
-    """The record in a payload; RecordError where it holds another, or none."""
+    """The record that a run is started with; RecordError where it holds another, or none, or comes from no run."""
+    info = workflow.info()
+    if record_type(value) and info.parent is None and info.continued_run_id is None:
+        raise RecordError(f"a {record_type(value)} comes from a run of the engine: start a run with a Request")
+    return _decode_record(value, type_)
+
+
+def _decode_record(value: RawValue, type_: type[R]) -> R:
     if record_type(value) != type_.__name__:
         raise RecordError(f"not a {type_.__name__}: {record_type(value) or 'no record of the engine'}")
     try:
@@ -310,7 +317,7 @@ def decode_signal(value: RawValue, type_: type[R]) -> R:
     """The record that a signal holds, or RecordError. Anybody may send one: nothing compressed is unpacked."""
     if value.payload.metadata.get("encoding") == _COMPRESSED:
         raise RecordError(f"not a {type_.__name__}: a signal is not compressed")
-    return decode_record(value, type_)
+    return _decode_record(value, type_)
 
 
 def encode_or_compress(value: Any) -> RawValue:

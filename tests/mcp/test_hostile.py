@@ -113,6 +113,11 @@ async def test_a_tool_that_has_changed_is_not_called(hostile: Hostile) -> None:
     ("command", "reason"),
     [
         ([sys.executable, "-c", "import os, sys; sys.exit('bad key ' + os.environ['KEY'])"], "bad key [secret]"),
+        # Of a line that is cut, half a key could be left
+        (
+            [sys.executable, "-c", "import os, sys; sys.exit('x' * 4_080 + os.environ['KEY'] * 9 + '\\nit ends')"],
+            "wrote: it ends",
+        ),
         (
             [sys.executable, "-c", "import sys; print('hello', flush=True); sys.stdin.read()"],
             "did not start within 1 s",

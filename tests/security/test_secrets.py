@@ -185,6 +185,14 @@ def test_a_result_is_masked_in_texts_and_keys_and_is_else_the_same(secret: str, 
         assert masks.is_in_bytes(json.dumps({"x": [secret]}, ensure_ascii=is_ascii).encode())
 
 
+@given(
+    secret=st.text("abcXYZ019_-/+", min_size=30, max_size=300), ends=st.tuples(st.integers(8, 40), st.integers(8, 40))
+)
+def test_of_a_secret_that_an_error_shortens_no_end_is_left(secret: str, ends: tuple[int, int]) -> None:
+    for cut in ("...", "…"):
+        assert SecretMasks([secret]).mask_text(f"got '{secret[: ends[0]]}{cut}{secret[-ends[1] :]}'") == f"got '{MASK}'"
+
+
 def test_a_number_that_is_a_secret_is_masked_and_short_secrets_are_not_looked_for() -> None:
     assert SecretMasks(["12345678"]).mask_value({"pin": 12345678, "n": 5}) == {"pin": MASK, "n": 5}
     assert SecretMasks(["12"]).mask_value({"n": "12"}) == {"n": "12"}

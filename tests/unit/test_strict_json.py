@@ -67,6 +67,8 @@ def test_more_than_a_run_has_is_not_unpacked() -> None:
     packed = b"".join(packer.compress(part) for _ in range(2 * MAX_UNPACKED // len(part))) + packer.flush()
     with pytest.raises(ValueError, match="more than 134,217,728 bytes unpacked"):
         unpack(packed)
+    with pytest.raises(ValueError, match="more than 8,000,000 values unpacked"):
+        unpack(zlib.compress(b"[" + b"[]," * 4_000_000 + b"0]"))
 
 
 def test_a_key_that_is_twice_in_one_object_is_refused_on_request() -> None:

@@ -120,6 +120,10 @@ class McpConnection:
             self._up.clear()
             self._broken.set()
 
+    @property
+    def is_listed(self) -> bool:
+        return self._listed_at > 0
+
     async def wait_up(self, seconds: float) -> bool:
         """True once Calls can be sent; False when that takes longer."""
         with contextlib.suppress(TimeoutError):
@@ -157,7 +161,7 @@ class McpConnection:
 
         def keep() -> None:
             with contextlib.suppress(BlockingIOError):
-                self._stderr = (self._stderr + os.read(read, STDERR_BYTES))[-STDERR_BYTES:]
+                self._stderr = _cut_lines(self._stderr + os.read(read, STDERR_BYTES))
 
         loop.add_reader(read, keep)
         try:
@@ -169,7 +173,7 @@ class McpConnection:
             os.close(read)
 
     def _last_words(self) -> str:
-        """The end of the last line that the process wrote to stderr: a part of a secret may be at the beginning."""
+        """The end of the last line that the process wrote to stderr."""
         text = self._masks.mask_text(self._stderr.decode(errors="replace")).strip().rpartition("\n")[2]
         line = "".join(c if c.isprintable() else " " for c in text.strip())[-STDERR_CHARACTERS:]
         return f"; it wrote: {line}" if line else ""
@@ -283,3 +287,13 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._stream.aclose()
+
+
+def _cut_lines(data: bytes) -> bytes:
+    """The last lines of what a process wrote, without one that is cut: a part of a secret has no mask. While such a
+    line goes on, a NUL stands for it.
+    """
+    if len(data) <= STDERR_BYTES and data[:1] != b"\0":
+        return data
+    _, ends, rest = data[-STDERR_BYTES:].partition(b"\n")
+    return rest if ends else b"\0"

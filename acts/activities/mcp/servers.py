@@ -65,6 +65,12 @@ class McpServers:
         return self._connections[server]
 
     @property
+    def unlisted(self) -> list[str]:
+        """The servers that have not said yet which tools they have."""
+        listed = {name for name, connection in self._connections.items() if connection.is_listed}
+        return [name for name in self.configs if name not in listed]
+
+    @property
     def tools(self) -> Tools:
         """The Tools that the servers offer now, by name."""
         listings = [connection.listing for connection in self._connections.values()]
