@@ -38,7 +38,7 @@ from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer,
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.endpoints import highest_price
 from acts.language import wire
-from acts.language.errors import SettingsError, format_choices
+from acts.language.errors import SettingsError, format_choices, truncate
 from acts.language.strict_json import json_size, read_json
 from acts.language.tools import SERVER_TOOL, read_tool, tool_name
 
@@ -175,7 +175,7 @@ def call_activity(server: str, servers: McpServers) -> Callable[..., Any]:
         latest: dict[str, Any] = {}
 
         async def note(progress: float, total: float | None, message: str | None) -> None:
-            latest.update(progress=progress, total=total, message=(message or "")[:MAX_PROGRESS_TEXT])
+            latest.update(progress=progress, total=total, message=truncate(message or "", MAX_PROGRESS_TEXT))
 
         meta = dict.fromkeys(ID_KEYS, call["_id"]) if "_id" in call else {}
         arguments = {key: value for key, value in call.items() if not key.startswith("_")}

@@ -24,6 +24,7 @@ import importlib
 import os
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,7 @@ from acts.language import wire
 from acts.language.errors import SettingsError
 from acts.language.strict_json import read_json
 from acts.telemetry.observation import RPC_TIMEOUT, read_pollers
+from acts.tree.child_requests import named_delegates
 from acts.tree.decisions import Approver, read_approvers
 from acts.tree.search_attributes import TYPES
 
@@ -139,6 +141,8 @@ async def check_queues(request: dict[str, Any]) -> dict[str, bool]:
     return {queue: bool(a) for queue, a in zip(queues, answers, strict=True) if not isinstance(a, BaseException)}
 
 
+# Definitions that one may name, with those that they name: people approve all of them
+MAX_USES: Final = 100
 # At least two letters: one is the drive of a Windows path, and no scheme has one
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
@@ -174,4 +178,21 @@ class Loader:
             text = f'the delegate "{source}" has changed: sha256 {quote(expected)} was expected, and it is {sha256}'
             raise load_error(wire.DELEGATE_CHANGED, text)
         definition = await asyncio.to_thread(read_definition, data, source)
-        return {"definition": definition, "sha256": sha256, "source": source}
+        result = {"definition": definition, "sha256": sha256, "source": source}
+        return {**result, "uses": await self._uses(definition)} if request.get("uses") else result
+
+    async def _uses(self, definition: dict[str, Any]) -> dict[str, str]:
+        """The SHA-256 of each definition that this one names, and that those name; "" where it cannot be loaded."""
+        pins: dict[str, str] = {}
+        names = list(named_delegates(definition))
+        while names:
+            if (name := names.pop(0)) in pins:
+                continue
+            if len(pins) == MAX_USES:
+                raise load_error(wire.DELEGATE_TOO_LARGE, f"it names more than {MAX_USES} others, with what they name")
+            pins[name] = ""
+            with suppress(ApplicationError):
+                loaded = await self.load({"delegate": name})
+                pins[name] = loaded["sha256"]
+                names += named_delegates(loaded["definition"])
+        return pins

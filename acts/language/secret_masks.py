@@ -25,9 +25,11 @@ MASK: Final = "[secret]"
 MIN_LENGTH: Final = 6
 # Lines of a key in PEM have 64 characters; shorter lines of a text are words
 MIN_LINE_LENGTH: Final = 16
-# Libraries that shorten a value for an error show both its ends: of a secret of so many characters, parts are secrets
+# Who shortens a text for an error leaves its beginning, or both its ends: of a secret of so many characters, parts are
+# secrets. Keys of one kind begin alike
 MIN_CUT_LENGTH: Final = 20
-_END_LENGTH: Final = 8
+_BEGINNING: Final = 12
+_END: Final = 8
 _MAX_CUT: Final = 400
 # Lines of base64 have 64 or 76: of so many characters in a row, one half has no line break in it
 _UNWRAPPED: Final = 60
@@ -80,8 +82,9 @@ def _spell_hex(text: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=4_096)
 def _spell_cut(text: str) -> re.Pattern[str]:
-    ends = (_spell_text(end).pattern for end in (text[:_END_LENGTH], text[-_END_LENGTH:]))
-    return re.compile(rf"{next(ends)}.{{0,{_MAX_CUT}}}?(?:\.\.\.|…).{{0,{_MAX_CUT}}}{next(ends)}")
+    first, last = (_spell_text(part).pattern for part in (text[:_BEGINNING], text[-_END:]))
+    cut = rf".{{0,{_MAX_CUT}}}?(?:\.\.\.|{_spell('…')})"
+    return re.compile(rf"{first}{cut}(?:.{{0,{_MAX_CUT}}}{last})?")
 
 
 class _Form(NamedTuple):
@@ -100,7 +103,7 @@ def _forms(secret: str) -> Iterator[_Form]:
         data = text.encode()
         yield _Form(text, (_longest_word(text),), _spell_text)
         if len(text) >= MIN_CUT_LENGTH:
-            yield _Form(text, (_longest_word(text[:_END_LENGTH]),), _spell_cut)
+            yield _Form(text, (_longest_word(text[:_BEGINNING]),), _spell_cut)
         yield _Form(data.hex(), (data.hex(), data.hex().upper()), _spell_hex)
         for before in range(3):  # the characters that depend on the secret alone, wherever it begins
             part = base64.b64encode(bytes(before) + data).decode()[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]

@@ -29,7 +29,7 @@ from acts.language.config import Options, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
 from acts.language.messages import METHODS, Request, ToolMessage
 from acts.language.references import parse
-from acts.language.schemas import Checker, find_schema_problem, is_self_contained, with_defs
+from acts.language.schemas import Checker, find_schema_problem, is_self_contained, subschemas, with_defs
 from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
 
@@ -278,6 +278,11 @@ def read_tool(
         text = f'_approval of "{name}" does not say whether a person confirms its calls'
         place = pointer(*at, "properties", "_approval")
         problems.append(Problem("invalidTool", text, place, hint='the one form is "_approval": {"const": true}'))
+    if any("_approval" in (part.get("properties") or ()) for part in subschemas({**whole, "properties": {}})):
+        text = f'_approval of "{name}" stands in a part of its schema, where nobody reads it'
+        problems.append(
+            Problem("invalidTool", text, pointer(*at), hint="put it into the properties of the Tool itself")
+        )
     for key, part in meta.items():
         if not is_self_contained(part):  # it is checked alone
             text = f'{key} of "{name}" refers to a part of the schema outside of $defs'

@@ -472,9 +472,9 @@ class AgentRun(RunMachine):
 
     def _proposed_subject(self) -> dict[str, Json]:
         nodes, log = () if self.proposal is None else self.proposal.nodes, self.context.log
-        pins = self.capabilities.pins
+        known = self.capabilities
         return plan_subject(
-            self.proposed_calls, nodes, lambda path, instance: log.read(path, END, instance), self.config, pins
+            self.proposed_calls, nodes, lambda path, instance: log.read(path, END, instance), self.config, known
         )
 
     def subject_of(self, wait: PendingApproval) -> Json:

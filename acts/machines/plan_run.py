@@ -415,8 +415,9 @@ class PlanRun(RunMachine):
         below = self.position.delegate(self.own, node.instance, identity)
         position = self.position.detached(identity) if node.is_detached else below
         call = self.walk.by_key[node.key]
-        if (call.parent or call).approved is not None:
-            position = position.model_copy(update={"isGuarded": True})
+        if position.isGuarded or (call.parent or call).approved is not None:
+            pins = {**position.pins, **self.capabilities.uses.get(str(node.delegate), {})}
+            position = position.model_copy(update={"isGuarded": True, "pins": pins})
         share = granted.share if granted is not None and granted.share else None
         own = child_requests.build_delegate_input(
             command.call, command.context, node, config, position, self.capabilities.pins, share
@@ -463,7 +464,8 @@ class PlanRun(RunMachine):
             return list(loads)
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         about |= {"elements": len(call["_each"])} if "_each" in call else {}
-        about |= {ANSWER: node.tool.answer} if node.tool.answer not in (None, node.tool.name) else {}
+        answer = node.delegate if node.delegate not in (None, wire.ANONYMOUS) else node.tool.answer
+        about |= {ANSWER: answer} if answer not in (None, node.tool.name) else {}
         if hints := hint_words(node.tool.schema):
             about["hints"] = hints
         return self.approvals.open(
@@ -472,7 +474,7 @@ class PlanRun(RunMachine):
         )  # fmt: skip
 
     def _describe(self, node: PlannedCall, call: dict[str, Any], context: list[dict[str, Any]]) -> dict[str, Json]:
-        return call_subject(node, call, context, self.config, self.capabilities.pins)
+        return call_subject(node, call, context, self.config, self.capabilities)
 
     def subject_of(self, wait: PendingApproval) -> Json:
         if wait.what == MESSAGE:
@@ -489,7 +491,7 @@ class PlanRun(RunMachine):
         instances = {"count": len(request.instances()), "sha256": digest(data)} if data else None
         return plan_subject(
             request.calls, whole.nodes, lambda path, instance: context.log.read(path, START, instance), config,
-            self.capabilities.pins, instances,
+            self.capabilities, instances,
         )  # fmt: skip
 
     def _ask_about_plan(self, now: str) -> list[Any]:

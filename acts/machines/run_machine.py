@@ -314,6 +314,8 @@ class RunMachine:
         self, own: str, position: TreePosition, lease: PermitLease | None = None,
         capabilities: Capabilities = NO_CAPABILITIES,
     ) -> None:  # fmt: skip
+        if position.pins:
+            capabilities = capabilities.model_copy(update={"pins": {**position.pins, **capabilities.pins}})
         self.own, self.position, self.capabilities = own, position, capabilities
         self.price = capabilities.price  # US dollars per token of the model's input and output
         self._unpinned: set[str] = set()  # delegates whose definitions are being loaded, to be pinned
@@ -584,7 +586,9 @@ class RunMachine:
         missing = [name for name in names if name not in known and name not in self._unpinned]
         self._unpinned.update(missing)
         return [
-            commands.StartEngineActivity(f"{_PIN}{name}", LOAD_DELEGATE, {"delegate": name}, f"load {name}")
+            commands.StartEngineActivity(
+                f"{_PIN}{name}", LOAD_DELEGATE, {"delegate": name, "uses": True}, f"load {name}"
+            )
             for name in missing
         ]
 
@@ -593,8 +597,9 @@ class RunMachine:
         name = event.key.removeprefix(_PIN)
         if event.error is not None:
             self.note(f"the delegate {name} cannot be loaded: {event.error.message}")
-        pin = "" if event.error is not None else event.value["sha256"]
-        self.capabilities = self.capabilities.model_copy(update={"pins": {**self.capabilities.pins, name: pin}})
+        loaded, known = event.value if event.error is None else {"sha256": ""}, self.capabilities
+        changes = {"pins": {**known.pins, name: loaded["sha256"]}, "uses": {**known.uses, name: loaded.get("uses", {})}}
+        self.capabilities = known.model_copy(update=changes)
         self._unpinned.discard(name)
         return [] if self._unpinned or self.is_cancelling else self.on_pinned(now)
 

@@ -392,7 +392,11 @@ class Walk:
         if self.past is not None and self._take_over(call, self.past, resolved, now):
             return
         resolved["_id"] = self.identify(call.node)
-        if not self._asks_about(call, resolved):
+        if self._asks_about(call, resolved):
+            return
+        if call.rank in self.prepared.literal_outputs:
+            self._apply_result(call, call.node.literal_output, now)
+        else:
             self._move(call, "ready")
             self._add_ready(call)
 
@@ -400,8 +404,7 @@ class Walk:
         """Ask a human about a Call, unless it may start as it is now; what was approved is its subject."""
         if self._assume is not None or call.node.members:
             return False  # the Calls of a batch child are confirmed in the run that walks them
-        what = approval_needed(call.node, self.prepared.request.config.approve) or ("call" if call.edited else None)
-        if what is None:
+        if (what := self._needs_approval(call)) is None:
             return False
         subject = self.subject_of(call, resolved)
         kept, before = keep(subject), call.approved if call.approved is not None else call.asked
@@ -412,12 +415,18 @@ class Walk:
         self._out.append(AskHuman(call.node, resolved, what, subject, tuple(find_changes(before or kept, kept))))
         return True
 
+    def _needs_approval(self, call: CallState) -> str | None:
+        return approval_needed(call.node, self.prepared.request.config.approve) or ("call" if call.edited else None)
+
     def subject_of(self, call: CallState, resolved: dict[str, Any]) -> dict[str, Json]:
         reading = None if call.elements is None else self._read_elements(call)
         if reading is None:
-            return self.describe(call.node, resolved, self.context.scoped_messages(call.rank))
+            about = self.describe(call.node, resolved, self.context.scoped_messages(call.rank))
+            if call.rank in self.prepared.literal_outputs:  # the plan itself answers
+                about |= {"answeredBy": {"plan": True}, "output": show(call.node.literal_output)}
+            return about
         values = {str(path): show(value) for path, value in reading.values.items() if value is not ABSENT}
-        about: dict[str, Json] = {"values": values} if values else {}
+        about = {"values": values} if values else {}
         if call.stage == "collecting":
             resolved, elements = {**reading.call, "_each": reading.items}, call.own_elements
             about["left"] = [*sorted(elements.postponed), f"{elements.started} to {elements.total - 1}"]
@@ -451,7 +460,7 @@ class Walk:
             if not is_met:
                 call.reason = f"_when does not hold: {truncate(node.condition.text, MAX_REASON)}"
                 return "skipped"
-        if rank in self.prepared.literal_outputs and (not call.edited or call.approved):
+        if rank in self.prepared.literal_outputs and self._needs_approval(call) is None:
             return "applying"
         if node.kind == "latent" and not node.outcomes:
             call.reason = "a latent call without _outputPath is never run"

@@ -110,7 +110,7 @@ def simulate_prepared(
     ids = [n.id for n in prepared.nodes]
     literal, approve = prepared.literal_outputs, prepared.request.config.approve
     approvals = [  # whether a human confirms the Call
-        rank not in literal and bool(n.kind != "latent" or n.outcomes) and approval_needed(n, approve) is not None
+        bool(n.kind != "latent" or n.outcomes) and approval_needed(n, approve) is not None
         for rank, n in enumerate(prepared.nodes)
     ]
     template, own = is_template(prepared.request, prepared.nodes), prepared.request.set

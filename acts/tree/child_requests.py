@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
@@ -431,6 +431,17 @@ def resolved_upfront(request: Request, tools: Mapping[str, Tool]) -> dict[str, s
         and isinstance(delegate, str)
         and delegate not in ("", ANONYMOUS)
     }
+
+
+def named_delegates(definition: Json) -> Iterator[str]:
+    """The delegates that a definition names: in its Tools and its plan, at any place."""
+    if isinstance(definition, dict):
+        named = definition.get("_delegate")
+        names = (named.get("const"), *(named.get("enum") or ())) if isinstance(named, dict) else (named,)
+        yield from (name for name in names if isinstance(name, str) and name not in ("", ANONYMOUS))
+        definition = list(definition.values())
+    for part in definition if isinstance(definition, list) else ():
+        yield from named_delegates(part)
 
 
 def approved_delegates(request: Request, tools: Mapping[str, Tool]) -> dict[str, None]:

@@ -43,6 +43,7 @@ class TreePosition(Record):
     storesValues: bool = False  # the root began with external storage: large values may travel as references
     approvers: tuple[Approver, ...] = ()  # who alone may decide, signed; none: whoever can send a decision
     isGuarded: bool = False  # a person has approved what it works with: what is provided since then is asked about
+    pins: dict[str, str] = {}  # SHA-256 of the definitions that this person has approved, by name
 
     @property
     def parent(self) -> str | None:
@@ -89,7 +90,7 @@ class TreePosition(Record):
         """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
         return TreePosition(
             depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token,
-            storesValues=self.storesValues, approvers=self.approvers, isGuarded=self.isGuarded,
+            storesValues=self.storesValues, approvers=self.approvers, isGuarded=self.isGuarded, pins=self.pins,
         )  # fmt: skip
 
 
@@ -103,6 +104,7 @@ class Capabilities(Record):
     served: tuple[str, ...] = ()
     asks: tuple[str, ...] = ()  # what Tools of the worker have a person confirm: Activities, and tools of MCP servers
     pins: dict[str, str] = {}  # SHA-256 of pinned definitions, by name
+    uses: dict[str, dict[str, str]] = {}  # … and of those that a pinned one names, and those name
     price: tuple[float, float] | None = None  # of the model: US dollars per token of input, of output
 
 

@@ -15,6 +15,7 @@ from acts.language.references import Path, conjunction
 from acts.language.strict_json import json_size
 from acts.language.values import ABSENT, Json, is_equal
 from acts.plan.calls import PlannedCall
+from acts.tree.records import Capabilities
 from acts.tree.wire_format import digest
 
 # Bytes of JSON above which a subject has the digest of a value from the context in its place
@@ -25,11 +26,16 @@ _MAX_KEPT: Final = 200
 MAX_CHANGES: Final = 20
 
 
-def answered_by(node: PlannedCall, config: Config, pins: Mapping[str, str]) -> dict[str, Json]:
-    """What stands behind a Call: ``{activity, taskQueue?}``, ``{delegate, sha256?}``, ``{model, fallbackModels?}``."""
+def answered_by(node: PlannedCall, config: Config, known: Capabilities) -> dict[str, Json]:
+    """What stands behind a Call: ``{activity, taskQueue?}``, ``{delegate, sha256?, uses?}`` or ``{model,
+    fallbackModels?}``.
+
+    ``uses`` are the definitions that a definition names, and that those name: SHA-256 by name.
+    """
     if node.delegate is not None:
-        pin = pins.get(node.delegate)
+        pin, uses = known.pins.get(node.delegate), known.uses.get(node.delegate)
         answer: dict[str, Json] = {"delegate": node.delegate} | ({} if pin is None else {"sha256": pin})
+        answer |= {"uses": dict(uses)} if uses else {}
         return answer | ({"activity": node.tool.activity} if node.tool.activity else {})
     if node.kind == "latent":
         others = {"fallbackModels": list(config.fallbackModels)} if config.fallbackModels else {}
@@ -39,7 +45,7 @@ def answered_by(node: PlannedCall, config: Config, pins: Mapping[str, str]) -> d
 
 
 def call_subject(
-    node: PlannedCall, call: Mapping[str, Json], context: Iterable[Json], config: Config, pins: Mapping[str, str]
+    node: PlannedCall, call: Mapping[str, Json], context: Iterable[Json], config: Config, known: Capabilities
 ) -> dict[str, Json]:
     """``{call, instance?, tool, answeredBy, with, context?, writes?}``.
 
@@ -48,14 +54,14 @@ def call_subject(
     shown = [show(message) for message in context]
     return {
         "call": node.id, **({} if node.instance is None else {"instance": node.instance}), "tool": node.tool.name,
-        "answeredBy": answered_by(node, config, pins), "with": {k: v for k, v in call.items() if k != "_id"},
+        "answeredBy": answered_by(node, config, known), "with": {k: v for k, v in call.items() if k != "_id"},
         **({"context": shown} if shown else {}), "writes": [conjunction(outcome) for outcome in node.outcomes],
     }  # fmt: skip
 
 
 def plan_subject(
     calls: Iterable[Json], nodes: Iterable[PlannedCall], read: Callable[[Path, str | None], Json], config: Config,
-    pins: Mapping[str, str], instances: Mapping[str, Json] | None = None,
+    known: Capabilities, instances: Mapping[str, Json] | None = None,
 ) -> dict[str, Json]:  # fmt: skip
     """``{plan, answeredBy, values, instances?}``.
 
@@ -64,7 +70,7 @@ def plan_subject(
     values: dict[str, Json] = {}
     answers: dict[str, Json] = {}
     for node in nodes:
-        answers[node.id] = answered_by(node, config, pins)
+        answers[node.id] = answered_by(node, config, known)
         paths = [*node.scopes, *(path for use in node.reads for path in use.paths)]
         for path in paths if instances is None else ():
             name = f"{path}" if node.instance is None else f"{path} [{node.instance}]"

@@ -186,7 +186,7 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
     tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
     if position.is_root and (problems := [p for p in approve_problems(parsed, tools) if p.fatal]):
         raise InvalidRequest(problems)
-    messages, pins = await _load_upfront(parsed, tools)
+    messages, pinned = await _load_upfront(parsed, tools, position)
     own = defined_names(parsed)  # over what a Tool of the worker asks about, they ask, too
     asks = set(capabilities.asks)
     asking = (tools[name] for name in tools if name in own and asks & {tools[name].answer, tools[name].activity})
@@ -194,7 +194,7 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
     if messages:
         raw = {**raw, "context": [*raw["context"], *messages]}
         parsed = read_request(raw)
-    capabilities = capabilities.model_copy(update={"pins": pins}) if pins else capabilities
+    capabilities = capabilities.model_copy(update=pinned) if pinned["pins"] else capabilities
     return raw, parsed, capabilities
 
 
@@ -231,23 +231,26 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
     )  # fmt: skip
 
 
-async def load_definition(name: str, sha256: str | None = None) -> Any:
-    """A delegate's definition: ``{definition, sha256, source}``; the Request may have pinned it by its SHA-256."""
-    query = {"delegate": name} if sha256 is None else {"delegate": name, "sha256": sha256}
+async def load_definition(name: str, sha256: str | None = None, *, uses: bool = False) -> Any:
+    """A delegate's definition: ``{definition, sha256, source, uses?}``; it may be pinned by its SHA-256."""
+    query = {"delegate": name, **({} if sha256 is None else {"sha256": sha256}), **({"uses": True} if uses else {})}
     return await ask(wire.LOAD_DELEGATE, query, f"load {name}")
 
 
-async def _load_upfront(parsed: Request, tools: Mapping[str, Tool]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The messages that put what delegates take and return into their Tools, and the pinned SHA-256 by name.
+async def _load_upfront(
+    parsed: Request, tools: Mapping[str, Tool], position: TreePosition
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The messages that put what delegates take and return into their Tools, and the ``pins`` and ``uses``.
 
     Pinned is, too, whatever people approve: what runs then is the content that they were asked about.
     """
     by_tool = resolved_upfront(parsed, tools)
     loaded: dict[str, Any] = {}
     problems = []
-    for name in dict.fromkeys((*by_tool.values(), *approved_delegates(parsed, tools))):
+    approved = [name for name in approved_delegates(parsed, tools) if name not in position.pins]
+    for name in dict.fromkeys((*by_tool.values(), *approved)):
         try:
-            loaded[name] = await load_definition(name)
+            loaded[name] = await load_definition(name, position.pins.get(name), uses=name in approved)
         except FailureError as error:
             if is_cancelled_exception(error):
                 raise
@@ -259,7 +262,9 @@ async def _load_upfront(parsed: Request, tools: Mapping[str, Tool]) -> tuple[lis
     if problems:
         raise InvalidRequest(problems)
     merged = [merged_tool(tools[t], loaded[by_tool[t]]["definition"]) for t in sorted(by_tool)]
-    return [{"type": "tool", "tool": tool} for tool in merged], {name: d["sha256"] for name, d in loaded.items()}
+    uses = {name: item["uses"] for name, item in loaded.items() if item.get("uses")}
+    pins = {name: item["sha256"] for name, item in loaded.items()}
+    return [{"type": "tool", "tool": tool} for tool in merged], {"pins": pins, "uses": uses}
 
 
 def refuse_resume(config: Config) -> None:

@@ -104,7 +104,11 @@ def split_target(value: Any) -> tuple[str | None, Any]:
 
 
 def data_message(value: Any) -> Data:
-    """A message that may be provided from outside; InvalidRequest where it is no data-like Message."""
+    """A message that may be provided from outside; InvalidRequest where it is no data-like Message.
+
+    What it says of its own origin is left out.
+    """
+    value = {k: v for k, v in value.items() if k not in ("_call", "_date")} if isinstance(value, dict) else value
     message = parse_message(value)
     if not isinstance(message, Data) or isinstance(message, SetData):
         text = f"a {message.type} message cannot be provided: only data, input, state"

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from acts.activities.engine_activities import HEARTBEAT_SECONDS
 from acts.activities.run_setup import Loader
 from acts.delegates.definitions import read_definition
 from acts.delegates.sources import DelegateSources
 from acts.language.messages import read_request
-from acts.workflows import engine_calls
 from tests.delegates.support import BYTES, DEFINITION, raises_load_error
 
 
@@ -149,13 +147,3 @@ async def test_a_definition_whose_result_is_too_large_is_refused(folder: Path) -
     own = Loader(DelegateSources((folder,)))
     with raises_load_error("DelegateTooLarge", "bytes; at most 2,031,616 can be recorded"):
         await ActivityEnvironment().run(own.load_delegate, {"delegate": "grows"})
-
-
-async def test_a_load_sends_a_heartbeat_at_its_start(folder: Path) -> None:
-    """A dead worker is noticed after the heartbeat timeout, not after the timeout of the load."""
-    beats: list[tuple[Any, ...]] = []
-    environment = ActivityEnvironment()
-    environment.on_heartbeat = lambda *details: beats.append(details)
-    await environment.run(Loader(DelegateSources((folder,))).load_delegate, {"delegate": "composer"})
-    assert beats == [()]
-    assert HEARTBEAT_SECONDS * 5 == engine_calls.HEARTBEAT_SECONDS

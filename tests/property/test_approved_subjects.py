@@ -471,3 +471,19 @@ class Approvals(RuleBasedStateMachine):
 
 TestApprovedSubjects = Approvals.TestCase
 TestApprovedSubjects.settings = SETTINGS
+
+
+def test_an_answer_that_a_plan_has_already_is_asked_about_as_it_is() -> None:
+    properties = {"_tool": {"const": "sign"}, "_activity": "", "_approval": True, "_output": {}, "_outputPath": {}}
+    subjects = []
+    for answer in (100, 101):
+        plan = [call("sign", "†state.signed", _output=answer)]
+        context = [{"type": "tool", "tool": {"properties": properties}}, {"type": "plan", "plan": plan}]
+        world = World({"config": {"model": "scripted:x"}, "context": context}, TreePosition(identity="run", token="t"))  # noqa: S106
+        world.runs[ROOT] = world.root()
+        world.send(ROOT, events.Begin())
+        (wait,) = world.runs[ROOT].approvals.pending
+        subjects.append(world.runs[ROOT].subject_of(wait))
+        world.send(ROOT, events.DecisionReceived({"decision": "approve", "call": wait.call}, None, "u"))
+        assert world.runs[ROOT].walk.context.log.state() == {"signed": answer}
+    assert [subject["output"] for subject in subjects] == [100, 101]

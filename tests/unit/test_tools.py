@@ -156,8 +156,10 @@ def test_constants_are_read_in_both_places() -> None:
     "part", [{}, {"type": "boolean"}, {"enum": [True]}, {"default": True}, {"const": "yes"}, 1, "true"]
 )
 def test_an_approval_that_would_silently_never_ask_is_an_error(part: Any) -> None:
-    _, problems = read_tool("pay", {"properties": {"_approval": part}})
-    assert [(p.code, p.fatal) for p in problems] == [("invalidTool", True)]
+    hidden = {"allOf": [{"properties": {"_approval": {"const": True}}}], "properties": {}}
+    for schema in ({"properties": {"_approval": part}}, hidden):
+        _, problems = read_tool("pay", schema)
+        assert [(p.code, p.fatal) for p in problems] == [("invalidTool", True)]
 
 
 @pytest.mark.parametrize(

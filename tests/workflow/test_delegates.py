@@ -134,6 +134,27 @@ async def test_what_a_delegate_was_approved_with_is_no_message_away(foreign: For
     assert result["state"]["n"] == 2
 
 
+async def test_what_an_approved_definition_names_is_approved_with_it(foreign: Foreign, saved: Saved) -> None:
+    inner = saved({**WALKED, "context": [foreign.tool("bump"), *WALKED["context"]]})
+    plan = {"type": "plan", "run": True, "plan": [call("in", "†state.output", n="†input.n")]}
+    outer = saved({**WALKED, "context": [delegating("in", inner), plan]})
+    context = [delegating("inc", outer)]
+    async with foreign.serving(bump):
+        handle = await foreign.start(
+            foreign.request(call("inc", "†state.n", n=1), context=context, approve={"calls": ["inc"]})
+        )
+        (wait,) = await pending(handle)
+        (shown,) = (await handle.query("subjects"))["waits"]
+        assert set(shown["subject"]["answeredBy"]["uses"]) == {inner}
+        saved(EVIL, inner)
+        await decide(handle)
+        again = await pending_anew(handle, wait)
+        assert again["what"] == "plan"  # that of the outer definition, which begins with another one now
+        await decide(handle, "reject", reason="not this one", workflowId=again["workflowId"])
+        result = await result_of_failed(handle)
+    assert "n" not in result["state"]
+
+
 async def test_the_delegate_that_a_model_names_is_pinned_before_people_are_asked(
     foreign: Foreign, agents: Agents, saved: Saved
 ) -> None:

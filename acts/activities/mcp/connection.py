@@ -56,6 +56,7 @@ CONNECT_SECONDS: Final = 10.0
 MAX_PAGES: Final = 100
 # Of an answer over HTTP; in a stream of events, the SDK bounds each
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+MAX_ANSWER_VALUES: Final = 1_000_000  # an empty list has three bytes of text, and takes eighty
 # Bytes of what a server writes to stderr that are kept, and characters of its last line in an error
 STDERR_BYTES: Final = 4_096
 STDERR_CHARACTERS: Final = 300
@@ -279,10 +280,13 @@ class _BoundedBody(httpx2.AsyncByteStream):
             raise httpx2.StreamError(f"the body is in the encoding {truncate(encoding, 100)}; only identity is read")
         has_events = self._response.is_success and content.lower().startswith("text/event-stream")
         left = math.inf if has_events else MAX_ANSWER_BYTES
+        values = math.inf if has_events else MAX_ANSWER_VALUES
         async for chunk in self._stream:
             left -= len(chunk)
-            if left < 0:
-                raise httpx2.StreamError(f"the body has more than {MAX_ANSWER_BYTES:,} bytes")
+            values -= sum(map(chunk.count, (b",", b"[", b"{")))
+            if min(left, values) < 0:
+                text = f"the body has more than {MAX_ANSWER_BYTES:,} bytes, or {MAX_ANSWER_VALUES:,} values"
+                raise httpx2.StreamError(text)
             yield chunk
 
     async def aclose(self) -> None:
