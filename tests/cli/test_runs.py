@@ -128,7 +128,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent(acts: Acts, tm
 
 def test_without_a_worker_run_and_show_say_so(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", new_name())
-    monkeypatch.setattr("acts.cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("acts.client.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
     done = acts("run", WEATHER, "--detach")
     assert done.exit_code == 0
     assert "no worker serves the task queue" in done.stderr

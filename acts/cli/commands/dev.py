@@ -28,7 +28,6 @@ from acts.cli.commands.start import StartPolicy, new_id, start_and_wait
 from acts.cli.console import clean, command_error, console, option, print_err, print_message
 from acts.cli.dev.temporal_server import (
     POLL_SECONDS,
-    DevServer,
     DevServerError,
     dev_server,
     free_address,
@@ -36,8 +35,9 @@ from acts.cli.dev.temporal_server import (
     spawn,
 )
 from acts.cli.render.tables import print_plan
-from acts.cli.runs import server
 from acts.cli.text import preflight
+from acts.client import server
+from acts.client.server import DevServer
 from acts.language.errors import format_choices
 from acts.language.wire import AGENT, PLAN
 

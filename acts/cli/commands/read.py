@@ -23,10 +23,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from acts.cli import console as cli
 from acts.cli.console import argument, clean, command_error, console, option, print_blocks, print_err, print_json
 from acts.cli.render import tables
-from acts.cli.runs import run_reader, server
-from acts.cli.runs.run_reader import PLANNING_TYPES, Outcome, RunReader, open_run
 from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import compare_plans, problem_blocks
+from acts.client import run_reader, server
+from acts.client.run_reader import PLANNING_TYPES, RunReader, RunResult, open_run
 from acts.language.errors import ExpressionError, format_choices, suggest
 from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, hint_words, read_tool
@@ -142,7 +142,7 @@ async def show(
         if not as_json:
             await _show_instance(reader, info, instance, item, source)
     elif (outcome := await reader.outcome()) is not None:
-        facts |= {"status": outcome.status, "result": outcome.result, "error": outcome.error}
+        facts |= {"status": outcome.status, "result": outcome.raw, "error": outcome.error}
         if not as_json:
             await _show_ended(reader, info, outcome)
     else:
@@ -154,13 +154,13 @@ async def show(
     return print_json(facts) if as_json else cli.EXIT_DONE
 
 
-async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcome: Outcome) -> None:
+async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcome: RunResult) -> None:
     took = _duration(info.start_time, info.close_time)
     tables.print_outcome(outcome, info.id, info.workflow_type, took, f"run {info.run_id}")
-    if outcome.result is None and not outcome.problems:
+    if outcome.raw is None and not outcome.problems:
         # a worker still knows the calls of a run that ended without a result
         tables.print_parts(info.id, await run.status() or {})
-    omitted = outcome.result.get("omitted") if isinstance(outcome.result, Mapping) else None
+    omitted = outcome.raw.get("omitted") if isinstance(outcome.raw, Mapping) else None
     if isinstance(omitted, Mapping):
         parts = ", ".join(f"{clean(k)} ({n:,} bytes)" for k, n in omitted["bytes"].items())
         lines = [f"left out of the result, which was too large to be recorded: {parts}"]
@@ -192,7 +192,7 @@ def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] 
 async def _show_instance(
     run: RunReader, info: WorkflowExecutionDescription, name: str, item: dict[str, Any], source: str
 ) -> None:
-    outcome = Outcome(str(item["status"]), item)
+    outcome = RunResult(str(item["status"]), item)
     tables.print_outcome(outcome, f"{info.id} [{name}]", "" if source == info.id else f"in {source}")
     if info.close_time is None:
         root = await run.root()

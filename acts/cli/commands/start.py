@@ -1,10 +1,6 @@
 """``acts run``, ``retry``, ``fork`` and ``schedule``: runs are started, at once or by the clock, and their end awaited.
 
 - A run belongs to the server: Ctrl-C ends the waiting only, and names the commands that show and cancel the run.
-- Temporal keeps ids unique among open runs. So a program that starts its runs under an id of its own, such as the
-  number of an order, may repeat a start after a lost answer, and no second run comes of it.
-- The line that describes a run in lists has names and first lines only. Parameters of Calls, data of the context and
-  inputs stay out: it is read by everybody who may list runs.
 - stdout holds the result and nothing else.
 """
 
@@ -22,30 +18,19 @@ from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import quote
 
 from temporalio import client as sdk
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
 from acts.cli.render.tables import failure_blocks, print_outcome, text_table, watch_run
-from acts.cli.runs import server
-from acts.cli.runs.run_reader import RunReader, iso_text, open_run, wait_for_outcome
 from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
 from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
-from acts.language.errors import MAX_SUMMARY, heading
+from acts.client import server
+from acts.client.run_reader import RunReader, RunResult, iso_text, open_run, wait_for_outcome
+from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, start_run
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PLAN
+from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
 from acts.payloads.converter import verify_storage
-from acts.tree.identity import MAX_ID_BYTES
-
-# What to do while a run of the id runs, and where one has ended
-WhileRunning = Literal["fail", "use-existing", "terminate"]
-OnceEnded = Literal["again", "again-if-failed", "use-existing", "fail"]
-_REUSE: Final = {
-    "again": WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-    "again-if-failed": WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
-}
 
 SetFile = Annotated[
     str | None,
@@ -84,16 +69,17 @@ schedule = cli.CommandGroup("schedule", "Start plans and agents by the clock: Te
 app.add_typer(schedule)
 
 
+_FRESH: Final = IdPolicy("fail", "again")
+
+
 @dataclass(frozen=True)
 class StartPolicy:
-    """How a run is started, and what is printed of it then. ``delay`` are seconds until it begins, visible already."""
+    """How a run is started, and what is printed of it then."""
 
     watch: bool = False
     as_json: bool = False
     detach: bool = False
-    if_running: WhileRunning = "fail"
-    if_ended: OnceEnded = "again"
-    delay: float | None = None
+    id_policy: IdPolicy = _FRESH
 
 
 @app.add
@@ -127,7 +113,7 @@ async def run(
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
     watch = watch or (names_set(request) and not as_json)
-    policy = StartPolicy(watch, as_json, detach, if_running, if_ended, seconds)
+    policy = StartPolicy(watch, as_json, detach, IdPolicy(if_running, if_ended, seconds))
     return await start_and_wait(request, workflow, run_id or new_id(file), source, policy)
 
 
@@ -215,7 +201,14 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
     if outcome.problems:
         cli.print_message(f"the worker refuses the request ({INVALID_REQUEST})")
         print_blocks(problem_blocks(outcome.problems, source))
-    return outcome.code
+    return exit_code(outcome)
+
+
+def exit_code(outcome: RunResult) -> int:
+    """The exit code of a command that waited for this run."""
+    if outcome.ok:
+        return cli.EXIT_DONE
+    return cli.EXIT_WRONG_INPUT if outcome.problems else cli.EXIT_FAILED
 
 
 def new_id(file: str) -> str:
@@ -229,51 +222,11 @@ def new_id(file: str) -> str:
 async def start(
     client: sdk.Client, workflow: str, request: Json, run_id: str, source_name: str, policy: StartPolicy
 ) -> RunReader:
-    size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
-    limit = MAX_PAYLOAD_BYTES if client.data_converter.external_storage is None else MAX_STORED_BYTES
-    if size > limit:
-        text = f"the request has {size:,} bytes of JSON; a run takes at most {limit:,}"
-        hint = "keep large data outside (ACTS_STORAGE, here and for the worker) and pass references, or split the plan"
-        raise command_error(text, where=source_name, hint=hint)
-    if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
-        raise command_error(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")
-    terminates = policy.if_running == "terminate"
-    if terminates and not policy.if_ended.startswith("again"):
-        text = f"--if-running terminate starts a run anew, --if-ended {policy.if_ended} never does"
-        raise command_error(text, hint="leave one of them out")
-    # USE_EXISTING of the server would not say whether the run is new, so a refused start is looked up instead
-    conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING if terminates else WorkflowIDConflictPolicy.FAIL
-    try:
-        await client.start_workflow(
-            workflow, request, id=run_id, task_queue=server.task_queue(), rpc_timeout=server.RPC,
-            id_reuse_policy=_REUSE.get(policy.if_ended, WorkflowIDReusePolicy.REJECT_DUPLICATE),
-            id_conflict_policy=conflict, start_delay=None if policy.delay is None else timedelta(seconds=policy.delay),
-            static_summary=summarize(request) or heading(source_name),
-        )  # fmt: skip
-    except WorkflowAlreadyStartedError:
-        status = (await client.get_workflow_handle(run_id).describe(rpc_timeout=server.RPC)).status
-        is_running = status is not None and status.name == "RUNNING"
-        state, name = ("is still running", "--if-running") if is_running else ("has ended", "--if-ended")
-        if (policy.if_running if is_running else policy.if_ended) != "use-existing":
-            hint = (
-                f"choose another id, or see what it does: acts show {cli.shell(run_id)}; or use it: {name} use-existing"
-            )
-            raise command_error(f'the run "{clean(run_id)}" {state}', where="--id", hint=hint) from None
+    """Start a run, or say that the one that has the id is used."""
+    run, state = await start_run(client, workflow, request, run_id, policy.id_policy, server.task_queue(), source_name)
+    if state:
         print_err(f'the run "{clean(run_id)}" {state}: no other one is started', "dim")
-    return RunReader(client, run_id)
-
-
-def summarize(request: Json) -> str:
-    """The first line of a Request's first instruction, and the tools of its plan."""
-    context = request.get("context") if isinstance(request, dict) else None
-    messages = [m for m in context if isinstance(m, dict)] if isinstance(context, list) else []
-    texts = [m.get("content") or m.get("text") for m in messages if m.get("type", "text") in ("text", "system")]
-    lines = [line for text in texts if isinstance(text, str) for line in text.strip().splitlines()[:1]]
-    parts = [line[: MAX_SUMMARY // 2] for line in lines[:1]]
-    plans = [m["plan"] for m in messages if m.get("type") == "plan" and isinstance(m.get("plan"), list)]
-    if tools := [str(call.get("_tool")) for call in (plans[-1] if plans else ()) if isinstance(call, dict)]:
-        parts.append(f"{cli.count_text(len(tools), 'call')}: {', '.join(dict.fromkeys(tools))}")
-    return heading(" · ".join(parts))
+    return run
 
 
 async def _resume(

@@ -19,7 +19,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -177,11 +177,6 @@ def problem_blocks(problems: Iterable[Problem], source: SourceText | None) -> li
     if len(ordered) > len(blocks):
         blocks.append(message(f"… and {len(ordered) - len(blocks)} more problems", severity="note"))
     return blocks
-
-
-def problems_from_json(items: Sequence[dict[str, Any]]) -> list[Problem]:
-    keys = [field.name for field in fields(Problem)]
-    return [Problem(**{"code": "unknown", "message": "", **{k: i[k] for k in keys if k in i}}) for i in items]
 
 
 def add_inputs(request: Json, inputs: Sequence[str]) -> Json:
