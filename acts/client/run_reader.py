@@ -100,12 +100,15 @@ class RunResult:
     @property
     def errors(self) -> list[dict[str, Any]]:
         """Every failure: ``{code, message, call?, instance?, …}`` of a Call, ``{code, message, pointer, …}`` of a
-        Request's problem, ``{code, message}`` of the run itself.
+        Request's problem, ``{code, message}`` of the run itself; of a rejected plan the reason.
         """
-        own = [] if self.error is None or self.problems else [
-            {"code": self.error["type"], "message": self.error["message"]}
-        ]  # fmt: skip
-        return [*self._part("errors", []), *(problem.to_json() for problem in self.problems), *own]
+        own = [*self._part("errors", []), *(problem.to_json() for problem in self.problems)]
+        if self.error is not None and not self.problems:
+            own.append({"code": self.error["type"], "message": self.error["message"]})
+        if self.status == wire.REJECTED and not own:
+            rejections = (d for d in self._part("decisions", []) if d.get("decision") == wire.REJECT)
+            own += [{"code": wire.REJECTED, "message": str(d.get("reason") or "")} for d in rejections]
+        return own
 
     @property
     def usage(self) -> dict[str, Any]:
