@@ -1,4 +1,4 @@
-"""``acts.Client``: starts that may be repeated, one result for every end, decisions; in loops, threads and workflows."""
+"""``acts.Client``: starts that may be repeated, one result for every end, decisions; in threads and workflows, too."""
 
 from __future__ import annotations
 

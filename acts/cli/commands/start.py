@@ -188,7 +188,7 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
         return cli.EXIT_DONE
     began = time.monotonic()
     try:
-        outcome = await (watch_run(run) if policy.watch else wait_for_outcome(run.handle))
+        outcome = await run.ask(watch_run(run) if policy.watch else wait_for_outcome(run.handle))
     except asyncio.CancelledError:  # Ctrl-C
         name = cli.shell(run.id)
         print_err(f"stopped waiting; the run continues: acts show {name} --watch, acts cancel {name}")
