@@ -35,13 +35,14 @@ from acts.cli import console as cli
 from acts.cli.console import CommandError, clean, command_error, console, message, option, print_err
 from acts.cli.render.tables import decision_command, hints_text, new_table, print_diff, subject_lines
 from acts.cli.text import source as texts
-from acts.cli.text.source import SourceText
+from acts.cli.text.source import source_error
 from acts.client import server
 from acts.client.client_errors import ClientError
 from acts.client.run_decisions import Sign, call_position, find_approval, send_decision, send_update
 from acts.client.run_reader import RunReader, add_parameters, open_run, read_pending
 from acts.language.errors import InvalidRequest, visible
 from acts.language.messages import Data, parse_message
+from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
 from acts.language.wire import APPROVE, EDIT, PAUSE, PROVIDE, REJECT, RESUME
 from acts.tree.decisions import (
@@ -280,7 +281,7 @@ async def provide(run: cli.Run, message: Message) -> None:
     try:
         data = parse_message(source.value)
     except InvalidRequest as error:
-        raise source.error(error.problems) from None
+        raise source_error(source, error.problems) from None
     if not isinstance(data, Data):
         head = f"a {data.type} message cannot be provided"
         raise command_error(head, where=source.name, hint="only data, input and state can")

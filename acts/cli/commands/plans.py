@@ -16,8 +16,9 @@ from acts.cli import console as cli
 from acts.cli.console import clean, command_error, count_text, option, print_blocks, print_err, print_json
 from acts.cli.render.tables import new_table, print_drawing, print_plan, print_simulation
 from acts.cli.text.preflight import Preflight, check_file, missing_tools_error, name_modules
-from acts.cli.text.source import SourceText, looks_like_file, problem_blocks
+from acts.cli.text.source import looks_like_file, problem_blocks, source_error
 from acts.language.errors import InvalidRequest, Problem
+from acts.language.source_text import SourceText
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import AGENT, DELEGATE, GRAPH, PROMPT_CONTEXT
@@ -91,7 +92,7 @@ def simulate(
     try:
         simulation = simulate_request(request, preflight.tools, preflight.served)
     except InvalidRequest as error:
-        raise source.error(error.problems) from None
+        raise source_error(source, error.problems) from None
     has_errors = any(p.get("severity", "error") == "error" for p in simulation["problems"])
     code = cli.EXIT_WRONG_INPUT if has_errors else cli.EXIT_DONE
     if as_json:
@@ -117,7 +118,7 @@ def _read_plan(file: str, inputs: Sequence[str] | None, what: str) -> tuple[Sour
         cli.print_message(text, where=source.name, severity="note")
         source, request, preflight = check_file(file, inputs, agent=False)
     if preflight.errors:
-        raise source.error(preflight.problems)
+        raise source_error(source, preflight.problems)
     if preflight.unseen:
         raise missing_tools_error(what, preflight.unseen, source.name)
     return source, preflight, request
@@ -176,11 +177,11 @@ def prompt(what: cli.FileOrRun, inputs: cli.Inputs = None, tick: Tick = None, as
     source, _, preflight = check_file(what, inputs, agent=True)
     request = preflight.request
     if preflight.errors or request is None:
-        raise source.error(preflight.problems)
+        raise source_error(source, preflight.problems)
     try:
         agent = AgentContext(request, preflight.tools, preflight.served)
     except InvalidRequest as error:
-        raise source.error(error.problems) from None
+        raise source_error(source, error.problems) from None
     context = PromptContext(
         dict(agent.tools), request.schema, agent.mode, request.config.step, request.instances(),
         request.config.maxTicks, list(request.context),

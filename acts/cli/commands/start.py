@@ -24,10 +24,11 @@ from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
 from acts.cli.render.tables import failure_blocks, print_outcome, text_table, watch_run
 from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
-from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
+from acts.cli.text.source import STDIN, parse_source, problem_blocks, read_source
 from acts.client import server
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run, wait_for_outcome
 from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, start_run
+from acts.language.source_text import SourceText
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
 from acts.payloads.converter import verify_storage
