@@ -164,12 +164,14 @@ def argument(metavar: str, text: str) -> Any:
 
 
 File = Annotated[str, argument("FILE", "A request in JSON or YAML; - is standard input.")]
+FileOrPlan = Annotated[str, argument("FILE|PLAN", "A request in JSON or YAML (-: standard input), or a plan's name.")]
 FileOrRun = Annotated[str, argument("FILE|ID", "A request, or the id of a run.")]
 Run = Annotated[str, argument("ID", "The id of a run.")]
 RunId = Annotated[str | None, option("--run-id", "One of several runs of the same id (default: the latest).")]
 NewId = Annotated[str | None, option("--id", "The id of the run (default: a new one).")]
 Inputs = Annotated[
-    list[str] | None, option("--input,-i KEY=JSON", "Add to the input; a value that is not JSON is a string.")
+    list[str] | None,
+    option("--input,-i KEY=JSON", "Add to the input; a value that is not JSON is a string. Or a file with an object."),
 ]
 Agent = Annotated[
     bool | None, option("--agent/--plan", "What to run the file as (default: see above).", show_default=False)

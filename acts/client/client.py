@@ -19,7 +19,10 @@ from acts.client import server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.run_decisions import find_approval, send_decision, send_update
 from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
+from acts.client.served import workflow_of_plan
 from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, start_run
+from acts.language.errors import InvalidRequest
+from acts.language.messages import choose_workflow, read_request
 from acts.language.wire import AGENT, APPROVE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME
 from acts.tree.decisions import Decision, PendingApproval
 
@@ -178,10 +181,12 @@ class Client:
 
     async def start(
         self, plan: str | Mapping[str, Any], input: Mapping[str, Any] | None = None, *, id: str | None = None,  # noqa: A002 - the words of the protocol
-        agent: bool = False, if_running: WhileRunning = "use-existing", if_ended: OnceEnded = "use-existing",
+        agent: bool | None = None, if_running: WhileRunning = "use-existing", if_ended: OnceEnded = "use-existing",
         delay: float | None = None,
     ) -> Run:  # fmt: skip
-        """Start a plan by its name, or a Request, with ``input`` as †input; ``agent``: as an agent, whose model plans.
+        """Start a plan by its name, or a Request, with ``input`` as †input.
+
+        ``agent`` says whether a model plans; None leaves that to the Request, of a name to the worker that serves it.
 
         With an ``id`` of your own the start may be repeated: the run that has the id is returned, whether it runs or
         has ended. ``if_running`` (``fail``, ``terminate``) and ``if_ended`` (``again``, ``again-if-failed``, ``fail``)
@@ -191,9 +196,17 @@ class Client:
         name = plan if isinstance(plan, str) else "run"
         policy = IdPolicy(if_running, if_ended, delay)
         run_id = f"{name}-{secrets.token_hex(4)}" if id is None else id
-        workflow = AGENT if agent else PLAN
+        workflow = await self._choose_workflow(plan) if agent is None else AGENT if agent else PLAN
         await start_run(self.temporal, workflow, request, run_id, policy, self.task_queue, name)
         return self.run(run_id)
+
+    async def _choose_workflow(self, plan: str | Mapping[str, Any]) -> str:
+        if isinstance(plan, str):
+            return await workflow_of_plan(self.temporal, self.task_queue, plan)
+        try:
+            return AGENT if choose_workflow(read_request(dict(plan)))[0] else PLAN
+        except InvalidRequest:
+            return PLAN  # which reports what is wrong with it
 
     def run(self, id: str, run_id: str | None = None) -> Run:  # noqa: A002 - as Temporal
         """The run of an id, to follow or to decide. Asks no server."""

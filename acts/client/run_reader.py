@@ -269,21 +269,29 @@ class RunReader:
         outcome = await self.outcome()
         return outcome.raw if outcome is not None and isinstance(outcome.raw, dict) else {}
 
-    async def request(self) -> Json:
-        """The Request that the run was started with, or None: a run after continue-as-new names the first one."""
+    async def request(self, *, as_started: bool = False) -> Json:
+        """The Request that the run goes by, or None; ``as_started``: what it was started with, be it a plan's name.
+
+        A run after continue-as-new names the first one. One that was started by name continues as new with the plan.
+        """
+        info = await self.describe()
+        own = await self._start_event(info.run_id)
+        if own is None or own.first_execution_run_id in ("", info.run_id):
+            return await self._request_of(own)
+        first = await self._request_of(await self._start_event(own.first_execution_run_id))
+        is_named = isinstance(first, dict) and isinstance(first.get("plan"), str)
+        return await self._request_of(own) if is_named and not as_started else first
+
+    async def _request_of(self, event: Any) -> Json:
         from temporalio.common import RawValue
 
-        info = await self.describe()
-        event = await self._start_event(info.run_id)
-        if event is not None and event.first_execution_run_id not in ("", info.run_id):
-            event = await self._start_event(event.first_execution_run_id)
         if event is None or not event.input.payloads:
             return None
         converter = self.client.data_converter
         # The metadata count as well: they are encrypted, and stored, with the data
         [value] = await converter.decode(event.input.payloads[:1], [RawValue])
         content = converter.payload_converter.from_payload(value.payload)
-        if isinstance(content, bytes):  # of an instance
+        if isinstance(content, bytes):  # of an instance, or the state of a run before
             content = json.loads(unpack(content))
         return content.get("request", content) if isinstance(content, dict) else content
 
@@ -570,6 +578,7 @@ def runs_query(
 ) -> str:  # fmt: skip
     """The visibility query of the runs to list; ``since`` and ``older`` bound their start, the cost is in dollars."""
     parts = [f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})" if below else _ROOTS]
+    parts += [] if below else ["ExecutionStatus != 'ContinuedAsNew'"]  # the run that goes on is listed
     parts += [f"({' OR '.join(map(_phase_clause, phases))})"] if phases else []
     parts += [f"{WAITING} > 0 AND {_RUNNING}"] if waiting else []
     parts += [f"{name} = {quote(value)}" for name, value in ((TOOLS, tool), (MODEL, model)) if value]

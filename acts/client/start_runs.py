@@ -20,6 +20,7 @@ from acts.client import server
 from acts.client.client_errors import ClientError, explained
 from acts.client.run_reader import RunReader
 from acts.language.errors import MAX_SUMMARY, clean, heading, shell
+from acts.language.messages import with_input
 from acts.language.values import Json, is_equal
 from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES
 from acts.tree.identity import MAX_ID_BYTES
@@ -93,7 +94,7 @@ async def _use_existing(run: RunReader, request: Json, policy: IdPolicy) -> str:
             f"choose another id, or see what it does: {shell('acts', 'show', run.id)}; or use it: {name} use-existing"
         )
         raise ClientError(f'the run "{clean(run.id)}" {state}', hint, "--id")
-    if not is_equal(await run.request(), request):
+    if not is_equal(await run.request(as_started=True), request):
         text = f'the run "{clean(run.id)}" {state}, and was started with another request'
         raise ClientError(text, f"choose another id, or see that run: {shell('acts', 'show', run.id)}", "--id")
     return state
@@ -119,7 +120,4 @@ def make_request(plan: str | Mapping[str, Any], values: Mapping[str, Any] | None
     """What a run is started with: the plan of a name with its input, or a Request with one more Message."""
     if isinstance(plan, str):
         return {"plan": plan} if values is None else {"plan": plan, "input": dict(values)}
-    context = plan.get("context", [])
-    if values is None or not isinstance(context, list):  # the worker reports what is wrong with it
-        return dict(plan)
-    return {**plan, "context": [*context, {"type": "input", "input": dict(values)}]}
+    return with_input(dict(plan), None if values is None else dict(values))

@@ -210,6 +210,14 @@ def read_request(raw: Json) -> Request:
     return Request(config, messages, raw.get("schema"), raw, tuple(reader.problems), partial)
 
 
+def with_input(request: dict[str, Any], values: Any) -> dict[str, Any]:
+    """A Request with one more Message, which holds the input; None: unchanged."""
+    context = request.get("context", [])
+    if values is None or not isinstance(context, list):  # who validates it reports what is wrong with it
+        return request
+    return {**request, "context": [*context, {"type": "input", "input": values}]}
+
+
 def choose_workflow(request: Request) -> tuple[bool, str]:
     """True if a Request is for an Agent: it has a model, and no Calls or a setting that only an agent uses; and why."""
     config = request.config

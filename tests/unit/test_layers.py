@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "acts.telemetry": {"acts.language"},
     "acts.activities": {
         *("acts.telemetry", "acts.activities.mcp", "acts.activities.models", "acts.delegates", "acts.sets"),
-        *("acts.language", "acts.planner", "acts.tree"),
+        *("acts.language", "acts.plan", "acts.planner", "acts.tree"),
     },
     "acts.activities.mcp": {"acts.language"},
     "acts.activities.models": {"acts.telemetry", "acts.language", "acts.planner"},

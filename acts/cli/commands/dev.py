@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from acts.activities.plan_folders import PLAN_FOLDERS, plan_files
 from acts.cli import console as cli
 from acts.cli.commands.start import StartPolicy, new_id, start_and_wait
 from acts.cli.console import clean, command_error, console, option, print_err, print_message
@@ -350,6 +351,8 @@ def watched_files(modules: Mapping[str, str], names: str) -> list[str]:
     files |= {file for name, file in modules.items() if name in names.split(",")}
     folders = [Path(folder) for folder in os.environ.get(preflight.FOLDERS, "").split(os.pathsep) if folder]
     files |= {str(file) for folder in folders for file in (folder, *folder.glob("*.json"))}
+    plans = [Path(folder) for folder in os.environ.get(PLAN_FOLDERS, "").split(os.pathsep) if folder]
+    files |= {str(file) for file in (*plans, *plan_files(filter(Path.is_dir, plans)))}
     return sorted(files | {file for name in ("ACTS_MCP", "ACTS_MODELS") if (file := os.environ.get(name))})
 
 

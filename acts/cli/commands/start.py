@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -24,10 +25,11 @@ from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
 from acts.cli.render.tables import failure_blocks, print_outcome, text_table, watch_run
 from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
-from acts.cli.text.source import STDIN, parse_source, problem_blocks, read_source
+from acts.cli.text.source import STDIN, looks_like_file, parse_source, problem_blocks, read_inputs, read_source
 from acts.client import server
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run, wait_for_outcome
-from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, start_run
+from acts.client.served import workflow_of_plan
+from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, start_run
 from acts.language.source_text import SourceText
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
@@ -85,7 +87,7 @@ class StartPolicy:
 
 @app.add
 async def run(
-    file: cli.File, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
+    file: cli.FileOrPlan, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     run_id: cli.NewId = None, detach: cli.Detach = False, agent: cli.Agent = None, if_running: IfRunning = "fail",
     if_ended: IfEnded = "again", delay: Delay = None, set_file: SetFile = None, results: ResultsFile = None,
 ) -> int:  # fmt: skip
@@ -98,6 +100,8 @@ async def run(
 
     A batch of which some instances failed (partial) ends with code 1.
 
+    A word that is no file is the name of a plan that the workers serve (ACTS_PLANS).
+
     With --set, the plan runs for each row of a file, which its calls read as one kind of
     data, such as †order.total; a bar shows how far it has come.
 
@@ -105,16 +109,18 @@ async def run(
       acts run plan.yaml --watch
       acts run plan.yaml -i n=3 -i name=Ann --json | jq .state
       acts run plan.yaml --detach --id order-7
+      acts run refund --input orderId=7 --input more.json
       acts run plan.yaml --set orders.csv --results out.jsonl
     """
-    seconds = read_seconds(delay, "--delay")
+    policy = StartPolicy(watch, as_json, detach, IdPolicy(if_running, if_ended, read_seconds(delay, "--delay")))
+    if not looks_like_file(file):
+        return await _run_named(file, inputs, agent, [set_file, results], run_id, policy)
     source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent)
     require_valid(preflight, source)
     workflow = AGENT if preflight.agent else PLAN
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
-    watch = watch or (names_set(request) and not as_json)
-    policy = StartPolicy(watch, as_json, detach, IdPolicy(if_running, if_ended, seconds))
+    policy = replace(policy, watch=watch or (names_set(request) and not as_json))
     return await start_and_wait(request, workflow, run_id or new_id(file), source, policy)
 
 
@@ -168,7 +174,23 @@ async def fork(
     return await _resume(reader, resume, edit, None, new_id, StartPolicy(watch, as_json, detach))
 
 
-async def start_and_wait(request: Json, workflow: str, run_id: str, source: SourceText, policy: StartPolicy) -> int:
+async def _run_named(
+    name: str, inputs: list[str] | None, agent: bool | None, of_sets: list[str | None], run_id: str | None,
+    policy: StartPolicy,
+) -> int:  # fmt: skip
+    if any(of_sets):
+        raise command_error("a plan by name has its set in its file", where="--set", hint="or run the file itself")
+    if not re.fullmatch(r"[\w.-]+", name):
+        read_source(name)  # which says that there is no such file
+    request = make_request(name, read_inputs(inputs or ()))
+    workflow = None if agent is None else AGENT if agent else PLAN
+    return await start_and_wait(request, workflow, run_id or new_id(name), _source_of(request), policy)
+
+
+async def start_and_wait(
+    request: Json, workflow: str | None, run_id: str, source: SourceText, policy: StartPolicy
+) -> int:
+    """Start a run and wait for its end; of a plan's name, ``workflow`` None leaves the type to the worker."""
     target = server.find_target()
     client = await server.connect(target)
     # Raises StorageError for a storage that refuses: the result of the run could not be read
@@ -179,6 +201,7 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
         text = f'no worker serves the task queue "{queue}" at {target.address} yet'
         hint = f"the run waits for one: `acts dev`, or `python -m acts.worker` with TEMPORAL_ADDRESS={target.address}"
         cli.print_message(text, hint=hint, severity="warning")
+    workflow = workflow or await workflow_of_plan(client, queue, request["plan"])
     run = await start(client, workflow, request, run_id, source.name, policy)
     link = ""
     if target.ui_url:

@@ -19,6 +19,7 @@ import yaml
 
 from acts.cli.console import CommandError, MessageBlock, clean, command_error, message
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, visible
+from acts.language.messages import with_input
 from acts.language.source_text import SUFFIXES, Format, SourceText, TextError, cut_line, parse
 from acts.language.values import Json, defect, is_equal
 
@@ -109,29 +110,39 @@ def problem_blocks(problems: Iterable[Problem], source: SourceText | None) -> li
 
 
 def add_inputs(request: Json, inputs: Sequence[str]) -> Json:
-    """The Request with one more message, which holds the inputs ``key=value``."""
-    if not inputs:
-        return request
+    """The Request with one more message, which holds the inputs."""
+    return with_input(request, read_inputs(inputs)) if isinstance(request, dict) else request
+
+
+def read_inputs(inputs: Sequence[str]) -> dict[str, Json] | None:
+    """The object of inputs ``key=value``, and of files that hold one; None for no inputs."""
     payload: dict[str, Json] = {}
     for item in inputs:
-        key, equals, text = item.partition("=")
-        if not key or not equals:
-            hint = "write key=value; a value that is not JSON is a string"
-            raise command_error(f"{clean(item, 100)!r} is not an input", where="--input", hint=hint)
-        if key in payload:
-            raise command_error(f'the input "{clean(key, 100)}" is given twice', where="--input")
-        try:
-            payload[key] = parse(text, "JSON")
-        except TextError as error:
-            if not error.is_syntax and "is not a JSON number" not in error.message:
-                raise command_error(error.message, where="--input", hint=error.hint) from None
-            payload[key] = text
+        for key, value in _read_input(item).items():
+            if key in payload:
+                raise command_error(f'the input "{clean(key, 100)}" is given twice', where="--input")
+            payload[key] = value
     if (broken := defect(payload)) is not None:
         raise command_error(f"{broken[1]} (at {broken[0]})", where="--input")
-    context = request.get("context", []) if isinstance(request, dict) else None
-    if not isinstance(context, list):
-        return request  # the validator reports what is wrong with it
-    return {**request, "context": [*context, {"type": "input", "input": payload}]}
+    return payload if inputs else None
+
+
+def _read_input(item: str) -> dict[str, Json]:
+    key, equals, text = item.partition("=")
+    if not equals and looks_like_file(item):
+        source = read_source(item)
+        if not isinstance(source.value, dict):
+            raise command_error("the inputs of a file are one object", where=source.name, hint='{"orderId": "7"}')
+        return source.value
+    if not key or not equals:
+        hint = "write key=value, where a value that is not JSON is a string; or name a file that holds an object"
+        raise command_error(f"{clean(item, 100)!r} is not an input", where="--input", hint=hint)
+    try:
+        return {key: parse(text, "JSON")}
+    except TextError as error:
+        if not error.is_syntax and "is not a JSON number" not in error.message:
+            raise command_error(error.message, where="--input", hint=error.hint) from None
+        return {key: text}
 
 
 def format_plan(value: Json) -> tuple[str, Format]:
