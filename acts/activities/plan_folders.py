@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from acts.delegates.definitions import MAX_BYTES
 from acts.delegates.sources import read_folders
-from acts.language.errors import InvalidRequest, SettingsError
+from acts.language.errors import InvalidRequest, SettingsError, shell
 from acts.language.messages import choose_workflow, read_request
 from acts.language.source_text import SUFFIXES, Format, SourceText, TextError, parse
 from acts.language.values import defect
@@ -91,7 +91,7 @@ def _workflow_of(source: SourceText) -> str:
     if problems:
         first, more = problems[0], len(problems) - 1
         text = f"{source.where(first.pointer)}: {first.text()}"
-        raise SettingsError(text + (f" (and {more} more: acts validate {source.name})" if more else ""))
+        raise SettingsError(text + (f" (and {more} more: {shell('acts', 'validate', source.name)})" if more else ""))
     is_agent, _ = choose_workflow(request)
     if request.plan is None and not is_agent:
         raise SettingsError(f"{source.name}: it has no plan, and no config.model that makes one")
