@@ -12,6 +12,7 @@ import functools
 import secrets
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
@@ -20,7 +21,7 @@ from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.run_decisions import find_approval, send_decision, send_update
 from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
 from acts.client.served import workflow_of_plan
-from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, start_run
+from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run
 from acts.language.errors import InvalidRequest
 from acts.language.messages import choose_workflow, read_request
 from acts.language.wire import AGENT, APPROVE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME
@@ -180,11 +181,11 @@ class Client:
         return cls(await server.connect(target, interceptors=()), task_queue=task_queue)
 
     async def start(
-        self, plan: str | Mapping[str, Any], input: Mapping[str, Any] | None = None, *, id: str | None = None,  # noqa: A002 - the words of the protocol
+        self, plan: str | Path | Mapping[str, Any], input: Mapping[str, Any] | None = None, *, id: str | None = None,  # noqa: A002 - the words of the protocol
         agent: bool | None = None, if_running: WhileRunning = "use-existing", if_ended: OnceEnded = "use-existing",
         delay: float | None = None,
     ) -> Run:  # fmt: skip
-        """Start a plan by its name, or a Request, with ``input`` as †input.
+        """Start a plan by its name, or the Request of a file or a dict, with ``input`` as †input.
 
         ``agent`` says whether a model plans; None leaves that to the Request, of a name to the worker that serves it.
 
@@ -192,8 +193,9 @@ class Client:
         has ended. ``if_running`` (``fail``, ``terminate``) and ``if_ended`` (``again``, ``again-if-failed``, ``fail``)
         say otherwise. ClientError: the run that has the id was started with another plan or input.
         """
+        name = plan if isinstance(plan, str) else plan.stem if isinstance(plan, Path) else "run"
+        plan = read_plan_file(plan) if isinstance(plan, Path) else plan
         request = make_request(plan, input)
-        name = plan if isinstance(plan, str) else "run"
         policy = IdPolicy(if_running, if_ended, delay)
         run_id = f"{name}-{secrets.token_hex(4)}" if id is None else id
         workflow = await self._choose_workflow(plan) if agent is None else AGENT if agent else PLAN

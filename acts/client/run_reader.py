@@ -253,7 +253,10 @@ class RunReader:
     async def root(self) -> RunReader:
         """The run at the top of this one's tree, or this one where it has outlived its root."""
         root = self.other((await self.describe()).root_id or self.id)
-        is_running = root.id != self.id and await root.exists() and (await root.describe()).close_time is None
+        if root.id == self.id or not await root.exists():
+            return self
+        info = await root.describe()  # it may be a workflow of a user's, which runs a plan as its child
+        is_running = info.close_time is None and info.workflow_type in ALL_TYPES
         return root if is_running else self
 
     @_once

@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from acts.client import server
@@ -21,7 +22,8 @@ from acts.client.client_errors import ClientError, explained
 from acts.client.run_reader import RunReader
 from acts.language.errors import MAX_SUMMARY, clean, heading, shell
 from acts.language.messages import with_input
-from acts.language.values import Json, is_equal
+from acts.language.source_text import TextError, parse
+from acts.language.values import Json, is_equal, type_name
 from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES
 from acts.tree.identity import MAX_ID_BYTES
 
@@ -79,7 +81,7 @@ def _check(client: Client, request: Json, run_id: str, policy: IdPolicy, name: s
         hint = "keep large data outside (ACTS_STORAGE, here and for the worker) and pass references, or split the plan"
         raise ClientError(text, hint, name)
     if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
-        raise ClientError(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")
+        raise ClientError(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="the id")
     if policy.if_running == "terminate" and not policy.if_ended.startswith("again"):
         text = f"--if-running terminate starts a run anew, --if-ended {policy.if_ended} never does"
         raise ClientError(text, "leave one of them out")
@@ -93,10 +95,10 @@ async def _use_existing(run: RunReader, request: Json, policy: IdPolicy) -> str:
         hint = (
             f"choose another id, or see what it does: {shell('acts', 'show', run.id)}; or use it: {name} use-existing"
         )
-        raise ClientError(f'the run "{clean(run.id)}" {state}', hint, "--id")
+        raise ClientError(f'the run "{clean(run.id)}" {state}', hint)
     if not is_equal(await run.request(as_started=True), request):
         text = f'the run "{clean(run.id)}" {state}, and was started with another request'
-        raise ClientError(text, f"choose another id, or see that run: {shell('acts', 'show', run.id)}", "--id")
+        raise ClientError(text, f"choose another id, or see that run: {shell('acts', 'show', run.id)}")
     return state
 
 
@@ -114,6 +116,21 @@ def summarize(request: Json) -> str:
         count = f"{len(tools):,} call{'s' * (len(tools) != 1)}"
         parts.append(f"{count}: {', '.join(dict.fromkeys(tools))}")
     return heading(" · ".join(parts))
+
+
+def read_plan_file(file: Path) -> dict[str, Any]:
+    """The Request of a file in JSON or YAML. ClientError: it is none, with the line."""
+    try:
+        value = parse(file.read_text("utf-8-sig"), "JSON" if file.suffix.lower() == ".json" else "YAML")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"it cannot be read: {error}", where=clean(file, 200)) from None
+    except TextError as error:
+        line = "" if error.position is None else f":{error.position.line}"
+        raise ClientError(error.message, error.hint, f"{clean(file, 200)}{line}") from None
+    if not isinstance(value, dict):
+        hint = "{config?, context: [messages], schema?}"
+        raise ClientError(f"a Request is an object, not {type_name(value)}", hint, clean(file, 200))
+    return value
 
 
 def make_request(plan: str | Mapping[str, Any], values: Mapping[str, Any] | None) -> dict[str, Any]:

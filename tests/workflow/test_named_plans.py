@@ -102,6 +102,16 @@ async def test_a_name_or_an_input_that_cannot_be_used_is_an_error_with_advice(
     assert (error.type, says in error.message) == (code, True), error
 
 
+async def test_a_client_starts_the_plan_of_a_file_and_names_its_line(named: Foreign, folder: Path) -> None:
+    user = acts.Client(named.client, task_queue=named.engine)
+    run = await user.start(folder / "welcome.yaml", {"name": "Ada"})
+    assert (await run.result()).require().state == {"greeting": "hello Ada"}
+    (folder / "broken.yaml").write_text("context: []\nx: [", "utf-8")
+    for name, says in {"broken.yaml": "broken.yaml:3: not valid YAML", "none.json": "it cannot be read"}.items():
+        with pytest.raises(acts.ClientError, match=says):
+            await user.start(folder / name)
+
+
 async def test_a_client_starts_what_the_worker_says_it_is(named: Foreign) -> None:
     user = acts.Client(named.client, task_queue=named.engine)
     await assert_eventually(lambda: has_pollers(named.client, named.engine, is_for_activities=True), why="it is up")
