@@ -5,11 +5,12 @@
 * entry points of the group ``acts.activities``: the same, for installed packages.
 * ``ACTS_TOOLS``: folders, separated like ``PATH``. Each ``*.json`` is one schema with ``_tool``, or a map of name to
   schema.
+* ``ACTS_PLANS``: folders of plans, which runs are started with by name (``plan_folders.py``).
 * ``ACTS_MCP``: a file that names MCP servers; what they offer may change while the worker runs. The Activity of a
   server is ``mcp.<server>``, with the three arguments of any Activity; its Tool, as the run recorded it, says which of
   the server's tools is meant (``x-mcp``).
 
-A worker's *version* is a digest of its Tools and of the names of its Activities; its identity begins with it.
+A worker's *version* is a digest of its Tools, plans and the names of its Activities; its identity begins with it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ from acts.activities.engine_activities import encode_result, heartbeat, miss
 from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.endpoints import highest_price
+from acts.activities.plan_folders import NamedPlan, plans_from_environment
 from acts.language import wire
-from acts.language.errors import SettingsError, format_choices, truncate
+from acts.language.errors import MAX_NAME, SettingsError, format_choices, suggest, truncate
 from acts.language.strict_json import json_size, read_json
 from acts.language.tools import SERVER_TOOL, read_tool, tool_name
 
@@ -68,6 +70,7 @@ class Registry:
     tools: dict[str, dict[str, Any]]
     activities: tuple[Callable[..., Any], ...]
     servers: McpServers = field(default_factory=lambda: McpServers(()))
+    plans: Mapping[str, NamedPlan] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -85,8 +88,9 @@ class Registry:
 
     @property
     def version(self) -> str:
-        """Eight hex digits that differ where Tools, or the names of Activities, differ."""
-        content = json.dumps([self.tools, sorted(self.names)], sort_keys=True, default=str)
+        """Eight hex digits that differ where Tools, plans, or the names of Activities, differ."""
+        plans = [{name: plan.sha256 for name, plan in self.plans.items()}] if self.plans else []
+        content = json.dumps([self.tools, sorted(self.names), *plans], sort_keys=True, default=str)
         return hashlib.sha256(content.encode()).hexdigest()[:8]
 
     @property
@@ -95,9 +99,9 @@ class Registry:
         return f"acts/{self.version} {os.getpid()}@{socket.gethostname()}"
 
     def own_activities(self) -> list[Callable[..., Any]]:
-        """``acts.registry``, ``acts.tools``, and one Activity for each MCP server."""
+        """``acts.registry``, ``acts.tools``, ``acts.plan``, and one Activity for each MCP server."""
         of_servers = (call_activity(name, self.servers) for name in self.servers.configs)
-        return [self.look_up, self.list_tools, *of_servers]
+        return [self.look_up, self.list_tools, self.load_plan, *of_servers]
 
     @activity.defn(name=wire.REGISTRY)
     async def look_up(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -131,17 +135,40 @@ class Registry:
         return result
 
     @activity.defn(name=wire.LIST_TOOLS)
-    async def list_tools(self, _request: dict[str, Any]) -> dict[str, Any]:
+    async def list_tools(self, request: dict[str, Any]) -> dict[str, Any]:
         """The activity ``acts.tools``, everything that one worker serves, for people who ask before they write a plan.
 
-        {} → {version, worker, tools: {name: schema | null}, activities: [names]}
+        {} → {version, worker, tools: {name: schema | null}, activities: [names], plans: {name: {workflow, sha256}}};
+        {"only": "plans"} → {plans}
         """
+        plans = {name: {"workflow": p.workflow, "sha256": p.sha256} for name, p in sorted(self.plans.items())}
+        if request.get("only") == "plans":
+            return {"plans": plans}
         tools: dict[str, Any] = {}
         room = MAX_LISTED_BYTES
         for name, schema in sorted({**self.servers.tools, **self.tools}.items()):
             room -= json_size(schema)
             tools[name] = schema if room >= 0 else None
-        return {"version": self.version, "worker": self.identity, "tools": tools, "activities": sorted(self.names)}
+        return {
+            "version": self.version,
+            "worker": self.identity,
+            "tools": tools,
+            "activities": sorted(self.names),
+            "plans": plans,
+        }
+
+    @activity.defn(name=wire.LOAD_PLAN)
+    async def load_plan(self, request: dict[str, Any]) -> RawValue:
+        """The activity ``acts.plan``: {"plan": name} → {request, sha256, source}, as this worker has read it."""
+        name = str(request["plan"])
+        if (plan := self.plans.get(name)) is None:
+            names = sorted(self.plans)
+            near = suggest(name, names) or (f"there are: {format_choices(names)}" if names else "set ACTS_PLANS")
+            text = f'no plan "{truncate(name, MAX_NAME)}" is served by {self.identity}: {near}'
+            raise ApplicationError(text, type=wire.PLAN_NOT_FOUND, non_retryable=True)
+        content = {"request": plan.request, "sha256": plan.sha256, "source": plan.file.name}
+        text = f'the plan "{name}" has'
+        return encode_result(content, lambda size: ApplicationError(f"{text} {size}", type=wire.RESULT_TOO_LARGE))
 
     async def refuse_missing(self, call: ExecuteActivityInput, proceed: Callable[..., Awaitable[Any]]) -> Any:
         """Refuse an Activity that this worker does not have, so that the run tries another one."""
@@ -214,10 +241,13 @@ def from_environment() -> Registry:
     modules = [m.strip() for m in os.environ.get("ACTS_ACTIVITIES", "").split(",") if m.strip()]
     folders = [Path(p) for p in os.environ.get("ACTS_TOOLS", "").split(os.pathsep) if p]
     mcp = os.environ.get(VARIABLE)
-    return load(modules, folders, Path(mcp) if mcp else None)
+    return load(modules, folders, Path(mcp) if mcp else None, plans_from_environment())
 
 
-def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None = None) -> Registry:
+def load(
+    modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None = None,
+    plans: Mapping[str, NamedPlan] | None = None,
+) -> Registry:  # fmt: skip
     """Import the modules (and entry points), read the folders, and the file of MCP servers. Raises SettingsError:
     naming the module or file, and the reason.
     """
@@ -249,10 +279,19 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None 
         tools.update(of_folder)
         places |= dict.fromkeys(of_folder, str(folder))
     refuse_unanswered(tools, functions, places)
+    refuse_same_name(plans or {}, places)
     if conflict := functions.keys() & map(activity_of, servers.configs):
         text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
         raise SettingsError(text)
-    return Registry(tools, tuple(functions.values()), servers)
+    return Registry(tools, tuple(functions.values()), servers, plans or {})
+
+
+def refuse_same_name(plans: Mapping[str, NamedPlan], places: Mapping[str, str]) -> None:
+    """Raise SettingsError for a plan that has the name of a Tool: who reads it would not know which one is meant."""
+    if both := sorted(plans.keys() & places.keys()):
+        name = both[0]
+        text = f'the plan "{name}" of {plans[name].file} has the name of a tool of {places[name]}'
+        raise SettingsError(f"{text}: rename one of them")
 
 
 def refuse_unanswered(tools: Mapping[str, Any], functions: Container[str], places: Mapping[str, str]) -> None:

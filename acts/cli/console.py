@@ -19,9 +19,8 @@ import io
 import json
 import os
 import re
-import shlex
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +28,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
+from acts.client.client_errors import ClientError, explained
+from acts.language.errors import clean as clean  # noqa: PLC0414 - commands have it from here
+from acts.language.errors import shell as shell  # noqa: PLC0414 - as above
 from acts.language.errors import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from temporalio.service import RPCError
 
 T = TypeVar("T")
 
@@ -80,57 +81,16 @@ def command_error(head: str, *, where: str = "", hint: str = "", code: int = EXI
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine; an error of the server, or of the external storage, becomes a ``CommandError``."""
-    from acts.payloads.stores import StorageError
-
-    hint = "ACTS_STORAGE must be here what the worker has"
     try:
-        return asyncio.run(for_run("", work))
-    except StorageError as error:
-        raise command_error(clean(error), hint=hint) from None
-    except RuntimeError as error:
-        if "TMPRL1105" not in str(error):  # what the SDK says of a reference that it cannot follow
-            raise
-        raise command_error("a value of this run is in external storage, which is not set here", hint=hint) from None
+        with explained():
+            return asyncio.run(work)
+    except ClientError as error:
+        raise as_command_error(error) from None
 
 
-async def for_run(run: str, request: Awaitable[T]) -> T:
-    """The answer to a request about one run (or about none: ""); an error names a run that is missing."""
-    from temporalio.service import RPCError
-
-    from acts.payloads.codec import CodecError
-
-    try:
-        return await request
-    except RPCError as error:
-        raise explain_rpc_error(error, run) from None
-    except CodecError as error:
-        raise codec_error(error) from None
-
-
-def codec_error(error: Exception) -> CommandError:
-    return command_error(clean(str(error), 500), hint="docs/encryption.md says where keys come from")
-
-
-def explain_rpc_error(error: RPCError, run: str = "") -> CommandError:
-    from temporalio.service import RPCStatusCode as Code
-
-    text = clean(error.message, 300)
-    if error.status == Code.NOT_FOUND and run and "namespace" not in text.lower():
-        if "completed" in text:
-            return ended_error(run)
-        return command_error(f'there is no run "{clean(run, 200)}"', hint="`acts list --all` lists the ids of runs")
-    gone, key = (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED), (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED)
-    hints = {
-        **dict.fromkeys(gone, "check that the server still runs; runs that were started continue on it"),
-        **dict.fromkeys(key, "check TEMPORAL_API_KEY and the TLS settings"),
-        Code.NOT_FOUND: "check TEMPORAL_NAMESPACE",
-    }
-    head, hint = f"the server refused the request: {text} ({error.status.name})", hints.get(error.status, "")
-    return command_error(head, hint=hint, code=EXIT_NO_SERVER if hint else EXIT_WRONG_INPUT)
-
-
-def ended_error(run: str) -> CommandError:
-    return command_error(f'the run "{clean(run, 200)}" has ended', hint=f"`{shell('acts', 'show', run)}` shows how")
+def as_command_error(error: ClientError) -> CommandError:
+    code = EXIT_NO_SERVER if error.is_unavailable else EXIT_WRONG_INPUT
+    return command_error(error.head, where=error.where, hint=error.hint, code=code)
 
 
 def console(*, stderr: bool = False, wrap: bool = False) -> Console:
@@ -178,19 +138,8 @@ def print_blocks(blocks: Iterable[MessageBlock]) -> None:
         console(stderr=True).print(text)
 
 
-def clean(text: object, limit: int | None = None) -> str:
-    """Text on one line, of at most ``limit`` characters; see ``visible``."""
-    line = visible(re.sub("[\n\t]", " ", str(text)))
-    return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
-
-
 def clean_lines(text: str) -> list[str]:
     return [clean(line) for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n")]
-
-
-def shell(*words: object) -> str:
-    """A command to be copied."""
-    return " ".join(shlex.quote(clean(word)) for word in words)
 
 
 def count_text(number: int, noun: str) -> str:
@@ -215,12 +164,14 @@ def argument(metavar: str, text: str) -> Any:
 
 
 File = Annotated[str, argument("FILE", "A request in JSON or YAML; - is standard input.")]
+FileOrPlan = Annotated[str, argument("FILE|PLAN", "A request in JSON or YAML (-: standard input), or a plan's name.")]
 FileOrRun = Annotated[str, argument("FILE|ID", "A request, or the id of a run.")]
 Run = Annotated[str, argument("ID", "The id of a run.")]
 RunId = Annotated[str | None, option("--run-id", "One of several runs of the same id (default: the latest).")]
 NewId = Annotated[str | None, option("--id", "The id of the run (default: a new one).")]
 Inputs = Annotated[
-    list[str] | None, option("--input,-i KEY=JSON", "Add to the input; a value that is not JSON is a string.")
+    list[str] | None,
+    option("--input,-i KEY=JSON", "Add to the input; a value that is not JSON is a string. Or a file with an object."),
 ]
 Agent = Annotated[
     bool | None, option("--agent/--plan", "What to run the file as (default: see above).", show_default=False)

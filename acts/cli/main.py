@@ -20,8 +20,8 @@ HELP: Final = """Run plans of tool calls as durable Temporal workflows.
 Exit codes: 0 done, 1 the plan failed, 2 the input is wrong, 3 no server.
 A run that was rejected or cancelled, or is partial, ends with 1 as well.
 
-The server: TEMPORAL_ADDRESS or a profile of Temporal's configuration, else the dev
-server of this folder (`acts dev`), else 127.0.0.1:7233.
+The server: TEMPORAL_ADDRESS or a profile of Temporal's configuration, else the one of
+`acts dev` in this folder or above, and no other where that is down, else 127.0.0.1:7233.
 
 Begin with `acts init my-plans`; tab completion: `acts --install-completion`.
 """

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -110,6 +111,11 @@ class Problem:
         more = {"call": self.call, "hint": self.hint, "instance": self.instance, "severity": severity}
         return out | {key: value for key, value in more.items() if value is not None}
 
+    @classmethod
+    def from_json(cls, item: dict[str, Any]) -> Problem:
+        keys = [field.name for field in fields(cls)]
+        return cls(**{"code": "unknown", "message": "", **{k: item[k] for k in keys if k in item}})
+
     def text(self) -> str:
         where = " ".join(x for x in (f"call {self.call}" if self.call else "", self.pointer) if x)
         line = f"{where}: {self.message}" if where else self.message
@@ -151,6 +157,17 @@ def visible(text: str, keep: str = "") -> str:
         return char if char in keep or (char.isprintable() and not _BLANK.match(char)) else json.dumps(char)[1:-1]
 
     return re.sub("[^ -~]", show, text)
+
+
+def clean(text: object, limit: int | None = None) -> str:
+    """Text on one line, of at most ``limit`` characters; see ``visible``."""
+    line = visible(re.sub("[\n\t]", " ", str(text)))
+    return line if limit is None else truncate(line, limit)
+
+
+def shell(*words: object) -> str:
+    """A command to be copied."""
+    return " ".join(shlex.quote(clean(word)) for word in words)
 
 
 def one_line(text: str) -> str:

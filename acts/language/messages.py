@@ -210,6 +210,29 @@ def read_request(raw: Json) -> Request:
     return Request(config, messages, raw.get("schema"), raw, tuple(reader.problems), partial)
 
 
+def with_input(request: dict[str, Any], values: Any) -> dict[str, Any]:
+    """A Request with one more Message, which holds the input; None: unchanged."""
+    context = request.get("context", [])
+    if values is None or not isinstance(context, list):  # who validates it reports what is wrong with it
+        return request
+    return {**request, "context": [*context, {"type": "input", "input": values}]}
+
+
+def choose_workflow(request: Request) -> tuple[bool, str]:
+    """True if a Request is for an Agent: it has a model, and no Calls or a setting that only an agent uses; and why."""
+    config = request.config
+    if config.model is None:
+        return False, ""
+    if request.plan is None or not request.plan.calls:
+        return True, f"no calls are given: {config.model} plans them"
+    signs = ["a schema"] if request.schema is not None else []
+    signs += [k for k in ("maxTicks", "step") if k in config.model_fields_set]
+    if signs:
+        text = f"it has {' and '.join(signs)}, so its calls are shown to {config.model}"
+        return True, f"{text}; --plan runs them unchanged"
+    return False, f"its calls run unchanged; --agent shows them to {config.model}"
+
+
 def parse_message(raw: Json, index: int = 0) -> Message:
     """Read a Message (of ``provide``, or a Tool's result); raises InvalidRequest when the value is none."""
     reader = _Reader(raw)

@@ -46,6 +46,7 @@ APPROVERS: Final = "acts.approvers"
 MODEL: Final = "acts.model"
 PAST_RUN: Final = "acts.pastRun"
 LOAD_DELEGATE: Final = "acts.delegate"
+LOAD_PLAN: Final = "acts.plan"
 SURVEY_SET: Final = "acts.surveySet"
 READ_PAGE: Final = "acts.readPage"
 CREATE_RESULTS: Final = "acts.createResults"
@@ -81,6 +82,7 @@ DELEGATE_INVALID: Final = "DelegateInvalid"
 DELEGATE_CHANGED: Final = "DelegateChanged"
 # … the only one of these that Temporal retries
 DELEGATE_UNAVAILABLE: Final = "DelegateUnavailable"
+PLAN_NOT_FOUND: Final = "PlanNotFound"
 # … for a set that cannot be read; only the last one is retried
 SET_NOT_FOUND: Final = "SetNotFound"
 SET_REFUSED: Final = "SetRefused"
@@ -106,7 +108,8 @@ UNKNOWN_KEY: Final = "UnknownKey"
 NON_RETRYABLE_TYPES: Final = (
     INVALID_REQUEST, PLAN_FAILED, SDK_PAYLOADS_TOO_LARGE,
     DELEGATE_NOT_FOUND, DELEGATE_REFUSED, DELEGATE_TOO_LARGE, DELEGATE_INVALID, DELEGATE_CHANGED,
-    SET_NOT_FOUND, SET_REFUSED, SET_INVALID, SET_TOO_LARGE, SET_CHANGED, RESULTS_REFUSED, RESULTS_EXIST,
+    PLAN_NOT_FOUND, SET_NOT_FOUND, SET_REFUSED, SET_INVALID, SET_TOO_LARGE, SET_CHANGED, RESULTS_REFUSED,
+    RESULTS_EXIST,
 )  # fmt: skip
 
 # Error codes of failed Calls; a failed Activity has the type of its ApplicationError instead

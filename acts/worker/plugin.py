@@ -20,11 +20,13 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, WorkflowInsta
 
 from acts.activities.ask_model import ask_model
 from acts.activities.models.adapters import close_clients
+from acts.activities.plan_folders import PLAN_FOLDERS, read_plans
 from acts.activities.read_past_run import PastRuns
-from acts.activities.registry import Registry, activity_name, missing_activity, refuse_unanswered
+from acts.activities.registry import Registry, activity_name, missing_activity, refuse_same_name, refuse_unanswered
 from acts.activities.run_setup import Loader, check_queues, check_search_attributes, first_attempt, look_up_approvers
 from acts.activities.secret_interceptor import SecretInterceptor
 from acts.activities.set_work import SetActivities
+from acts.delegates.sources import read_folders
 from acts.machines.plan_run import PlanRun
 from acts.machines.set_run import SetRun
 from acts.payloads.converter import worker_converter
@@ -77,7 +79,7 @@ class Plugin(SimplePlugin):
         config = super().configure_worker(config)
         visit_payloads_our_way()
         users: Sequence[Callable[..., Any]] = config.get("activities") or ()
-        self._registry = registry = self._registry or Registry(self._tools, tuple(users))
+        self._registry = registry = self._registry or self._own_registry(users)
         client = config["client"]
         own = own_activities(client, self._settings, registry.own_activities())
         names = [activity_name(function) for function in own]
@@ -98,6 +100,11 @@ class Plugin(SimplePlugin):
         # the whole update back. The server drops such an update alone. All else that we send is measured before
         config["disable_payload_error_limit"] = True
         return config
+
+    def _own_registry(self, users: Sequence[Callable[..., Any]]) -> Registry:
+        plans = read_plans(read_folders(PLAN_FOLDERS, self._settings.plans))
+        refuse_same_name(plans, dict.fromkeys(self._tools, "the plugin"))
+        return Registry(self._tools, tuple(users), plans=plans)
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:  # noqa: A002 - the SDK's name
         for part in ("_workflow_worker", "_activity_worker"):

@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from acts.activities.registry import Registry, from_environment
 from acts.activities.secret_interceptor import check_tools
+from acts.client.client_errors import ClientError
+from acts.client.server import find_target
 from acts.language.errors import SettingsError, format_choices
 from acts.payloads.codec import is_encrypting
 from acts.payloads.converter import activity_converter
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 # Names the file that the start is reported to, instead of a line in the log: for ``acts dev``
 START_REPORT: Final = "ACTS_START_REPORT"
-DEFAULT_ADDRESS: Final = "127.0.0.1:7233"
 MIN_STOP_SECONDS: Final = 1.0  # a stop without patience still lets the server know of it
 # Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
 TASK_THREADS: Final = 100
@@ -148,10 +148,9 @@ class DrainingWorker(Worker):
 
 
 async def connect(runtime: Runtime | None = None) -> Client:
-    """A client for the server that the environment (or its profile) names."""
-    config = ClientConfig.load_client_connect_config()
-    config.setdefault("target_host", DEFAULT_ADDRESS)
-    return await Client.connect(**config, data_converter=engine_converter(), runtime=runtime)
+    """A client for the server that commands in this folder use, too."""
+    target = find_target()
+    return await Client.connect(target.address, **target.config, data_converter=engine_converter(), runtime=runtime)
 
 
 def build(
@@ -292,11 +291,13 @@ def main() -> int:
     except SettingsError as error:
         announce(f"acts worker: {error}", logs.log, logging.ERROR)
         return 2
+    except ClientError as error:
+        announce(f"acts worker: {error.head}\n{error.hint}", logs.log, logging.ERROR)
+        return 3 if error.is_unavailable else 2
     except (RuntimeError, ValueError) as error:
         if not any(word in str(error).lower() for word in ("connect", "target url")):
             raise
-        address = ClientConfig.load_client_connect_config().get("target_host", DEFAULT_ADDRESS)
-        text = f"no Temporal server answers at {address}: {connection_problem(error)}"
+        text = f"no Temporal server answers at {find_target().address}: {connection_problem(error)}"
         hint = "set TEMPORAL_ADDRESS, or start one with: acts dev"
         announce(f"acts worker: {text}\n{hint}", logs.log, logging.ERROR)
         return 3

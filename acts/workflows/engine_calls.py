@@ -14,7 +14,8 @@ environment of the worker is now. So the histories of all other runs are as if t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -26,7 +27,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from acts.language import wire
 from acts.language.config import Config, Options
 from acts.language.errors import InvalidRequest, Problem, heading, truncate
-from acts.language.messages import Request, ToolMessage, read_request
+from acts.language.messages import Request, ToolMessage, read_request, with_input
 from acts.language.strict_json import read_json, unpack
 from acts.language.tools import (
     Tool,
@@ -36,7 +37,7 @@ from acts.language.tools import (
     read_tools,
     registered_names,
 )
-from acts.language.values import pointer
+from acts.language.values import pointer, type_name
 from acts.machines.budget import output_cap
 from acts.machines.commands import AskOutput, AskSolution
 from acts.machines.past import keep_failed_instances, past_of_root, past_of_state
@@ -50,7 +51,7 @@ from acts.tree.identity import root_identity, short_id, tree_token
 from acts.tree.past_run import PastRun, PastState
 from acts.tree.records import Capabilities, ContextRef, InstanceInput, ModelQuestion, PlanState, Reserved, TreePosition
 from acts.workflows.children import cause_of, exact_date
-from acts.workflows.payloads import decode, encode, share_storage
+from acts.workflows.payloads import decide_storage, decode, decode_or_none, encode, record_type, share_storage
 
 Handle = workflow.ActivityHandle[RawValue]
 # Five times the rhythm of the Activities that beat; a worker that died is missed after this long
@@ -96,6 +97,7 @@ ENGINE_ACTIVITIES: Final[dict[str, EngineActivity]] = {
     # A worker replays the earlier run: 50,000 events, the most that a run may have, take about a minute
     wire.PAST_RUN: EngineActivity(300, _retries(5), beats=True),
     wire.REGISTRY: EngineActivity(10, is_local=True),
+    wire.LOAD_PLAN: EngineActivity(10, is_local=True),
     wire.APPROVERS: EngineActivity(10, is_local=True),  # a small local file
     # One read of a history's first event for each attempt before this one
     wire.FIRST_ATTEMPT: EngineActivity(30, is_local=True),
@@ -103,6 +105,9 @@ ENGINE_ACTIVITIES: Final[dict[str, EngineActivity]] = {
     wire.QUEUES: EngineActivity(10, _retries(1), is_local=True),
     wire.SEARCH_ATTRIBUTES: EngineActivity(5, _retries(1), is_local=True),
 }
+# What a Request, whose plan is a list, hardly ever has: only then it is read here
+_NAMES_PLAN: Final = re.compile(rb'"plan"\s*:\s*"')
+PLAN_MEMO: Final = "actsPlan"  # {name, sha256, source}: which plan of that name this run walks
 QUEUES_LABEL: Final = "which task queues have workers"
 # The model Activity, and those of a set, in the words of a Tool's options: for the text of a failure
 OPTIONS: Final = Options(timeout=REQUEST_SECONDS, heartbeat=HEARTBEAT_SECONDS)
@@ -175,6 +180,41 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
     if not position.startedAt:
         more["startedAt"] = exact_date(info.workflow_start_time)
     return share_storage(position.model_copy(update=more))
+
+
+async def pin_plan(value: RawValue, *, is_untouched: Callable[[], bool]) -> RawValue:
+    """The Request that a run was started with; of ``{"plan": name, "input"?}`` the one that its worker serves.
+
+    The run continues as new with that Request: no replay and no reset of it asks again. Where somebody has sent it
+    something already, which would be lost, it stays as it is.
+    """
+    data = value.payload.data
+    if record_type(value) or len(data) > wire.MAX_PAYLOAD_BYTES or not _NAMES_PLAN.search(data):
+        return value
+    named = decode_or_none(value)
+    if not isinstance(named, dict) or not isinstance(name := named.get("plan"), str):
+        return value
+    if problems := _named_problems(named):
+        raise InvalidRequest(problems)
+    decide_storage()
+    loaded = await ask(wire.LOAD_PLAN, {"plan": name}, f"the plan {name}")
+    request = encode(with_input(loaded["request"], named.get("input")))
+    if is_untouched():
+        origin = {"name": name, "sha256": loaded["sha256"], "source": loaded["source"]}
+        workflow.continue_as_new(request, memo={**workflow.memo(), PLAN_MEMO: origin})
+    return request
+
+
+def _named_problems(named: dict[str, Any]) -> list[Problem]:
+    hint = 'a plan is started by name with {"plan": "refund", "input": {…}}'
+    problems = [
+        Problem("unknownKey", f'unknown key "{truncate(key, 100)}" beside the name of a plan', pointer(key), hint=hint)
+        for key in named if key not in ("plan", "input")
+    ]  # fmt: skip
+    if not isinstance(named.get("input"), dict | None):
+        text = f"input is an object, not {type_name(named['input'])}"
+        problems.append(Problem("invalidRequest", text, pointer("input"), hint=hint))
+    return problems
 
 
 async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[dict[str, Any], Request, Capabilities]:

@@ -154,6 +154,11 @@ class RunWorkflow:
             raise
 
     @property
+    def is_untouched(self) -> bool:
+        """True until somebody sends this run something."""
+        return not (self.lifeline.signals or self._inbox or self._updates)
+
+    @property
     def machine(self) -> RunMachine | None:
         return None if self._driver is None else self._driver.run
 

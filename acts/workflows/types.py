@@ -49,7 +49,7 @@ from acts.views.run_views import AgentView, PlanView, RunView, SetView, SingleCa
 from acts.views.text import code_span
 from acts.workflows import engine_calls, payloads
 from acts.workflows.children import Lifeline, start_child
-from acts.workflows.engine_calls import complete_position, own_context, prepare_request
+from acts.workflows.engine_calls import complete_position, own_context, pin_plan, prepare_request
 from acts.workflows.handlers import RunWorkflow, data_message, guarded
 from acts.workflows.in_flight import activity_options, miss_of, run_missed
 from acts.workflows.payloads import NOTHING, decode_record, encode, encode_or_compress, encode_record, raw, record_type
@@ -132,7 +132,8 @@ class PlanWorkflow(RunWorkflow):
     @workflow.run
     @guarded
     async def run(self, value: RawValue = NOTHING) -> RawValue:
-        """``value`` is the Request, what a run above sends, or the state of the run before."""
+        """``value`` is the Request or names one, what a run above sends, or the state of the run before."""
+        value = await pin_plan(value, is_untouched=lambda: self.is_untouched)
         if starts_set(value):
             return await walk_set(self, value)
         run, view = await walk_plan(self, value, PlanInput)
@@ -219,7 +220,8 @@ class AgentWorkflow(RunWorkflow):
     @workflow.run
     @guarded
     async def run(self, value: RawValue = NOTHING) -> RawValue:
-        """``value`` is the Request, or the state of the run before."""
+        """``value`` is the Request or names one, or the state of the run before."""
+        value = await pin_plan(value, is_untouched=lambda: self.is_untouched)
         if record_type(value) == AgentState.__name__:
             run, view = await go_on(self, value)
         else:

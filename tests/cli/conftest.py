@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -69,9 +70,11 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "ACTS_RESULTS": str(sets),
         "ACTS_STATE": str(tmp_path_factory.mktemp("state")),
         "ACTS_SCRIPTS": str(tmp_path_factory.mktemp("scripts")),
+        "ACTS_PLANS": str(plans := tmp_path_factory.mktemp("plans")),
         "ACTS_DELEGATES": os.pathsep.join(examples.DELEGATES),
         "ACTS_SHUTDOWN_SECONDS": "1",
     }
+    shutil.copy(ROOT / "examples" / "weather" / "plan.yaml", plans / "outing.yaml")
     process = subprocess.Popen(
         [sys.executable, "-m", "acts.worker"],
         cwd=ROOT,

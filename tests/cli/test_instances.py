@@ -107,7 +107,7 @@ def test_without_a_worker_a_message_is_sent_and_waits(
     acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", f"nobody-{uuid.uuid4().hex[:8]}")
-    monkeypatch.setattr("acts.cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("acts.client.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
     name = new_name()
     acts("run", write_batch(tmp_path, SHARED), "--detach", "--id", name)
     done = acts("provide", name, message(_instance="c11"))

@@ -8,7 +8,8 @@ import pytest
 from temporalio import exceptions
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError, TimeoutType
 
-from acts.cli.runs.run_reader import Outcome, outcome_of_failure
+from acts.cli.commands.start import exit_code
+from acts.client.run_reader import RunResult, outcome_of_failure
 from acts.views.text import usage_text
 
 RESULT = {"status": "failed", "state": {"a": 1}, "calls": [], "errors": [{"call": "1:x", "code": "c", "message": "m"}]}
@@ -67,10 +68,10 @@ def test_the_error_of_a_failed_child_is_its_root_cause_and_its_result_is_not_the
     cause: BaseException, error: Any
 ) -> None:
     outcome = outcome_of_failure(cause)
-    assert (outcome.status, outcome.code, outcome.result, outcome.error) == ("failed", 1, None, error)
+    assert (outcome.status, exit_code(outcome), outcome.raw, outcome.error) == ("failed", 1, None, error)
 
 
-def as_json(outcome: Outcome) -> Any:
+def as_json(outcome: RunResult) -> Any:
     problem = outcome.to_json()
     return problem["error"] if isinstance(problem, dict) and set(problem) == {"status", "error"} else problem
 
@@ -80,7 +81,7 @@ def test_each_failure_has_a_status_a_code_and_an_error(
     cause: BaseException, status: str, code: int, shown: Any
 ) -> None:
     outcome = outcome_of_failure(cause)
-    assert (outcome.status, outcome.code, as_json(outcome)) == (status, code, shown)
+    assert (outcome.status, exit_code(outcome), as_json(outcome)) == (status, code, shown)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_sent(acts: Acts, tm
 
 def test_without_a_worker_run_and_show_say_so(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_TASK_QUEUE", new_name())
-    monkeypatch.setattr("acts.cli.runs.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("acts.client.run_reader.QUERY_TIMEOUT", timedelta(seconds=1))
     done = acts("run", WEATHER, "--detach")
     assert done.exit_code == 0
     assert "no worker serves the task queue" in done.stderr
@@ -213,7 +213,7 @@ context:
 
 def test_the_worker_lists_its_tools_and_activities(acts: Acts) -> None:
     answers = json.loads(acts("tools", "--json").stdout)["workers"]
-    assert [sorted(answer) for answer in answers] == [["activities", "tools", "version", "worker"]]
+    assert [sorted(answer) for answer in answers] == [["activities", "plans", "tools", "version", "worker"]]
     lines = [line for line in acts("tools").stdout.splitlines() if line.startswith("payInstallment ")]
     assert len(lines) == 1
     assert "activity payInstallment" in lines[0]
@@ -344,3 +344,16 @@ async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
     child = acts("show", f"{name}/plan-1")
     assert "✓ completed" in child.stdout
     assert "✓ 1:greet" in acts("graph", f"{name}/plan-1").stdout
+
+
+def test_a_plan_runs_by_its_name_with_inputs_of_words_and_files(acts: Acts, tmp_path: Path) -> None:
+    (tmp_path / "more.json").write_text('{"people": 2}', "utf-8")
+    name = new_name()
+    done = acts("run", "outing", "--input", "city=Bergen", "--input", "more.json", "--id", name, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["state"]["museum"]["what"] == "the museum, with 2 tickets"
+    assert acts("retry", name, "--id", f"{name}-2").exit_code == 0
+    assert "outing" in acts("tools").stderr
+    wrong = acts("run", "outin")
+    assert (wrong.exit_code, 'did you mean "outing"' in wrong.stderr) == (2, True)
+    assert "there is no such file" in acts("run", "no/such/plan").stderr

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acts.cli.text.source import MAX_ALIASED, Position, TextError, parse, parse_source, positions
+from acts.cli.text.source import parse_source
+from acts.language.source_text import MAX_ALIASED, Position, TextError, parse, positions
 from acts.language.values import pointer
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 # The pure core: a room may import the rooms before it in this list.
 CORE = ("language", "plan", "tree", "planner", "machines", "simulation", "provenance", "views", "testing")
 _CORE = {f"acts.{room}" for room in CORE}
-_CLI = {f"acts.cli{part}" for part in ("", ".commands", ".dev", ".render", ".runs", ".testing", ".text")}
+_CLI = {f"acts.cli{part}" for part in ("", ".commands", ".dev", ".render", ".testing", ".text")}
 # Every arrow between the other rooms: a room, and the rooms that it may import, for types or when it runs.
 ALLOWED: dict[str, set[str]] = {
     **{f"acts.{room}": {f"acts.{below}" for below in CORE[:place]} for place, room in enumerate(CORE)},
@@ -25,14 +25,24 @@ ALLOWED: dict[str, set[str]] = {
     "acts.telemetry": {"acts.language"},
     "acts.activities": {
         *("acts.telemetry", "acts.activities.mcp", "acts.activities.models", "acts.delegates", "acts.sets"),
-        *("acts.language", "acts.planner", "acts.tree"),
+        *("acts.language", "acts.plan", "acts.planner", "acts.tree"),
     },
     "acts.activities.mcp": {"acts.language"},
     "acts.activities.models": {"acts.telemetry", "acts.language", "acts.planner"},
     "acts.payloads": {"acts.language"},
     "acts.delegates": {"acts.language", "acts.plan"},
     "acts.sets": {"acts.language", "acts.tree", "acts.delegates"},
-    "acts.cli": {*_CLI, *_CORE, "acts.activities", "acts.payloads", "acts.sets", "acts.telemetry", "acts.worker"},
+    "acts.client": {*(_CORE - {"acts.provenance", "acts.testing"}), "acts.payloads", "acts.telemetry"},
+    "acts.cli": {
+        *_CLI,
+        *_CORE,
+        "acts.activities",
+        "acts.client",
+        "acts.payloads",
+        "acts.sets",
+        "acts.telemetry",
+        "acts.worker",
+    },
     **{
         room: {
             *(_CLI - {room}),
@@ -40,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
             *(
                 "acts.activities",
                 "acts.activities.models",
+                "acts.client",
                 "acts.payloads",
                 "acts.sets",
                 "acts.telemetry",
@@ -52,8 +63,8 @@ ALLOWED: dict[str, set[str]] = {
     "acts.cli.demo": set(),
     "acts.worker": {
         *(_CORE - {"acts.provenance"}),
-        *("acts.activities", "acts.activities.models", "acts.delegates", "acts.payloads", "acts.workflows"),
-        *("acts.sets", "acts.telemetry"),
+        *("acts.activities", "acts.activities.models", "acts.client", "acts.delegates", "acts.payloads"),
+        *("acts.sets", "acts.telemetry", "acts.workflows"),
     },
 }
 # Two sides of one thing may share a name: what is decided or shown, and what performs it.

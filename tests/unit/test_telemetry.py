@@ -78,7 +78,7 @@ def test_traces_are_switched_on_by_an_endpoint(
 BLOCKED = """
 import sys
 sys.modules["opentelemetry"] = sys.modules["opentelemetry.sdk"] = None
-import acts.worker.serve, acts.cli.runs.server, acts.worker.interceptors
+import acts.worker.serve, acts.client.server, acts.worker.interceptors
 from acts.telemetry.tracing import start_tracing
 assert start_tracing("worker") is None
 import os

@@ -13,6 +13,7 @@ import pytest
 from temporalio.client import Client
 
 from acts.activities import registry
+from acts.activities.plan_folders import read_plans
 from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.worker import serve as worker
 from acts.worker import settings as worker_settings
@@ -36,9 +37,10 @@ def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def engine_on(
-    server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None
+    server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None, plans: Path | None = None
 ) -> AsyncIterator[str]:
     """The worker as ``python -m acts.worker`` builds it, with the tools of a test module registered."""
+    served = registry.load([SERVED], [], plans=read_plans([plans] if plans else []))
     with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(20) as executor:
         environment.setenv("TEMPORAL_ADDRESS", server.address)
         environment.setenv("TEMPORAL_NAMESPACE", server.namespace)
@@ -47,9 +49,7 @@ async def engine_on(
         environment.setenv("ACTS_RESULTS", str(sets or ""))
         client = await worker.connect()
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
-            running = worker.build(
-                client, worker_settings.Settings(task_queue=queue), registry.load([SERVED], []), executor
-            )
+            running = worker.build(client, worker_settings.Settings(task_queue=queue), served, executor)
         async with running:
             yield queue
 

@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 
 from acts.cli.dev.temporal_server import DevServer
-from acts.cli.runs.run_reader import list_runs, runs_query
+from acts.client.run_reader import list_runs, runs_query
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from acts.cli.dev.temporal_server import DevServer
 from acts.cli.main import app
-from acts.cli.runs import run_reader
+from acts.client import run_reader
 from acts.payloads import converter
 from acts.payloads.converter import client_converter
 from acts.payloads.stores import FolderStore, make_key, sha256

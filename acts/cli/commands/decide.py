@@ -13,12 +13,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import getpass
 import json
 import os
-import re
 import shlex
 import subprocess
 import tempfile
@@ -32,27 +29,27 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rich.text import Text
-from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
-from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from acts.cli import console as cli
 from acts.cli.console import CommandError, clean, command_error, console, message, option, print_err
 from acts.cli.render.tables import decision_command, hints_text, new_table, print_diff, subject_lines
-from acts.cli.runs import server
-from acts.cli.runs.run_reader import RunReader, add_parameters, open_run, read_pending
 from acts.cli.text import source as texts
-from acts.cli.text.source import SourceText
-from acts.language.errors import DecisionRefused, InvalidRequest, visible
+from acts.cli.text.source import source_error
+from acts.client import server
+from acts.client.client_errors import ClientError
+from acts.client.run_decisions import Sign, call_position, find_approval, send_decision, send_update
+from acts.client.run_reader import RunReader, add_parameters, open_run, read_pending
+from acts.language.errors import InvalidRequest, visible
 from acts.language.messages import Data, parse_message
+from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
-from acts.language.wire import APPROVE, DECIDE, EDIT, INVALID_REQUEST, PAUSE, PROVIDE, REJECT, RESUME
+from acts.language.wire import APPROVE, EDIT, PAUSE, PROVIDE, REJECT, RESUME
 from acts.tree.decisions import (
     SIGN,
     Decision,
     PendingApproval,
     make_statement,
-    match_decision,
     read_decision,
 )
 from acts.views.text import decided_name
@@ -184,94 +181,41 @@ async def edit(
         print_diff(texts.compare_plans(before, value, ("waits", "edited")))
         cli.require_yes("send it?", "it was not sent", yes=yes)
         content = {"plan": value} if position is None else {"call": name, "with": value}
-        await send_decision(reader, decision, approval, key=key, content=content, source=source)
+        with _problems_in(source):
+            await send_decision(reader, decision, approval, sign=_signer(key), content=content)
     print_err(f"edited, and an edit is no approval: `{cli.shell('acts', 'pending', run)}` lists what waits now")
 
 
 async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> None:
     run = await open_run(id_)
     approval = await find_approval(run, decision)
-    status = await send_decision(run, decision, approval, key=key)
+    status = await send_decision(run, decision, approval, sign=_signer(key))
     state = f"; the run is {status['phase']}" if isinstance(status, dict) and "phase" in status else ""
     print_err(clean(f"{past}: {approval} (version {approval.version}){state}"))
 
 
-def login_name() -> str | None:
+@contextmanager
+def _problems_in(source: SourceText) -> Iterator[None]:
+    """A block in which a text is sent: the problems that the run has with it name its lines."""
     try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return None
-
-
-async def find_approval(run: RunReader, decision: Decision) -> PendingApproval:
-    if decision.decision == REJECT and not (decision.reason or "").strip():
-        raise command_error("a rejection needs a reason", hint="an agent plans again with it")
-    await run.describe_running()
-    try:
-        return match_decision(await run.require(run.pending()), decision)
-    except DecisionRefused as error:
-        hint = f"`{cli.shell('acts', 'pending', (await run.root()).id)}` lists all that waits in its tree"
-        raise command_error(str(error), hint=hint) from None
-
-
-async def send_decision(
-    run: RunReader, decision: Decision, approval: PendingApproval, *, key: str | None = None,
-    content: dict[str, Any] | None = None, source: SourceText | None = None,
-) -> Any:  # fmt: skip
-    """Send a decision about an approval, signed with the ``key`` of a file; the status of the run after it.
-
-    ``content`` is that of an edit, and ``source`` its text, so that problems name its lines.
-    """
-    by = login_name() if decision.by is None else decision.by
-    about = {"call": approval.call, "instance": approval.instance, "version": approval.version, "by": by}
-    about["subject"] = approval.subject if decision.subject is None else decision.subject
-    sent = decision.model_copy(update={"workflow_id": None, **about}).to_json() | (content or {})
-    waiting = run.other(approval.workflow_id)
-    if key is not None:
-        sent = await _sign(key, waiting, approval, sent)
-    return await cli.for_run(waiting.id, _update(waiting, DECIDE, sent, source))
-
-
-async def _update(run: RunReader, name: str, sent: Any, source: SourceText | None) -> Any:
-    """The answer to an update. RPCError where the server takes none; one that is late may still be applied."""
-    try:
-        update = run.handle.execute_update(name, sent, rpc_timeout=UPDATE_TIMEOUT)
-        return await asyncio.wait_for(update, UPDATE_TIMEOUT.total_seconds() + 1)
-    except WorkflowUpdateFailedError as error:
-        raise _refused_error(error.cause, source, sent) from None
-    except (WorkflowUpdateRPCTimeoutOrCancelledError, TimeoutError):
-        pass
-    except RPCError as error:
-        if error.status not in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+        yield
+    except ClientError as error:
+        if not error.problems:
             raise
-    hint = f"{server.START_WORKER}; it may still apply this: check `acts show` before you send it again"
-    raise await run.no_answer_error("this is not applied yet", hint)
+        raise CommandError(*texts.problem_blocks(error.problems, source)) from None
 
 
-def _refused_error(cause: BaseException, source: SourceText | None, sent: Json) -> CommandError:
-    if isinstance(cause, ApplicationError) and cause.type == INVALID_REQUEST and cause.details:
-        items = cause.details[0] if isinstance(cause.details[0], list) else []
-        # The pointers are into a Request or a Solution; the edited text holds all Calls of its plan, or one of them
-        prefix = f"/{call_position(str(sent['call']))}" if "with" in sent else ""
-        for item in items:
-            place = re.sub(r"^(/context/\d+/plan|/calls)(?=/|$)", "", str(item.get("pointer", "")))
-            item["pointer"] = place.removeprefix(prefix)
-        return CommandError(*texts.problem_blocks(texts.problems_from_json(items), source))
-    text = getattr(cause, "message", None) or str(cause)
-    return command_error(f"the run refuses it: {text}", hint="nothing has changed; `acts pending` lists what waits")
-
-
-def call_position(call: str) -> int:
-    """The position of a Call in its plan, from 0; its id is ``<position from 1>:<tool>``."""
-    number = call.partition(":")[0]
-    if not number.isdecimal() or int(number) < 1:
-        raise command_error(f'"{clean(call, 100)}" is not the id of a call', where="--call", hint="like 2:refund")
-    return int(number) - 1
-
-
-async def _sign(file: str, waiting: RunReader, approval: PendingApproval, decision: dict[str, Any]) -> dict[str, Any]:
-    """The decision with a signature, if the run that waits shows what it wants signed."""
+def _signer(file: str | None) -> Sign | None:
+    """What signs a decision with the key of a file, if the run that waits shows what it wants signed."""
+    if file is None:
+        return None
     key = read_key(file)
+    return lambda waiting, approval, decision: _sign(key, waiting, approval, decision)
+
+
+async def _sign(
+    key: Ed25519PrivateKey, waiting: RunReader, approval: PendingApproval, decision: dict[str, Any]
+) -> dict[str, Any]:
     if SIGN not in approval.about:
         hint = "decide without --key; the workers read ACTS_APPROVERS when a run begins"
         raise command_error("this run takes no signed decisions: it began without approvers", hint=hint)
@@ -317,9 +261,10 @@ def _edited_text(file: str | None, before: Json) -> Iterator[SourceText]:
             text = f"the editor {clean(program, 100)!r} failed, so nothing was sent: {error}"
             raise command_error(text, hint="set EDITOR, or name a file with --file") from None
         yield texts.read_source(str(path))
-    except CommandError as error:
+    except (CommandError, ClientError) as error:
         hint = f"correct it, and send it with --file {cli.shell(path)}"
         note = message(f"your text is kept in {path}", hint=hint, severity="note")
+        error = cli.as_command_error(error) if isinstance(error, ClientError) else error
         raise CommandError(*error.blocks, note, code=error.code) from None
     path.unlink(missing_ok=True)
 
@@ -336,7 +281,7 @@ async def provide(run: cli.Run, message: Message) -> None:
     try:
         data = parse_message(source.value)
     except InvalidRequest as error:
-        raise source.error(error.problems) from None
+        raise source_error(source, error.problems) from None
     if not isinstance(data, Data):
         head = f"a {data.type} message cannot be provided"
         raise command_error(head, where=source.name, hint="only data, input and state can")
@@ -346,12 +291,12 @@ async def provide(run: cli.Run, message: Message) -> None:
     receiver = reader.other(below) if isinstance(below, str) else reader
     answers = await receiver.status() is not None
     if answers:
-        with suppress(RPCError):
-            status = await _update(receiver, PROVIDE, source.value, source)
+        with suppress(RPCError), _problems_in(source):
+            status = await send_update(receiver, PROVIDE, source.value)
             waits = "; what waits for a decision: acts pending" if status.get("waits") else ""
             print_err(f"{clean(run)} has the message{waits}")
             return
-    await cli.for_run(run, reader.handle.signal(PROVIDE, source.value, rpc_timeout=server.RPC))
+    await reader.ask(reader.handle.signal(PROVIDE, source.value, rpc_timeout=server.RPC))
     print_err(f"{clean(run)} will get the message" + ("" if answers else " when a worker runs; none answers now"))
 
 
@@ -360,19 +305,21 @@ async def cancel(run: cli.Run) -> None:
     """Cancel a run: running calls are cancelled, no more start."""
     reader = await open_run(run)
     await reader.describe_running()  # the server accepts the request for a run that has ended, without any effect
-    await cli.for_run(run, reader.handle.cancel(rpc_timeout=server.RPC))
+    await reader.ask(reader.handle.cancel(rpc_timeout=server.RPC))
     print_err(f"{clean(run)} is being cancelled")
 
 
 @app.add
 async def pause(run: cli.Run) -> None:
     """Start no more calls of a run; running ones continue."""
-    await cli.for_run(run, (await open_run(run)).handle.signal(PAUSE, rpc_timeout=server.RPC))
+    reader = await open_run(run)
+    await reader.ask(reader.handle.signal(PAUSE, rpc_timeout=server.RPC))
     print_err(f"{clean(run)} is paused: it starts no more calls")
 
 
 @app.add
 async def resume(run: cli.Run) -> None:
     """Resume a paused run."""
-    await cli.for_run(run, (await open_run(run)).handle.signal(RESUME, rpc_timeout=server.RPC))
+    reader = await open_run(run)
+    await reader.ask(reader.handle.signal(RESUME, rpc_timeout=server.RPC))
     print_err(f"{clean(run)} is resumed")

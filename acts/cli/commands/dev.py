@@ -23,12 +23,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from acts.activities.plan_folders import PLAN_FOLDERS, plan_files
 from acts.cli import console as cli
 from acts.cli.commands.start import StartPolicy, new_id, start_and_wait
 from acts.cli.console import clean, command_error, console, option, print_err, print_message
 from acts.cli.dev.temporal_server import (
     POLL_SECONDS,
-    DevServer,
     DevServerError,
     dev_server,
     free_address,
@@ -36,8 +36,9 @@ from acts.cli.dev.temporal_server import (
     spawn,
 )
 from acts.cli.render.tables import print_plan
-from acts.cli.runs import server
 from acts.cli.text import preflight
+from acts.client import server
+from acts.client.server import DevServer
 from acts.language.errors import format_choices
 from acts.language.wire import AGENT, PLAN
 
@@ -350,6 +351,8 @@ def watched_files(modules: Mapping[str, str], names: str) -> list[str]:
     files |= {file for name, file in modules.items() if name in names.split(",")}
     folders = [Path(folder) for folder in os.environ.get(preflight.FOLDERS, "").split(os.pathsep) if folder]
     files |= {str(file) for folder in folders for file in (folder, *folder.glob("*.json"))}
+    plans = [Path(folder) for folder in os.environ.get(PLAN_FOLDERS, "").split(os.pathsep) if folder]
+    files |= {str(file) for file in (*plans, *plan_files(filter(Path.is_dir, plans)))}
     return sorted(files | {file for name in ("ACTS_MCP", "ACTS_MODELS") if (file := os.environ.get(name))})
 
 

@@ -17,12 +17,13 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from acts.cli import console as cli
-from acts.cli.commands.decide import find_approval, login_name, send_decision
 from acts.cli.commands.read import trace_value
 from acts.cli.commands.start import StartPolicy, start
-from acts.cli.runs import run_reader, server
-from acts.cli.runs.run_reader import Outcome, RunReader, open_run
 from acts.cli.text.preflight import Preflight, missing_tools_error, run_preflight
+from acts.client import run_reader, server
+from acts.client.client_errors import ClientError, explained
+from acts.client.run_decisions import find_approval, login_name, send_decision
+from acts.client.run_reader import RunReader, RunResult, open_run
 from acts.language.errors import InvalidRequest, visible
 from acts.language.values import Json
 from acts.language.wire import AGENT, PLAN
@@ -70,7 +71,10 @@ def _answer_in_text(tool: Callable[..., Coroutine[Any, Any, Answer]]) -> Callabl
     @functools.wraps(tool)
     async def answer(**arguments: Any) -> str:
         try:
-            value = await cli.for_run(str(arguments.get("id") or ""), tool(**arguments))
+            with explained():
+                value = await tool(**arguments)
+        except ClientError as error:
+            raise ToolError(str(error)) from None
         except cli.CommandError as error:
             raise ToolError("\n".join(block.text() for block in error.blocks)) from None
         text = visible(json.dumps(value, ensure_ascii=False, indent=1), "\n")
@@ -152,9 +156,9 @@ async def _running(reader: RunReader) -> Answer:
     return {"id": reader.id, "status": "running", "progress": progress, **note}
 
 
-def _ended(reader: RunReader, outcome: Outcome) -> Answer:
+def _ended(reader: RunReader, outcome: RunResult) -> Answer:
     """The outcome, without the messages that the Calls appended: the state is their sum."""
-    result = outcome.result
+    result = outcome.raw
     if isinstance(result, dict):
         result = {key: value for key, value in result.items() if key != "context"}
     report = {"id": reader.id, "status": outcome.status, "result": result, "error": outcome.error}

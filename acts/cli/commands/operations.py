@@ -44,10 +44,11 @@ from acts.activities.registry import from_environment as registry_from_environme
 from acts.activities.run_setup import poller_deployment, registered_types, value_type
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, console, count_text, option, print_err, print_json, print_message
-from acts.cli.runs import server
-from acts.cli.runs.run_reader import ALL_TYPES, open_run, quote
-from acts.cli.runs.server import RPC, START_WORKER
 from acts.cli.text.source import looks_like_file, read_source
+from acts.client import server
+from acts.client.client_errors import ClientError
+from acts.client.run_reader import ALL_TYPES, open_run, quote
+from acts.client.server import RPC, START_WORKER
 from acts.payloads import codec as payload_codec
 from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
@@ -119,10 +120,8 @@ async def doctor(queue: Queue = None, as_json: cli.AsJson = False) -> int:
         await add_findings(findings, name, check, advice)
     try:
         client = await server.connect()
-    except cli.CommandError as error:
-        facts = dict(error.blocks[0].facts)
-        hint = facts.pop("hint", "")
-        findings["server"] = [fail("; ".join([error.blocks[0].head, *(f"{k}: {v}" for k, v in facts.items())]), hint)]
+    except ClientError as error:
+        findings["server"] = [fail(error.head, error.hint)]
     else:
         for name, ask_server in SERVER_CHECKS.items():
             await add_findings(findings, name, partial(ask_server, client, queue or server.task_queue()))
@@ -484,7 +483,7 @@ async def replay(history: HistoryOrRun, run_id: cli.RunId = None, as_json: cli.A
     else:
         run = await open_run(history, run_id)
         handle = run.client.get_workflow_handle(history, run_id=(await run.describe()).run_id)
-        content = await cli.for_run(history, handle.fetch_history(rpc_timeout=server.RPC))
+        content = await run.ask(handle.fetch_history(rpc_timeout=server.RPC))
     type_ = content.events[0].workflow_execution_started_event_attributes.workflow_type.name
     if type_ not in ALL_TYPES:
         text = f'"{clean(history, 200)}" is a run of the type "{clean(type_, 100)}"'

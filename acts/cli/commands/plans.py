@@ -16,8 +16,9 @@ from acts.cli import console as cli
 from acts.cli.console import clean, command_error, count_text, option, print_blocks, print_err, print_json
 from acts.cli.render.tables import new_table, print_drawing, print_plan, print_simulation
 from acts.cli.text.preflight import Preflight, check_file, missing_tools_error, name_modules
-from acts.cli.text.source import SourceText, looks_like_file, problem_blocks, problems_from_json
-from acts.language.errors import InvalidRequest
+from acts.cli.text.source import looks_like_file, problem_blocks, source_error
+from acts.language.errors import InvalidRequest, Problem
+from acts.language.source_text import SourceText
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import AGENT, DELEGATE, GRAPH, PROMPT_CONTEXT
@@ -91,14 +92,14 @@ def simulate(
     try:
         simulation = simulate_request(request, preflight.tools, preflight.served)
     except InvalidRequest as error:
-        raise source.error(error.problems) from None
+        raise source_error(source, error.problems) from None
     has_errors = any(p.get("severity", "error") == "error" for p in simulation["problems"])
     code = cli.EXIT_WRONG_INPUT if has_errors else cli.EXIT_DONE
     if as_json:
         print_json(simulation)
         return code
     listed = {(p.code, p.pointer) for p in preflight.problems}
-    new = [p for p in problems_from_json(simulation["problems"]) if (p.code, p.pointer) not in listed]
+    new = [p for p in map(Problem.from_json, simulation["problems"]) if (p.code, p.pointer) not in listed]
     print_blocks(problem_blocks([*preflight.problems, *new], source))
     print_simulation(simulation)
     if "set" in simulation:
@@ -117,7 +118,7 @@ def _read_plan(file: str, inputs: Sequence[str] | None, what: str) -> tuple[Sour
         cli.print_message(text, where=source.name, severity="note")
         source, request, preflight = check_file(file, inputs, agent=False)
     if preflight.errors:
-        raise source.error(preflight.problems)
+        raise source_error(source, preflight.problems)
     if preflight.unseen:
         raise missing_tools_error(what, preflight.unseen, source.name)
     return source, preflight, request
@@ -148,7 +149,7 @@ def graph(what: cli.FileOrRun, inputs: cli.Inputs = None, mermaid: AsMermaid = F
 
 
 async def _draw_run(id_: str, *, mermaid: bool) -> int:
-    from acts.cli.runs.run_reader import open_run
+    from acts.client.run_reader import open_run
 
     run = await open_run(id_)
     info = await run.describe_planning()
@@ -176,11 +177,11 @@ def prompt(what: cli.FileOrRun, inputs: cli.Inputs = None, tick: Tick = None, as
     source, _, preflight = check_file(what, inputs, agent=True)
     request = preflight.request
     if preflight.errors or request is None:
-        raise source.error(preflight.problems)
+        raise source_error(source, preflight.problems)
     try:
         agent = AgentContext(request, preflight.tools, preflight.served)
     except InvalidRequest as error:
-        raise source.error(error.problems) from None
+        raise source_error(source, error.problems) from None
     context = PromptContext(
         dict(agent.tools), request.schema, agent.mode, request.config.step, request.instances(),
         request.config.maxTicks, list(request.context),
@@ -191,7 +192,7 @@ def prompt(what: cli.FileOrRun, inputs: cli.Inputs = None, tick: Tick = None, as
 async def _print_prompt_of_run(id_: str, tick: int | None, *, as_json: bool) -> int:
     """Print the prompt of a tick of a run (None: the latest), built once more."""
     from acts.activities.model_context import PromptContext
-    from acts.cli.runs.run_reader import open_run
+    from acts.client.run_reader import open_run
 
     run = await open_run(id_)
     await run.describe_planning()

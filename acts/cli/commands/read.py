@@ -8,7 +8,6 @@ yellow.
 from __future__ import annotations
 
 import json
-import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,26 +16,26 @@ from typing import Annotated, Any, Final
 
 from rich.text import Text
 from rich.tree import Tree
-from temporalio.client import ActivityFailureError, WorkflowExecutionDescription
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.client import WorkflowExecutionDescription
+from temporalio.service import RPCError
 
 from acts.cli import console as cli
 from acts.cli.console import argument, clean, command_error, console, option, print_blocks, print_err, print_json
 from acts.cli.render import tables
-from acts.cli.runs import run_reader, server
-from acts.cli.runs.run_reader import PLANNING_TYPES, Outcome, RunReader, open_run
 from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import compare_plans, problem_blocks
+from acts.client import run_reader, server
+from acts.client.run_reader import PLANNING_TYPES, RunReader, RunResult, open_run
+from acts.client.served import ask_worker
 from acts.language.errors import ExpressionError, format_choices, suggest
 from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, hint_words, read_tool
 from acts.language.values import Json
-from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
+from acts.language.wire import INSTANCE, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
 from acts.views.text import STATE_MARKS, change_lines, named_instances
 
-ANSWER_SECONDS: Final = 10.0  # of an answer about tools: a worker gives it at once, if a slot is free
 _MAX_CELL: Final = 80
 _MAX_CUTS: Final = 5  # commands that are shown, of the largest parts; the JSON has more
 
@@ -142,7 +141,7 @@ async def show(
         if not as_json:
             await _show_instance(reader, info, instance, item, source)
     elif (outcome := await reader.outcome()) is not None:
-        facts |= {"status": outcome.status, "result": outcome.result, "error": outcome.error}
+        facts |= {"status": outcome.status, "result": outcome.raw, "error": outcome.error}
         if not as_json:
             await _show_ended(reader, info, outcome)
     else:
@@ -154,13 +153,13 @@ async def show(
     return print_json(facts) if as_json else cli.EXIT_DONE
 
 
-async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcome: Outcome) -> None:
+async def _show_ended(run: RunReader, info: WorkflowExecutionDescription, outcome: RunResult) -> None:
     took = _duration(info.start_time, info.close_time)
     tables.print_outcome(outcome, info.id, info.workflow_type, took, f"run {info.run_id}")
-    if outcome.result is None and not outcome.problems:
+    if outcome.raw is None and not outcome.problems:
         # a worker still knows the calls of a run that ended without a result
         tables.print_parts(info.id, await run.status() or {})
-    omitted = outcome.result.get("omitted") if isinstance(outcome.result, Mapping) else None
+    omitted = outcome.raw.get("omitted") if isinstance(outcome.raw, Mapping) else None
     if isinstance(omitted, Mapping):
         parts = ", ".join(f"{clean(k)} ({n:,} bytes)" for k, n in omitted["bytes"].items())
         lines = [f"left out of the result, which was too large to be recorded: {parts}"]
@@ -192,7 +191,7 @@ def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] 
 async def _show_instance(
     run: RunReader, info: WorkflowExecutionDescription, name: str, item: dict[str, Any], source: str
 ) -> None:
-    outcome = Outcome(str(item["status"]), item)
+    outcome = RunResult(str(item["status"]), item)
     tables.print_outcome(outcome, f"{info.id} [{name}]", "" if source == info.id else f"in {source}")
     if info.close_time is None:
         root = await run.root()
@@ -254,6 +253,8 @@ async def tools(name: ToolName = None, here: Here = False, as_json: cli.AsJson =
         if as_json:
             return print_json({"taskQueue": server.task_queue(), "workers": [answer]})
         _print_tools(schemas, sorted(answer["activities"]))
+        if plans := answer.get("plans"):
+            print_err(f"plans by name: {cli.list_names(list(plans), 50)}")
         return cli.EXIT_DONE
     if name not in schemas:
         hint = suggest(name, schemas) or f"there are: {format_choices(schemas)}"
@@ -264,25 +265,10 @@ async def tools(name: ToolName = None, here: Here = False, as_json: cli.AsJson =
 
 
 async def _read_worker_tools() -> dict[str, Any]:
-    client, queue = await server.connect(), server.task_queue()
-    if not await server.has_pollers(client, queue, is_for_activities=True):
-        raise command_error(f'no worker serves the task queue "{queue}"', hint=server.START_WORKER)
-    seconds = timedelta(seconds=ANSWER_SECONDS)
-    try:
-        answer: dict[str, Any] = await client.execute_activity(
-            LIST_TOOLS, {}, id=f"acts-tools-{secrets.token_hex(6)}", task_queue=queue, result_type=dict,
-            start_to_close_timeout=seconds, schedule_to_close_timeout=seconds, rpc_timeout=server.RPC,
-        )  # fmt: skip
-    except ActivityFailureError as error:
-        text = f"no worker has answered within {ANSWER_SECONDS:g} s: {clean(str(error.__cause__ or error), 200)}"
-        raise command_error(text, hint="they may be busy; the Web UI lists who polls the task queue") from None
-    except RPCError as error:
-        text = str(error.message).lower()
-        if error.status != RPCStatusCode.UNIMPLEMENTED and "standalone" not in text and "not enabled" not in text:
-            raise
-        hint = "`acts tools --here` lists what this environment loads"
+    answer = await ask_worker(await server.connect(), server.task_queue(), {})
+    if answer is None:
         head = "the server cannot run an activity without a workflow, so no worker can be asked"
-        raise command_error(head, hint=hint) from None
+        raise command_error(head, hint="`acts tools --here` lists what this environment loads")
     return answer
 
 

@@ -1,10 +1,6 @@
 """``acts run``, ``retry``, ``fork`` and ``schedule``: runs are started, at once or by the clock, and their end awaited.
 
 - A run belongs to the server: Ctrl-C ends the waiting only, and names the commands that show and cancel the run.
-- Temporal keeps ids unique among open runs. So a program that starts its runs under an id of its own, such as the
-  number of an order, may repeat a start after a lost answer, and no second run comes of it.
-- The line that describes a run in lists has names and first lines only. Parameters of Calls, data of the context and
-  inputs stay out: it is read by everybody who may list runs.
 - stdout holds the result and nothing else.
 """
 
@@ -12,40 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import quote
 
 from temporalio import client as sdk
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
 from acts.cli.render.tables import failure_blocks, print_outcome, text_table, watch_run
-from acts.cli.runs import server
-from acts.cli.runs.run_reader import RunReader, iso_text, open_run, wait_for_outcome
 from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
-from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
-from acts.language.errors import MAX_SUMMARY, heading
+from acts.cli.text.source import STDIN, looks_like_file, parse_source, problem_blocks, read_inputs, read_source
+from acts.client import server
+from acts.client.run_reader import RunReader, RunResult, iso_text, open_run, wait_for_outcome
+from acts.client.served import workflow_of_plan
+from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, start_run
+from acts.language.source_text import SourceText
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PLAN
+from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
 from acts.payloads.converter import verify_storage
-from acts.tree.identity import MAX_ID_BYTES
-
-# What to do while a run of the id runs, and where one has ended
-WhileRunning = Literal["fail", "use-existing", "terminate"]
-OnceEnded = Literal["again", "again-if-failed", "use-existing", "fail"]
-_REUSE: Final = {
-    "again": WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-    "again-if-failed": WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
-}
 
 SetFile = Annotated[
     str | None,
@@ -84,21 +72,22 @@ schedule = cli.CommandGroup("schedule", "Start plans and agents by the clock: Te
 app.add_typer(schedule)
 
 
+_FRESH: Final = IdPolicy("fail", "again")
+
+
 @dataclass(frozen=True)
 class StartPolicy:
-    """How a run is started, and what is printed of it then. ``delay`` are seconds until it begins, visible already."""
+    """How a run is started, and what is printed of it then."""
 
     watch: bool = False
     as_json: bool = False
     detach: bool = False
-    if_running: WhileRunning = "fail"
-    if_ended: OnceEnded = "again"
-    delay: float | None = None
+    id_policy: IdPolicy = _FRESH
 
 
 @app.add
 async def run(
-    file: cli.File, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
+    file: cli.FileOrPlan, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     run_id: cli.NewId = None, detach: cli.Detach = False, agent: cli.Agent = None, if_running: IfRunning = "fail",
     if_ended: IfEnded = "again", delay: Delay = None, set_file: SetFile = None, results: ResultsFile = None,
 ) -> int:  # fmt: skip
@@ -111,6 +100,8 @@ async def run(
 
     A batch of which some instances failed (partial) ends with code 1.
 
+    A word that is no file is the name of a plan that the workers serve (ACTS_PLANS).
+
     With --set, the plan runs for each row of a file, which its calls read as one kind of
     data, such as †order.total; a bar shows how far it has come.
 
@@ -118,16 +109,18 @@ async def run(
       acts run plan.yaml --watch
       acts run plan.yaml -i n=3 -i name=Ann --json | jq .state
       acts run plan.yaml --detach --id order-7
+      acts run refund --input orderId=7 --input more.json
       acts run plan.yaml --set orders.csv --results out.jsonl
     """
-    seconds = read_seconds(delay, "--delay")
+    policy = StartPolicy(watch, as_json, detach, IdPolicy(if_running, if_ended, read_seconds(delay, "--delay")))
+    if not looks_like_file(file):
+        return await _run_named(file, inputs, agent, [set_file, results], run_id, policy)
     source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent)
     require_valid(preflight, source)
     workflow = AGENT if preflight.agent else PLAN
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
-    watch = watch or (names_set(request) and not as_json)
-    policy = StartPolicy(watch, as_json, detach, if_running, if_ended, seconds)
+    policy = replace(policy, watch=watch or (names_set(request) and not as_json))
     return await start_and_wait(request, workflow, run_id or new_id(file), source, policy)
 
 
@@ -181,7 +174,23 @@ async def fork(
     return await _resume(reader, resume, edit, None, new_id, StartPolicy(watch, as_json, detach))
 
 
-async def start_and_wait(request: Json, workflow: str, run_id: str, source: SourceText, policy: StartPolicy) -> int:
+async def _run_named(
+    name: str, inputs: list[str] | None, agent: bool | None, of_sets: list[str | None], run_id: str | None,
+    policy: StartPolicy,
+) -> int:  # fmt: skip
+    if any(of_sets):
+        raise command_error("a plan by name has its set in its file", where="--set", hint="or run the file itself")
+    if not re.fullmatch(r"[\w.-]+", name):
+        read_source(name)  # which says that there is no such file
+    request = make_request(name, read_inputs(inputs or ()))
+    workflow = None if agent is None else AGENT if agent else PLAN
+    return await start_and_wait(request, workflow, run_id or new_id(name), _source_of(request), policy)
+
+
+async def start_and_wait(
+    request: Json, workflow: str | None, run_id: str, source: SourceText, policy: StartPolicy
+) -> int:
+    """Start a run and wait for its end; of a plan's name, ``workflow`` None leaves the type to the worker."""
     target = server.find_target()
     client = await server.connect(target)
     # Raises StorageError for a storage that refuses: the result of the run could not be read
@@ -192,6 +201,7 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
         text = f'no worker serves the task queue "{queue}" at {target.address} yet'
         hint = f"the run waits for one: `acts dev`, or `python -m acts.worker` with TEMPORAL_ADDRESS={target.address}"
         cli.print_message(text, hint=hint, severity="warning")
+    workflow = workflow or await workflow_of_plan(client, queue, request["plan"])
     run = await start(client, workflow, request, run_id, source.name, policy)
     link = ""
     if target.ui_url:
@@ -202,7 +212,7 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
         return cli.EXIT_DONE
     began = time.monotonic()
     try:
-        outcome = await (watch_run(run) if policy.watch else wait_for_outcome(run.handle))
+        outcome = await run.ask(watch_run(run) if policy.watch else wait_for_outcome(run.handle))
     except asyncio.CancelledError:  # Ctrl-C
         name = cli.shell(run.id)
         print_err(f"stopped waiting; the run continues: acts show {name} --watch, acts cancel {name}")
@@ -215,7 +225,14 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
     if outcome.problems:
         cli.print_message(f"the worker refuses the request ({INVALID_REQUEST})")
         print_blocks(problem_blocks(outcome.problems, source))
-    return outcome.code
+    return exit_code(outcome)
+
+
+def exit_code(outcome: RunResult) -> int:
+    """The exit code of a command that waited for this run."""
+    if outcome.ok:
+        return cli.EXIT_DONE
+    return cli.EXIT_WRONG_INPUT if outcome.problems else cli.EXIT_FAILED
 
 
 def new_id(file: str) -> str:
@@ -229,51 +246,11 @@ def new_id(file: str) -> str:
 async def start(
     client: sdk.Client, workflow: str, request: Json, run_id: str, source_name: str, policy: StartPolicy
 ) -> RunReader:
-    size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
-    limit = MAX_PAYLOAD_BYTES if client.data_converter.external_storage is None else MAX_STORED_BYTES
-    if size > limit:
-        text = f"the request has {size:,} bytes of JSON; a run takes at most {limit:,}"
-        hint = "keep large data outside (ACTS_STORAGE, here and for the worker) and pass references, or split the plan"
-        raise command_error(text, where=source_name, hint=hint)
-    if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
-        raise command_error(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="--id")
-    terminates = policy.if_running == "terminate"
-    if terminates and not policy.if_ended.startswith("again"):
-        text = f"--if-running terminate starts a run anew, --if-ended {policy.if_ended} never does"
-        raise command_error(text, hint="leave one of them out")
-    # USE_EXISTING of the server would not say whether the run is new, so a refused start is looked up instead
-    conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING if terminates else WorkflowIDConflictPolicy.FAIL
-    try:
-        await client.start_workflow(
-            workflow, request, id=run_id, task_queue=server.task_queue(), rpc_timeout=server.RPC,
-            id_reuse_policy=_REUSE.get(policy.if_ended, WorkflowIDReusePolicy.REJECT_DUPLICATE),
-            id_conflict_policy=conflict, start_delay=None if policy.delay is None else timedelta(seconds=policy.delay),
-            static_summary=summarize(request) or heading(source_name),
-        )  # fmt: skip
-    except WorkflowAlreadyStartedError:
-        status = (await client.get_workflow_handle(run_id).describe(rpc_timeout=server.RPC)).status
-        is_running = status is not None and status.name == "RUNNING"
-        state, name = ("is still running", "--if-running") if is_running else ("has ended", "--if-ended")
-        if (policy.if_running if is_running else policy.if_ended) != "use-existing":
-            hint = (
-                f"choose another id, or see what it does: acts show {cli.shell(run_id)}; or use it: {name} use-existing"
-            )
-            raise command_error(f'the run "{clean(run_id)}" {state}', where="--id", hint=hint) from None
+    """Start a run, or say that the one that has the id is used."""
+    run, state = await start_run(client, workflow, request, run_id, policy.id_policy, server.task_queue(), source_name)
+    if state:
         print_err(f'the run "{clean(run_id)}" {state}: no other one is started', "dim")
-    return RunReader(client, run_id)
-
-
-def summarize(request: Json) -> str:
-    """The first line of a Request's first instruction, and the tools of its plan."""
-    context = request.get("context") if isinstance(request, dict) else None
-    messages = [m for m in context if isinstance(m, dict)] if isinstance(context, list) else []
-    texts = [m.get("content") or m.get("text") for m in messages if m.get("type", "text") in ("text", "system")]
-    lines = [line for text in texts if isinstance(text, str) for line in text.strip().splitlines()[:1]]
-    parts = [line[: MAX_SUMMARY // 2] for line in lines[:1]]
-    plans = [m["plan"] for m in messages if m.get("type") == "plan" and isinstance(m.get("plan"), list)]
-    if tools := [str(call.get("_tool")) for call in (plans[-1] if plans else ()) if isinstance(call, dict)]:
-        parts.append(f"{cli.count_text(len(tools), 'call')}: {', '.join(dict.fromkeys(tools))}")
-    return heading(" · ".join(parts))
+    return run
 
 
 async def _resume(

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, console, count_text, option, print_blocks, print_json
 from acts.cli.text.preflight import Preflight, missing_tools_error, run_preflight
-from acts.cli.text.source import compare_plans, read_source
+from acts.cli.text.source import compare_plans, read_source, source_error
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.values import Json, pointer
 from acts.plan.validate import validate_request
@@ -191,7 +191,7 @@ class PlanTests:
         try:
             file = read_case_file(self.source.value)
         except InvalidRequest as error:
-            raise self.source.error(error.problems) from None
+            raise source_error(self.source, error.problems) from None
         self.cases = file.cases
         stem = path.stem.removesuffix(".test")  # orders.yaml for orders.test.yaml, in any format
         files = [path.with_name(stem + suffix) for suffix in (".yaml", ".yml", ".json")]

@@ -20,10 +20,10 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
+from acts.client.server import HOST, NAMESPACE, DevServer, find_dev_server, try_lock
 from acts.tree.search_attributes import TYPES as SEARCH_ATTRIBUTES
 
 # With the defaults, an activity on another queue costs 100 ms, a child workflow 200 ms, a sleep of 1 ms a whole second;
@@ -57,9 +57,6 @@ DYNAMIC_CONFIG: Final[Mapping[str, str]] = {
 # may lose the last commits but never the file. At least twice as fast as SQLite's default.
 SQLITE_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=NORMAL")
 
-DEFAULT_STATE: Final = Path(".acts")
-HOST: Final = "127.0.0.1"
-NAMESPACE: Final = "default"
 READY_TIMEOUT_SECONDS: Final = 30.0  # it needs 0.3 to 0.9 s; a laptop under full load many times that
 CONNECT_SECONDS: Final = 2.0  # a server across an ocean answers in 0.3 s
 STOP_TIMEOUT_SECONDS: Final = 5.0  # it needs about 1.5 s; past this it hangs, and the state survives SIGKILL
@@ -84,17 +81,6 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 class DevServerError(Exception):
     """The local server cannot be used; the message says why, and what to do."""
-
-
-@dataclass(frozen=True)
-class DevServer:
-    """A running server; ``address`` is ``host:port`` of its gRPC frontend, ``pid`` its own."""
-
-    address: str
-    ui_url: str | None
-    pid: int
-    log: Path
-    namespace: str = NAMESPACE
 
 
 @contextmanager
@@ -132,17 +118,6 @@ def dev_server(
             (state / "dev.json.new").replace(state / "dev.json")
             stack.callback((state / "dev.json").unlink, missing_ok=True)
         yield server
-
-
-def find_dev_server(state: Path) -> DevServer | None:
-    try:
-        with (state / "lock").open("rb") as file:
-            if _try_lock(file, fcntl.LOCK_SH):
-                return None  # nobody holds it: dev.json, if present, is from a killed process
-        info = json.loads((state / "dev.json").read_text("utf-8"))
-        return DevServer(info["address"], info["ui"], info["pid"], state / "server.log")
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def find_program() -> Path:
@@ -191,7 +166,7 @@ def _lock_state(state: Path) -> Iterator[int]:
         raise DevServerError(text) from error
     with file:
         deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
-        while not _try_lock(file, fcntl.LOCK_EX):
+        while not try_lock(file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 owner, server = (state / "lock").read_text("utf-8").strip(), find_dev_server(state)
                 text = f"the state folder {state.resolve()} is in use by process {owner or 'unknown'}"
@@ -203,14 +178,6 @@ def _lock_state(state: Path) -> Iterator[int]:
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield file.fileno()  # closing releases it; unlocking would also release that of a server that failed to stop
-
-
-def _try_lock(file: IO[Any], how: int) -> bool:
-    try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _arguments(state: Path | None, address: str, ui_address: str | None) -> list[str]:

@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from acts.cli.console import MessageBlock, clean, clean_lines, console, count_text, list_names, message, shell
-from acts.cli.runs.run_reader import EDITABLE, WITH, Outcome, RunReader, read_progress, wait_for_outcome
 from acts.cli.text.preflight import Preflight
+from acts.client.run_reader import EDITABLE, WITH, RunReader, RunResult, read_progress, wait_for_outcome
 from acts.language.errors import truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
@@ -221,8 +221,8 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
     yield from _decision_lines(report)
 
 
-def print_outcome(outcome: Outcome, run: str, *facts: str) -> None:
-    screen, result = console(), outcome.result
+def print_outcome(outcome: RunResult, run: str, *facts: str) -> None:
+    screen, result = console(), outcome.raw
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, count_text(ticks, "tick") if ticks else ""))
     if isinstance(result, dict):
@@ -249,9 +249,9 @@ def value_text(value: Any) -> str:
     return "\n".join([clean(truncate(row, 1000)) for row in rows[:MAX_ROWS]] + more)
 
 
-def failure_blocks(outcome: Outcome) -> list[MessageBlock]:
+def failure_blocks(outcome: RunResult) -> list[MessageBlock]:
     """The failures of a run, a message each, but those that the table of an agent's calls has already."""
-    errors = outcome.result.get("errors") if isinstance(outcome.result, dict) else None
+    errors = outcome.raw.get("errors") if isinstance(outcome.raw, dict) else None
     blocks: list[MessageBlock] = []
     for error in errors if isinstance(errors, list) else ():
         where = [f"{key} {error[key]}" for key in ("call", "instance") if error.get(key)]
@@ -270,7 +270,7 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
 
 
-async def watch_run(run: RunReader) -> Outcome:
+async def watch_run(run: RunReader) -> RunResult:
     """Wait for a run and show its progress on stderr: a live table on a terminal, else each of its lines once."""
     began, screen, printed = time.monotonic(), console(stderr=True, wrap=True), set[str]()
     live = Live(console=screen, auto_refresh=False, transient=True) if screen.is_terminal else None
@@ -300,7 +300,7 @@ async def watch_run(run: RunReader) -> Outcome:
         return await _follow(run, show)
 
 
-async def _follow(run: RunReader, show: Callable[[Mapping[str, Any], str], None]) -> Outcome:
+async def _follow(run: RunReader, show: Callable[[Mapping[str, Any], str], None]) -> RunResult:
     last: Mapping[str, Any] = {}
     answered, pause = time.monotonic(), FIRST_PAUSE_SECONDS
     ending = asyncio.ensure_future(wait_for_outcome(run.handle))
@@ -317,8 +317,8 @@ async def _follow(run: RunReader, show: Callable[[Mapping[str, Any], str], None]
         outcome = await ending
     finally:
         ending.cancel()
-    if isinstance(outcome.result, dict):
-        show({**outcome.result, "phase": outcome.status}, "")  # what happened since the last query
+    if isinstance(outcome.raw, dict):
+        show({**outcome.raw, "phase": outcome.status}, "")  # what happened since the last query
     return outcome
 
 

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks
-from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, read_source
+from acts.cli.text.source import STDIN, add_inputs, problem_blocks, read_source, source_error
 from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
-from acts.language.messages import INSTANCES, Request, ToolMessage, parse_request
+from acts.language.messages import INSTANCES, Request, ToolMessage, choose_workflow, parse_request
 from acts.language.references import scan
+from acts.language.source_text import SourceText
 from acts.language.tools import META, inline_secret_problems, read_tools, registered_names, undecided_names
 from acts.language.values import Json, pointer
 from acts.plan.validate import approve_problems, validate
@@ -130,23 +131,8 @@ def require_valid(preflight: Preflight, source: SourceText) -> None:
     if any(p.code == UNSEEN_TOOL for p in problems):  # the worker itself reports at once what depends on its Tools
         problems = [p for p in problems if p.fatal or p.code not in (UNSEEN_TOOL, *_DEPENDS_ON_TOOLS)]
     if preflight.errors:
-        raise source.error(problems)
+        raise source_error(source, problems)
     print_blocks(problem_blocks(problems, source))
-
-
-def choose_workflow(request: Request) -> tuple[bool, str]:
-    """True if a Request is for an Agent: it has a model, and no Calls or a setting that only an agent uses; and why."""
-    config = request.config
-    if config.model is None:
-        return False, ""
-    if request.plan is None or not request.plan.calls:
-        return True, f"no calls are given: {config.model} plans them"
-    signs = ["a schema"] if request.schema is not None else []
-    signs += [k for k in ("maxTicks", "step") if k in config.model_fields_set]
-    if signs:
-        text = f"it has {' and '.join(signs)}, so its calls are shown to {config.model}"
-        return True, f"{text}; --plan runs them unchanged"
-    return False, f"its calls run unchanged; --agent shows them to {config.model}"
 
 
 def missing_tools_error(what: str, unseen: Sequence[str], where: str = "") -> CommandError:

@@ -16,16 +16,21 @@ import functools
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from acts.cli import console
-from acts.cli.console import CommandError, clean, command_error, list_names
-from acts.cli.runs import server
-from acts.cli.text.source import problems_from_json
+from acts.client import server
+from acts.client.client_errors import (
+    ClientError,
+    NoSuchRunError,
+    describe_server,
+    ended_error,
+    explain_rpc_error,
+    explained,
+)
 from acts.language import wire
-from acts.language.errors import Problem
+from acts.language.errors import Problem, clean, format_choices, shell
 from acts.language.strict_json import unpack
 from acts.language.values import Json
 from acts.tree.decisions import CONTENT, PendingApproval
@@ -51,46 +56,114 @@ PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
 WITH: Final = "with"
 EDITABLE: Final = "editable"
 MAX_CONCURRENT_QUERIES: Final = 16  # each is a task for a worker that has other work
+_MAX_REASONS: Final = 5  # failures in the text of an error
 _MAX_EARLIER: Final = 500  # earlier instances to look for, a request to the server each
 
 
+class RunNotCompletedError(Exception):
+    """A run that was required to complete has not; ``result`` says how it ended."""
+
+    def __init__(self, result: RunResult) -> None:
+        super().__init__(f'the run "{clean(result.id, 200)}" is {result.status}: {result.reason}')
+        self.result = result
+
+
 @dataclass(frozen=True)
-class Outcome:
-    """``status`` is that of the result, or terminated, timedOut, continued. Without a result, ``result`` is None."""
+class RunResult:
+    """How a run ended, or why that is not known: one object for every end.
+
+    ``status`` is ``completed``, ``partial``, ``failed``, ``rejected``, ``cancelled``, ``terminated`` or ``timedOut``;
+    or ``running`` (it has not ended in time), ``notFound``, ``unavailable`` (no server answers), ``continued``.
+    ``raw`` is the JSON that the run returned, whole, or None; ``error``, ``{type, message}``, is what ended a run
+    beside its Calls; ``problems`` are those of a Request that was refused.
+    """
 
     status: str
-    result: Any = None
+    raw: Any = None
     error: dict[str, Any] | None = None
     problems: list[Problem] = field(default_factory=list)
+    id: str = ""
 
     @property
-    def code(self) -> int:
-        """The exit code of a command that waited for this run."""
-        if self.status == "completed":
-            return console.EXIT_DONE
-        return console.EXIT_WRONG_INPUT if self.problems else console.EXIT_FAILED
+    def ok(self) -> bool:
+        return self.status == "completed"
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._part("state", {}))
+
+    @property
+    def output(self) -> Any:
+        """The answer of an agent; of a plan None."""
+        return self._part("output", None)
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """Every failure: ``{code, message, call?, instance?, …}`` of a Call, ``{code, message, pointer, …}`` of a
+        Request's problem, ``{code, message}`` of the run itself; of a rejected plan the reason.
+        """
+        own = [*self._part("errors", []), *(problem.to_json() for problem in self.problems)]
+        if self.error is not None and not self.problems:
+            own.append({"code": self.error["type"], "message": self.error["message"]})
+        if self.status == wire.REJECTED and not own:
+            rejections = (d for d in self._part("decisions", []) if d.get("decision") == wire.REJECT)
+            own += [{"code": wire.REJECTED, "message": str(d.get("reason") or "")} for d in rejections]
+        return own
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """``{requests, inputTokens, outputTokens, cost}`` of models."""
+        return cast("dict[str, Any]", self._part("usage", {}))
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars for models; None where a price is unknown, or the run returned nothing."""
+        return self.usage.get("cost")
+
+    @property
+    def reason(self) -> str:
+        """The failures in one line; "" of a run that completed."""
+        texts = [f"[{e.get('code')}] {e.get('message')}" for e in self.errors[:_MAX_REASONS]]
+        more = len(self.errors) - len(texts)
+        return clean("; ".join([*texts, *([f"… and {more} more"] if more > 0 else [])]), 2_000)
+
+    def require(self) -> RunResult:
+        """This result, if the run has completed. Raises RunNotCompletedError: it has not."""
+        if not self.ok:
+            raise RunNotCompletedError(self)
+        return self
 
     def to_json(self) -> Any:
-        """The result; without one, ``{status, error}``."""
-        has_result = self.result is not None or self.error is None
-        return self.result if has_result else {"status": self.status, "error": self.error}
+        """What the run returned; of one that returned nothing, ``{status, error}``."""
+        has_result = self.raw is not None or self.error is None
+        return self.raw if has_result else {"status": self.status, "error": self.error}
+
+    def _part(self, key: str, default: Any) -> Any:
+        part = self.raw.get(key, default) if isinstance(self.raw, dict) else default
+        return part if default is None or isinstance(part, type(default)) else default
 
 
-async def wait_for_outcome(handle: WorkflowHandle[Any, Any], *, follow_runs: bool = True) -> Outcome:
+async def wait_for_outcome(handle: WorkflowHandle[Any, Any], *, follow_runs: bool = True) -> RunResult:
+    """How a run ends; RPCError where the server does not say."""
     from temporalio.client import WorkflowContinuedAsNewError, WorkflowFailureError
 
     try:
         result = await handle.result(follow_runs=follow_runs)
     except WorkflowContinuedAsNewError as error:
         text = f"continued as the run {error.new_execution_run_id}"
-        return Outcome("continued", error={"type": "ContinuedAsNew", "message": text})
+        return RunResult("continued", error={"type": "ContinuedAsNew", "message": text}, id=handle.id)
     except WorkflowFailureError as error:
-        return outcome_of_failure(error.cause)
-    status = result.get("status") if isinstance(result, dict) else None
-    return Outcome(status if isinstance(status, str) else "completed", result)
+        return replace(outcome_of_failure(error.cause), id=handle.id)
+    return outcome_of_value(result, handle.id)
 
 
-def outcome_of_failure(cause: BaseException | None) -> Outcome:
+def outcome_of_value(value: Any, id_: str) -> RunResult:
+    """The outcome of a run that returned something."""
+    status = value.get("status") if isinstance(value, dict) else None
+    return RunResult(status if isinstance(status, str) else "completed", value, id=id_)
+
+
+def outcome_of_failure(cause: BaseException | None) -> RunResult:
     """The outcome of a run that failed, was cancelled or terminated; of a failed activity or child, the root cause."""
     from temporalio import exceptions
 
@@ -108,11 +181,11 @@ def outcome_of_failure(cause: BaseException | None) -> Outcome:
     detail = next(iter(getattr(cause, "details", None) or ()), None)
     if type_ == wire.INVALID_REQUEST:
         items = detail if isinstance(detail, list) else []
-        problems = problems_from_json(items) or [Problem(type_, error["message"])]
-        return Outcome("failed", None, {**error, "problems": items}, problems if is_own else [])
+        problems = list(map(Problem.from_json, items)) or [Problem(type_, error["message"])]
+        return RunResult("failed", None, {**error, "problems": items}, problems if is_own else [])
     if is_own and isinstance(detail, dict) and isinstance(detail.get("status"), str):  # a whole result
-        return Outcome(detail["status"], detail, None if type_ == wire.PLAN_FAILED else error)
-    return Outcome(status if is_own else "failed", error=error)
+        return RunResult(detail["status"], detail, None if type_ == wire.PLAN_FAILED else error)
+    return RunResult(status if is_own else "failed", error=error)
 
 
 def _once(method: Callable[[RunReader], Awaitable[T]]) -> Callable[[RunReader], Coroutine[Any, Any, T]]:
@@ -135,7 +208,7 @@ class RunReader:
 
     def __init__(self, client: Client, id_: str, run_id: str | None = None) -> None:
         if not id_ or "\0" in id_:
-            raise command_error("a run id must not be empty", hint="`acts run` prints it")
+            raise ClientError("a run id must not be empty", hint="`acts run` prints it")
         self.client = client
         self.id = id_
         self.handle = client.get_workflow_handle(id_, run_id=run_id)
@@ -151,35 +224,43 @@ class RunReader:
 
     @_once
     async def describe(self) -> WorkflowExecutionDescription:
-        return await console.for_run(self.id, self.handle.describe(rpc_timeout=server.RPC))
+        return await self.ask(self.handle.describe(rpc_timeout=server.RPC))
+
+    async def ask(self, request: Awaitable[T]) -> T:
+        """The answer to a request about this run; an error says what it means, and names server and namespace."""
+        with explained(self.client, self.id):
+            return await request
 
     async def exists(self) -> bool:
         try:
             await self.describe()
-        except CommandError:
+        except NoSuchRunError:
             return False
         return True
 
     async def describe_running(self) -> None:
         if (await self.describe()).close_time is not None:
-            raise console.ended_error(self.id)
+            raise ended_error(self.id)
 
     async def describe_planning(self) -> WorkflowExecutionDescription:
         info = await self.describe()
         if info.workflow_type not in PLANNING_TYPES:
             text = f'the run "{clean(self.id, 200)}" is of the type {clean(info.workflow_type, 100)}, which has no plan'
-            raise command_error(text, hint=f"these types have one: {', '.join(PLANNING_TYPES)}")
+            raise ClientError(text, hint=f"these types have one: {', '.join(PLANNING_TYPES)}")
         return info
 
     @_once
     async def root(self) -> RunReader:
         """The run at the top of this one's tree, or this one where it has outlived its root."""
         root = self.other((await self.describe()).root_id or self.id)
-        is_running = root.id != self.id and await root.exists() and (await root.describe()).close_time is None
+        if root.id == self.id or not await root.exists():
+            return self
+        info = await root.describe()  # it may be a workflow of a user's, which runs a plan as its child
+        is_running = info.close_time is None and info.workflow_type in ALL_TYPES
         return root if is_running else self
 
     @_once
-    async def outcome(self) -> Outcome | None:
+    async def outcome(self) -> RunResult | None:
         """How exactly this run ended; None while it runs."""
         info = await self.describe()
         if info.close_time is None:
@@ -189,23 +270,31 @@ class RunReader:
     async def result(self) -> dict[str, Any]:
         """The result of a run that has ended; {} if it has none."""
         outcome = await self.outcome()
-        return outcome.result if outcome is not None and isinstance(outcome.result, dict) else {}
+        return outcome.raw if outcome is not None and isinstance(outcome.raw, dict) else {}
 
-    async def request(self) -> Json:
-        """The Request that the run was started with, or None: a run after continue-as-new names the first one."""
+    async def request(self, *, as_started: bool = False) -> Json:
+        """The Request that the run goes by, or None; ``as_started``: what it was started with, be it a plan's name.
+
+        A run after continue-as-new names the first one. One that was started by name continues as new with the plan.
+        """
+        info = await self.describe()
+        own = await self._start_event(info.run_id)
+        if own is None or own.first_execution_run_id in ("", info.run_id):
+            return await self._request_of(own)
+        first = await self._request_of(await self._start_event(own.first_execution_run_id))
+        is_named = isinstance(first, dict) and isinstance(first.get("plan"), str)
+        return await self._request_of(own) if is_named and not as_started else first
+
+    async def _request_of(self, event: Any) -> Json:
         from temporalio.common import RawValue
 
-        info = await self.describe()
-        event = await self._start_event(info.run_id)
-        if event is not None and event.first_execution_run_id not in ("", info.run_id):
-            event = await self._start_event(event.first_execution_run_id)
         if event is None or not event.input.payloads:
             return None
         converter = self.client.data_converter
         # The metadata count as well: they are encrypted, and stored, with the data
         [value] = await converter.decode(event.input.payloads[:1], [RawValue])
         content = converter.payload_converter.from_payload(value.payload)
-        if isinstance(content, bytes):  # of an instance
+        if isinstance(content, bytes):  # of an instance, or the state of a run before
             content = json.loads(unpack(content))
         return content.get("request", content) if isinstance(content, dict) else content
 
@@ -306,7 +395,7 @@ class RunReader:
             raise await self.no_answer_error()
         return value
 
-    async def no_answer_error(self, effect: str = "", hint: str = server.START_WORKER) -> CommandError:
+    async def no_answer_error(self, effect: str = "", hint: str = server.START_WORKER) -> ClientError:
         """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
         name = (await self.describe()).task_queue
         queue = f'the queue "{clean(name, 100)}"'
@@ -314,7 +403,7 @@ class RunReader:
         cause = f"the workers of {queue} do not answer" if has_worker else f"no worker serves {queue}"
         cause = await self.obstacle() or cause
         effect = effect or f'"{clean(self.id, 200)}" cannot be read'
-        return command_error(f"{cause}, so {effect}", hint=hint, code=console.EXIT_NO_SERVER)
+        return ClientError(f"{cause}, so {effect}", hint, is_unavailable=True)
 
 
 async def read_progress(run: RunReader, limit: int | None = None) -> dict[str, Any] | None:
@@ -412,7 +501,7 @@ async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]
         return _item(item, name, result), run.id
     try:
         return await _query_instance(run, name)
-    except CommandError:
+    except ClientError:
         if "calls" not in item:
             raise
         return _item(item, name, result), run.id
@@ -433,12 +522,9 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
         if await plan.exists():
             return await read_instance(plan, name)
     if set_counts(status) is not None:  # too many to be found by name
-        text, command = (
-            f'the instances of "{clean(run.id)}" are the rows of a set',
-            console.shell("acts", "show", run.id),
-        )
+        text, command = f'the instances of "{clean(run.id)}" are the rows of a set', shell("acts", "show", run.id)
         hint = f"each has a line in its results file; a run that walks some of them: {command}/batch-…/ID"
-        raise command_error(text, where="--instance", hint=hint)
+        raise ClientError(text, where="--instance", hint=hint)
     names = list(status.get("instances") or ())
     if name not in names:
         raise unknown_instance_error(run.id, names, name)
@@ -461,11 +547,10 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
     return item, run.id
 
 
-def unknown_instance_error(run: str, names: Sequence[str], name: str) -> CommandError:
-    hint = f"it has: {list_names(names, 12)}" if names else "`_instance` names an instance in a request"
-    return command_error(
-        f'the run {clean(run, 200)} has no instance "{clean(name, 100)}"', where="--instance", hint=hint
-    )
+def unknown_instance_error(run: str, names: Sequence[str], name: str) -> ClientError:
+    listed = format_choices(clean(name, 80) for name in names)
+    hint = f"it has: {listed}" if names else "`_instance` names an instance in a request"
+    return ClientError(f'the run {clean(run, 200)} has no instance "{clean(name, 100)}"', hint, "--instance")
 
 
 # How the server calls the ends of a run, in our words
@@ -496,6 +581,7 @@ def runs_query(
 ) -> str:  # fmt: skip
     """The visibility query of the runs to list; ``since`` and ``older`` bound their start, the cost is in dollars."""
     parts = [f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})" if below else _ROOTS]
+    parts += [] if below else ["ExecutionStatus != 'ContinuedAsNew'"]  # the run that goes on is listed
     parts += [f"({' OR '.join(map(_phase_clause, phases))})"] if phases else []
     parts += [f"{WAITING} > 0 AND {_RUNNING}"] if waiting else []
     parts += [f"{name} = {quote(value)}" for name, value in ((TOOLS, tool), (MODEL, model)) if value]
@@ -508,7 +594,7 @@ def _phase_clause(phase: str) -> str:
     if phase in _SERVER_STATUS:
         return f"ExecutionStatus = {quote(_SERVER_STATUS[phase])}"
     if phase not in PHASES:
-        raise command_error(f"there is no phase {phase!r}", where="--phase", hint=f"one of: {', '.join(PHASES)}")
+        raise ClientError(f"there is no phase {phase!r}", where="--phase", hint=f"one of: {', '.join(PHASES)}")
     if phase == "failed":  # a Request that was refused ends before it has a phase
         return f"({PHASE} = 'failed' OR ExecutionStatus = 'Failed')"
     # A run that was terminated keeps the phase that it had
@@ -525,9 +611,9 @@ async def list_runs(client: Client, query: str, limit: int) -> AsyncIterator[dic
     except RPCError as error:
         text = str(error.message).lower()
         if "search attribute" not in text and "is not defined" not in text:
-            raise console.explain_rpc_error(error) from None
+            raise explain_rpc_error(error, describe_server(client)) from None
         head = "the namespace has no search attributes of this project, so runs cannot be filtered by them"
-        raise command_error(head, hint="register them once: `acts setup`") from None
+        raise ClientError(head, hint="register them once: `acts setup`") from None
 
 
 def _row(run: WorkflowExecution) -> dict[str, Any]:
@@ -568,8 +654,9 @@ class PendingReport:
 
 
 async def read_pending(
-    id_: str | None = None, tool: str | None = None, older_than: float | None = None, limit: int | None = None
-) -> PendingReport:
+    id_: str | None = None, tool: str | None = None, older_than: float | None = None, limit: int | None = None, *,
+    client: Client | None = None,
+) -> PendingReport:  # fmt: skip
     """What waits in a run or in all, the oldest first; of plans, those with the tool; ``older_than`` are seconds."""
     report, room = PendingReport(), sys.maxsize if limit is None else limit
 
@@ -594,7 +681,7 @@ async def read_pending(
         kept = (await reader.require(read(reader)))[:room]
         report.approvals += [(reader.id, kept)] if kept else []
         return report
-    client, loop = await server.connect(), asyncio.get_running_loop()
+    client, loop = client or await server.connect(), asyncio.get_running_loop()
     runs = await _waiting_runs(client)
     served = {queue for queue in {run.task_queue for run in runs} if await server.has_pollers(client, queue)}
     ends, step = loop.time() + TIMEOUT_SECONDS, 2 * MAX_CONCURRENT_QUERIES

@@ -1,0 +1,98 @@
+"""Plans by name: the files of the folders of ``ACTS_PLANS``, separated like ``PATH``, read when the worker starts.
+
+``refund.yaml`` is the plan ``refund``: a Request, in JSON or YAML. A file that is none stops the worker, with its name
+and line. Tests of plans (``*.test.yaml``) lie beside them and are left out. A run is started with ``{"plan": "refund",
+"input": {…}}``; it asks once, and goes on with the Request as it was then (``pin_plan``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from acts.delegates.definitions import MAX_BYTES
+from acts.delegates.sources import read_folders
+from acts.language.errors import InvalidRequest, SettingsError, shell
+from acts.language.messages import choose_workflow, read_request
+from acts.language.source_text import SUFFIXES, Format, SourceText, TextError, parse
+from acts.language.values import defect
+from acts.language.wire import AGENT, PLAN
+from acts.plan.validate import settings_problems_of
+
+PLAN_FOLDERS: Final = "ACTS_PLANS"
+_NAME: Final = re.compile(r"[\w-][\w.-]{0,99}")
+
+
+@dataclass(frozen=True)
+class NamedPlan:
+    """A plan that this worker serves; ``workflow`` is the type that it is for, ``sha256`` that of the file."""
+
+    request: dict[str, Any]
+    sha256: str
+    file: Path
+    workflow: str
+
+
+def plans_from_environment() -> dict[str, NamedPlan]:
+    """The plans by their names. Raises SettingsError: a folder or a file cannot be used."""
+    return read_plans(read_folders(PLAN_FOLDERS, os.environ.get(PLAN_FOLDERS, "")))
+
+
+def read_plans(folders: Iterable[Path]) -> dict[str, NamedPlan]:
+    plans: dict[str, NamedPlan] = {}
+    for file in plan_files(folders):
+        if (other := plans.get(file.stem)) is not None:
+            raise SettingsError(f'two plans are called "{file.stem}": {other.file} and {file}')
+        plans[file.stem] = _read_plan(file)
+    return plans
+
+
+def plan_files(folders: Iterable[Path]) -> Iterator[Path]:
+    for folder in folders:
+        for file in sorted(folder.iterdir()):
+            is_other = file.name.startswith(".") or file.stem.endswith(".test") or not file.is_file()
+            if file.suffix.lower() in SUFFIXES and not is_other:
+                yield file
+
+
+def _read_plan(file: Path) -> NamedPlan:
+    if not _NAME.fullmatch(file.stem):
+        raise SettingsError(f"{file}: the name of a plan is letters, digits, _, - and ., at most 100")
+    try:
+        data = file.read_bytes()
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{file} cannot be read as text in UTF-8: {error}") from None
+    if len(data) > MAX_BYTES:
+        raise SettingsError(f"{file} has {len(data):,} bytes; a plan has at most {MAX_BYTES:,}")
+    format_: Format = "JSON" if file.suffix.lower() == ".json" else "YAML"
+    try:
+        source = SourceText(str(file), text, format_, parse(text, format_))
+    except TextError as error:
+        line = "" if error.position is None else f":{error.position.line}:{error.position.column}"
+        raise SettingsError(f"{file}{line}: {error.message}") from None
+    if (broken := defect(source.value)) is not None:
+        raise SettingsError(f"{source.where(broken[0])}: {broken[1]}")
+    return NamedPlan(source.value, hashlib.sha256(data).hexdigest(), file, _workflow_of(source))
+
+
+def _workflow_of(source: SourceText) -> str:
+    """The type of workflow that a plan is for. Raises SettingsError: it is no Request, or has no plan."""
+    try:
+        request = read_request(source.value)
+        problems = [p for p in (*request.problems, *settings_problems_of(request)) if p.fatal]
+    except InvalidRequest as error:
+        problems = list(error.problems)
+    if problems:
+        first, more = problems[0], len(problems) - 1
+        text = f"{source.where(first.pointer)}: {first.text()}"
+        raise SettingsError(text + (f" (and {more} more: {shell('acts', 'validate', source.name)})" if more else ""))
+    is_agent, _ = choose_workflow(request)
+    if request.plan is None and not is_agent:
+        raise SettingsError(f"{source.name}: it has no plan, and no config.model that makes one")
+    return AGENT if is_agent else PLAN

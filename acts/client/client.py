@@ -1,0 +1,342 @@
+"""``acts.Client``: starts plans, follows them to any end, and decides what waits. ``acts.SyncClient`` blocks instead.
+
+- A client has the connection that the command line has: the same server, keys and storage.
+- ``result`` raises nothing: it is one object for every end. All else raises ``ClientError`` for what cannot be done.
+- There is one implementation, which is asynchronous. A ``SyncClient`` runs it in an event loop in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+
+from acts.client import server
+from acts.client.client_errors import ClientError, NoSuchRunError, explained
+from acts.client.run_decisions import find_approval, send_decision, send_update
+from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
+from acts.client.served import workflow_of_plan
+from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run
+from acts.language.errors import InvalidRequest
+from acts.language.messages import choose_workflow, read_request
+from acts.language.wire import AGENT, APPROVE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME
+from acts.tree.decisions import Decision, PendingApproval
+
+if TYPE_CHECKING:
+    from temporalio import client as sdk
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# A query costs the worker a look at the run
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 2.0
+
+
+class Run:
+    """A run of an id, whether it exists or not: the latest one, or the one of ``run_id``."""
+
+    def __init__(self, temporal: sdk.Client, id: str, run_id: str | None = None) -> None:  # noqa: A002 - as Temporal
+        self.id, self.run_id, self._temporal = id, run_id, temporal
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+    @property
+    def _reader(self) -> RunReader:
+        return RunReader(self._temporal, self.id, self.run_id)
+
+    async def result(self, timeout: float | None = None) -> RunResult:  # noqa: ASYNC109 - it is no error
+        """How the run ends: waits for that, at most ``timeout`` seconds. Raises nothing; see ``RunResult.require``."""
+        try:
+            with explained(self._temporal, self.id):
+                return await asyncio.wait_for(wait_for_outcome(self._reader.handle), timeout)
+        except TimeoutError:
+            return self._unknown("running", "StillRunning", f"it has not ended within {timeout:g} s")
+        except NoSuchRunError as error:
+            return self._unknown("notFound", "NoSuchRun", str(error))
+        except ClientError as error:
+            return self._unknown("unavailable", "Unavailable", str(error))
+
+    def _unknown(self, status: str, type_: str, text: str) -> RunResult:
+        return RunResult(status, error={"type": type_, "message": text}, id=self.id)
+
+    async def status(self) -> dict[str, Any]:
+        """The run as it is now: ``{phase, calls, usage, pending?, waits?, …}``, with the live states of its Calls."""
+        reader = self._reader
+        with explained(self._temporal, self.id):
+            await reader.describe()
+            return await reader.require(read_progress(reader))
+
+    async def pending(self) -> list[PendingApproval]:
+        """What waits for a person in this run and below it, with all that is decided; of an ended run nothing."""
+        reader = self._reader
+        with explained(self._temporal, self.id):
+            if (await reader.describe()).close_time is not None:
+                return []
+            return await add_parameters(reader, await reader.require(reader.pending()))
+
+    async def wait_for_decision(self, timeout: float | None = None) -> list[PendingApproval]:  # noqa: ASYNC109 - as above
+        """What waits for a person, as soon as something does; [] at the end of the run or of the time (seconds)."""
+        await self._reader.describe()
+        ending = asyncio.ensure_future(wait_for_outcome(self._reader.handle))
+        try:
+            with explained(self._temporal, self.id):
+                return await asyncio.wait_for(self._follow(ending), timeout)
+        except TimeoutError:
+            return []
+        finally:
+            ending.cancel()
+
+    async def _follow(self, ending: asyncio.Future[RunResult]) -> list[PendingApproval]:
+        pause = FIRST_PAUSE_SECONDS
+        while not ending.done():
+            if approvals := await self._reader.pending():
+                return await add_parameters(self._reader, approvals)
+            await asyncio.wait([ending], timeout=pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+        await ending
+        return []
+
+    async def approve(
+        self, call: str | None = None, *, by: str | None = None, note: str | None = None, version: int | None = None,
+        subject: str | None = None, instance: str | None = None, workflow_id: str | None = None,
+    ) -> None:  # fmt: skip
+        """Let a plan or a Call run that waits; the others tell one of several from the rest.
+
+        ``version`` and ``subject`` are those that were seen: anything else is refused. ``by`` is the login name.
+        """
+        await self._decide(Decision.model_construct(
+            decision=APPROVE, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
+            workflow_id=workflow_id,
+        ))  # fmt: skip
+
+    async def reject(
+        self, reason: str, call: str | None = None, *, by: str | None = None, version: int | None = None,
+        subject: str | None = None, instance: str | None = None, workflow_id: str | None = None,
+    ) -> None:  # fmt: skip
+        """Do not let it run; an agent plans again with the reason."""
+        await self._decide(Decision.model_construct(
+            decision=REJECT, call=call, by=by, reason=reason, version=version, subject=subject, instance=instance,
+            workflow_id=workflow_id,
+        ))  # fmt: skip
+
+    async def edit(
+        self, new: Sequence[Any] | Mapping[str, Any], call: str | None = None, *, by: str | None = None,
+        note: str | None = None, version: int | None = None, subject: str | None = None, instance: str | None = None,
+        workflow_id: str | None = None,
+    ) -> None:  # fmt: skip
+        """Change what waits: ``new`` is a list of Calls, or the new form of the one ``call``. It then waits again."""
+        content = {"with": dict(new)} if isinstance(new, Mapping) else {"plan": list(new)}
+        await self._decide(Decision.model_construct(
+            decision=EDIT, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
+            workflow_id=workflow_id,
+        ), content)  # fmt: skip
+
+    async def _decide(self, decision: Decision, content: dict[str, Any] | None = None) -> None:
+        reader = self._reader
+        with explained(self._temporal, self.id):
+            approval = await find_approval(reader, decision)
+            await send_decision(reader, decision, approval, content=content)
+
+    async def provide(self, message: Mapping[str, Any]) -> None:
+        """Send the run a data, input or state Message that it waits for."""
+        with explained(self._temporal, self.id):
+            await send_update(self._reader, PROVIDE, dict(message))
+
+    async def cancel(self) -> None:
+        """Cancel the run: running Calls are cancelled, no more start. ClientError: it has ended already."""
+        reader = self._reader
+        await reader.describe_running()
+        await reader.ask(reader.handle.cancel(rpc_timeout=server.RPC))
+
+    async def pause(self) -> None:
+        """Start no more Calls; running ones continue."""
+        await self._reader.ask(self._reader.handle.signal(PAUSE, rpc_timeout=server.RPC))
+
+    async def resume(self) -> None:
+        """Start Calls again after ``pause``."""
+        await self._reader.ask(self._reader.handle.signal(RESUME, rpc_timeout=server.RPC))
+
+
+class Client:
+    """A client of one server: ``await Client.connect()``, or ``Client(temporal)`` over a client that there is."""
+
+    def __init__(self, temporal: sdk.Client, *, task_queue: str | None = None) -> None:
+        self.temporal, self.task_queue = temporal, task_queue or server.task_queue()
+
+    @classmethod
+    async def connect(
+        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None
+    ) -> Self:
+        """Connect to the server that the command line would use, or to ``address``. ClientError: none answers."""
+        target = server.find_target(address)
+        if namespace is not None:
+            target.config["namespace"] = namespace
+        return cls(await server.connect(target, interceptors=()), task_queue=task_queue)
+
+    async def start(
+        self, plan: str | Path | Mapping[str, Any], input: Mapping[str, Any] | None = None, *, id: str | None = None,  # noqa: A002 - the words of the protocol
+        agent: bool | None = None, if_running: WhileRunning = "use-existing", if_ended: OnceEnded = "use-existing",
+        delay: float | None = None,
+    ) -> Run:  # fmt: skip
+        """Start a plan by its name, or the Request of a file or a dict, with ``input`` as †input.
+
+        ``agent`` says whether a model plans; None leaves that to the Request, of a name to the worker that serves it.
+
+        With an ``id`` of your own the start may be repeated: the run that has the id is returned, whether it runs or
+        has ended. ``if_running`` (``fail``, ``terminate``) and ``if_ended`` (``again``, ``again-if-failed``, ``fail``)
+        say otherwise. ClientError: the run that has the id was started with another plan or input.
+        """
+        name = plan if isinstance(plan, str) else plan.stem if isinstance(plan, Path) else "run"
+        plan = read_plan_file(plan) if isinstance(plan, Path) else plan
+        request = make_request(plan, input)
+        policy = IdPolicy(if_running, if_ended, delay)
+        run_id = f"{name}-{secrets.token_hex(4)}" if id is None else id
+        workflow = await self._choose_workflow(plan) if agent is None else AGENT if agent else PLAN
+        await start_run(self.temporal, workflow, request, run_id, policy, self.task_queue, name)
+        return self.run(run_id)
+
+    async def _choose_workflow(self, plan: str | Mapping[str, Any]) -> str:
+        if isinstance(plan, str):
+            return await workflow_of_plan(self.temporal, self.task_queue, plan)
+        try:
+            return AGENT if choose_workflow(read_request(dict(plan)))[0] else PLAN
+        except InvalidRequest:
+            return PLAN  # which reports what is wrong with it
+
+    def run(self, id: str, run_id: str | None = None) -> Run:  # noqa: A002 - as Temporal
+        """The run of an id, to follow or to decide. Asks no server."""
+        return Run(self.temporal, id, run_id)
+
+    async def pending(
+        self, tool: str | None = None, older_than: float | None = None
+    ) -> list[tuple[str, PendingApproval]]:
+        """What waits for a person in all runs, with the id of each, the oldest first.
+
+        Only Calls of a ``tool``, and plans that have one; only what waits for ``older_than`` seconds.
+        """
+        with explained(self.temporal):
+            report = await read_pending(None, tool, older_than, client=self.temporal)
+        return [(id_, approval) for id_, listed in report.approvals for approval in listed]
+
+    async def close(self) -> None:
+        """Let go of the server. Runs continue."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+# -- the same, blocking ----------------------------------------------------------------------------
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="acts-client", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C too: nobody waits any more
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """A method that waits for the end of the asynchronous one."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        result: T = self._thread.run(method(self._inner, *args, **kwargs))
+        return result
+
+    return call
+
+
+class SyncRun:
+    """``Run``, blocking."""
+
+    def __init__(self, inner: Run, thread: _LoopThread) -> None:
+        self.id, self.run_id, self._inner, self._thread = inner.id, inner.run_id, inner, thread
+
+    result = _blocking(Run.result)
+    status = _blocking(Run.status)
+    pending = _blocking(Run.pending)
+    wait_for_decision = _blocking(Run.wait_for_decision)
+    approve = _blocking(Run.approve)
+    reject = _blocking(Run.reject)
+    edit = _blocking(Run.edit)
+    provide = _blocking(Run.provide)
+    cancel = _blocking(Run.cancel)
+    pause = _blocking(Run.pause)
+    resume = _blocking(Run.resume)
+
+
+def _blocking_start(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Run]],
+) -> Callable[Concatenate[Any, P], SyncRun]:
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun:
+        return SyncRun(self._thread.run(method(self._inner, *args, **kwargs)), self._thread)
+
+    return call
+
+
+class SyncClient:
+    """``Client``, blocking: ``with SyncClient.connect() as client``. Any thread may use it."""
+
+    def __init__(self, inner: Client, thread: _LoopThread) -> None:
+        self._inner, self._thread = inner, thread
+
+    @classmethod
+    def connect(
+        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None
+    ) -> Self:
+        """As ``Client.connect``."""
+        thread = _LoopThread()
+        try:
+            return cls(thread.run(Client.connect(address, namespace=namespace, task_queue=task_queue)), thread)
+        except BaseException:
+            thread.close()
+            raise
+
+    start = _blocking_start(Client.start)
+    pending = _blocking(Client.pending)
+
+    def run(self, id: str, run_id: str | None = None) -> SyncRun:  # noqa: A002 - as Temporal
+        """As ``Client.run``."""
+        return SyncRun(self._inner.run(id, run_id), self._thread)
+
+    def close(self) -> None:
+        """As ``Client.close``."""
+        self._thread.run(self._inner.close())
+        self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

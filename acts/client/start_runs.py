@@ -1,0 +1,140 @@
+"""Runs are started under an id: what is sent, and what happens where a run has the id already.
+
+Temporal keeps ids unique among open runs. So a program that starts its runs under an id of its own, such as the number
+of an order, may repeat a start after a lost answer, and no second run comes of it. A run that was started with another
+Request is never taken for the one that was meant.
+
+The line that describes a run in lists has names and first lines only. Parameters of Calls, data of the context and
+inputs stay out: it is read by everybody who may list runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from acts.client import server
+from acts.client.client_errors import ClientError, explained
+from acts.client.run_reader import RunReader
+from acts.language.errors import MAX_SUMMARY, clean, heading, shell
+from acts.language.messages import with_input
+from acts.language.source_text import TextError, parse
+from acts.language.values import Json, is_equal, type_name
+from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES
+from acts.tree.identity import MAX_ID_BYTES
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+# What to do while a run of the id runs, and where one has ended
+WhileRunning = Literal["fail", "use-existing", "terminate"]
+OnceEnded = Literal["again", "again-if-failed", "use-existing", "fail"]
+_REUSE: Final = {"again": "ALLOW_DUPLICATE", "again-if-failed": "ALLOW_DUPLICATE_FAILED_ONLY"}
+
+
+@dataclass(frozen=True)
+class IdPolicy:
+    """What happens where a run has the id; ``delay`` are seconds until the new one begins, visible already."""
+
+    if_running: WhileRunning = "use-existing"
+    if_ended: OnceEnded = "use-existing"
+    delay: float | None = None
+
+
+async def start_run(
+    client: Client, workflow: str, request: Json, run_id: str, policy: IdPolicy, queue: str, name: str = ""
+) -> tuple[RunReader, str]:
+    """Start a run. Returns its reader and "", or the reader of the run that has the id, and that run's state.
+
+    ``name`` is that of the Request. ClientError: the id or the Request cannot be used, or the policy refuses it.
+    """
+    from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+    from temporalio.exceptions import WorkflowAlreadyStartedError
+
+    _check(client, request, run_id, policy, name)
+    conflict = policy.if_running == "terminate"
+    reader = RunReader(client, run_id)
+    try:
+        with explained(client):
+            await client.start_workflow(
+                workflow, request, id=run_id, task_queue=queue, rpc_timeout=server.RPC,
+                id_reuse_policy=WorkflowIDReusePolicy[_REUSE.get(policy.if_ended, "REJECT_DUPLICATE")],
+                # USE_EXISTING would not say whether the run is new, so a refused start is looked up instead
+                id_conflict_policy=WorkflowIDConflictPolicy["TERMINATE_EXISTING" if conflict else "FAIL"],
+                start_delay=None if policy.delay is None else timedelta(seconds=policy.delay),
+                static_summary=summarize(request) or heading(name),
+            )  # fmt: skip
+    except WorkflowAlreadyStartedError:
+        return reader, await _use_existing(reader, request, policy)
+    return reader, ""
+
+
+def _check(client: Client, request: Json, run_id: str, policy: IdPolicy, name: str) -> None:
+    size = len(json.dumps(request, ensure_ascii=False, separators=(",", ":")).encode())
+    limit = MAX_PAYLOAD_BYTES if client.data_converter.external_storage is None else MAX_STORED_BYTES
+    if size > limit:
+        text = f"the request has {size:,} bytes of JSON; a run takes at most {limit:,}"
+        hint = "keep large data outside (ACTS_STORAGE, here and for the worker) and pass references, or split the plan"
+        raise ClientError(text, hint, name)
+    if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
+        raise ClientError(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="the id")
+    if policy.if_running == "terminate" and not policy.if_ended.startswith("again"):
+        text = f"--if-running terminate starts a run anew, --if-ended {policy.if_ended} never does"
+        raise ClientError(text, "leave one of them out")
+
+
+async def _use_existing(run: RunReader, request: Json, policy: IdPolicy) -> str:
+    """The state of the run that has the id, where the policy is to use it, and it is the run that was meant."""
+    is_running = (await run.describe()).close_time is None
+    state, name = ("is still running", "--if-running") if is_running else ("has ended", "--if-ended")
+    if (policy.if_running if is_running else policy.if_ended) != "use-existing":
+        hint = (
+            f"choose another id, or see what it does: {shell('acts', 'show', run.id)}; or use it: {name} use-existing"
+        )
+        raise ClientError(f'the run "{clean(run.id)}" {state}', hint)
+    if not is_equal(await run.request(as_started=True), request):
+        text = f'the run "{clean(run.id)}" {state}, and was started with another request'
+        raise ClientError(text, f"choose another id, or see that run: {shell('acts', 'show', run.id)}")
+    return state
+
+
+def summarize(request: Json) -> str:
+    """The first line of a Request's first instruction, and the tools of its plan; or the name of its plan."""
+    if isinstance(request, dict) and isinstance(request.get("plan"), str):
+        return heading(request["plan"])
+    context = request.get("context") if isinstance(request, dict) else None
+    messages = [m for m in context if isinstance(m, dict)] if isinstance(context, list) else []
+    texts = [m.get("content") or m.get("text") for m in messages if m.get("type", "text") in ("text", "system")]
+    lines = [line for text in texts if isinstance(text, str) for line in text.strip().splitlines()[:1]]
+    parts = [line[: MAX_SUMMARY // 2] for line in lines[:1]]
+    plans = [m["plan"] for m in messages if m.get("type") == "plan" and isinstance(m.get("plan"), list)]
+    if tools := [str(call.get("_tool")) for call in (plans[-1] if plans else ()) if isinstance(call, dict)]:
+        count = f"{len(tools):,} call{'s' * (len(tools) != 1)}"
+        parts.append(f"{count}: {', '.join(dict.fromkeys(tools))}")
+    return heading(" · ".join(parts))
+
+
+def read_plan_file(file: Path) -> dict[str, Any]:
+    """The Request of a file in JSON or YAML. ClientError: it is none, with the line."""
+    try:
+        value = parse(file.read_text("utf-8-sig"), "JSON" if file.suffix.lower() == ".json" else "YAML")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(f"it cannot be read: {error}", where=clean(file, 200)) from None
+    except TextError as error:
+        line = "" if error.position is None else f":{error.position.line}"
+        raise ClientError(error.message, error.hint, f"{clean(file, 200)}{line}") from None
+    if not isinstance(value, dict):
+        hint = "{config?, context: [messages], schema?}"
+        raise ClientError(f"a Request is an object, not {type_name(value)}", hint, clean(file, 200))
+    return value
+
+
+def make_request(plan: str | Mapping[str, Any], values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What a run is started with: the plan of a name with its input, or a Request with one more Message."""
+    if isinstance(plan, str):
+        return {"plan": plan} if values is None else {"plan": plan, "input": dict(values)}
+    return with_input(dict(plan), None if values is None else dict(values))
