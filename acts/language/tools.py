@@ -14,6 +14,7 @@ puts it into the Call that the Activity gets, and masks it in all that comes bac
 
 No check reads ``x-mcp``: the Tool is one of an MCP server (``{"server", "tool", "digest"}``), and ``x-hints``: what
 people should know before they approve a Call. Those of an MCP server are what the server says of itself.
+``x-failures`` is a map of the codes that the Tool fails with to what each means.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ MAX_NAME: Final = 200
 KEY: Final = "$secret"
 SERVER_TOOL: Final = "x-mcp"
 HINTS: Final = "x-hints"
+FAILURES: Final = "x-failures"
+# The attribute by which a function says which Tool it is (``acts/client/typed_tools.py``)
+TYPED_TOOL: Final = "__acts_tool__"
 
 
 @dataclass(frozen=True)

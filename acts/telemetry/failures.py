@@ -38,9 +38,10 @@ MAX_TYPE: Final = 1_000
 # Details of a failure, as payloads: the error of a Call keeps 64 KiB; the rest is the framing
 MAX_DETAILS_BYTES: Final = 65 * 1024
 # Whose code runs an Activity: the SDK's, and ours
-_RUNNERS: Final = tuple(
-    f"{folder}/" for folder in (Path(temporalio.worker.__file__).parent, Path(__file__).parents[1] / "worker")
-)
+_ACTS: Final = Path(__file__).parents[1]
+_RUNNERS: Final = (
+    f"{Path(temporalio.worker.__file__).parent}/", f"{_ACTS / 'worker'}/", str(_ACTS / "client" / "typed_tools.py"),
+)  # fmt: skip
 # Frames at the beginning and at the end of a stack trace; six take about 1 KiB, and a failure may have two causes
 _FIRST_FRAMES, _LAST_FRAMES = 2, 4
 # Characters of a frame: place and source line; a line of generated code may have thousands

@@ -77,6 +77,11 @@ class Plugin(SimplePlugin):
         config = super().configure_worker(config)
         visit_payloads_our_way()
         users: Sequence[Callable[..., Any]] = config.get("activities") or ()
+        # ``acts.activities`` has a list of its Tools among them: the engine's own list takes its place
+        owners = [getattr(function, "__self__", None) for function in users]
+        users = [user for user, owner in zip(users, owners, strict=True) if not isinstance(owner, Registry)]
+        for owner in owners:
+            self._tools |= owner.tools if isinstance(owner, Registry) else {}
         self._registry = registry = self._registry or Registry(self._tools, tuple(users))
         client = config["client"]
         own = own_activities(client, self._settings, registry.own_activities())

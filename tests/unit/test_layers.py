@@ -29,6 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "acts.activities.mcp": {"acts.language"},
     "acts.activities.models": {"acts.telemetry", "acts.language", "acts.planner"},
+    "acts.client": {"acts.language"},
     "acts.payloads": {"acts.language"},
     "acts.delegates": {"acts.language", "acts.plan"},
     "acts.sets": {"acts.language", "acts.tree", "acts.delegates"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -36,8 +36,9 @@ def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def engine_on(
-    server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None
-) -> AsyncIterator[str]:
+    server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None,
+    served: Sequence[str] = (SERVED,),
+) -> AsyncIterator[str]:  # fmt: skip
     """The worker as ``python -m acts.worker`` builds it, with the tools of a test module registered."""
     with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(20) as executor:
         environment.setenv("TEMPORAL_ADDRESS", server.address)
@@ -48,7 +49,7 @@ async def engine_on(
         client = await worker.connect()
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # fewer threads than slots, on purpose
             running = worker.build(
-                client, worker_settings.Settings(task_queue=queue), registry.load([SERVED], []), executor
+                client, worker_settings.Settings(task_queue=queue), registry.load(served, []), executor
             )
         async with running:
             yield queue

@@ -1,0 +1,1 @@
+"""What a Python program uses: its Tools as functions, and a client of runs."""
