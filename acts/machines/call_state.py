@@ -202,7 +202,8 @@ def status_of(shared: str, parts: Sequence[str]) -> str:
 
 
 def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]:
-    """``{id, tool, state, instance?, outputPath?, error?, reason?, elements?, call?, waitsFor?, taskQueue?}``.
+    """``{id, tool, state, instance?, answeredBy?, outputPath?, error?, reason?, elements?, call?, waitsFor?,
+    taskQueue?}``.
 
     ``reason`` says why a Call was skipped; ``elements`` is ``{total, completed, failed, running}``. ``call`` is the
     Call as planned, if a person put it into the plan and it failed: no plan message has it. The results of many
@@ -218,8 +219,8 @@ def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]
         error = {**(error or {}), "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
     has_failed_edit = call.edited and call.state in _FAILURES
     more = {
-        "instance": node.instance, "outputPath": conjunction([path for path, _, _ in call.written]) or None,
-        "error": error, "reason": call.reason,
+        "instance": node.instance, "answeredBy": "model" if node.kind == "latent" else None,
+        "outputPath": conjunction([path for path, _, _ in call.written]) or None, "error": error, "reason": call.reason,
         "elements": call.elements and call.elements.counts(), "call": node.planned if has_failed_edit else None,
         "waitsFor": list(call.missing) or None,
     }  # fmt: skip

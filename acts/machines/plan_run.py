@@ -437,7 +437,7 @@ class PlanRun(RunMachine):
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         about |= {"elements": len(call["_each"])} if "_each" in call else {}
         about |= {ANSWER: node.tool.answer} if node.tool.answer not in (None, node.tool.name) else {}
-        if hints := hint_words(node.tool.schema):
+        if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints
         return self.approvals.open(
             command.what, self.version, self.config.approve, now, call=node.id, instance=node.instance, about=about,

@@ -58,7 +58,16 @@ def element_counts_text(counts: Any) -> str:
     return ", ".join([f"{counts.get('completed', 0):,} of {counts.get('total', 0):,} elements done", *more])
 
 
+# What people are told of a Call that no Activity, delegate or person answers
+BY_MODEL: Final = "answered by a model"
+
+
 def describe_call(call: Mapping[str, Any]) -> str:
+    """That a model answers a call, and how it is with it."""
+    return "; ".join(filter(None, (BY_MODEL if call.get("answeredBy") == "model" else "", _describe_state(call))))
+
+
+def _describe_state(call: Mapping[str, Any]) -> str:
     """The error of a call, why it was skipped, what it waits for, its elements, or which attempt of it runs."""
     error = call.get("error")
     if isinstance(error, Mapping):
@@ -153,6 +162,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     """How a call of a simulation runs: ``delegate moderate, in the background, after approval (destructive)``."""
     target = call.get("activity") or call.get("delegate")
     how = f"{call['how']} {target}" if target and target != call["tool"] else str(call["how"])
+    how = BY_MODEL if call["how"] == "latent" else how
     how = "answered in the plan" if call.get("given") else how
     how += f" on {call['taskQueue']}" if call.get("taskQueue") else ""
     how += f" for each of {range_text(call['elements'])} elements" if "elements" in call else ""

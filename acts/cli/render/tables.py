@@ -115,7 +115,10 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
         else:
             lines.append("would be called with" if name == WITH else name)
             lines += [f"  {key}  {json.dumps(value, ensure_ascii=False)}" for key, value in items]
-    whole = [clean(line) for line in (*changes, *lines)]
+    answers = approval.content.get("answeredBy") if approval.call is None else {}
+    by_model = [id_ for id_, answer in answers.items() if "model" in answer] if isinstance(answers, dict) else []
+    marks = [f"{words.BY_MODEL}: {', '.join(by_model)}"] if by_model else []
+    whole = [clean(line) for line in (*changes, *marks, *lines)]
     shown = [clean(line, width) for line in whole[:rows]]
     return shown, shown == whole
 

@@ -1,6 +1,6 @@
 """The tools of this folder: what a plan may call.
 
-`acts dev`, `acts validate` and `acts test` load this module, because acts.toml names it. Each function with `@acts.tool`
+`acts dev`, `acts validate` and `acts test` load this module, because acts.toml names it. A function with `@acts.tool`
 is a tool; its type hints say what it takes and returns. A plain `def` runs in a thread of its own and may block; an
 `async def` must not.
 """
@@ -45,7 +45,7 @@ def quote_order(items: list[Item]) -> Quote:
 def charge_card(customer: str, amount: Annotated[float, Field(gt=0)], *, call: acts.Call) -> Payment:
     """Charge the card of a customer, once."""
     if amount > MAX_AMOUNT:  # a failure takes the path of the plan that ends in `error`
-        raise acts.Failure("Declined", f"the card has {MAX_AMOUNT} dollars")
+        raise acts.Failure("Declined", f"the card of {customer} has {MAX_AMOUNT} dollars")
     # `call.id` is the same in every attempt: hand it to a payment service as its idempotency key
     return Payment(receipt=f"R-{call.id[-6:]}")
 
