@@ -334,6 +334,31 @@ def hint_words(schema: Mapping[str, Any]) -> list[str]:
     return [word for key, word in {**words, "openWorld": "open world"}.items() if hints.get(key) is True]
 
 
+def describe_changes(before: Tool, after: Tool) -> list[str]:
+    """What a Call meets otherwise than before: parameters, result, shared definitions, and what answers it."""
+    one, other = _contract(before), _contract(after)
+    texts = {name: "is new" if name not in one else "is gone" if name not in other else "has changed"
+             for name in (*one, *other)}  # fmt: skip
+    return [f"{name} {text}" for name, text in texts.items() if one.get(name, ABSENT) != other.get(name, ABSENT)]
+
+
+def _contract(tool: Tool) -> dict[str, Json]:
+    schema = parameter_schema(tool.schema)
+    properties, required = schema.get("properties") or {}, schema.get("required") or []
+    parts: dict[str, Json] = {name: [_without_notes(part), name in required] for name, part in properties.items()}
+    parts |= {"the result": _without_notes(tool.output), "what answers it": tool.answer}
+    return {**parts, **{f"$defs/{name}": _without_notes(p) for name, p in (schema.get("$defs") or {}).items()}}
+
+
+def _without_notes(schema: Json) -> Json:
+    if isinstance(schema, list):
+        return [_without_notes(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_notes(part) for key, part in schema.items()
+            if key not in ("title", "description", "examples") or isinstance(part, dict)}  # fmt: skip
+
+
 # -- secrets -------------------------------------------------------------------
 
 

@@ -49,6 +49,7 @@ from acts.language.values import Json, is_equal
 from acts.language.wire import APPROVE, DECIDE, EDIT, INVALID_REQUEST, PAUSE, PROVIDE, REJECT, RESUME
 from acts.tree.decisions import (
     SIGN,
+    TOOL_CHANGES,
     Decision,
     PendingApproval,
     make_statement,
@@ -191,6 +192,9 @@ async def edit(
 async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> None:
     run = await open_run(id_)
     approval = await find_approval(run, decision)
+    [seen] = await add_parameters(run, [approval]) if decision.decision == APPROVE else [approval]
+    for text in seen.about.get(TOOL_CHANGES) or ():
+        cli.print_message(clean(text), severity="warning")
     status = await send_decision(run, decision, approval, key=key)
     state = f"; the run is {status['phase']}" if isinstance(status, dict) and "phase" in status else ""
     print_err(clean(f"{past}: {approval} (version {approval.version}){state}"))
