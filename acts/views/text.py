@@ -71,7 +71,7 @@ def _describe_state(call: Mapping[str, Any]) -> str:
     """The error of a call, why it was skipped, what it waits for, its elements, or which attempt of it runs."""
     error = call.get("error")
     if isinstance(error, Mapping):
-        return f"{error.get('code')}: {error.get('message')}"
+        return f"{error.get('code')}: {error.get('message')}" + (f" (at {call['place']})" if call.get("place") else "")
     if isinstance(call.get("reason"), str):
         return str(call["reason"])
     if isinstance(call.get("waitsFor"), list):

@@ -262,7 +262,8 @@ def failure_blocks(outcome: Outcome) -> list[MessageBlock]:
         if error.get("tick"):
             where = [] if error.get("call") else [f"tick {error['tick']}"]
         if where:
-            blocks.append(message(f"{error.get('message')} [{error.get('code')}]", where=" of ".join(where)))
+            place = f" at {error['place']}" if error.get("place") else ""
+            blocks.append(message(f"{error.get('message')} [{error.get('code')}]{place}", where=" of ".join(where)))
     if (more := len(blocks) - MAX_SHOWN) > 0:
         blocks[MAX_SHOWN:] = [message(f"… and {more} more failures; --json has all", severity="note")]
     return blocks
