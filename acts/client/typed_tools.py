@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,9 @@ from functools import cached_property, partial
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 from pydantic_core import PydanticSerializationError
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -34,7 +37,7 @@ from acts.language.config import settings_text
 from acts.language.errors import SettingsError, format_choices, truncate
 from acts.language.references import MARK
 from acts.language.tools import FAILURES, HINTS, KEY, TYPED_TOOL, read_tool
-from acts.language.values import Json
+from acts.language.values import ABSENT, Json
 from acts.language.wire import BAD_RESULT, SCHEMA_MISMATCH
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,6 +138,15 @@ class _Schemas(GenerateJsonSchema):
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """A parameter of a function: its name in a Call, what reads it, and its default (JSON; ABSENT without one)."""
+
+    name: str
+    adapter: TypeAdapter[Any]
+    default: Json = ABSENT
+
+
+@dataclass(frozen=True)
 class TypedTool:
     """A function as a Tool. ``place`` is its file and line; ``passed`` are ``call`` and ``context``, as it asks."""
 
@@ -142,7 +154,7 @@ class TypedTool:
     place: str
     function: Callable[..., Any]
     schema: dict[str, Any] = field(repr=False)
-    parameters: Mapping[str, TypeAdapter[Any]] = field(repr=False)
+    parameters: Mapping[str, Parameter] = field(repr=False)
     passed: frozenset[str]
     result: TypeAdapter[Any] = field(repr=False)
     is_latent: bool = False
@@ -165,12 +177,12 @@ class TypedTool:
     def decode(self, call: Mapping[str, Json], context: Sequence[Json]) -> dict[str, Any]:
         """The arguments of the function. Raises ApplicationError: a parameter is missing, or does not fit its type."""
         arguments: dict[str, Any] = {}
-        for name, adapter in self.parameters.items():
-            if name in call:
+        for name, parameter in self.parameters.items():
+            if parameter.name in call:
                 try:
-                    arguments[name] = adapter.validate_json(json.dumps(call[name]))
+                    arguments[name] = parameter.adapter.validate_json(json.dumps(call[parameter.name]))
                 except ValidationError as error:
-                    text = f'"{name}" of tool "{self.name}": {settings_text(error)}'
+                    text = f'"{parameter.name}" of tool "{self.name}": {settings_text(error)}'
                     raise ApplicationError(text, type=SCHEMA_MISMATCH, non_retryable=True) from None
         if "call" in self.passed:
             info = activity.info()
@@ -243,15 +255,14 @@ class _Builder:
             raise self.refusal("a tool is a plain function, def or async def, that returns its result")
         signature, hints = inspect.signature(self.function), self._read_hints()
         passed = frozenset(name for name in signature.parameters if self._is_passed(signature.parameters[name], hints))
-        own = {name: one for name, one in signature.parameters.items() if name not in passed}
-        adapters = {name: self._adapter(f'parameter "{name}"', self._hint_of(one, hints)) for name, one in own.items()}
+        own = {name: self._read(one, hints) for name, one in signature.parameters.items() if name not in passed}
         result = self._adapter("its result", hints.get("return", Any))
-        schema = self._schema(own, adapters, None if "return" not in hints else result, passed)
+        schema = self._schema(own, None if "return" not in hints else result, passed)
         read, problems = read_tool(self.name, schema)
         if read is None or problems:
             raise self.refusal("; ".join(problem.message for problem in problems))
         is_latent, spec = bool(self.settings.get("latent")), self.function.__globals__.get("__spec__")
-        return TypedTool(self.name, self.place, self.function, schema, adapters, passed, result, is_latent, spec)
+        return TypedTool(self.name, self.place, self.function, schema, own, passed, result, is_latent, spec)
 
     def _read_hints(self) -> dict[str, Any]:
         try:
@@ -268,7 +279,7 @@ class _Builder:
             raise self.refusal(f'parameter "{parameter.name}": {rule} of a Call has these names')
         return is_call or parameter.name == "context"
 
-    def _hint_of(self, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    def _read(self, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Parameter:
         name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             rule = "a Call passes each parameter by its name, so there is no *args, no **kwargs and no /"
@@ -277,11 +288,17 @@ class _Builder:
             raise self.refusal(f'parameter "{name}": names that begin with _ are those of meta-properties')
         if name not in hints:
             raise self.refusal(f'parameter "{name}" has no type hint; Any allows every value')
-        return hints[name]
+        adapter, alias = self._adapter(f'parameter "{name}"', hints[name]), name
+        for note in getattr(hints[name], "__metadata__", ()):
+            alias = (note.alias or alias) if isinstance(note, FieldInfo) else alias
+        if parameter.default is parameter.empty:
+            return Parameter(alias, adapter)
+        return Parameter(alias, adapter, self._default(name, parameter.default, adapter))
 
     def _adapter(self, what: str, hint: Any, mode: Literal["validation", "serialization"] = "validation") -> Any:
         try:
-            adapter = TypeAdapter(hint)
+            with warnings.catch_warnings(action="ignore", category=UnsupportedFieldAttributeWarning):
+                adapter = TypeAdapter(hint)  # the alias is that of the parameter
             adapter.json_schema(mode=mode, schema_generator=_Schemas)
         except (PydanticSchemaGenerationError, PydanticUserError, TypeError, ValueError) as error:
             allowed = "models, dataclasses, TypedDict, Literal, Annotated, Enum, lists, dicts and plain values have one"
@@ -290,23 +307,21 @@ class _Builder:
         return adapter
 
     def _schema(
-        self, own: Mapping[str, inspect.Parameter], adapters: Mapping[str, TypeAdapter[Any]],
-        result: TypeAdapter[Any] | None, passed: frozenset[str],
-    ) -> dict[str, Any]:  # fmt: skip
+        self, own: Mapping[str, Parameter], result: TypeAdapter[Any] | None, passed: frozenset[str]
+    ) -> dict[str, Any]:
         if "output" in self.settings:
             result = self._adapter("output", self.settings["output"], "serialization")
-        inputs: list[Any] = [(name, "validation", adapters[name]) for name in own]
+        inputs: list[Any] = [(one.name, "validation", one.adapter) for one in own.values()]
         inputs += [] if result is None else [("_output", "serialization", result)]
         parts, shared = TypeAdapter.json_schemas(inputs, schema_generator=_Schemas)
         schemas = {name: dict(part) for (name, _), part in parts.items()}
         output = {"_output": schemas.pop("_output")} if result is not None else {}
         for name, parameter in own.items():
             if name in self.descriptions:
-                schemas[name].setdefault("description", self.descriptions[name])
-            if parameter.default is not parameter.empty:
-                schemas[name]["default"] = self._default(name, parameter.default, adapters[name])
+                schemas[parameter.name].setdefault("description", self.descriptions[name])
+            schemas[parameter.name] |= {} if parameter.default is ABSENT else {"default": parameter.default}
         secrets = self._read_secrets(own)
-        required = [name for name in own if own[name].default is inspect.Parameter.empty and name not in secrets]
+        required = [one.name for one in own.values() if one.default is ABSENT and one.name not in secrets]
         failures = self._read_failures()
         hints = {word: bool(self.settings[key]) for key, word in _HINTS.items() if key in self.settings}
         meanings = ", ".join(f"{code} ({text})" if text else code for code, text in failures.items())
@@ -344,11 +359,11 @@ class _Builder:
                 f'the default of parameter "{name}", {default!r}, does not fit: {reason}{hint}'
             ) from None
 
-    def _read_secrets(self, own: Mapping[str, Any]) -> dict[str, Json]:
+    def _read_secrets(self, own: Mapping[str, Parameter]) -> dict[str, Json]:
         secrets = self.settings.get("secrets", {})
         if unknown := secrets.keys() - own.keys():
             raise self.refusal(f'secrets name "{min(unknown)}"; its parameters: {format_choices(own)}')
-        return {name: {"const": {KEY: secret}} for name, secret in secrets.items()}
+        return {own[name].name: {"const": {KEY: secret}} for name, secret in secrets.items()}
 
     def _read_failures(self) -> dict[str, str]:
         failures = self.settings.get("failures", ())

@@ -96,7 +96,14 @@ def test_a_type_hint_is_a_schema_and_reads_what_fits_it(hint: Any, value: Any, a
 
 
 @acts.tool(retry=2, timeout="10s", read_only=True, failures=["gone"], secrets={"key": "shop"}, output_path="†state.x")
-def describe(item: Item, day: date = date(2026, 1, 31), *, key: str, call: acts.Call, context: list[Any]) -> Row:
+def describe(
+    item: Annotated[Item, Field(alias="theItem")],
+    day: date = date(2026, 1, 31),
+    *,
+    key: str,
+    call: acts.Call,
+    context: list[Any],
+) -> Row:
     """Describes an item.
 
     In two paragraphs.
@@ -118,7 +125,7 @@ def test_a_function_says_all_that_a_tool_is_and_stays_a_function() -> None:
     parts = schema["properties"]
     assert schema["description"] == "Describes an item.\n\nIn two paragraphs.\nIt may fail with: gone."
     assert parts["_options"] == {"const": {"timeout": "10s", "retry": {"maxAttempts": 2}}}
-    assert parts["item"]["description"] == "what it is, and which"
+    assert parts["theItem"]["description"] == "what it is, and which"
     assert parts["day"] == {
         "type": "string", "format": "date", "default": "2026-01-31", "description": "the day: that of the order",
     }  # fmt: skip
@@ -126,7 +133,11 @@ def test_a_function_says_all_that_a_tool_is_and_stays_a_function() -> None:
     assert parts["key"] == {"const": {"$secret": "shop"}}
     assert "call" not in parts
     assert "context" not in parts
-    assert (schema["required"], schema["x-hints"], schema["x-failures"]) == (["item"], {"readOnly": True}, {"gone": ""})
+    assert (schema["required"], schema["x-hints"], schema["x-failures"]) == (
+        ["theItem"],
+        {"readOnly": True},
+        {"gone": ""},
+    )
     assert schema["$defs"]["Item"]["properties"]["itemName"]["description"] == "as in the shop"
 
 
