@@ -36,6 +36,7 @@ from temporalio.exceptions import ApplicationError
 from acts.language.config import settings_text
 from acts.language.errors import SettingsError, format_choices, truncate
 from acts.language.references import MARK
+from acts.language.schemas import DEFS
 from acts.language.tools import FAILURES, HINTS, KEY, TYPED_TOOL, read_tool
 from acts.language.values import ABSENT, Json
 from acts.language.wire import BAD_RESULT, SCHEMA_MISMATCH
@@ -314,27 +315,29 @@ class _Builder:
         inputs: list[Any] = [(one.name, "validation", one.adapter) for one in own.values()]
         inputs += [] if result is None else [("_output", "serialization", result)]
         parts, shared = TypeAdapter.json_schemas(inputs, schema_generator=_Schemas)
-        schemas = {name: dict(part) for (name, _), part in parts.items()}
+        defs = shared.get("$defs", {})
+        texts = self.descriptions
+        notes = {one.name: {"description": texts[name]} for name, one in own.items() if name in texts}
+        schemas = {name: _inline({**notes.get(name, {}), **part}, defs) for (name, _), part in parts.items()}
+        defs = _used_definitions(schemas, defs)
         output = {"_output": schemas.pop("_output")} if result is not None else {}
-        for name, parameter in own.items():
-            if name in self.descriptions:
-                schemas[parameter.name].setdefault("description", self.descriptions[name])
+        for parameter in own.values():
             schemas[parameter.name] |= {} if parameter.default is ABSENT else {"default": parameter.default}
         secrets = self._read_secrets(own)
         required = [one.name for one in own.values() if one.default is ABSENT and one.name not in secrets]
         failures = self._read_failures()
         hints = {word: bool(self.settings[key]) for key, word in _HINTS.items() if key in self.settings}
         meanings = ", ".join(f"{code} ({text})" if text else code for code, text in failures.items())
-        texts = [self.description, f"It may fail with: {meanings}." if failures else ""]
+        about = [self.description, f"It may fail with: {meanings}." if failures else ""]
         return {
             "type": "object",
-            "description": "\n".join(filter(None, texts)),
+            "description": "\n".join(filter(None, about)),
             "properties": {**self._meta(passed), **output, **schemas, **secrets},
             "required": required,
             "additionalProperties": False,
             **({HINTS: hints} if hints else {}),
             **({FAILURES: failures} if failures else {}),
-            **shared,
+            **({"$defs": defs} if defs else {}),
         }
 
     def _meta(self, passed: frozenset[str]) -> dict[str, Json]:
@@ -371,6 +374,22 @@ class _Builder:
         if isinstance(failures, str) or not all(isinstance(part, str) for item in listed.items() for part in item):
             raise self.refusal('failures are a list of codes, or a map of code to meaning: failures=["declined"]')
         return listed
+
+
+def _inline(part: dict[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema that is one definition, as that: models are asked for an object where they can see that it is one."""
+    name = part.get("$ref", "").removeprefix(DEFS)
+    return {**defs.get(name, {}), **{key: value for key, value in part.items() if key != "$ref" or name not in defs}}
+
+
+def _used_definitions(schemas: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
+    used: dict[str, Any] = {}
+    while True:
+        text = json.dumps([schemas, used])
+        more = {name: part for name, part in defs.items() if name not in used and f'"{DEFS}{name}"' in text}
+        if not more:
+            return used
+        used |= more
 
 
 def _as_option(value: Any) -> Json:

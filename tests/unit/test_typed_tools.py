@@ -138,7 +138,9 @@ def test_a_function_says_all_that_a_tool_is_and_stays_a_function() -> None:
         {"readOnly": True},
         {"gone": ""},
     )
-    assert schema["$defs"]["Item"]["properties"]["itemName"]["description"] == "as in the shop"
+    assert parts["theItem"]["properties"]["itemName"]["description"] == "as in the shop"
+    assert parts["_output"]["type"] == "object"  # what a model is asked for
+    assert "$defs" not in schema
 
 
 def test_sphinx_names_parameters_too() -> None:
