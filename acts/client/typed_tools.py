@@ -35,6 +35,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.language.config import settings_text
 from acts.language.errors import SettingsError, format_choices, truncate
+from acts.language.messages import METHODS
 from acts.language.references import MARK
 from acts.language.schemas import DEFS
 from acts.language.tools import FAILURES, HINTS, KEY, TYPED_TOOL, read_tool
@@ -45,7 +46,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _PATH: Final = {"type": "string", "pattern": f"^{MARK}"}
 # What a Call of a typed Tool may choose, unless the Tool fixes it
-_CHOICES: Final[dict[str, Json]] = {"_outputPath": _PATH, "_errorPath": _PATH, "_outputMethod": {"type": "string"}}
+_CHOICES: Final[dict[str, Json]] = {"_outputPath": _PATH, "_errorPath": _PATH, "_outputMethod": {"enum": [*METHODS]}}
 _SCOPES: Final[dict[str, Json]] = {"type": "array", "items": {"type": "string"}}
 _RAN: Final = "the call ran, and its effect may have happened"
 # Sections of a docstring, and the parameters in one, as Google and Sphinx write them
@@ -176,22 +177,33 @@ class TypedTool:
         return activity.defn(name=self.name)(run_async if inspect.iscoroutinefunction(self.function) else run)
 
     def decode(self, call: Mapping[str, Json], context: Sequence[Json]) -> dict[str, Any]:
-        """The arguments of the function. Raises ApplicationError: a parameter is missing, or does not fit its type."""
+        """The arguments of the function. Raises ApplicationError: the Call is not one of this Tool, as it is now."""
         arguments: dict[str, Any] = {}
+        values = {name: value for name, value in call.items() if not name.startswith("_")}
         for name, parameter in self.parameters.items():
-            if parameter.name in call:
+            value = values.pop(parameter.name, ABSENT)
+            if value is not ABSENT:
                 try:
-                    arguments[name] = parameter.adapter.validate_json(json.dumps(call[parameter.name]))
+                    arguments[name] = parameter.adapter.validate_json(json.dumps(value))
                 except ValidationError as error:
-                    text = f'"{parameter.name}" of tool "{self.name}": {settings_text(error)}'
-                    raise ApplicationError(text, type=SCHEMA_MISMATCH, non_retryable=True) from None
+                    raise self._mismatch(f'"{parameter.name}": {settings_text(error)}') from None
+            elif parameter.default is ABSENT:
+                raise self._mismatch(f'"{parameter.name}" is missing')
+        if values:
+            raise self._mismatch(f'"{min(values)}" is no parameter')
         if "call" in self.passed:
             info = activity.info()
-            run, key = str(info.workflow_id or ""), info.activity_id
-            arguments["call"] = Call(str(call.get("_id", key)), info.attempt, self.name, run, key)
+            own = f"{info.workflow_id}/{info.workflow_run_id}/{info.activity_id}"
+            run = str(info.workflow_id or "")
+            arguments["call"] = Call(str(call.get("_id", own)), info.attempt, self.name, run, info.activity_id)
         if "context" in self.passed:
             arguments["context"] = context
         return arguments
+
+    def _mismatch(self, text: str) -> ApplicationError:
+        known = format_choices(parameter.name for parameter in self.parameters.values())
+        text = f'the call does not fit the tool "{self.name}" of this worker: {text}; its parameters: {known}'
+        return ApplicationError(text, type=SCHEMA_MISMATCH, non_retryable=True)
 
     def encode(self, result: Any) -> Json:
         """The result as JSON. Raises ApplicationError: it is not what the function's type hint says."""

@@ -154,6 +154,21 @@ def test_a_result_that_does_not_fit_says_that_the_effect_may_have_happened() -> 
     assert (error.value.type, error.value.non_retryable) == ("badResult", True)
 
 
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ({"day": "2026-01-31"}, '"theItem" is missing'),
+        ({"theItem": {"itemName": 3}}, '"theItem": itemName: Input should be a valid string'),
+        ({"theItem": {"itemName": "cup"}, "key": "k", "dryRun": True}, '"dryRun" is no parameter'),
+    ],
+)
+def test_a_call_of_another_version_of_the_tool_is_refused_before_anything_happens(call: Any, text: str) -> None:
+    with pytest.raises(ApplicationError) as error:
+        typed(describe).decode({"_id": "1", "_tool": "describe", **call}, [])
+    assert (error.value.type, error.value.non_retryable) == ("SchemaMismatch", True)
+    assert f"{text}; its parameters: day, key, theItem" in error.value.message
+
+
 REFUSED = [
     # what is in the module, and what its error says
     ("@acts.tool\ndef f(a: object()): ...", 'the type hint of parameter "a"'),
