@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import accumulate, takewhile
 from typing import Any, Final, NamedTuple
 
-from acts.language.errors import ActsError, begin_json
+from acts.language.errors import ActsError, TooComplex, begin_json
 from acts.language.messages import Request
 from acts.language.references import Expression, conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
@@ -51,6 +51,7 @@ from acts.views.text import (
     how_text,
     row,
     table,
+    tool_change_lines,
     usage_text,
 )
 
@@ -134,22 +135,20 @@ class RunView:
         """``{editable, waits: [{what, call?, instance?, subject, toolChanges?}]}``: what is decided here, as much as
         fits; ``toolChanges`` are those of the Tools in ``current`` since the plan was made, in words.
         """
-        waits = []
+        waits, changes = [], self.tool_changes(current)
         for wait in self._run.approvals.waits.own:
             item: dict[str, Any] = {"what": wait.what, "call": wait.call, "instance": wait.instance}
             item = {k: v for k, v in item.items() if v is not None} | {"subject": self._run.subject_of(wait)}
-            item |= self._changes_for(wait, current)
+            item |= self._changes_for(wait, changes)
             limit -= json_size(item)
             if limit < 0:
                 break
             waits.append(item)
         return {"editable": self._takes_edits, "waits": waits}
 
-    def _changes_for(self, wait: PendingApproval, current: CurrentTools | None) -> dict[str, Any]:
-        found = self.tool_changes(current)
-        texts = [
-            one.text for one in found if wait.call is None or (wait.call, wait.instance) == (one.call, one.instance)
-        ]
+    def _changes_for(self, wait: PendingApproval, changes: Sequence[ToolChange]) -> dict[str, Any]:
+        own = (wait.call, wait.instance)
+        texts = [one.text for one in changes if wait.call is None or own == (one.call, one.instance)]
         return {TOOL_CHANGES: texts[:MAX_ROWS]} if texts else {}
 
     def status(self) -> dict[str, Any]:
@@ -165,10 +164,13 @@ class RunView:
     def page(self, current: CurrentTools | None = None) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
         run, version, prepared = self._run, self._proposed_version(), self._prepared
-        waits = []
-        for wait in run.approvals.pending[:MAX_APPROVALS]:
-            own = {CONTENT: run.subject_of(wait), **self._changes_for(wait, current)}
-            waits.append(wait.model_copy(update=own) if wait.workflow_id == run.own else wait)
+        changes = self.tool_changes(current) if run.approvals.pending else []
+        waits = [
+            wait.model_copy(update={CONTENT: run.subject_of(wait), **self._changes_for(wait, changes)})
+            if wait.workflow_id == run.own
+            else wait
+            for wait in run.approvals.pending[:MAX_APPROVALS]
+        ]
         if version is not None and (self._proposal is None or self._proposal[0] != version):  # once for each version
             self._proposal = version, "" if prepared is None else proposal_section(prepared)
         first, *head = self._head() or [""]
@@ -257,17 +259,16 @@ def _fit_bytes(items: Sequence[dict[str, Any]], limit: int) -> list[dict[str, An
     return list(items[: max(1, sum(1 for _ in takewhile(lambda total: total <= limit, totals)))])
 
 
-def _tool_change(call: CallState, current: CurrentTools) -> ToolChange | None:
-    node = call.node
-    name, schema = node.tool.name, current.schemas.get(node.tool.name)
-    after = None if schema is None else read_tool(name, schema, served=name in current.served)[0]
+def _tool_change(call: CallState, after: Tool | None, parts: Sequence[str]) -> ToolChange:
+    node, name = call.node, call.node.tool.name
     if after is None:
         return ToolChange(node.id, node.instance, f'the worker that answers has no tool "{name}" any more', fits=False)
-    if not (parts := describe_changes(node.tool, after)):
-        return None
     resolved = call.resolved or node.call
     check = after.parameters.open_defects if call.resolved is None else after.parameters.defects
-    defects = check({key: value for key, value in resolved.items() if key not in (*META, "_id")})
+    try:
+        defects = check({key: value for key, value in resolved.items() if key not in (*META, "_id")})
+    except TooComplex:
+        defects = []  # the Call itself ends with that
     text = f'the tool "{name}" has changed since the plan was made: {", ".join(parts)}'
     text += f"; the call does not fit it: {'; '.join(why for _, why in defects)}" if defects else ""
     return ToolChange(node.id, node.instance, text, not defects)
@@ -334,11 +335,16 @@ class PlanView(RunView):
         run = self._run
         if current is None or run.finished is not None:
             return []
-        waiting = [call for call in run.walk.calls if not call.has_started and call.node.kind != UNIT]
-        loaded = {name for name, schema in run.capabilities.tools.items() if schema} | current.schemas.keys()
-        tools = ((call, call.node.tool) for call in waiting)
-        changes = (_tool_change(c, current) for c, t in tools if t.name in loaded and not is_server_tool(t.schema))
-        return [change for change in changes if change is not None]
+        known = {name for name, schema in run.capabilities.tools.items() if schema} | current.schemas.keys()
+        changed: dict[str, tuple[Tool | None, Sequence[str]]] = {}
+        for name, before in run.walk.prepared.tools.items():
+            schema = current.schemas.get(name)
+            after = None if schema is None else read_tool(name, schema, served=name in current.served)[0]
+            parts = ["everything"] if after is None else describe_changes(before, after)
+            if name in known and not is_server_tool(before.schema) and parts:
+                changed[name] = after, parts
+        waiting = (call for call in run.walk.calls if changed and not call.has_started and call.node.kind != UNIT)
+        return [_tool_change(c, *changed[c.node.tool.name]) for c in waiting if c.node.tool.name in changed]
 
     @property
     def _takes_edits(self) -> bool:
@@ -598,7 +604,7 @@ def _approval_lines(approval: PendingApproval) -> str:
     run = _name(report, "workflowId")
     parts = [f"\n{subject} of {run}, version {approval.version}, since {_utc(approval.since)}{until}"]
     parts += [f"- changed: {code_span(line, MAX_TEXT)}" for line in change_lines(report.get("changes"))]
-    parts += [f"- {code_span(text, MAX_TEXT)}" for text in report.get(TOOL_CHANGES) or ()]
+    parts += [f"- {code_span(text, MAX_TEXT)}" for text in tool_change_lines(report)]
     content = approval.content
     if content is None or len(text := fence(content)) > MAX_SUBJECT:
         return "\n\n".join([*parts, _HOW_TO_SEE]) + "\n"

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from acts.language.errors import format_choices, one_line, truncate, visible
 from acts.language.values import ABSENT, Json, is_equal
+from acts.tree.decisions import TOOL_CHANGES
 
 # The states of a Call, in the order in which counts list them
 CALL_STATES: Final = (
@@ -111,6 +112,12 @@ def change_lines(changes: Any) -> Iterator[str]:
             if one is ABSENT or other is ABSENT or not is_equal(one, other):
                 known = "" if one is other else f": {_json_text(one)} → {_json_text(other)}"
                 yield f"{part}{known}{who}"
+
+
+def tool_change_lines(report: Mapping[str, Any]) -> list[str]:
+    """How the Tools of what waits have changed; a run below may report anything."""
+    texts = report.get(TOOL_CHANGES)
+    return [str(text) for text in texts[:MAX_ROWS]] if isinstance(texts, list) else []
 
 
 def _json_text(value: Json) -> str:

@@ -49,14 +49,13 @@ from acts.language.values import Json, is_equal
 from acts.language.wire import APPROVE, DECIDE, EDIT, INVALID_REQUEST, PAUSE, PROVIDE, REJECT, RESUME
 from acts.tree.decisions import (
     SIGN,
-    TOOL_CHANGES,
     Decision,
     PendingApproval,
     make_statement,
     match_decision,
     read_decision,
 )
-from acts.views.text import decided_name
+from acts.views.text import decided_name, tool_change_lines
 
 _MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more
 _MAX_WIDTH: Final = 400
@@ -193,7 +192,7 @@ async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> N
     run = await open_run(id_)
     approval = await find_approval(run, decision)
     [seen] = await add_parameters(run, [approval]) if decision.decision == APPROVE else [approval]
-    for text in seen.about.get(TOOL_CHANGES) or ():
+    for text in tool_change_lines(seen.about):
         cli.print_message(clean(text), severity="warning")
     status = await send_decision(run, decision, approval, key=key)
     state = f"; the run is {status['phase']}" if isinstance(status, dict) and "phase" in status else ""

@@ -29,7 +29,7 @@ from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.plan.validate import validate_request
-from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, TOOL_CHANGES, PendingApproval
+from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
 from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
 
@@ -104,7 +104,7 @@ def hints_text(approval: PendingApproval) -> str:
 def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[list[str], bool]:
     """How a wait has changed, and all that is decided, a line each; False where some of it is missing here."""
     changes = [f"changed: {line}" for line in words.change_lines(approval.about.get("changes"))]
-    changes += map(str, approval.about.get(TOOL_CHANGES) or ())
+    changes += words.tool_change_lines(approval.about)
     if approval.content is None:
         lost = "what is decided is not known here: its run does not answer, or it is too long"
         return [clean(line, width) for line in (*changes, lost)], False
