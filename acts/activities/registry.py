@@ -224,12 +224,11 @@ def load(modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None 
     loaded = Loaded()
     for source, module in sources:
         loaded.add(source, module)
-    tools, functions, places = loaded.tools, loaded.functions, loaded.places
     for folder in tool_folders:
-        of_folder = _read_folder(folder)
-        tools.update(of_folder)
-        places |= dict.fromkeys(of_folder, str(folder))
-    refuse_unanswered(tools, functions, places)
+        for name, schema in _read_folder(folder).items():
+            loaded.add_tool(name, schema, str(folder))
+    tools, functions = loaded.tools, loaded.functions
+    refuse_unanswered(tools, functions, loaded.places)
     if conflict := functions.keys() & map(activity_of, servers.configs):
         text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
         raise SettingsError(text)
@@ -251,7 +250,7 @@ class Loaded:
             id(one): one for part in parts if (one := getattr(part, TYPED_TOOL, None)) is not None and callable(part)
         }
         for tool in typed.values():
-            self._add_tool(tool.name, tool.schema, tool.place)
+            self.add_tool(tool.name, tool.schema, tool.place)
             parts += [] if tool.is_latent else [tool.activity]
         for function in parts:
             if not callable(function) or not hasattr(function, "__temporal_activity_definition"):
@@ -263,9 +262,9 @@ class Loaded:
         if not isinstance(more, dict):
             raise SettingsError(f"TOOLS of {source} is a map of name to schema, not {type(more).__name__}")
         for name, schema in more.items():
-            self._add_tool(name, schema, str(getattr(module, "__file__", source)))
+            self.add_tool(name, schema, str(getattr(module, "__file__", source)))
 
-    def _add_tool(self, name: str, schema: dict[str, Any], place: str) -> None:
+    def add_tool(self, name: str, schema: dict[str, Any], place: str) -> None:
         if self.tools.setdefault(name, schema) != schema:
             raise SettingsError(f'two tools are called "{name}": one is at {self.places[name]}, one at {place}')
         self.places.setdefault(name, place)
@@ -280,6 +279,7 @@ def activities(*modules: Any) -> list[Callable[..., Any]]:
     loaded = Loaded()
     for module in modules:
         loaded.add(str(getattr(module, "__name__", module)), module)
+    refuse_unanswered(loaded.tools, loaded.functions, loaded.places)
     functions = tuple(loaded.functions.values())
     return [*functions, Registry(loaded.tools, functions).list_tools]
 
@@ -289,11 +289,9 @@ def refuse_unanswered(tools: Mapping[str, Any], functions: Container[str], place
     for name, schema in tools.items():
         tool, _ = read_tool(name, schema, served=name in functions)
         if tool is not None and tool.is_unanswered:
-            hint = (
-                f'decorate its function with @acts.tool or @activity.defn(name="{name}"), name another with "_activity"'
-            )
+            hint = f'decorate its function with @activity.defn(name="{name}"), name another with "_activity", or say'
             text = f'nothing answers the tool "{name}" of {places[name]}'
-            raise SettingsError(f'{text}: {hint}, or say "_activity": "" where a model answers it')
+            raise SettingsError(f'{text}: {hint} "_activity": "" where a model answers it')
 
 
 def _import_module(name: str) -> Any:

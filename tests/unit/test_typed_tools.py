@@ -199,6 +199,14 @@ REFUSED = [
 ]
 
 
+def test_a_folder_has_no_other_tool_of_the_same_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "once_tools.py").write_text("import acts\n@acts.tool\ndef f(): ...\n", "utf-8")
+    (tmp_path / "f.json").write_text('{"f": {"properties": {"_activity": {"const": "f"}}}}', "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SettingsError, match=r'two tools are called "f": one is at .*once_tools.py:2, one at'):
+        load(["once_tools"], [tmp_path])
+
+
 @pytest.mark.parametrize(("source", "text"), REFUSED, ids=[text for _, text in REFUSED])
 def test_what_cannot_be_a_tool_stops_the_worker_with_the_place(
     source: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
