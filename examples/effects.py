@@ -1,9 +1,9 @@
-"""Helpers of the examples' Activities: where effects go, and how each happens once.
+"""Helpers of the examples' tools: where effects go, and how each happens once.
 
 - Everything is written below ``<state folder>/examples/<example>``, nothing elsewhere. The state
   folder is ``ACTS_STATE``, by default ``.acts`` in the worker's current directory.
-- An Activity may run more than once: its worker can die after the effect and before it reports the
-  result. So every effect has the Call's ``_id``, which is the same on every attempt and different for
+- A tool may run more than once: its worker can die after the effect and before it reports the
+  result. So every effect has the ``call.id``, which is the same on every attempt and different for
   every Call of every run: as the key of a row, or in the name of a file.
 """
 
@@ -18,7 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from temporalio.exceptions import ApplicationError
+import acts
 
 Json = dict[str, Any]
 
@@ -39,20 +39,19 @@ def example_file(example: str, name: str) -> Path:
     """The path of a file that ships in an example's folder.
 
     Raises:
-        ApplicationError: ``no_such_file``, not retryable: it does not exist, or ``name`` leads out of the folder.
+        Failure: ``no_such_file``: it does not exist, or ``name`` leads out of the folder.
     """
     root = _HERE / example
     path = (root / name).resolve()
     if not path.is_relative_to(root.resolve()) or not path.is_file():
         names = ", ".join(sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.suffix in _SHIPPED))
-        text = f'no file "{name}" in {example}; there is: {names}'
-        raise ApplicationError(text, type="no_such_file", non_retryable=True)
+        raise acts.Failure("no_such_file", f'no file "{name}" in {example}; there is: {names}')
     return path
 
 
-def own_file(example: str, stem: str, call: Json, suffix: str = ".txt") -> Path:
+def own_file(example: str, stem: str, call: acts.Call, suffix: str = ".txt") -> Path:
     """The path of a Call's own file: the same for every attempt, different for every run."""
-    mark = hashlib.sha256(call["_id"].encode()).hexdigest()[:_MARK_DIGITS]
+    mark = hashlib.sha256(call.id.encode()).hexdigest()[:_MARK_DIGITS]
     return folder(example) / f"{stem}-{mark}{suffix}"
 
 

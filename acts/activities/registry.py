@@ -1,7 +1,7 @@
 """The Activities and Tools that this worker serves: loaded once at its start, from named places only.
 
-* ``ACTS_ACTIVITIES``: Python modules, comma separated. Every ``@activity.defn`` in a module is served; its ``TOOLS``
-  (name → schema), if it has any, are registered.
+* ``ACTS_ACTIVITIES``: Python modules, comma separated. Every ``@acts.tool`` and ``@activity.defn`` in a module is
+  served; so are its ``TOOLS`` (name → schema), if it has any.
 * entry points of the group ``acts.activities``: the same, for installed packages.
 * ``ACTS_TOOLS``: folders, separated like ``PATH``. Each ``*.json`` is one schema with ``_tool``, or a map of name to
   schema.
@@ -42,7 +42,7 @@ from acts.activities.plan_folders import NamedPlan, plans_from_environment
 from acts.language import wire
 from acts.language.errors import MAX_NAME, SettingsError, format_choices, suggest, truncate
 from acts.language.strict_json import json_size, read_json
-from acts.language.tools import SERVER_TOOL, read_tool, tool_name
+from acts.language.tools import SERVER_TOOL, TYPED_TOOL, read_tool, tool_name
 
 if TYPE_CHECKING:
     from temporalio.worker import ExecuteActivityInput
@@ -256,34 +256,68 @@ def load(
     sources = [(name, _import_module(name)) for name in modules]
     sources += [(f"entry point {e.name}", e.load()) for e in entry_points(group="acts.activities")]
     servers = McpServers(() if mcp is None else read_config(mcp))
-    tools: dict[str, dict[str, Any]] = {}
-    places: dict[str, str] = {}
-    functions: dict[str, Callable[..., Any]] = {}
+    loaded = Loaded()
     for source, module in sources:
-        # An entry point may also be an activity itself
-        for function in (module, *(getattr(module, name) for name in dir(module))):
+        loaded.add(source, module)
+    for folder in tool_folders:
+        for name, schema in _read_folder(folder).items():
+            loaded.add_tool(name, schema, str(folder))
+    tools, functions = loaded.tools, loaded.functions
+    refuse_unanswered(tools, functions, loaded.places)
+    refuse_same_name(plans or {}, loaded.places)
+    if conflict := functions.keys() & map(activity_of, servers.configs):
+        text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
+        raise SettingsError(text)
+    return Registry(tools, tuple(functions.values()), servers, plans or {})
+
+
+@dataclass
+class Loaded:
+    """Tools, functions and the places of Tools, by their names; raises SettingsError for two of one name."""
+
+    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
+    functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def add(self, source: str, module: Any) -> None:
+        """Add what a module has; an entry point may also be an Activity or a typed Tool itself."""
+        parts = [module, *(getattr(module, name) for name in dir(module))]
+        typed = {
+            id(one): one for part in parts if (one := getattr(part, TYPED_TOOL, None)) is not None and callable(part)
+        }
+        for tool in typed.values():
+            self.add_tool(tool.name, tool.schema, tool.place)
+            parts += [] if tool.is_latent else [tool.activity]
+        for function in parts:
             if not callable(function) or not hasattr(function, "__temporal_activity_definition"):
                 continue
-            if functions.setdefault(activity_name(function), function) is not function:
+            if self.functions.setdefault(activity_name(function), function) is not function:
                 text = f'two activities are called "{activity_name(function)}": one of them is in {source}'
                 raise SettingsError(text)
         more = getattr(module, "TOOLS", {})
         if not isinstance(more, dict):
             raise SettingsError(f"TOOLS of {source} is a map of name to schema, not {type(more).__name__}")
-        if conflicts := [name for name in more if name in tools and tools[name] != more[name]]:
-            raise SettingsError(f'two tools are called "{conflicts[0]}": one of them is in {source}')
-        tools.update(more)
-        places |= dict.fromkeys(more, str(getattr(module, "__file__", source)))
-    for folder in tool_folders:
-        of_folder = _read_folder(folder)
-        tools.update(of_folder)
-        places |= dict.fromkeys(of_folder, str(folder))
-    refuse_unanswered(tools, functions, places)
-    refuse_same_name(plans or {}, places)
-    if conflict := functions.keys() & map(activity_of, servers.configs):
-        text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
-        raise SettingsError(text)
-    return Registry(tools, tuple(functions.values()), servers, plans or {})
+        for name, schema in more.items():
+            self.add_tool(name, schema, str(getattr(module, "__file__", source)))
+
+    def add_tool(self, name: str, schema: dict[str, Any], place: str) -> None:
+        if self.tools.setdefault(name, schema) != schema:
+            raise SettingsError(f'two tools are called "{name}": one is at {self.places[name]}, one at {place}')
+        self.places.setdefault(name, place)
+
+
+def activities(*modules: Any) -> list[Callable[..., Any]]:
+    """What a worker of one's own serves of these modules: ``Worker(activities=acts.activities(module))``.
+
+    It is every ``@acts.tool`` and ``@activity.defn`` in them, and ``acts.tools``, which lists their Tools for whoever
+    asks. Raises SettingsError: two have one name.
+    """
+    loaded = Loaded()
+    for module in modules:
+        loaded.add(str(getattr(module, "__name__", module)), module)
+    refuse_unanswered(loaded.tools, loaded.functions, loaded.places)
+    functions = tuple(loaded.functions.values())
+    return [*functions, Registry(loaded.tools, functions).list_tools]
 
 
 def refuse_same_name(plans: Mapping[str, NamedPlan], places: Mapping[str, str]) -> None:
@@ -307,6 +341,8 @@ def refuse_unanswered(tools: Mapping[str, Any], functions: Container[str], place
 def _import_module(name: str) -> Any:
     try:
         module = importlib.import_module(name)
+    except SettingsError:  # of a typed Tool: it has the place
+        raise
     except Exception as error:
         text = f'"{name}" of ACTS_ACTIVITIES cannot be imported: {type(error).__name__}: {error}'
         raise SettingsError(text) from error

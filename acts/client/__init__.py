@@ -1,1 +1,1 @@
-"""What a Python program uses: a client of the server that starts, follows and decides runs."""
+"""What a Python program uses: its Tools as functions, and a client that starts, follows and decides runs."""

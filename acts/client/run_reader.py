@@ -33,7 +33,7 @@ from acts.language import wire
 from acts.language.errors import Problem, clean, format_choices, shell
 from acts.language.strict_json import unpack
 from acts.language.values import Json
-from acts.tree.decisions import CONTENT, PendingApproval
+from acts.tree.decisions import CONTENT, TOOL_CHANGES, PendingApproval
 from acts.tree.identity import child_id, short_id
 from acts.tree.search_attributes import COST, MODEL, PHASE, TOOLS, WAITING
 from acts.tree.wire_format import digest
@@ -470,7 +470,7 @@ async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:
     """The approvals with all that is decided as ``content``, of a Call also what it would be called with as ``with``.
 
-    ``editable`` is False if the run accepts no edit.
+    ``editable`` is False if the run accepts no edit; ``toolChanges`` are there if Tools have changed since the plan.
     """
     limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
 
@@ -480,15 +480,17 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
 
     ids = list(dict.fromkeys(a.workflow_id for a in approvals))
     answers = dict(zip(ids, await asyncio.gather(*map(query, ids)), strict=True))
-    contents = {id_: {digest(w["subject"]): w["subject"] for w in a.get("waits", ())} for id_, a in answers.items()}
+    waits = {id_: {digest(w["subject"]): w for w in a.get("waits", ())} for id_, a in answers.items()}
     out = []
     for approval in approvals:
         answer = answers[approval.workflow_id]
-        report = {k: v for k, v in approval.to_json().items() if k not in (WITH, EDITABLE)}
-        content = contents[approval.workflow_id].get(str(approval.subject)) or approval.content
+        wait = waits[approval.workflow_id].get(str(approval.subject), {})
+        report = {k: v for k, v in approval.to_json().items() if k not in (WITH, EDITABLE, TOOL_CHANGES)}
+        content = wait.get("subject") or approval.content
         report |= {} if content is None else {CONTENT: content}
         report |= {WITH: content[WITH]} if content is not None and WITH in content else {}
         report |= {} if answer.get(EDITABLE, True) else {EDITABLE: False}
+        report |= {TOOL_CHANGES: wait[TOOL_CHANGES]} if TOOL_CHANGES in wait else {}
         out.append(PendingApproval.model_validate(report))
     return out
 

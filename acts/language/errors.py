@@ -64,11 +64,12 @@ class CallError(ActsError):
     """A Call failed: its Tool raised, or returned a value that cannot be stored.
 
     ``code`` is a word that a plan can match on its error path; ``message`` is for people; ``details`` is any JSON.
+    ``place`` is the file and line of a Tool in Python, for people alone.
     """
 
-    def __init__(self, code: str, message: str, details: Any = None) -> None:
+    def __init__(self, code: str, message: str, details: Any = None, place: str | None = None) -> None:
         super().__init__(message)
-        self.code, self.message, self.details = code, message, details
+        self.code, self.message, self.details, self.place = code, message, details, place
 
     def to_json(self) -> dict[str, Any]:
         """``{"code", "message", "details"?}``, as written to an error path."""

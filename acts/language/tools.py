@@ -14,6 +14,7 @@ puts it into the Call that the Activity gets, and masks it in all that comes bac
 
 No check reads ``x-mcp``: the Tool is one of an MCP server (``{"server", "tool", "digest"}``), and ``x-hints``: what
 people should know before they approve a Call. Those of an MCP server are what the server says of itself.
+``x-failures`` is a map of the codes that the Tool fails with to what each means.
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ HINTS: Final = "x-hints"
 # Our workers send heartbeats for each Tool that they run. A worker that is killed is missed after so long, and a tool
 # that holds Python's lock for nearly as long is not
 HEARTBEAT_SECONDS: Final = 10.0
+FAILURES: Final = "x-failures"
+# The attribute by which a function says which Tool it is (``acts/client/typed_tools.py``)
+TYPED_TOOL: Final = "__acts_tool__"
 
 
 @dataclass(frozen=True)
@@ -352,6 +356,31 @@ def hint_words(schema: Mapping[str, Any]) -> list[str]:
     if hints.get("readOnly") is True:
         del words["idempotent"]
     return [word for key, word in {**words, "openWorld": "open world"}.items() if hints.get(key) is True]
+
+
+def describe_changes(before: Tool, after: Tool) -> list[str]:
+    """What a Call meets otherwise than before: parameters, result, shared definitions, and what answers it."""
+    one, other = _contract(before), _contract(after)
+    texts = {name: "is new" if name not in one else "is gone" if name not in other else "has changed"
+             for name in (*one, *other)}  # fmt: skip
+    return [f"{name} {text}" for name, text in texts.items() if one.get(name, ABSENT) != other.get(name, ABSENT)]
+
+
+def _contract(tool: Tool) -> dict[str, Json]:
+    schema = parameter_schema(tool.schema)
+    properties, required = schema.get("properties") or {}, schema.get("required") or []
+    parts: dict[str, Json] = {name: [_without_notes(part), name in required] for name, part in properties.items()}
+    parts |= {"the result": _without_notes(tool.output), "what answers it": tool.answer}
+    return {**parts, **{f"$defs/{name}": _without_notes(p) for name, p in (schema.get("$defs") or {}).items()}}
+
+
+def _without_notes(schema: Json) -> Json:
+    if isinstance(schema, list):
+        return [_without_notes(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_notes(part) for key, part in schema.items()
+            if key not in ("title", "description", "examples") or isinstance(part, dict)}  # fmt: skip
 
 
 # -- secrets -------------------------------------------------------------------

@@ -138,3 +138,10 @@ DUPLICATE_ID: Final = "duplicateId"
 BATCH_LOST: Final = "BatchLost"
 BUDGET_SPENT: Final = "BudgetExceeded"
 INVALID_ANSWER: Final = "InvalidAnswer"
+
+# The codes of the engine's own failures. Activities may use the same codes, and messages quote values,
+# so such text counts as coming from outside
+ENGINE_CODES: Final = frozenset({
+    TIMEOUT, CANCELLED, UNRESOLVED, SCHEMA_MISMATCH, WRONG_KIND, NOT_SERVED, NOT_JSON, OUTSIDE_OUTPUT, BUDGET_SPENT,
+    INVALID_ANSWER, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, APPROVAL_TIMEOUT, BAD_RESULT,
+})  # fmt: skip

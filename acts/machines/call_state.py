@@ -142,6 +142,7 @@ class CallState:
     values: tuple[Json, ...] = ()  # what is, or while the Call is ``applying`` will be, written to its paths
     date: str = ""  # when the Call reported
     error: dict[str, Any] | None = None
+    place: str | None = None  # the file and line of the Tool that failed
     missing: tuple[str, ...] = ()  # the references that it waits for
     approved: dict[str, Any] | None = None  # the subject that a person approved, as ``subjects.keep`` keeps it
     asked: dict[str, Any] | None = None  # … that a person is asked about
@@ -216,7 +217,8 @@ def status_of(shared: str, parts: Sequence[str]) -> str:
 
 
 def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]:
-    """``{id, tool, state, instance?, outputPath?, error?, reason?, elements?, call?, waitsFor?, taskQueue?}``.
+    """``{id, tool, state, instance?, answeredBy?, outputPath?, error?, place?, reason?, elements?, call?,
+    waitsFor?, taskQueue?}``.
 
     ``reason`` says why a Call was skipped; ``elements`` is ``{total, completed, failed, running}``. ``call`` is the
     Call as planned, if a person put it into the plan and it failed: no plan message has it. The results of many
@@ -232,8 +234,9 @@ def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]
         error = {**(error or {}), "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
     has_failed_edit = call.edited and call.state in _FAILURES
     more = {
-        "instance": node.instance, "outputPath": conjunction([path for path, _, _ in call.written]) or None,
-        "error": error, "reason": call.reason,
+        "instance": node.instance, "answeredBy": "model" if node.kind == "latent" else None,
+        "outputPath": conjunction([path for path, _, _ in call.written]) or None, "error": error, "place": call.place,
+        "reason": call.reason,
         "elements": call.elements and call.elements.counts(), "call": node.planned if has_failed_edit else None,
         "waitsFor": list(call.missing) or None,
     }  # fmt: skip
@@ -247,10 +250,10 @@ def call_items(calls: Iterable[CallState], in_queue: Collection[str] = ()) -> li
 
 
 def error_item(call: CallState) -> dict[str, Any] | None:
-    """``{call, instance?, code, message}`` of a Call that failed without an error path, or None."""
+    """``{call, instance?, code, message, place?}`` of a Call that failed without an error path, or None."""
     if call.state not in ("failed", "rejected") or call.error is None:
         return None
-    item = {"call": call.node.id, **call.error}
+    item = {"call": call.node.id, **call.error, **({} if call.place is None else {"place": call.place})}
     return item if call.node.instance is None else {**item, "instance": call.node.instance}
 
 

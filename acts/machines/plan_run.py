@@ -466,7 +466,7 @@ class PlanRun(RunMachine):
         about |= {"elements": len(call["_each"])} if "_each" in call else {}
         answer = node.delegate if node.delegate not in (None, wire.ANONYMOUS) else node.tool.answer
         about |= {ANSWER: answer} if answer not in (None, node.tool.name) else {}
-        if hints := hint_words(node.tool.schema):
+        if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints
         return self.approvals.open(
             command.what, self.version, self.config.approve, now, call=node.id, instance=node.instance, about=about,

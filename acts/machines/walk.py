@@ -653,7 +653,7 @@ class Walk:
             return
         is_first = call.error is None
         if is_first:
-            call.error = error.to_json()
+            call.error, call.place = error.to_json(), error.place
         if node.error is None or not is_first:
             call.values = ()
             self._settle(call, "failed", now)

@@ -13,16 +13,15 @@ from functools import cached_property, partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
-from acts.language import errors, references
+from acts.language import errors, references, wire
 from acts.language.admission import SUBSCHEMAS, Meter
 from acts.language.config import MAX_PARALLEL
-from acts.language.errors import InvalidRequest, Problem, TooComplex, find_similar, format_choices
+from acts.language.errors import InvalidRequest, Problem, TooComplex, find_similar, format_choices, suggest
 from acts.language.messages import INSTANCES, Request, read_request
-from acts.language.references import ELEMENT_KINDS, Path
+from acts.language.references import ELEMENT_KINDS, Expression, Literal, Operation, Path, operands
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
-from acts.language.tools import Tool, hint_words, read_tools
+from acts.language.tools import FAILURES, Tool, hint_words, read_tools
 from acts.language.values import ABSENT, Json, Names, Place, get, pointer, shape, type_name, with_article
-from acts.language.wire import TOO_COMPLEX
 from acts.plan.calls import CallReader, PlannedCall
 from acts.plan.context_log import START, Log
 from acts.plan.graph import ChainFold, Graph, PlanListing, WriterIndex, order_calls, paths_read, unsatisfied_reads
@@ -44,6 +43,8 @@ MAX_LACKING: Final = 1_000
 _COMPARED: Final = 50
 _WRITES_LISTED: Final = 6
 _PATHS_LISTED: Final = 20
+# The codes of a failure that a Tool need not declare
+_OTHER_CODES: Final = wire.ENGINE_CODES | {wire.EACH_FAILED, wire.TOO_COMPLEX, wire.REJECTED, wire.VALUE_LOST}
 # Keywords that say more of a property than ``properties`` does
 _UNFOLLOWED: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"})
 
@@ -357,7 +358,7 @@ def settings_problems_of(request: Request) -> list[Problem]:
         try:
             problem = None if schema is None else find_schema_problem(schema, place, "invalidSchema", meter=meter)
         except TooComplex as error:
-            problems.append(Problem(TOO_COMPLEX, str(error), pointer(*place)))
+            problems.append(Problem(wire.TOO_COMPLEX, str(error), pointer(*place)))
             break
         problems += [] if problem is None else [problem]
     if request.config.maxParallel > MAX_PARALLEL:
@@ -459,7 +460,7 @@ def lint(graph: Graph) -> list[Problem]:
         readers.add(call, rank, paths_read(call))
         if call.condition is None and all(fold.at(*wait) for wait in graph.waits[rank]):
             certain.add(rank)
-    problems += _partial_reads(graph)
+    problems += [*_partial_reads(graph), *_undeclared_failures(graph)]
     for chain in graph.writers.exact.values():
         for earlier, later in pairwise(chain.entries):
             call, next_call = graph.order[earlier], graph.order[later]
@@ -474,6 +475,35 @@ def lint(graph: Graph) -> list[Problem]:
                 text = f"{chain.path} is set again by {next_call.id} before anything can read it"
                 problems.append(Problem("lostWrite", text, call.pointer, call.id, severity="warning"))
     return problems
+
+
+def _undeclared_failures(graph: Graph) -> Iterator[Problem]:
+    """A warning for each condition on the code of a failure that the Tools which fail there do not declare."""
+    declared: dict[Path, set[str] | None] = {}  # by path of a code; None: a Tool says nothing of its failures
+    for call in graph.order:
+        codes = call.tool.schema.get(FAILURES)
+        for path in () if call.error is None else call.outcomes[call.error]:
+            place = Path(path.kind, (*path.names, "code"))
+            others = declared.setdefault(place, set())
+            declared[place] = {*others, *codes} if others is not None and isinstance(codes, dict) else None
+    for call in graph.order:
+        for path, code in [] if call.condition is None else _compared_texts(call.condition.tree):
+            if (codes := declared.get(path)) is not None and code not in codes | _OTHER_CODES:
+                text = f'no call fails with the code "{code}" at {path}; declared: {format_choices(sorted(codes))}'
+                hint = suggest(code, codes) or "declare it in the failures of the tool"
+                yield Problem("unknownFailure", text, f"{call.pointer}/_when", call.id, hint, "warning")
+
+
+def _compared_texts(tree: Expression) -> Iterator[tuple[Path, str]]:
+    """The paths that a condition compares with texts, and these texts."""
+    stack = [tree]
+    while stack:
+        tree = stack.pop()
+        stack += operands(tree)
+        if isinstance(tree, Operation) and tree.sign in ("==", "!="):
+            paths_ = [term for term in tree.terms if isinstance(term, Path)]
+            texts = [term.value for term in tree.terms if isinstance(term, Literal)]
+            yield from ((path, text) for path in paths_ for text in texts if isinstance(text, str))
 
 
 def _partial_reads(graph: Graph) -> Iterator[Problem]:

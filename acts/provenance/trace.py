@@ -51,13 +51,6 @@ PERSON: Final = "person"  # of a Call that is not in the plan as the model, or t
 
 _BEHIND: Final = {"activity": ACTIVITY, "latent": MODEL, "delegate": DELEGATE}
 _PLANNER: Final = {PERSON: DECISION, MODEL: MODEL, REQUEST: REQUEST}
-# The codes of the engine's own failures. Activities may use the same codes, and messages quote values,
-# so such text counts as coming from outside.
-_ENGINE_CODES: Final = frozenset({
-    wire.TIMEOUT, wire.CANCELLED, wire.UNRESOLVED, wire.SCHEMA_MISMATCH, wire.WRONG_KIND, wire.NOT_SERVED,
-    wire.NOT_JSON, wire.OUTSIDE_OUTPUT, wire.BUDGET_SPENT, wire.INVALID_ANSWER, wire.RESULT_TOO_LARGE,
-    wire.SDK_PAYLOADS_TOO_LARGE, wire.APPROVAL_TIMEOUT, wire.BAD_RESULT,
-})  # fmt: skip
 
 Trace = dict[str, Any]
 """Where a value came from, as JSON. Facts that are unknown or false are left out.
@@ -195,7 +188,7 @@ class Authors:
         failure = (items or {}).get(str(id_), {}).get("error")
         error = str(failure.get("code")) if isinstance(failure, dict) and failure == value else None
         is_literal = behind == MODEL and error is None and "_output" in call and call["_output"] == value
-        origin = ENGINE if error in _ENGINE_CODES else _PLANNER.get(str(planned), UNKNOWN) if is_literal else behind
+        origin = ENGINE if error in wire.ENGINE_CODES else _PLANNER.get(str(planned), UNKNOWN) if is_literal else behind
         saw_all = behind == MODEL and error is None and not is_literal and _meta(call, tool, SCOPES) is None
         return self._author(
             message, origin, outside=origin != REQUEST, tool=tool, id=id_, tick=tick, plannedBy=planned, error=error,

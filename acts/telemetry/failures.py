@@ -38,9 +38,10 @@ MAX_TYPE: Final = 1_000
 # Details of a failure, as payloads: the error of a Call keeps 64 KiB; the rest is the framing
 MAX_DETAILS_BYTES: Final = 65 * 1024
 # Whose code runs an Activity: the SDK's, and ours
-_RUNNERS: Final = tuple(
-    f"{folder}/" for folder in (Path(temporalio.worker.__file__).parent, Path(__file__).parents[1] / "worker")
-)
+_ACTS: Final = Path(__file__).parents[1]
+_RUNNERS: Final = (
+    f"{Path(temporalio.worker.__file__).parent}/", f"{_ACTS / 'worker'}/", str(_ACTS / "client" / "typed_tools.py"),
+)  # fmt: skip
 # Frames at the beginning and at the end of a stack trace; six take about 1 KiB, and a failure may have two causes
 _FIRST_FRAMES, _LAST_FRAMES = 2, 4
 # Characters of a frame: place and source line; a line of generated code may have thousands
@@ -177,12 +178,38 @@ def bound(failure: Failure) -> None:
         level.message = truncate(text, MAX_MESSAGE)
 
 
+def format_error(error: BaseException) -> str:
+    """A traceback as Python writes it, with the frames of each exception from the Activity's own function on."""
+    report = traceback.TracebackException.from_exception(error)
+    parts = [report]
+    while parts:
+        part = parts.pop()
+        part.stack = traceback.StackSummary.from_list(_own_frames(part.stack))
+        parts += filter(None, (part.__cause__, part.__context__, *(part.exceptions or ())))
+    return "".join(report.format()).rstrip("\n")
+
+
+def _own_frames(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    after = [place for place, frame in enumerate(frames, start=1) if frame.filename.startswith(_RUNNERS)]
+    return frames[after[-1] :] if after and after[-1] < len(frames) else frames
+
+
+_FRAME: Final = re.compile(r'^ *File "([^"\n]+)", line (\d+)', re.MULTILINE)
+_LIBRARY: Final = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python[\d.]*)[/\\]", re.IGNORECASE)
+
+
+def find_place(stack_trace: str) -> str | None:
+    """``tools.py:12``, with the folder: the last frame of a stack trace in Python that is of no library."""
+    frames = _FRAME.findall(stack_trace)
+    own = [frame for frame in frames if not _LIBRARY.search(frame[0])] or frames
+    return ":".join(own[-1]) if own else None
+
+
 def format_traceback(trace: TracebackType) -> str:
     """A stack trace as the SDK writes it, from the Activity's own function on, and without its middle."""
     frames = list(traceback.extract_tb(trace))
     if not workflow.in_workflow():
-        after = [place for place, frame in enumerate(frames, start=1) if frame.filename.startswith(_RUNNERS)]
-        frames = frames[after[-1] :] if after and after[-1] < len(frames) else frames
+        frames = _own_frames(frames)
     lines = [truncate(traceback.format_list([frame])[0].rstrip(), _MAX_FRAME) + "\n" for frame in frames]
     omitted = len(lines) - _FIRST_FRAMES - _LAST_FRAMES
     if omitted > 0:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.language.errors import visible
 from acts.language.secret_masks import SecretMasks
 from acts.language.wire import INSTANCE, MODEL
+from acts.telemetry.failures import format_error
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -108,7 +109,7 @@ class LogGuard:
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return record
-        trace = "".join(traceback.format_exception(error)).rstrip("\n")
+        trace = format_error(error)
         is_hidden = self.hides_failures and record.name.startswith("temporalio")
         if (masked := self._mask_text(_bare_traceback(error) if is_hidden else trace)) != trace:
             record.exc_info, record.exc_text = None, masked
@@ -231,7 +232,7 @@ class Lines(logging.Formatter):
         if error is not None:
             # Raised on purpose, by a Tool or the engine: not an exception that became a failure
             is_declared = isinstance(error, ApplicationError) and error.type != type(error.__cause__).__name__
-            stack = None if is_declared else self.formatException(record.exc_info)  # type: ignore[arg-type]
+            stack = None if is_declared else stack or format_error(error)
             if getattr(record, "__temporal_error_identifier", "") == "ActivityFailure":
                 message = f"the attempt failed: {_type_of(error)}: {getattr(error, 'message', None) or error}"
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -36,6 +36,8 @@ MAX_MATCHES: Final = 100  # waits that an error looks for: ten thousand decision
 SIGN: Final = "sign"
 # … and what is decided, whole, where it is known: its digest is the ``subject``
 CONTENT: Final = "content"
+# … and how the Tools of what waits have changed since the plan was made, in words
+TOOL_CHANGES: Final = "toolChanges"
 # … and the Activity that answers the Call
 ANSWER: Final = "activity"
 FORMAT: Final = "decision/2"

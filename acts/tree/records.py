@@ -269,6 +269,7 @@ class CallRecord(Record):
     values: tuple[Any, ...] = ()
     date: str = ""
     error: dict[str, Any] | None = None
+    place: str | None = None
     approved: dict[str, Any] | None = None
     asked: dict[str, Any] | None = None
     edited: bool = False

@@ -9,27 +9,27 @@ large to simulate within the time of a page is only counted; ``acts simulate`` h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, takewhile
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from acts.language.errors import ActsError, begin_json
+from acts.language.errors import ActsError, TooComplex, begin_json
 from acts.language.messages import Request
 from acts.language.references import Expression, conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
-from acts.language.tools import Tool
+from acts.language.tools import META, Tool, describe_changes, is_server_tool, read_tool
 from acts.language.values import ABSENT
 from acts.machines.agent_run import AgentRun, AnonymousDelegate
-from acts.machines.call_state import SETTLED, call_item, call_items
+from acts.machines.call_state import SETTLED, CallState, call_item, call_items
 from acts.machines.plan_run import PlanRun, child_progress, instance_report, statuses
 from acts.machines.run_machine import RunMachine
 from acts.machines.set_run import SetRun
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
 from acts.simulation.simulate import count_steps, simulate_prepared
-from acts.tree.decisions import CONTENT, SIGN, PendingApproval
+from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results
@@ -51,6 +51,7 @@ from acts.views.text import (
     how_text,
     row,
     table,
+    tool_change_lines,
     usage_text,
 )
 
@@ -73,6 +74,22 @@ class Context:
     value: Callable[[Expression, str | None], Any] = lambda _tree, _instance: ABSENT
     turns: Sequence[Turn] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CurrentTools(NamedTuple):
+    """The Tools that a worker has now, and the names of its Activities."""
+
+    schemas: Mapping[str, Any]
+    served: Container[str]
+
+
+class ToolChange(NamedTuple):
+    """How the Tool of a Call that has not started differs from that of its plan; ``fits``: the Call is one of it."""
+
+    call: str
+    instance: str | None
+    text: str
+    fits: bool
 
 
 class RunView:
@@ -111,17 +128,28 @@ class RunView:
     def _takes_edits(self) -> bool:
         return True
 
-    def subjects(self, limit: int) -> dict[str, Any]:
-        """``{editable, waits: [{what, call?, instance?, subject}]}``: what is decided here, as much as fits."""
-        waits = []
+    def tool_changes(self, current: CurrentTools | None) -> list[ToolChange]:
+        return []
+
+    def subjects(self, limit: int, current: CurrentTools | None = None) -> dict[str, Any]:
+        """``{editable, waits: [{what, call?, instance?, subject, toolChanges?}]}``: what is decided here, as much as
+        fits; ``toolChanges`` are those of the Tools in ``current`` since the plan was made, in words.
+        """
+        waits, changes = [], self.tool_changes(current)
         for wait in self._run.approvals.waits.own:
             item: dict[str, Any] = {"what": wait.what, "call": wait.call, "instance": wait.instance}
             item = {k: v for k, v in item.items() if v is not None} | {"subject": self._run.subject_of(wait)}
+            item |= self._changes_for(wait, changes)
             limit -= json_size(item)
             if limit < 0:
                 break
             waits.append(item)
         return {"editable": self._takes_edits, "waits": waits}
+
+    def _changes_for(self, wait: PendingApproval, changes: Sequence[ToolChange]) -> dict[str, Any]:
+        own = (wait.call, wait.instance)
+        texts = [one.text for one in changes if wait.call is None or own == (one.call, one.instance)]
+        return {TOOL_CHANGES: texts[:MAX_ROWS]} if texts else {}
 
     def status(self) -> dict[str, Any]:
         """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?`` and ``decisions?``."""
@@ -133,11 +161,14 @@ class RunView:
         }  # fmt: skip
         return out | {key: value for key, value in more.items() if value}
 
-    def page(self) -> str:
+    def page(self, current: CurrentTools | None = None) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
         run, version, prepared = self._run, self._proposed_version(), self._prepared
+        changes = self.tool_changes(current) if run.approvals.pending else []
         waits = [
-            wait.model_copy(update={CONTENT: run.subject_of(wait)}) if wait.workflow_id == run.own else wait
+            wait.model_copy(update={CONTENT: run.subject_of(wait), **self._changes_for(wait, changes)})
+            if wait.workflow_id == run.own
+            else wait
             for wait in run.approvals.pending[:MAX_APPROVALS]
         ]
         if version is not None and (self._proposal is None or self._proposal[0] != version):  # once for each version
@@ -228,6 +259,21 @@ def _fit_bytes(items: Sequence[dict[str, Any]], limit: int) -> list[dict[str, An
     return list(items[: max(1, sum(1 for _ in takewhile(lambda total: total <= limit, totals)))])
 
 
+def _tool_change(call: CallState, after: Tool | None, parts: Sequence[str]) -> ToolChange:
+    node, name = call.node, call.node.tool.name
+    if after is None:
+        return ToolChange(node.id, node.instance, f'the worker that answers has no tool "{name}" any more', fits=False)
+    resolved = call.resolved or node.call
+    check = after.parameters.open_defects if call.resolved is None else after.parameters.defects
+    try:
+        defects = check({key: value for key, value in resolved.items() if key not in (*META, "_id")})
+    except TooComplex:
+        defects = []  # the Call itself ends with that
+    text = f'the tool "{name}" has changed since the plan was made: {", ".join(parts)}'
+    text += f"; the call does not fit it: {'; '.join(why for _, why in defects)}" if defects else ""
+    return ToolChange(node.id, node.instance, text, not defects)
+
+
 class PlanView(RunView):
     _run: PlanRun
 
@@ -283,6 +329,22 @@ class PlanView(RunView):
 
     def _drawn_states(self) -> dict[str, Any]:
         return {**self._own_status(), "instances": child_progress(self._run.walk)}
+
+    def tool_changes(self, current: CurrentTools | None) -> list[ToolChange]:
+        """Of each Call that has not started, what has changed about its Tool, if a worker had loaded that."""
+        run = self._run
+        if current is None or run.finished is not None:
+            return []
+        known = {name for name, schema in run.capabilities.tools.items() if schema} | current.schemas.keys()
+        changed: dict[str, tuple[Tool | None, Sequence[str]]] = {}
+        for name, before in run.walk.prepared.tools.items():
+            schema = current.schemas.get(name)
+            after = None if schema is None else read_tool(name, schema, served=name in current.served)[0]
+            parts = ["everything"] if after is None else describe_changes(before, after)
+            if name in known and not is_server_tool(before.schema) and parts:
+                changed[name] = after, parts
+        waiting = (call for call in run.walk.calls if changed and not call.has_started and call.node.kind != UNIT)
+        return [_tool_change(c, *changed[c.node.tool.name]) for c in waiting if c.node.tool.name in changed]
 
     @property
     def _takes_edits(self) -> bool:
@@ -542,6 +604,7 @@ def _approval_lines(approval: PendingApproval) -> str:
     run = _name(report, "workflowId")
     parts = [f"\n{subject} of {run}, version {approval.version}, since {_utc(approval.since)}{until}"]
     parts += [f"- changed: {code_span(line, MAX_TEXT)}" for line in change_lines(report.get("changes"))]
+    parts += [f"- {code_span(text, MAX_TEXT)}" for text in tool_change_lines(report)]
     content = approval.content
     if content is None or len(text := fence(content)) > MAX_SUBJECT:
         return "\n\n".join([*parts, _HOW_TO_SEE]) + "\n"

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from acts.language.errors import format_choices, one_line, truncate, visible
 from acts.language.values import ABSENT, Json, is_equal
+from acts.tree.decisions import TOOL_CHANGES
 
 # The states of a Call, in the order in which counts list them
 CALL_STATES: Final = (
@@ -58,11 +59,20 @@ def element_counts_text(counts: Any) -> str:
     return ", ".join([f"{counts.get('completed', 0):,} of {counts.get('total', 0):,} elements done", *more])
 
 
+# What people are told of a Call that no Activity, delegate or person answers
+BY_MODEL: Final = "answered by a model"
+
+
 def describe_call(call: Mapping[str, Any]) -> str:
+    """That a model answers a call, and how it is with it."""
+    return "; ".join(filter(None, (BY_MODEL if call.get("answeredBy") == "model" else "", _describe_state(call))))
+
+
+def _describe_state(call: Mapping[str, Any]) -> str:
     """The error of a call, why it was skipped, what it waits for, its elements, or which attempt of it runs."""
     error = call.get("error")
     if isinstance(error, Mapping):
-        return f"{error.get('code')}: {error.get('message')}"
+        return f"{error.get('code')}: {error.get('message')}" + (f" (at {call['place']})" if call.get("place") else "")
     if isinstance(call.get("reason"), str):
         return str(call["reason"])
     if isinstance(call.get("waitsFor"), list):
@@ -102,6 +112,12 @@ def change_lines(changes: Any) -> Iterator[str]:
             if one is ABSENT or other is ABSENT or not is_equal(one, other):
                 known = "" if one is other else f": {_json_text(one)} → {_json_text(other)}"
                 yield f"{part}{known}{who}"
+
+
+def tool_change_lines(report: Mapping[str, Any]) -> list[str]:
+    """How the Tools of what waits have changed; a run below may report anything."""
+    texts = report.get(TOOL_CHANGES)
+    return [str(text) for text in texts[:MAX_ROWS]] if isinstance(texts, list) else []
 
 
 def _json_text(value: Json) -> str:
@@ -153,6 +169,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     """How a call of a simulation runs: ``delegate moderate, in the background, after approval (destructive)``."""
     target = call.get("activity") or call.get("delegate")
     how = f"{call['how']} {target}" if target and target != call["tool"] else str(call["how"])
+    how = BY_MODEL if call["how"] == "latent" else how
     how = "answered in the plan" if call.get("given") else how
     how += f" on {call['taskQueue']}" if call.get("taskQueue") else ""
     how += f" for each of {range_text(call['elements'])} elements" if "elements" in call else ""

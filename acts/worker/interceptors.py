@@ -35,7 +35,7 @@ from acts.telemetry import metrics
 from acts.telemetry.failures import EngineFailureConverter, text_of
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
 from acts.workflows.driver import used_shares
-from acts.workflows.handlers import RunWorkflow, describe_interactions
+from acts.workflows.handlers import CURRENT_TOOLS, RunWorkflow, describe_interactions
 from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
@@ -71,6 +71,7 @@ class EngineInterceptor(sdk.Interceptor):
         self.rooms = ResultRooms(client)
         self.tracing = tracing
         self.shows_page = True
+        self.current_tools: tuple[Mapping[str, Any], Sequence[str]] = {}, ()
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
@@ -82,6 +83,7 @@ class EngineInterceptor(sdk.Interceptor):
     ) -> type[sdk.WorkflowInboundInterceptor]:
         engine = self
         input.unsafe_extern_functions[HAS_STORAGE] = lambda: engine.rooms.has_storage
+        input.unsafe_extern_functions[CURRENT_TOOLS] = lambda: engine.current_tools
 
         class Inbound(_Inbound):
             def init(self, outbound: sdk.WorkflowOutboundInterceptor) -> None:

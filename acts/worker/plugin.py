@@ -79,6 +79,11 @@ class Plugin(SimplePlugin):
         config = super().configure_worker(config)
         visit_payloads_our_way()
         users: Sequence[Callable[..., Any]] = config.get("activities") or ()
+        # ``acts.activities`` has a list of its Tools among them: the engine's own list takes its place
+        owners = [getattr(function, "__self__", None) for function in users]
+        users = [user for user, owner in zip(users, owners, strict=True) if not isinstance(owner, Registry)]
+        for owner in owners:
+            self._tools |= owner.tools if isinstance(owner, Registry) else {}
         self._registry = registry = self._registry or self._own_registry(users)
         client = config["client"]
         own = own_activities(client, self._settings, registry.own_activities())
@@ -95,6 +100,7 @@ class Plugin(SimplePlugin):
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
         engine.shows_page = self._settings.page == "on"
+        engine.current_tools = registry.tools, registry.names
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
         # the whole update back. The server drops such an update alone. All else that we send is measured before
@@ -178,19 +184,25 @@ _LAST: Final = (
 )  # fmt: skip
 
 
-def build_replayer(runtime: Runtime | None = None) -> Replayer:
+def build_replayer(runtime: Runtime | None = None, runner: Capture | None = None) -> Replayer:
     """What replays histories as a worker of this checkout does; without the SDK's deadlock detector."""
     visit_payloads_our_way()
     converter, engine = engine_converter(), EngineInterceptor()
     return Replayer(
-        workflows=WORKFLOWS, data_converter=converter, interceptors=[engine], debug_mode=True, runtime=runtime
-    )
+        workflows=WORKFLOWS, data_converter=converter, interceptors=[engine], debug_mode=True, runtime=runtime,
+        unsandboxed_workflow_runner=runner or UnsandboxedWorkflowRunner(),
+    )  # fmt: skip
 
 
-class _Capture(UnsandboxedWorkflowRunner):
+class Capture(UnsandboxedWorkflowRunner):
     """Keeps the workflow that it has run: its object has the run's state when the SDK has given the run up."""
 
     instance: Any = None
+
+    @property
+    def run(self) -> RunWorkflow | None:
+        run = getattr(self.instance, "_object", None)
+        return run if isinstance(run, RunWorkflow) else None
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         self.instance = super().create_instance(det)
@@ -204,15 +216,14 @@ async def replay(
 
     ``children`` are the runs that it had started: run id by workflow id.
     """
-    capture = _Capture()
+    capture = Capture()
     replayer = Replayer(
         workflows=WORKFLOWS, unsandboxed_workflow_runner=capture, data_converter=converter, debug_mode=True,
     )  # fmt: skip
     result = await replayer.replay_workflow(complete_last_task(history), raise_on_replay_failure=False)
     if result.replay_failure is not None:
         return str(result.replay_failure)
-    run = getattr(capture.instance, "_object", None)
-    if not isinstance(run, RunWorkflow):
+    if (run := capture.run) is None:
         return None
     if run.machine is None:  # it ended before it began
         return PastRun(workflowId=history.workflow_id, runId=run_id)

@@ -86,7 +86,7 @@ class LogSettings(BaseSettings):
 
 class Settings(LogSettings):
     task_queue: str = Field(TASK_QUEUE, description="the queue to serve (acts)")
-    activities: str = Field("", description="Python modules with Activities and TOOLS, comma separated")
+    activities: str = Field("", description="Python modules with Tools (docs/tools.md), comma separated")
     tools: str = Field("", description="folders with *.json Tools, separated like PATH")
     plans: str = Field("", description="folders with plans that are started by name (docs/plans.md)")
     mcp: str = Field("", description="a file with MCP servers, whose tools are Tools (docs/mcp.md)")

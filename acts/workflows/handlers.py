@@ -35,7 +35,7 @@ from acts.tree.identity import is_workflow_id
 from acts.tree.signal_records import TREE_SIGNALS, DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError
 from acts.views.results import MAX_RESULT, without_details
-from acts.views.run_views import RunView
+from acts.views.run_views import CurrentTools, RunView
 from acts.workflows.children import Lifeline
 from acts.workflows.driver import Driver
 from acts.workflows.engine_calls import QUEUES_LABEL, ask_or_none
@@ -53,6 +53,8 @@ PEOPLES_SIGNALS: Final[Mapping[str, str]] = {
     wire.RESUME: f"Go on after pause. {AIM}",
     wire.PROVIDE: 'Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
 }
+# The name of the function by which the answers to queries know the Tools of this worker
+CURRENT_TOOLS: Final = "acts_current_tools"
 # Queries that our own Activities make
 _ENGINES_QUERIES: Final = (wire.PROMPT_CONTEXT, wire.STREAMED_CALLS)
 # How alike a misspelt name must be to be recognised: `aprove` and `approve` are 0.92, `stop` and `provide` 0.36
@@ -164,7 +166,7 @@ class RunWorkflow:
 
     def page(self) -> str | None:
         """The page for the Web UI as of now, rendered when somebody reads it; None before the run has begun."""
-        return None if self._view is None else self._view.page()
+        return None if self._view is None else self._view.page(_current_tools())
 
     def _answer(self, answer: AnswerUpdate) -> None:
         future = self._updates.pop(answer.id, None)
@@ -360,7 +362,7 @@ class RunWorkflow:
     )
     def subjects(self, _: RawValue = NOTHING) -> RawValue:
         empty = {"editable": True, "waits": []}
-        return _json(empty if self._view is None else self._view.subjects(MAX_RESULT))
+        return _json(empty if self._view is None else self._view.subjects(MAX_RESULT, _current_tools()))
 
     @workflow.query(name=wire.PROMPT_CONTEXT, description="For the engine: what a model is shown.")
     def prompt_context(self, page: RawValue = NOTHING) -> RawValue:
@@ -379,6 +381,12 @@ class RunWorkflow:
     )
     def graph(self, options: RawValue = NOTHING) -> Any:
         return "" if self._view is None else self._view.graph(decode_or_none(options))
+
+
+def _current_tools() -> CurrentTools | None:
+    """The Tools of this very worker, for answers to queries alone: nothing that a run decides may depend on them."""
+    current = workflow.extern_functions().get(CURRENT_TOOLS)
+    return None if current is None else CurrentTools(*current())
 
 
 W = TypeVar("W", bound=RunWorkflow)

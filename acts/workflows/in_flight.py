@@ -40,6 +40,7 @@ from acts.machines import commands, events
 from acts.machines.lifetime import ExpectedResults, HistorySize, Lifetime
 from acts.machines.run_machine import RunMachine
 from acts.plan.calls import PlannedCall
+from acts.telemetry.failures import find_place
 from acts.tree.identity import short_id
 from acts.tree.records import Accounting
 from acts.workflows import payloads
@@ -115,7 +116,11 @@ def call_error(error: BaseException, options: Options) -> CallError:
     if isinstance(cause, ApplicationError):
         # The SDK says that an argument could not be decoded, and only its cause says why: content that is not stored
         more = f": {cause.__cause__}" if cause.message == _UNDECODED and cause.__cause__ is not None else ""
-        return CallError(cause.type or "ApplicationError", truncate(cause.message + more, 10_000), _details(cause))
+        # One that is not to be retried was raised on purpose
+        place = None if cause.non_retryable or cause.failure is None else find_place(cause.failure.stack_trace)
+        return CallError(
+            cause.type or "ApplicationError", truncate(cause.message + more, 10_000), _details(cause), place
+        )
     if isinstance(cause, CallError):
         return cause
     message = cause.message if isinstance(cause, exceptions.FailureError) else str(cause)

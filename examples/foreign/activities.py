@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from temporalio import activity
+from pydantic import BaseModel, Field
 
-from examples.effects import Json, own_file, write_atomically
+import acts
+from examples.effects import own_file, write_atomically
 
 
-@activity.defn(name="writeFactors")
-def write_factors(call: Json, _tool: Json, _context: list[Json]) -> Json:
+class Factors(BaseModel):
+    number: int
+    factors: list[int] = Field(min_length=1)
+
+
+class Comparison(BaseModel):
+    file: str
+    common: list[int]
+
+
+@acts.tool(name="writeFactors")
+def write_factors(first: Factors, second: Factors, *, call: acts.Call) -> Comparison:
     """Writes both factorizations and their common primes to the Call's own file."""
-    first, second = call["first"], call["second"]
-    common = sorted(set(first["factors"]) & set(second["factors"]))
-    lines = [f"{item['number']} = {' * '.join(map(str, item['factors']))}" for item in (first, second)]
+    common = sorted(set(first.factors) & set(second.factors))
+    lines = [f"{item.number} = {' * '.join(map(str, item.factors))}" for item in (first, second)]
     text = "\n".join([*lines, f"common primes: {', '.join(map(str, common)) or 'none'}", ""])
-    return {"file": write_atomically(own_file("foreign", "factors", call), text), "common": common}
+    return Comparison(file=write_atomically(own_file("foreign", "factors", call), text), common=common)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Any, Final
 
-from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from pydantic import BaseModel, Field
 
-from examples.effects import Json, database, scoped_value
+import acts
+from examples.effects import database, scoped_value
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS events (
@@ -16,18 +16,30 @@ CREATE TABLE IF NOT EXISTS events (
 """
 
 
-@activity.defn(name="logEvent")
-def log_event(call: Json, _tool: Json, context: list[Json]) -> Json:
-    """Adds a row: the event from the Call, the user from the scoped state (``no_user`` without one).
+class Logged(BaseModel):
+    """``fields`` are the names of everything in the scoped state."""
 
-    ``fields`` of the result are the names of everything in the scoped state.
-    """
+    number: int
+    event: str
+    userId: str
+    fields: list[str]
+
+
+# A Call chooses one of these scopes
+_SCOPES: Final = {"type": "array", "items": {"enum": ["state", "†state.userId"]}}
+
+
+@acts.tool(name="logEvent", failures={"no_user": "the scopes show no userId"}, meta={"_scopes": _SCOPES})
+def log_event(
+    event: Annotated[str, Field(alias="eventName", min_length=1)], *, call: acts.Call, context: list[Any]
+) -> Logged:
+    """Counts an event of the current user."""
     state = scoped_value(context, "state") or {}
     if "userId" not in state:
-        raise ApplicationError("the scopes show no userId", type="no_user", non_retryable=True)
+        raise acts.Failure("no_user", "the scopes show no userId")
     with database("login", _TABLES) as db:
-        row = (call["_id"], call["eventName"], state["userId"])
+        row = (call.id, event, state["userId"])
         db.execute("INSERT INTO events (call, event, user) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)
         query = "SELECT number, event, user FROM events WHERE call = ?"
-        number, event, user = db.execute(query, (call["_id"],)).fetchone()
-    return {"number": number, "event": event, "userId": user, "fields": sorted(state)}
+        number, event, user = db.execute(query, (call.id,)).fetchone()
+    return Logged(number=number, event=event, userId=user, fields=sorted(state))

@@ -9,15 +9,15 @@ import array
 import io
 import math
 import random
-import wave
+import wave as wav
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from pydantic import BaseModel, Field
 
-from examples.effects import Json, folder, own_file, scoped_value, write_atomically
+import acts
+from examples.effects import folder, own_file, scoped_value, write_atomically
 
 RATE: Final = 8000  # samples per second, as on the telephone: files stay small
 _PEAK: Final = 32767
@@ -29,85 +29,55 @@ _SCALES: Final = {"sad": (0, 2, 3, 5, 7, 8, 10), "glad": (0, 2, 4, 5, 7, 9, 11)}
 _STEPS: Final = (0, 2, 4, 3, 1, 2, 0, -1)  # a small arch over two bars
 _FADE_SECONDS: Final = 0.02  # without a fade every note begins and ends with a click
 
-_PATH: Final = {"type": "string", "pattern": "^†"}
-_NOTES: Final[dict[str, Any]] = {
-    "type": "array",
-    "minItems": 1,
-    "items": {
-        "type": "object",
-        "properties": {"pitch": {"type": "integer", "minimum": 0, "maximum": 127}, "beats": {"type": "number"}},
-        "required": ["pitch", "beats"],
-    },
-}
-_SOUND: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"file": {"type": "string"}, "seconds": {"type": "number"}},
-    "required": ["file", "seconds"],
-}
+
+class Note(BaseModel):
+    pitch: int = Field(ge=0, le=127)
+    beats: float
 
 
-def _tool(description: str, name: str, meta: Json, output: Json, parameters: Json, required: list[str]) -> Json:
-    return {
-        "type": "object",
-        "description": description,
-        "properties": {"_activity": {"const": name}, "_outputPath": _PATH, "_output": output, **meta, **parameters},
-        "required": ["_outputPath", *required],
-        "additionalProperties": False,
-    }
+class Sound(BaseModel):
+    file: str
+    seconds: float
 
 
-TOOLS: Final[dict[str, dict[str, Any]]] = {
-    "writeMelody": _tool(
-        "A melody of some bars.", "writeMelody", {}, _NOTES,
-        {"mood": {"enum": sorted(_SCALES)}, "bars": {"type": "integer", "minimum": 1, "maximum": 16}}, ["mood", "bars"],
-    ),
-    "synthesize": _tool(
-        "Sound as a file: notes, or noise for so many seconds. The tempo is that of the session.", "synthesize",
-        {"_scopes": {"const": ["†session.tempo"]}}, _SOUND,
-        {
-            "wave": {"enum": ["sine", "square", "noise"]}, "notes": _NOTES,
-            "seconds": {"type": "number", "exclusiveMinimum": 0, "maximum": 30},
-            "loudness": {"type": "number", "minimum": 0, "maximum": 1},
-        }, ["wave", "loudness"],
-    ),
-    "mix": _tool(
-        "Several sounds at once, as one file.", "mix", {}, _SOUND,
-        {"tracks": {"type": "array", "minItems": 1, "items": _SOUND}}, ["tracks"],
-    ),
-}  # fmt: skip
+Notes = Annotated[list[Note], Field(min_length=1)]
+Wave = Literal["sine", "square", "noise"]
 
 
-@activity.defn(name="writeMelody")
-def write_melody(call: Json, _tool: Json, _context: list[Json]) -> list[Json]:
-    """Returns four notes per bar, around the A below middle C."""
-    scale, root = _SCALES[call["mood"]], _A - _HALF_TONES
+@acts.tool(name="writeMelody", read_only=True)
+def write_melody(mood: Literal["glad", "sad"], bars: Annotated[int, Field(ge=1, le=16)]) -> Notes:
+    """A melody of some bars."""
+    scale, root = _SCALES[mood], _A - _HALF_TONES
     notes = []
-    for place in range(4 * call["bars"]):
+    for place in range(4 * bars):
         octave, step = divmod(_STEPS[place % len(_STEPS)], len(scale))
-        notes.append({"pitch": root + _HALF_TONES * octave + scale[step], "beats": 1})
-    notes[-1]["beats"] = 2
+        notes.append(Note(pitch=root + _HALF_TONES * octave + scale[step], beats=1))
+    notes[-1].beats = 2
     return notes
 
 
-@activity.defn(name="synthesize")
-def synthesize(call: Json, _tool: Json, context: list[Json]) -> Json:
-    """Writes a WAV file: the notes at the session's tempo (120, if none is in scope), or noise."""
+@acts.tool(name="synthesize", scopes=["†session.tempo"], failures={"no_length": "neither notes nor seconds"})
+def synthesize(
+    wave: Wave, loudness: Annotated[float, Field(ge=0, le=1)], notes: Notes | None = None,
+    seconds: Annotated[float, Field(gt=0, le=30)] | None = None, *, call: acts.Call, context: list[Any],
+) -> Sound:  # fmt: skip
+    """Sound as a file: notes, or noise for so many seconds. The tempo is that of the session."""
     beat = 60 / (scoped_value(context, "session") or {}).get("tempo", 120)
-    if "notes" in call:
-        sound = [s for note in call["notes"] for s in _tone(call["wave"], note["pitch"], note["beats"] * beat)]
-    elif "seconds" in call:
-        sound = _tone(call["wave"], _A, call["seconds"])
+    if notes is not None:
+        sound = [s for note in notes for s in _tone(wave, note.pitch, note.beats * beat)]
+    elif seconds is not None:
+        sound = _tone(wave, _A, seconds)
     else:
-        raise ApplicationError("a sound has notes or seconds", type="no_length", non_retryable=True)
-    return _write_wav(call, "sound", [call["loudness"] * s for s in sound])
+        raise acts.Failure("no_length", "a sound has notes or seconds")
+    return _write_wav(call, "sound", [loudness * s for s in sound])
 
 
-@activity.defn(name="mix")
-def mix(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Mixes the tracks into a WAV file as long as the longest one."""
-    tracks = [_read_wav(track["file"]) for track in call["tracks"]]
-    longest = max(map(len, tracks))
-    sums = [sum(t[i] for t in tracks if i < len(t)) / _PEAK for i in range(longest)]
+@acts.tool(name="mix", failures=["no_such_sound"])
+def mix(tracks: Annotated[list[Sound], Field(min_length=1)], *, call: acts.Call) -> Sound:
+    """Several sounds at once, as one file."""
+    sounds = [_read_wav(track.file) for track in tracks]
+    longest = max(map(len, sounds))
+    sums = [sum(t[i] for t in sounds if i < len(t)) / _PEAK for i in range(longest)]
     loudest = max(1.0, *map(abs, sums))
     return _write_wav(call, "record", [s / loudest for s in sums])
 
@@ -125,25 +95,25 @@ def _tone(form: str, pitch: int, seconds: float) -> list[float]:
     return out
 
 
-def _write_wav(call: Json, stem: str, samples: Sequence[float]) -> Json:
+def _write_wav(call: acts.Call, stem: str, samples: Sequence[float]) -> Sound:
     content = io.BytesIO()
-    with wave.open(content, "wb") as file:
+    with wav.open(content, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(RATE)
         file.writeframes(array.array("h", (round(_PEAK * s) for s in samples)).tobytes())
     path = write_atomically(own_file("music", stem, call, ".wav"), content.getvalue())
-    return {"file": path, "seconds": round(len(samples) / RATE, 2)}
+    return Sound(file=path, seconds=round(len(samples) / RATE, 2))
 
 
 def _read_wav(name: str) -> array.array[int]:
     """The samples of one of this example's files.
 
     Raises:
-        ApplicationError: ``no_such_sound``, not retryable: it does not exist, or ``name`` leads elsewhere.
+        Failure: ``no_such_sound``: it does not exist, or ``name`` leads elsewhere.
     """
     path = Path(name)
     if path.resolve().parent != folder("music").resolve() or not path.is_file():
-        raise ApplicationError(f"{name} is no sound of this example", type="no_such_sound", non_retryable=True)
-    with wave.open(str(path), "rb") as file:
+        raise acts.Failure("no_such_sound", f"{name} is no sound of this example")
+    with wav.open(str(path), "rb") as file:
         return array.array("h", file.readframes(file.getnframes()))

@@ -1,18 +1,17 @@
 """Charges a card, and confirms the order or reports the failure, with one ledger.
 
-The Tools are registered here (``TOOLS``), so a Request needs only their names: the worker that has
-the Activities has their schemas as well.
+A Request needs only the names of these tools: the worker that has the functions has their schemas as well.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from pydantic import BaseModel, Field
 
-from examples.effects import Json, database
+import acts
+from examples.effects import database
 
 # The limit of each card for one payment, in cents.
 _CARD_LIMITS: Final = {"card-of-ada": 500_00, "card-of-tony": 20_00}
@@ -25,108 +24,64 @@ CREATE TABLE IF NOT EXISTS payments (
 CREATE TABLE IF NOT EXISTS letters (call TEXT PRIMARY KEY, kind TEXT NOT NULL, text TEXT NOT NULL);
 """
 
-_RECEIPT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"number": {"type": "integer"}, "card": {"type": "string"}, "cents": {"type": "integer"}},
-    "required": ["number", "card", "cents"],
-}
-_ERROR: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
-    "required": ["code", "message"],
-}
-_LETTER: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"kind": {"enum": ["confirmation", "apology"]}, "text": {"type": "string"}},
-    "required": ["kind", "text"],
-}
+
+class Receipt(BaseModel):
+    number: int
+    card: str
+    cents: int
 
 
-def _schema(
-    name: str, description: str, meta: dict[str, Any], output: dict[str, Any], **parameters: dict[str, Any]
-) -> dict[str, Any]:
-    """The schema of a Tool whose Activity has its name."""
-    own = {"_tool": {"const": name}, "_activity": {"const": name}, "_output": output, **meta}
-    return {
-        "type": "object",
-        "description": description,
-        "properties": own | parameters,
-        "required": ["_tool", "_outputPath", *parameters],
-        "additionalProperties": False,
-    }
+class Refusal(BaseModel):
+    code: str
+    message: str
 
 
-_PAYMENT: Final[dict[str, Any]] = {
-    # A Call chooses the paths of the receipt and of the failure
-    "_outputPath": {"type": "string", "pattern": "^†"},
-    # The card is not a parameter: the Activity sees it in scope, and the author of the plan never handles it
-    "_scopes": {"const": ["†input.card"]},
-}
-
-TOOLS: Final[dict[str, dict[str, Any]]] = {
-    "processPayment": _schema(
-        "processPayment",
-        "Charges the card of the input; the result is a receipt, a failure says why there is none.",
-        _PAYMENT,
-        _RECEIPT,
-        amount={"type": "number", "exclusiveMinimum": 0},
-    ),
-    "confirmOrder": _schema(
-        "confirmOrder",
-        "Thanks the customer for a payment.",
-        {"_outputPath": {"const": "†state.confirmation"}},
-        _LETTER,
-        receipt=_RECEIPT,
-    ),
-    "reportFailure": _schema(
-        "reportFailure",
-        "Tells the customer why nothing was paid.",
-        {"_outputPath": {"const": "†state.apology"}},
-        _LETTER,
-        error=_ERROR,
-    ),
-}
+class Letter(BaseModel):
+    kind: Literal["confirmation", "apology"]
+    text: str
 
 
-@activity.defn(name="processPayment")
-def process_payment(call: Json, _tool: Json, context: list[Json]) -> Json:
-    """Returns a receipt, or fails with ``card_declined``. The card is in the Tool's scope.
-
-    The ledger's row is the decision. Its key is the Call's ``_id``, so a second attempt neither
-    charges nor decides again: it finds the row and gives the same answer, even a refusal.
-    """
+# The card is not a parameter: the function sees it in scope, and the author of the plan never handles it
+@acts.tool(
+    name="processPayment", destructive=True, scopes=["†input.card"],
+    failures={"card_declined": "the card has not enough", "no_card": "the input holds none"},
+)  # fmt: skip
+def process_payment(
+    amount: Annotated[float, Field(gt=0)], *, call: acts.Call, context: list[dict[str, Any]]
+) -> Receipt:
+    """Charges the card of the input; the result is a receipt, a failure says why there is none."""
     if not context:
-        raise ApplicationError("the input holds no card", type="no_card", non_retryable=True)
+        raise acts.Failure("no_card", "the input holds no card")
     card = context[0]["input"]["card"]
-    cents = int(Decimal(str(call["amount"])) * 100)
+    cents = int(Decimal(str(amount)) * 100)
     allowed = _CARD_LIMITS.get(card, 0)
+    # The ledger's row is the decision. Its key is the Call's id, so a second attempt neither charges nor decides again:
+    # it finds the row and gives the same answer, even a refusal
     with database("payment", _TABLES) as db:
-        row = (call["_id"], card, cents, "charged" if cents <= allowed else "declined")
+        row = (call.id, card, cents, "charged" if cents <= allowed else "declined")
         db.execute("INSERT INTO payments (call, card, cents, outcome) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
         number, card, cents, outcome = db.execute(
-            "SELECT number, card, cents, outcome FROM payments WHERE call = ?", (call["_id"],)
+            "SELECT number, card, cents, outcome FROM payments WHERE call = ?", (call.id,)
         ).fetchone()
     if outcome == "declined":  # after the commit, so the refusal is in the ledger
-        raise ApplicationError("Your card was declined.", type="card_declined", non_retryable=True)
-    return {"number": number, "card": card, "cents": cents}
+        raise acts.Failure("card_declined", "Your card was declined.")
+    return Receipt(number=number, card=card, cents=cents)
 
 
-@activity.defn(name="confirmOrder")
-def confirm_order(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Sends a letter of thanks for the payment."""
-    receipt = call["receipt"]
-    paid = Decimal(receipt["cents"]) / 100
-    return _send(call, "confirmation", f"Thank you. Receipt {receipt['number']}: {paid:.2f} paid.")
+@acts.tool(name="confirmOrder", output_path="†state.confirmation")
+def confirm_order(receipt: Receipt, *, call: acts.Call) -> Letter:
+    """Thanks the customer for a payment."""
+    paid = Decimal(receipt.cents) / 100
+    return _send(call, "confirmation", f"Thank you. Receipt {receipt.number}: {paid:.2f} paid.")
 
 
-@activity.defn(name="reportFailure")
-def report_failure(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Sends an apology with the reason."""
-    error = call["error"]
-    return _send(call, "apology", f"Nothing was paid. {error['message']} ({error['code']})")
+@acts.tool(name="reportFailure", output_path="†state.apology")
+def report_failure(error: Refusal, *, call: acts.Call) -> Letter:
+    """Tells the customer why nothing was paid."""
+    return _send(call, "apology", f"Nothing was paid. {error.message} ({error.code})")
 
 
-def _send(call: Json, kind: str, text: str) -> Json:
+def _send(call: acts.Call, kind: Literal["confirmation", "apology"], text: str) -> Letter:
     with database("payment", _TABLES) as db:
-        db.execute("INSERT INTO letters VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (call["_id"], kind, text))
-    return {"kind": kind, "text": text}
+        db.execute("INSERT INTO letters VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (call.id, kind, text))
+    return Letter(kind=kind, text=text)

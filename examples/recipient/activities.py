@@ -1,20 +1,55 @@
-"""Sends messages to recipients in the Call's scope, and to nobody else."""
+"""Sends messages to recipients in the Call's scope, and to nobody else. A model says whom a message is for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from pydantic import BaseModel, Field
 
-from examples.effects import Json, database
+import acts
+from examples.effects import database
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS messages (
     number INTEGER PRIMARY KEY, call TEXT NOT NULL UNIQUE, recipient TEXT NOT NULL, text TEXT NOT NULL
 );
 """
+# Open: the author of the Call chooses from the two
+_SCOPES: Final = {"_scopes": {"type": "array", "items": {"enum": ["state", "input"]}}}
+
+
+class Welcome(BaseModel):
+    recipientId: str
+    message: str
+
+
+class Sent(BaseModel):
+    number: int
+    recipientId: str
+
+
+@acts.tool(name="addressWelcome", latent=True, meta=_SCOPES)
+def address_welcome() -> Welcome:
+    """Whom a welcome message is for, and what it says."""
+    raise NotImplementedError
+
+
+@acts.tool(name="sendMessage", meta=_SCOPES, failures={"not_in_scope": "the scopes do not show the recipient"})
+def send_message(
+    recipient: Annotated[str, Field(alias="recipientId")], message: str, *, call: acts.Call, context: list[Any]
+) -> Sent:
+    """Sends a message to a user."""
+    in_scope = sorted(set(_ids(context)))
+    if context and recipient not in in_scope:
+        text = f"{recipient} is not in scope; there is: {', '.join(in_scope) or 'nobody'}"
+        raise acts.Failure("not_in_scope", text)
+    with database("recipient", _TABLES) as db:
+        row = (call.id, recipient, message)
+        db.execute("INSERT INTO messages (call, recipient, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)
+        query = "SELECT number, recipient FROM messages WHERE call = ?"
+        number, recipient = db.execute(query, (call.id,)).fetchone()
+    return Sent(number=number, recipientId=recipient)
 
 
 def _ids(value: Any) -> Iterator[str]:
@@ -23,18 +58,3 @@ def _ids(value: Any) -> Iterator[str]:
         yield value["id"]
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _ids(child)
-
-
-@activity.defn(name="sendMessage")
-def send_message(call: Json, _tool: Json, context: list[Json]) -> Json:
-    """Adds a row to the outbox. With scopes, the recipient must be in them: else ``not_in_scope``."""
-    in_scope = sorted(set(_ids(context)))
-    if context and call["recipientId"] not in in_scope:
-        text = f"{call['recipientId']} is not in scope; there is: {', '.join(in_scope) or 'nobody'}"
-        raise ApplicationError(text, type="not_in_scope", non_retryable=True)
-    with database("recipient", _TABLES) as db:
-        row = (call["_id"], call["recipientId"], call["message"])
-        db.execute("INSERT INTO messages (call, recipient, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)
-        query = "SELECT number, recipient FROM messages WHERE call = ?"
-        number, recipient = db.execute(query, (call["_id"],)).fetchone()
-    return {"number": number, "recipientId": recipient}

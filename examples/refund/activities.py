@@ -1,15 +1,18 @@
-"""A customer's billing history from a file, refunds in a ledger, and cases for a supervisor."""
+"""A customer's billing history from a file, refunds in a ledger, and cases for a supervisor.
+
+The tools fix where results go (``output_path``): the model need not.
+"""
 
 from __future__ import annotations
 
 import csv
 from decimal import Decimal
-from typing import Final
+from typing import Annotated, Final
 
-from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from pydantic import BaseModel, Field
 
-from examples.effects import Json, database, example_file
+import acts
+from examples.effects import database, example_file
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS refunds (
@@ -19,53 +22,69 @@ CREATE TABLE IF NOT EXISTS cases (
     number INTEGER PRIMARY KEY, call TEXT NOT NULL UNIQUE, customer TEXT NOT NULL, reason TEXT NOT NULL
 );
 """
+CustomerId = Annotated[str, Field(alias="customerId")]
+_UNKNOWN: Final = {"unknown_customer": "there is no order"}
+
+
+class History(BaseModel):
+    orders: int
+    lastChargeback: str | None
+
+
+class Refund(BaseModel):
+    confirmationId: str
+    cents: int
+
+
+class Case(BaseModel):
+    caseId: str
 
 
 def _orders(customer: str) -> list[dict[str, str]]:
     """The customer's orders, oldest first.
 
     Raises:
-        ApplicationError: ``unknown_customer``, not retryable.
+        Failure: ``unknown_customer``.
     """
     with example_file("refund", "billing.csv").open(encoding="utf-8", newline="") as file:
         orders = [row for row in csv.DictReader(file) if row["customer"] == customer]
     if not orders:
-        text = f'no customer "{customer}" has ever ordered'
-        raise ApplicationError(text, type="unknown_customer", non_retryable=True)
+        raise acts.Failure("unknown_customer", f'no customer "{customer}" has ever ordered')
     return sorted(orders, key=lambda row: row["date"])
 
 
-@activity.defn(name="checkBillingHistory")
-def check_billing_history(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Returns the number of orders, and the date of the last chargeback (null: never)."""
-    orders = _orders(call["customerId"])
+@acts.tool(name="checkBillingHistory", read_only=True, output_path="†state.billingHistory", failures=_UNKNOWN)
+def check_billing_history(customer_id: CustomerId) -> History:
+    """How often a customer has ordered, and the date of the last chargeback."""
+    orders = _orders(customer_id)
     chargebacks = sorted(row["chargeback"] for row in orders if row["chargeback"])
-    return {"orders": len(orders), "lastChargeback": chargebacks[-1] if chargebacks else None}
+    return History(orders=len(orders), lastChargeback=chargebacks[-1] if chargebacks else None)
 
 
-@activity.defn(name="issueRefund")
-def issue_refund(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Adds a row to the ledger, up to the amount of the last order; returns its number.
-
-    The row's key is the Call's ``_id``. A second attempt finds it and returns the same confirmation.
-    """
-    cents = int(Decimal(str(call["amount"])) * 100)
-    paid = int(_orders(call["customerId"])[-1]["cents"])
+@acts.tool(
+    name="issueRefund", destructive=True, output_path="†state.refund",
+    failures={**_UNKNOWN, "more_than_paid": "the last order cost less"},
+)  # fmt: skip
+def issue_refund(customer_id: CustomerId, amount: Annotated[float, Field(gt=0)], *, call: acts.Call) -> Refund:
+    """Pays an amount back, at most what the customer's last order cost."""
+    cents = int(Decimal(str(amount)) * 100)
+    paid = int(_orders(customer_id)[-1]["cents"])
     if cents > paid:
         text = f"the last order cost {Decimal(paid) / 100:.2f}; {Decimal(cents) / 100:.2f} are more than that"
-        raise ApplicationError(text, type="more_than_paid", non_retryable=True)
+        raise acts.Failure("more_than_paid", text)
+    # The row's key is the Call's id: a second attempt finds it and returns the same confirmation
     with database("refund", _TABLES) as db:
-        row = (call["_id"], call["customerId"], cents)
+        row = (call.id, customer_id, cents)
         db.execute("INSERT INTO refunds (call, customer, cents) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)
-        number, cents = db.execute("SELECT number, cents FROM refunds WHERE call = ?", (call["_id"],)).fetchone()
-    return {"confirmationId": f"refund_{number}", "cents": cents}
+        number, cents = db.execute("SELECT number, cents FROM refunds WHERE call = ?", (call.id,)).fetchone()
+    return Refund(confirmationId=f"refund_{number}", cents=cents)
 
 
-@activity.defn(name="escalateToSupervisor")
-def escalate_to_supervisor(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Opens a case for a person."""
+@acts.tool(name="escalateToSupervisor", output_path="†state.case")
+def escalate_to_supervisor(customer_id: CustomerId, reason: str, *, call: acts.Call) -> Case:
+    """Hands the request to a human, with the reason."""
     with database("refund", _TABLES) as db:
-        row = (call["_id"], call["customerId"], call["reason"])
+        row = (call.id, customer_id, reason)
         db.execute("INSERT INTO cases (call, customer, reason) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)
-        (number,) = db.execute("SELECT number FROM cases WHERE call = ?", (call["_id"],)).fetchone()
-    return {"caseId": f"case_{number}"}
+        (number,) = db.execute("SELECT number FROM cases WHERE call = ?", (call.id,)).fetchone()
+    return Case(caseId=f"case_{number}")

@@ -6,29 +6,44 @@ import re
 from pathlib import Path
 from typing import Final
 
-from temporalio import activity
+from pydantic import BaseModel
 
-from examples.effects import Json, own_file, write_atomically
+import acts
+from examples.effects import own_file, write_atomically
 
 _TEXTS: Final = Path(__file__).parent / "texts"
 
 
-@activity.defn(name="searchTexts")
-def search_texts(call: Json, _tool: Json, _context: list[Json]) -> list[Json]:
-    """Returns the texts that contain the word, in the order of their names, without those in ``known``."""
-    word, known_files = call["word"].casefold(), {text["file"] for text in call.get("known", ())}
+class Text(BaseModel):
+    file: str
+    title: str
+    text: str
+
+
+class Finding(BaseModel):
+    text: str
+    files: list[str]
+
+
+class Answer(BaseModel):
+    file: str
+
+
+@acts.tool(name="searchTexts", read_only=True)
+def search_texts(word: str, known: tuple[Text, ...] = ()) -> list[Text]:
+    """The texts that hold a word, without those that are known already."""
+    known_files = {text.file for text in known}
     matches = []
     for path in sorted(_TEXTS.glob("*.txt")):
         text = path.read_text("utf-8")
-        if path.name not in known_files and word in re.findall(r"\w+", text.casefold()):
+        if path.name not in known_files and word.casefold() in re.findall(r"\w+", text.casefold()):
             title, _, body = text.partition("\n")
-            matches.append({"file": path.name, "title": title, "text": " ".join(body.split())})
+            matches.append(Text(file=path.name, title=title, text=" ".join(body.split())))
     return matches
 
 
-@activity.defn(name="writeAnswer")
-def write_answer(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Writes question, answer and sources to the Call's own file."""
-    answer = call["answer"]
-    text = f"{call['question']}\n\n{answer['text']}\n\nSources: {', '.join(answer['files'])}\n"
-    return {"file": write_atomically(own_file("research", "answer", call), text)}
+@acts.tool(name="writeAnswer")
+def write_answer(question: str, answer: Finding, *, call: acts.Call) -> Answer:
+    """Writes the answer into a file."""
+    text = f"{question}\n\n{answer.text}\n\nSources: {', '.join(answer.files)}\n"
+    return Answer(file=write_atomically(own_file("research", "answer", call), text))

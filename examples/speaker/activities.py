@@ -1,12 +1,13 @@
-"""An outbox, and the registered Tool that writes to it: the definition of the speaker only names it."""
+"""An outbox, and the tool that writes to it: the definition of the speaker only names it."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Final
 
-from temporalio import activity
+from pydantic import BaseModel, Field
 
-from examples.effects import Json, database
+import acts
+from examples.effects import database
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS outbox (
@@ -14,33 +15,23 @@ CREATE TABLE IF NOT EXISTS outbox (
 );
 """
 
-TOOLS: Final[dict[str, dict[str, Any]]] = {
-    "deliver": {
-        "type": "object",
-        "description": "Puts a message into the outbox.",
-        "properties": {
-            "_activity": {"const": "deliver"},
-            "_outputPath": {"const": "†state.receipt"},
-            "_output": {
-                "type": "object",
-                "properties": {"number": {"type": "integer"}, "recipientId": {"type": "string"}},
-                "required": ["number", "recipientId"],
-            },
-            "recipientId": {"type": "string"},
-            "messageBody": {"type": "string"},
-        },
-        "required": ["recipientId", "messageBody"],
-        "additionalProperties": False,
-    }
-}
+
+class Delivery(BaseModel):
+    number: int
+    recipientId: str
 
 
-@activity.defn(name="deliver")
-def deliver(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Adds a row to the outbox; returns its number."""
+@acts.tool(name="deliver", output_path="†state.receipt")
+def deliver(
+    recipient: Annotated[str, Field(alias="recipientId")],
+    body: Annotated[str, Field(alias="messageBody")],
+    *,
+    call: acts.Call,
+) -> Delivery:
+    """Puts a message into the outbox."""
     with database("speaker", _TABLES) as db:
-        row = (call["_id"], call["recipientId"], call["messageBody"])
+        row = (call.id, recipient, body)
         db.execute("INSERT INTO outbox (call, recipient, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", row)
         query = "SELECT number, recipient FROM outbox WHERE call = ?"
-        number, recipient = db.execute(query, (call["_id"],)).fetchone()
-    return {"number": number, "recipientId": recipient}
+        number, recipient = db.execute(query, (call.id,)).fetchone()
+    return Delivery(number=number, recipientId=recipient)

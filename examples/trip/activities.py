@@ -1,79 +1,55 @@
-"""Flights and hotels from two lists, bookings in a database. The Tools are registered here (``TOOLS``)."""
+"""Flights and hotels from two lists, bookings in a database."""
 
 from __future__ import annotations
 
 import csv
-from typing import Any, Final
+from typing import Final
 
-from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from pydantic import BaseModel
 
-from examples.effects import Json, database, example_file
+import acts
+from examples.effects import database, example_file
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS bookings (call TEXT PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, cents INTEGER);
 """
 
 
-def _tool(description: str, activity_name: str, path: str, **output: Json) -> dict[str, Any]:
-    """The schema of a Tool with a destination and a fixed output path."""
-    return {
-        "type": "object",
-        "description": description,
-        "properties": {
-            "_activity": {"const": activity_name},
-            "_outputPath": {"const": path},
-            "_output": {"type": "object", "properties": output, "required": list(output)},
-            "destination": {"type": "string"},
-        },
-        "required": ["destination"],
-        "additionalProperties": False,
-    }
+class Flight(BaseModel):
+    number: str
+    cents: int
 
 
-_TEXT: Final = {"type": "string"}
-_CENTS: Final = {"type": "integer"}
-_PETS: Final = {"type": "boolean"}
-
-TOOLS: Final[dict[str, dict[str, Any]]] = {
-    "bookFlight": _tool(
-        "Books the cheapest flight to a city.", "bookFlight", "†state.flight", number=_TEXT, cents=_CENTS
-    ),
-    "bookHotel": _tool(
-        "Books the cheapest hotel of a city.", "bookHotel", "†state.hotel", name=_TEXT, cents=_CENTS, pets=_PETS
-    ),
-    "findPetFriendlyHotel": _tool(
-        "Finds and books the cheapest hotel of a city that takes pets.", "findPetFriendlyHotel", "†state.hotel",
-        name=_TEXT, cents=_CENTS, pets=_PETS,
-    ),
-}  # fmt: skip
+class Hotel(BaseModel):
+    name: str
+    cents: int
+    pets: bool
 
 
-@activity.defn(name="bookFlight")
-def book_flight(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Books the cheapest flight, once."""
-    flight = _cheapest(_in_city("flights.csv", call["destination"]), "no_flight", f"to {call['destination']}")
-    return {"number": flight["number"], "cents": _book(call, "flight", flight["number"], flight)}
+@acts.tool(name="bookFlight", output_path="†state.flight", failures=["no_flight"])
+def book_flight(destination: str, *, call: acts.Call) -> Flight:
+    """Books the cheapest flight to a city."""
+    flight = _cheapest(_in_city("flights.csv", destination), "no_flight", f"to {destination}")
+    return Flight(number=flight["number"], cents=_book(call, "flight", flight["number"], flight))
 
 
-@activity.defn(name="bookHotel")
-def book_hotel(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Books the cheapest hotel, once."""
-    return _book_hotel(call, _in_city("hotels.csv", call["destination"]), f"in {call['destination']}")
+@acts.tool(name="bookHotel", output_path="†state.hotel", failures=["no_hotel"])
+def book_hotel(destination: str, *, call: acts.Call) -> Hotel:
+    """Books the cheapest hotel of a city."""
+    return _book_hotel(call, _in_city("hotels.csv", destination), f"in {destination}")
 
 
-@activity.defn(name="findPetFriendlyHotel")
-def find_pet_friendly_hotel(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Books the cheapest hotel that takes pets, once."""
-    hotels = [row for row in _in_city("hotels.csv", call["destination"]) if row["pets"] == "yes"]
-    return _book_hotel(call, hotels, f"in {call['destination']} takes pets")
+@acts.tool(name="findPetFriendlyHotel", output_path="†state.hotel", failures=["no_hotel"])
+def find_pet_friendly_hotel(destination: str, *, call: acts.Call) -> Hotel:
+    """Finds and books the cheapest hotel of a city that takes pets."""
+    hotels = [row for row in _in_city("hotels.csv", destination) if row["pets"] == "yes"]
+    return _book_hotel(call, hotels, f"in {destination} takes pets")
 
 
-def _book_hotel(call: Json, hotels: list[dict[str, str]], what: str) -> Json:
+def _book_hotel(call: acts.Call, hotels: list[dict[str, str]], what: str) -> Hotel:
     hotel = _cheapest(hotels, "no_hotel", what)
-    return {
-        "name": hotel["name"], "cents": _book(call, "hotel", hotel["name"], hotel), "pets": hotel["pets"] == "yes"
-    }  # fmt: skip
+    cents = _book(call, "hotel", hotel["name"], hotel)
+    return Hotel(name=hotel["name"], cents=cents, pets=hotel["pets"] == "yes")
 
 
 def _in_city(name: str, city: str) -> list[dict[str, str]]:
@@ -83,14 +59,14 @@ def _in_city(name: str, city: str) -> list[dict[str, str]]:
 
 def _cheapest(rows: list[dict[str, str]], code: str, what: str) -> dict[str, str]:
     if not rows:
-        raise ApplicationError(f"{code.replace('_', ' ')} {what}", type=code, non_retryable=True)
+        raise acts.Failure(code, f"{code.replace('_', ' ')} {what}")
     return min(rows, key=lambda row: int(row["cents"]))
 
 
-def _book(call: Json, kind: str, name: str, row: dict[str, str]) -> int:
+def _book(call: acts.Call, kind: str, name: str, row: dict[str, str]) -> int:
     """Book under this Call's id; returns the price. A second attempt finds the booking."""
     with database("trip", _TABLES) as db:
-        booking = (call["_id"], kind, name, int(row["cents"]))
+        booking = (call.id, kind, name, int(row["cents"]))
         db.execute("INSERT INTO bookings VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", booking)
-        (cents,) = db.execute("SELECT cents FROM bookings WHERE call = ?", (call["_id"],)).fetchone()
+        (cents,) = db.execute("SELECT cents FROM bookings WHERE call = ?", (call.id,)).fetchone()
     return int(cents)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from pydantic import BaseModel, Field
 
-from examples.effects import Json, database, own_file, write_atomically
+import acts
+from examples.effects import database, own_file, write_atomically
 
 _CENTS_PER_NIGHT: Final = {"garden": 72_00, "attic": 58_00, "tower": 110_00}
 
@@ -17,39 +17,56 @@ CREATE TABLE IF NOT EXISTS bookings (
     room TEXT NOT NULL, nights INTEGER NOT NULL, cents INTEGER NOT NULL
 );
 """
+Nights = Annotated[int, Field(ge=1)]
 
 
-@activity.defn(name="quoteRoom")
-def quote_room(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Returns ``{room, nights, cents}``; an unknown room is ``no_such_room``."""
-    room, nights = call["room"], call["nights"]
+class Quote(BaseModel):
+    room: str
+    nights: Nights
+    cents: int = Field(ge=0)
+
+
+class Guest(BaseModel):
+    name: str = Field(min_length=1)
+    people: int = Field(ge=1, le=4)
+
+
+class Booking(BaseModel):
+    number: int
+    guest: str
+    room: str
+    nights: int
+
+
+class Card(BaseModel):
+    file: str
+
+
+@acts.tool(name="quoteRoom", read_only=True, failures=["no_such_room"])
+def quote_room(room: str, nights: Nights) -> Quote:
+    """The price of a room."""
     if room not in _CENTS_PER_NIGHT:
-        rooms = ", ".join(_CENTS_PER_NIGHT)
-        raise ApplicationError(f'no room "{room}"; there is: {rooms}', type="no_such_room", non_retryable=True)
-    return {"room": room, "nights": nights, "cents": nights * _CENTS_PER_NIGHT[room]}
+        raise acts.Failure("no_such_room", f'no room "{room}"; there is: {", ".join(_CENTS_PER_NIGHT)}')
+    return Quote(room=room, nights=nights, cents=nights * _CENTS_PER_NIGHT[room])
 
 
-@activity.defn(name="bookRoom")
-def book_room(call: Json, _tool: Json, _context: list[Json]) -> Json:
-    """Books the room; the Call's ``_id`` keeps a second attempt from booking it again."""
-    guest, quote = call["guest"], call["quote"]
-    row = (call["_id"], guest["name"], guest["people"], quote["room"], quote["nights"], quote["cents"])
+@acts.tool(name="bookRoom")
+def book_room(quote: Quote, guest: Guest, *, call: acts.Call) -> Booking:
+    """Books the room; the Call's id keeps a second attempt from booking it again."""
+    row = (call.id, guest.name, guest.people, quote.room, quote.nights, quote.cents)
     with database("wait", _TABLES) as db:
         db.execute(
             "INSERT INTO bookings (call, guest, people, room, nights, cents) VALUES (?, ?, ?, ?, ?, ?)"
             " ON CONFLICT DO NOTHING",
             row,
         )
-        (number,) = db.execute("SELECT number FROM bookings WHERE call = ?", (call["_id"],)).fetchone()
-    return {"number": number, "guest": guest["name"], "room": quote["room"], "nights": quote["nights"]}
+        (number,) = db.execute("SELECT number FROM bookings WHERE call = ?", (call.id,)).fetchone()
+    return Booking(number=number, guest=guest.name, room=quote.room, nights=quote.nights)
 
 
-@activity.defn(name="writeWelcome")
-def write_welcome(call: Json, _tool: Json, _context: list[Json]) -> Json:
+@acts.tool(name="writeWelcome")
+def write_welcome(booking: Booking, *, call: acts.Call) -> Card:
     """Writes a card for the room to the Call's own file."""
-    booking = call["booking"]
-    nights = f"{booking['nights']} night{'s' * (booking['nights'] != 1)}"
-    text = (
-        f"Welcome, {booking['guest']}!\nThe {booking['room']} room is yours for {nights} (no. {booking['number']}).\n"
-    )
-    return {"file": write_atomically(own_file("wait", "welcome", call), text)}
+    nights = f"{booking.nights} night{'s' * (booking.nights != 1)}"
+    text = f"Welcome, {booking.guest}!\nThe {booking.room} room is yours for {nights} (no. {booking.number}).\n"
+    return Card(file=write_atomically(own_file("wait", "welcome", call), text))

@@ -32,7 +32,7 @@ Acts = Callable[..., Result]
 ENGLISH: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {"type": "string"},
+        "_activity": {"const": "compareLanguage"}, "_outputPath": {"type": "string"}, "language": {"type": "string"},
         "note": {},
     },
     "required": ["language"],
@@ -65,7 +65,7 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     environment = {
         "TEMPORAL_ADDRESS": server.address,
         "ACTS_TASK_QUEUE": f"cli-{os.getpid()}",
-        "ACTS_ACTIVITIES": ",".join(examples.MODULES),
+        "ACTS_ACTIVITIES": ",".join((*examples.MODULES, "tests.cli.served")),
         "ACTS_DATA": str(sets := tmp_path_factory.mktemp("sets")),
         "ACTS_RESULTS": str(sets),
         "ACTS_STATE": str(tmp_path_factory.mktemp("state")),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowHistory
+from temporalio.worker import Worker
 
+import acts as engine
 from acts.cli.commands import operations as replaying
 from acts.cli.commands.operations import open_runs_query
 from tests.cli.conftest import Acts, new_name, wait_for_approvals, wait_for_listing
@@ -57,6 +63,57 @@ async def test_a_run_that_does_not_replay_is_named_with_the_reason(
     assert done.exit_code == 1
     assert f"error: {waiting_run}: Plan does not replay: " in done.stderr
     assert "0 open runs of 1 replay with this code (1 Plan); 1 do not" in done.stdout
+
+
+CHANGING = """
+import acts
+
+@acts.tool
+def refund(order: str{more}) -> int:
+    return 1
+
+@acts.tool
+def tell(text: str) -> None: ...
+"""
+
+
+@pytest.mark.usefixtures("wide_terminal")
+async def test_a_tool_that_has_changed_since_the_plan_was_made_is_named_before_anybody_approves(
+    acts: Acts, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = queue = new_name()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("ACTS_TASK_QUEUE", queue)
+    monkeypatch.setenv("ACTS_ACTIVITIES", "changing_tools")
+
+    @asynccontextmanager
+    async def serving(more: str) -> AsyncIterator[None]:
+        (tmp_path / "changing_tools.py").write_text(CHANGING.format(more=more), "utf-8")
+        module = importlib.reload(importlib.import_module("changing_tools"))
+        with ThreadPoolExecutor(2) as executor:
+            tools, plugins = engine.activities(module), [engine.Plugin()]
+            async with Worker(
+                client, task_queue=queue, activities=tools, activity_executor=executor, plugins=plugins,
+                max_cached_workflows=0,
+            ):  # fmt: skip
+                yield
+
+    calls = [{"_tool": "refund", "order": "A-1"}, {"_tool": "tell", "text": "done"}]
+    named = [{"type": "tool", "tool": call["_tool"]} for call in calls]
+    request = {"config": {"approve": {"plan": True}}, "context": [*named, {"type": "plan", "plan": calls}]}
+    async with serving(""):
+        await client.start_workflow("Plan", request, id=run, task_queue=queue)
+        await wait_for_approvals(client, run)
+        assert "has changed" not in (await asyncio.to_thread(acts, "pending", run)).stdout
+    change = 'the tool "refund" has changed since the plan was made: cents is new; the call does not fit it: '
+    async with serving(", cents: int"):
+        await wait_for_listing(client, run)
+        for command, code in ((("pending", run), 0), (("show", run), 0), (("deploy-check",), 1), (("approve", run), 0)):
+            done = await asyncio.to_thread(acts, *command)
+            text = " ".join((done.stdout + done.stderr).split())
+            assert change in text, (command, text)
+            assert '"tell" has changed' not in text
+            assert done.exit_code == code
 
 
 def test_the_query_leaves_pinned_runs_to_their_version() -> None:

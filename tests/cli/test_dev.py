@@ -242,7 +242,7 @@ async def test_a_worker_that_dies_or_whose_tools_change_starts_again(start: Star
     module.write_text(code.replace("MAX_AMOUNT = 100 ", "MAX_AMOUNT = 10 "), "utf-8")
     read_until("order_tools.py changed", "the worker is ready: ")
     done = run_acts("run", "plan.yaml", "--json", cwd=folder, **state)
-    assert json.loads(done.stdout)["state"]["error"]["message"] == "the card has 10 dollars"
+    assert json.loads(done.stdout)["state"]["error"]["message"] == "the card of ann@example.com has 10 dollars"
 
     processes = dev.processes
     dev.process.send_signal(signal.SIGINT)

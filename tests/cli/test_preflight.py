@@ -65,6 +65,17 @@ def test_a_tool_that_nothing_answers_is_named_unless_it_says_that_a_model_does(
         assert [p.code for p in run_preflight(request(CALL)).errors] == ["noModel"]
 
 
+@pytest.mark.parametrize(
+    ("own", "config", "by_model"),
+    [({"_activity": ""}, {"model": "scripted:x"}, ["1:add"]), ({}, {"model": "scripted:x"}, ["1:add"]),
+     ({"_activity": "a"}, {"model": "scripted:x"}, []), ({}, {}, [])],
+)  # fmt: skip
+def test_the_calls_that_a_model_answers_are_named(own: Any, config: Any, by_model: list[str]) -> None:
+    preflight = run_preflight(request(CALL, tool={**TOOL, **own}, **config))
+    assert preflight.errors == []
+    assert preflight.by_model == by_model
+
+
 def test_an_environment_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACTS_ACTIVITIES", "no_such_module_here")
     with pytest.raises(CommandError, match="no_such_module_here"):

@@ -90,7 +90,7 @@ async def test_a_detached_run_is_shown_drawn_and_provided_with_a_message(acts: A
     origin = acts("why", name, "state.booking.guest").stdout
     assert "\x1b" not in origin
     assert '= "Ada [bold red]x[/] \\u001b[31m\\nthe Request"   from outside\n' in origin
-    assert origin.endswith("provided to the run (message 3)\n")
+    assert origin.endswith("provided to the run (message 5)\n")
 
 
 async def test_a_run_is_paused_resumed_and_cancelled(acts: Acts, client: Client, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_worker_lists_its_tools_and_activities(acts: Acts) -> None:
     lines = [line for line in acts("tools").stdout.splitlines() if line.startswith("payInstallment ")]
     assert len(lines) == 1
     assert "activity payInstallment" in lines[0]
-    assert "activities without a tool: askWeather" in acts("tools").stdout
+    assert "activities without a tool: compareLanguage" in acts("tools").stdout
     schema = json.loads(acts("tools", "payInstallment").stdout)
     assert schema == answers[0]["tools"]["payInstallment"]
 

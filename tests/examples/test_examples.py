@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
 
 from acts.cli.dev.temporal_server import DevServer
 from acts.cli.text.preflight import run_preflight
@@ -148,6 +149,12 @@ EFFECTS: list[tuple[str, Callable[..., Any], dict[str, Any], str | None]] = [
 ]
 
 
+def attempt(function: Callable[..., Any], id_: str, parameters: dict[str, Any], context: list[Any]) -> Any:
+    """One attempt at a Call of a tool, as a worker makes it."""
+    tool: Any = function
+    return ActivityEnvironment().run(tool.__acts_tool__.activity, {"_id": id_, **parameters}, {}, context)
+
+
 @pytest.mark.parametrize(
     ("example", "function", "parameters", "table"), EFFECTS, ids=lambda v: getattr(v, "__name__", "")
 )
@@ -160,10 +167,10 @@ def test_another_attempt_at_a_call_gives_the_same_answer_and_no_second_effect(
         return int(rows(own_state, example, f"SELECT count(*) FROM {table}")[0][0])  # noqa: S608 - the table above
 
     scoped = SCOPED.get(function, [])
-    first = function({"_id": "one", **parameters}, {}, scoped)
-    assert function({"_id": "one", **parameters}, {}, scoped) == first
+    first = attempt(function, "one", parameters, scoped)
+    assert attempt(function, "one", parameters, scoped) == first
     assert effects_so_far() == 1
-    function({"_id": "two", **parameters}, {}, scoped)
+    attempt(function, "two", parameters, scoped)
     assert effects_so_far() == 2
 
 
@@ -176,15 +183,15 @@ REFUSALS: list[tuple[Callable[..., Any], dict[str, Any], str, str]] = [
     (detect_language, {"text": "xyzzy"}, "unknown_language", "small words of en, fr, de, es"),
     (log_event, {"eventName": "x"}, "no_user", "the scopes show no userId"),
     (synthesize, {"wave": "sine", "loudness": 1}, "no_length", "a sound has notes or seconds"),
-    (mix, {"tracks": [{"file": "/etc/passwd"}]}, "no_such_sound", "/etc/passwd is no sound"),
+    (mix, {"tracks": [{"file": "/etc/passwd", "seconds": 1}]}, "no_such_sound", "/etc/passwd is no sound"),
     (screen_comment, {"text": "Gr\N{REPLACEMENT CHARACTER}t"}, "unreadable", "the comment's text is damaged"),
 ]
 
 
 def test_a_message_goes_to_nobody_who_is_not_in_scope(own_state: Path) -> None:
-    call = {"_id": "one", "recipientId": "user_A", "message": "Welcome!"}
+    call = {"recipientId": "user_A", "message": "Welcome!"}
     with pytest.raises(ApplicationError, match="user_A is not in scope; there is: user_B") as refused:
-        send_message(call, {}, [{"type": "input", "input": {"users": [{"id": "user_B"}]}}])
+        attempt(send_message, "one", call, [{"type": "input", "input": {"users": [{"id": "user_B"}]}}])
     assert (refused.value.type, refused.value.non_retryable) == ("not_in_scope", True)
     assert not (own_state / "examples").exists()
 
@@ -196,7 +203,7 @@ def test_what_cannot_be_done_is_refused_with_a_code_and_not_tried_again(
     own_state: Path, function: Callable[..., Any], parameters: dict[str, Any], code: str, words: str
 ) -> None:
     with pytest.raises(ApplicationError, match=words) as refused:
-        function({"_id": "one", **parameters}, {}, [])
+        attempt(function, "one", parameters, [])
     assert (refused.value.type, refused.value.non_retryable) == (code, True)
 
 

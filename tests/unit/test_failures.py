@@ -10,9 +10,17 @@ from temporalio.api.failure.v1 import Failure
 from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
 
+import acts
 from acts.language.config import Options
 from acts.language.errors import InvalidRequest, Problem
-from acts.telemetry.failures import MAX_LEVELS, MAX_MESSAGE, EngineFailureConverter, levels_of
+from acts.telemetry.failures import (
+    MAX_LEVELS,
+    MAX_MESSAGE,
+    EngineFailureConverter,
+    find_place,
+    format_error,
+    levels_of,
+)
 from acts.workflows.in_flight import call_error
 
 
@@ -153,3 +161,42 @@ def test_a_run_below_that_was_terminated_says_how_to_run_it_again() -> None:
     error = call_error(TerminatedError("Terminated"), Options())
     assert error.code == "TerminatedError"
     assert "acts retry" in error.message
+
+
+FRAMES = """  File "/home/ada/shop/order_tools.py", line 41, in charge
+    answer = client.post(url)
+
+  ... 12 more
+
+  File "{library}httpx/_client.py", line 7, in post
+    raise ConnectError(text)
+"""
+
+
+@pytest.mark.parametrize(
+    ("trace", "place"),
+    [
+        (FRAMES.format(library="/x/.venv/lib/python3.11/site-packages/"), "/home/ada/shop/order_tools.py:41"),
+        (FRAMES.format(library="/usr/lib/python3.12/"), "/home/ada/shop/order_tools.py:41"),
+        (FRAMES.format(library="/home/ada/shop/"), "/home/ada/shop/httpx/_client.py:7"),
+        ("    at charge (/home/ada/shop/tools.ts:41:7)", None),
+        ("", None),
+    ],
+)
+def test_the_place_of_a_failure_is_the_last_line_that_is_of_no_library(trace: str, place: str | None) -> None:
+    assert find_place(trace) == place
+
+
+def test_a_traceback_in_the_log_begins_at_the_tool() -> None:
+    @acts.tool
+    def charge(amount: int) -> None:
+        try:
+            {}[amount]
+        except KeyError as error:
+            raise ValueError("no such customer") from error
+
+    with pytest.raises(ValueError, match="no such customer") as failed:
+        charge.__acts_tool__.activity({"amount": 3}, {}, [])  # type: ignore[attr-defined]
+    lines = format_error(failed.value).splitlines()
+    assert [line for line in lines if line.startswith("  File")] == [line for line in lines if __file__ in line]
+    assert sum(", in charge" in line for line in lines) == 2

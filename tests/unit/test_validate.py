@@ -176,6 +176,25 @@ def test_an_effect_that_rests_on_what_is_there_when_one_of_several_writers_fails
         assert found == (["3:pay"] if is_warned and not guarded else []), problems
 
 
+@pytest.mark.parametrize(
+    ("failures", "when", "hint"),
+    [
+        ({"declined": ""}, "†state.e.code == 'declined'", None),
+        ({"declined": ""}, "†state.e.code == 'timeout'", None),
+        (None, "†state.e.code == 'declind'", None),
+        ({"declined": ""}, "!(†state.x && 'declind' != †state.e.code)", 'did you mean "declined"?'),
+        ({"declined": ""}, "†state.e.code == 'late'", "declare it in the failures of the tool"),
+    ],
+)
+def test_a_condition_on_a_failure_that_no_tool_declares_is_a_warning(
+    failures: Any, when: str, hint: str | None
+) -> None:
+    pay = tool("pay") if failures is None else {**tool("pay"), "x-failures": failures}
+    calls = call("pay", "†state.x", _errorPath="†state.e"), call("t", "†state.b", _when=when.replace("'", '"'))
+    problems = [p for p in validate(request(*calls, pay=pay)) if p.code == "unknownFailure"]
+    assert [p.hint for p in problems] == ([hint] if hint else [])
+
+
 def test_a_plan_that_names_an_instance_is_no_template() -> None:
     raw = request(
         call("one", "†state.r", x="†state.v", _instance="A"),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from acts.cli.render.tables import approval_lines
 from acts.language.errors import visible
 from acts.machines.events import Begin, DecisionReceived
 from acts.machines.plan_run import PlanRun
@@ -155,6 +156,20 @@ def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edit
     assert row("`2:tell`", "`activity row.tell, in the background`", "`†state.a`", "") in page
     assert texts(page) == [{"decision": "edit", "plan": calls}]
     assert read_decision(texts(page)[0]).calls == calls
+
+
+def test_whoever_looks_at_a_plan_sees_which_calls_a_model_answers() -> None:
+    calls = [call("think", "†state.a"), call("pay", "†state.b")]
+    run = waiting_run(*calls, model="scripted:x", approve={"plan": True})
+    view, (wait,) = PlanView(run), run.approvals.waits.own
+    assert [item.get("answeredBy") for item in view.status()["calls"]] == ["model", None]
+    assert "- · `1:think`: `answered by a model`" in view.page()
+    assert row("`1:think`", "`answered by a model`", "", "`†state.a`") in proposal_section(run.whole_plan)
+    shown = wait.model_copy(update={"content": run.subject_of(wait)})
+    assert any(line.strip() == "answered by a model: 1:think" for line in approval_lines("r", [shown]))
+
+    run = waiting_run(*calls, model="scripted:x", approve={"calls": True})
+    assert [wait.about.get("hints") for wait in run.approvals.waits.own] == [["answered by a model"], None]
 
 
 # -- how long a page may be --------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -37,10 +37,11 @@ def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @asynccontextmanager
 async def engine_on(
-    server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None, plans: Path | None = None
-) -> AsyncIterator[str]:
+    server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None, plans: Path | None = None,
+    modules: Sequence[str] = (SERVED,),
+) -> AsyncIterator[str]:  # fmt: skip
     """The worker as ``python -m acts.worker`` builds it, with the tools of a test module registered."""
-    served = registry.load([SERVED], [], plans=read_plans([plans] if plans else []))
+    served = registry.load(modules, [], plans=read_plans([plans] if plans else []))
     with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(20) as executor:
         environment.setenv("TEMPORAL_ADDRESS", server.address)
         environment.setenv("TEMPORAL_NAMESPACE", server.namespace)

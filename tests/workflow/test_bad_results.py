@@ -42,9 +42,9 @@ async def ends(foreign: Foreign, bad: Function, **options: Json) -> tuple[dict[s
     assert caught["state"] == uncaught["state"] == {"good": 1}
     assert states(caught) == {"1:echo": "completed", "2:bad": "completed"}
     assert states(uncaught) == {"1:echo": "completed", "2:bad": "failed"}
-    error = caught["calls"][1]["error"]
+    error, place = caught["calls"][1]["error"], {k: v for k, v in caught["calls"][1].items() if k == "place"}
     assert caught["context"][1]["data"] == {"problem": error}
-    assert uncaught["errors"] == [{"call": "2:bad", **error}]
+    assert uncaught["errors"] == [{"call": "2:bad", **error, **place}]
     return error, await attempts_of(run, "bad")
 
 

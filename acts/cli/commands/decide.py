@@ -52,7 +52,7 @@ from acts.tree.decisions import (
     make_statement,
     read_decision,
 )
-from acts.views.text import decided_name
+from acts.views.text import decided_name, tool_change_lines
 
 _MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more
 _MAX_WIDTH: Final = 400
@@ -189,6 +189,9 @@ async def edit(
 async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> None:
     run = await open_run(id_)
     approval = await find_approval(run, decision)
+    [seen] = await add_parameters(run, [approval]) if decision.decision == APPROVE else [approval]
+    for text in tool_change_lines(seen.about):
+        cli.print_message(clean(text), severity="warning")
     status = await send_decision(run, decision, approval, sign=_signer(key))
     state = f"; the run is {status['phase']}" if isinstance(status, dict) and "phase" in status else ""
     print_err(clean(f"{past}: {approval} (version {approval.version}){state}"))

@@ -44,11 +44,13 @@ from acts.activities.registry import from_environment as registry_from_environme
 from acts.activities.run_setup import poller_deployment, registered_types, value_type
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, console, count_text, option, print_err, print_json, print_message
+from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import looks_like_file, read_source
 from acts.client import server
 from acts.client.client_errors import ClientError
 from acts.client.run_reader import ALL_TYPES, open_run, quote
 from acts.client.server import RPC, START_WORKER
+from acts.machines.plan_run import PlanRun
 from acts.payloads import codec as payload_codec
 from acts.payloads.codec_server import TOKEN_VARIABLE, create_server
 from acts.payloads.converter import VARIABLE as STORAGE
@@ -56,6 +58,7 @@ from acts.payloads.converter import client_converter, driver_from_environment
 from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, total_size
 from acts.payloads.stores import ContentStore, sha256
 from acts.tree.search_attributes import TYPES
+from acts.views.run_views import CurrentTools, PlanView
 
 _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "fail": ("✗", "bold red")}
 # Providers with settings of their own -> the variables that may hold their key
@@ -508,16 +511,26 @@ async def replay(history: HistoryOrRun, run_id: cli.RunId = None, as_json: cli.A
 async def deploy_check(
     query: Query = None, limit: Limit = 1000, pinned: Pinned = False, queue: Queue = None, as_json: cli.AsJson = False
 ) -> int:
-    """Replay the open runs with the code here, before a rollout. Code 1: one does not replay."""
+    """Replay the open runs with the code here, before a rollout.
+
+    Code 1: one does not replay, or a call that waits does not fit its tool as it is here.
+    """
     client = await server.connect()
     visible = open_runs_query(query, queue, has_pinned=pinned)
     total = (await client.count_workflows(visible, rpc_timeout=server.RPC)).count
-    verdicts = [v async for v in replay_histories(_open_histories(client, visible, limit))]
+    histories = _open_histories(client, visible, limit)
+    verdicts = [v async for v in replay_histories(histories, compares_tools=True)]
     failures = [v for v in verdicts if not v["replays"]]
-    code = cli.EXIT_FAILED if failures else cli.EXIT_DONE
+    changed = [(v["id"], change) for v in verdicts for change in v.get("toolChanges", ())]
+    misfits = [change for _, change in changed if not change["fits"]]
+    code = cli.EXIT_FAILED if failures or misfits else cli.EXIT_DONE
     if as_json:
-        print_json({"open": total, "checked": len(verdicts), "failed": len(failures), "failures": failures})
+        tools = {"toolChanges": [{"run": id_, **change} for id_, change in changed]} if changed else {}
+        print_json({"open": total, "checked": len(verdicts), "failed": len(failures), "failures": failures, **tools})
         return code
+    for id_, change in sorted(changed, key=lambda pair: pair[1]["fits"])[:_MAX_FAILURES]:
+        severity = "warning" if change["fits"] else "error"
+        print_message(clean(f"{change['call']}: {change['text']}", 500), where=clean(id_, 200), severity=severity)
     for verdict in failures[:_MAX_FAILURES]:
         print_message(f"{verdict['workflow']} does not replay: {verdict['error']}", where=clean(verdict["id"], 200))
     if failures:
@@ -529,6 +542,7 @@ async def deploy_check(
     count = count_text(len(verdicts) - len(failures), "open run")
     text = f"{count} of {len(verdicts):,} replay with this code ({types})"
     text = f"✗ {text}; {len(failures):,} do not" if failures else f"✓ {text}"
+    text += f"; {count_text(len(changed), 'call')} of changed tools" if changed else ""
     console().print(text if verdicts else "no open runs that these workers would take")
     return code
 
@@ -550,15 +564,21 @@ async def _open_histories(client: Client, query: str, limit: int) -> AsyncIterat
                 raise
 
 
-async def replay_histories(histories: AsyncIterable[WorkflowHistory]) -> AsyncIterator[dict[str, Any]]:
+async def replay_histories(
+    histories: AsyncIterable[WorkflowHistory], *, compares_tools: bool = False
+) -> AsyncIterator[dict[str, Any]]:
     """Replay one history after the other; each is in memory only while it is replayed: see ``_verdict``.
 
-    Where no workflow task has begun, nothing was decided yet: such a history replays.
+    Where no workflow task has begun, nothing was decided yet: such a history replays. ``toolChanges`` are those of the
+    Tools that are loaded here: ``[{call, text, fits}]``, of Calls that have not started.
     """
     from acts.worker import plugin
 
     # The verdict says what the log lines of the core, and the SDK's traceback of each failed task, would
-    replayer = plugin.build_replayer(server.silent_runtime())
+    capture = plugin.Capture()
+    replayer = plugin.build_replayer(server.silent_runtime(), capture)
+    schemas, served = load_registry() if compares_tools else ({}, ())
+    current = CurrentTools(schemas, served) if schemas else None  # none are loaded here: nothing is known of them
     logging.getLogger("temporalio").setLevel(logging.CRITICAL + 1)
     fresh: list[WorkflowHistory] = []
 
@@ -571,7 +591,13 @@ async def replay_histories(histories: AsyncIterable[WorkflowHistory]) -> AsyncIt
 
     async with replayer.workflow_replay_iterator(begun()) as results:
         async for result in results:
-            yield _verdict(result.history, result.replay_failure)
+            machine = None if capture.run is None else capture.run.machine
+            changes = PlanView(machine).tool_changes(current) if isinstance(machine, PlanRun) else []
+            verdict = _verdict(result.history, result.replay_failure)
+            if changes:
+                verdict["toolChanges"] = [{"call": c.call, "text": c.text, "fits": c.fits} for c in changes]
+            yield verdict
+            capture.instance = None
     for history in fresh:
         yield _verdict(history, None)
 

@@ -22,6 +22,7 @@ from acts.language.source_text import SourceText
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import AGENT, DELEGATE, GRAPH, PROMPT_CONTEXT
+from acts.views.text import BY_MODEL
 
 if TYPE_CHECKING:
     from acts.activities.model_context import PromptContext
@@ -69,6 +70,8 @@ def validate(
         parts.append(clean(f"for each row of {request.set.source}", 200))
     elif request is not None and request.instances():
         parts.append(count_text(len(request.instances()), "instance"))
+    if by_model := preflight.by_model:
+        parts.append(f"{len(by_model)} {BY_MODEL} ({cli.list_names(by_model, 10)})")
     parts += [count_text(len(preflight.problems), "warning")] if preflight.problems else []
     print(f"{clean(source.name)} is valid: {', '.join(parts)}")
     return code

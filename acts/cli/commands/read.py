@@ -274,7 +274,7 @@ async def _read_worker_tools() -> dict[str, Any]:
 
 def _print_tools(schemas: Mapping[str, Any], activities: Sequence[str]) -> None:
     if not schemas:
-        print_err("no tool is registered: a module's TOOLS, a folder of ACTS_TOOLS, or ACTS_MCP")
+        print_err("no tool is registered: a module with @acts.tool or TOOLS, a folder of ACTS_TOOLS, or ACTS_MCP")
     rows, own = list[Sequence[str]](), set()
     for name, schema in schemas.items():
         tool = None if schema is None else read_tool(name, schema, served=name in activities)[0]

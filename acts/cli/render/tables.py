@@ -104,6 +104,7 @@ def hints_text(approval: PendingApproval) -> str:
 def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[list[str], bool]:
     """How a wait has changed, and all that is decided, a line each; False where some of it is missing here."""
     changes = [f"changed: {line}" for line in words.change_lines(approval.about.get("changes"))]
+    changes += words.tool_change_lines(approval.about)
     if approval.content is None:
         lost = "what is decided is not known here: its run does not answer, or it is too long"
         return [clean(line, width) for line in (*changes, lost)], False
@@ -115,7 +116,10 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
         else:
             lines.append("would be called with" if name == WITH else name)
             lines += [f"  {key}  {json.dumps(value, ensure_ascii=False)}" for key, value in items]
-    whole = [clean(line) for line in (*changes, *lines)]
+    answers = approval.content.get("answeredBy") if approval.call is None else {}
+    by_model = [id_ for id_, answer in answers.items() if "model" in answer] if isinstance(answers, dict) else []
+    marks = [f"{words.BY_MODEL}: {', '.join(by_model)}"] if by_model else []
+    whole = [clean(line) for line in (*changes, *marks, *lines)]
     shown = [clean(line, width) for line in whole[:rows]]
     return shown, shown == whole
 
@@ -258,7 +262,8 @@ def failure_blocks(outcome: RunResult) -> list[MessageBlock]:
         if error.get("tick"):
             where = [] if error.get("call") else [f"tick {error['tick']}"]
         if where:
-            blocks.append(message(f"{error.get('message')} [{error.get('code')}]", where=" of ".join(where)))
+            place = f" at {error['place']}" if error.get("place") else ""
+            blocks.append(message(f"{error.get('message')} [{error.get('code')}]{place}", where=" of ".join(where)))
     if (more := len(blocks) - MAX_SHOWN) > 0:
         blocks[MAX_SHOWN:] = [message(f"… and {more} more failures; --json has all", severity="note")]
     return blocks

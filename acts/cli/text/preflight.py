@@ -23,7 +23,7 @@ from acts.language.references import scan
 from acts.language.source_text import SourceText
 from acts.language.tools import META, inline_secret_problems, read_tools, registered_names, undecided_names
 from acts.language.values import Json, pointer
-from acts.plan.validate import approve_problems, validate
+from acts.plan.validate import approve_problems, validate, validate_parsed
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
@@ -58,6 +58,15 @@ class Preflight:
         return [p for p in self.problems if p.fatal]
 
     @property
+    def by_model(self) -> list[str]:
+        """The Calls of a valid plan that a model answers, by their ids, as far as this environment knows."""
+        if self.request is None or self.agent or self.errors:
+            return []
+        plan = validate_parsed(self.request, self.tools, self.served)
+        calls = [call for rank, call in enumerate(plan.nodes) if rank not in plan.literal_outputs]
+        return [call.id for call in sorted(calls, key=lambda call: call.index) if call.kind == "latent"]
+
+    @property
     def calls(self) -> int:
         """The number of Calls in the latest plan of the Request."""
         plan = self.request.plan if self.request is not None else None
@@ -79,7 +88,8 @@ def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, a
         tools = {**tools, name: {"type": "object", "properties": properties}}
     as_agent, why = choose_workflow(request) if agent is None else (agent, "--agent" if agent else "--plan")
     problems = _find_problems(request, raw, tools, served, agent=as_agent)
-    if not strict and not as_agent and undecided:  # a worker may serve Activities of their names
+    # A worker may serve Activities of their names; where there is a model, and it does not, the model answers
+    if not strict and not as_agent and undecided and request.config.latent_model is None:
         served = tuple(dict.fromkeys((*served, *undecided)))
         certain = {(p.code, p.pointer) for p in _find_problems(request, raw, tools, served, agent=False)}
         problems = [p if (p.code, p.pointer) in certain else replace(p, severity="warning") for p in problems]
