@@ -231,14 +231,14 @@ def moment_text(iso: str) -> str:
     return f"{iso[:19].replace('T', ' ')}Z"
 
 
-def require_yes(question: str, refusal: str, *, yes: bool) -> None:
+def require_yes(question: str, refusal: str, *, yes: bool = False, hint: str = "--yes does it without asking") -> None:
     """Ask a question that ``--yes`` answers; no answer means no, and is an error."""
     try:
         yes = yes or typer.confirm(question, err=True)
     except typer.Abort:
         print_err()
     if not yes:
-        raise command_error(refusal, hint="--yes does it without asking")
+        raise command_error(refusal, hint=hint)
 
 
 def is_trusted(folder: Path) -> bool:

@@ -175,7 +175,10 @@ async def check_signed_decisions(folder: Path, environment: dict[str, str], clie
 
     await assert_eventually(waits, why="the plan waits")
     await run.signal("approve", {"by": "ada"})
-    unsigned, forged = await act("approve"), await act("approve", "--key", "eve.pem")
+    subject = (await run.query("pending"))[0]["subject"]
+    unsigned, unseen = await act("approve"), await act("approve", "--key", "ada.pem")
+    assert f"name what you have seen: --subject {subject[:16]}" in unseen.stderr
+    forged = await act("approve", "--key", "eve.pem", "--subject", subject)
     assert "has to be signed; approvers: ada" in unsigned.stderr
     assert 'no key of "ada" has signed' in forged.stderr
     assert (unsigned.returncode, forged.returncode) == (2, 2)

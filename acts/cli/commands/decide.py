@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -46,6 +47,7 @@ from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
 from acts.language.wire import APPROVE, EDIT, PAUSE, PROVIDE, REJECT, RESUME
 from acts.tree.decisions import (
+    SHORT_SUBJECT,
     SIGN,
     Decision,
     PendingApproval,
@@ -182,7 +184,7 @@ async def edit(
         cli.require_yes("send it?", "it was not sent", yes=yes)
         content = {"plan": value} if position is None else {"call": name, "with": value}
         with _problems_in(source):
-            await send_decision(reader, decision, approval, sign=_signer(key), content=content)
+            await send_decision(reader, decision, approval, sign=_signer(key, decision), content=content)
     print_err(f"edited, and an edit is no approval: `{cli.shell('acts', 'pending', run)}` lists what waits now")
 
 
@@ -192,7 +194,7 @@ async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> N
     [seen] = await add_parameters(run, [approval]) if decision.decision == APPROVE else [approval]
     for text in tool_change_lines(seen.about):
         cli.print_message(clean(text), severity="warning")
-    status = await send_decision(run, decision, approval, sign=_signer(key))
+    status = await send_decision(run, decision, approval, sign=_signer(key, decision))
     state = f"; the run is {status['phase']}" if isinstance(status, dict) and "phase" in status else ""
     print_err(clean(f"{past}: {approval} (version {approval.version}){state}"))
 
@@ -208,17 +210,18 @@ def _problems_in(source: SourceText) -> Iterator[None]:
         raise CommandError(*texts.problem_blocks(error.problems, source)) from None
 
 
-def _signer(file: str | None) -> Sign | None:
+def _signer(file: str | None, decision: Decision) -> Sign | None:
     """What signs a decision with the key of a file, if the run that waits shows what it wants signed."""
     if file is None:
         return None
     key = read_key(file)
-    return lambda waiting, approval, decision: _sign(key, waiting, approval, decision)
+    return partial(_sign, key, is_named=decision.subject is not None)
 
 
 async def _sign(
-    key: Ed25519PrivateKey, waiting: RunReader, approval: PendingApproval, decision: dict[str, Any]
+    key: Ed25519PrivateKey, waiting: RunReader, approval: PendingApproval, decision: dict[str, Any], *, is_named: bool
 ) -> dict[str, Any]:
+    """The decision, signed. What is approved is printed whole; who has not named its subject says yes to it."""
     if SIGN not in approval.about:
         hint = "decide without --key; the workers read ACTS_APPROVERS when a run begins"
         raise command_error("this run takes no signed decisions: it began without approvers", hint=hint)
@@ -227,6 +230,9 @@ async def _sign(
         hint = "look at it again with `acts show`; if it does not change, tell an operator"
         raise command_error(clean(f"what is shown of {approval} is not what would be signed"), hint=hint)
     cli.print_err(visible(json.dumps(seen.content, indent=2, ensure_ascii=False), "\n"))
+    if decision["decision"] == APPROVE and not is_named:
+        hint = f"name what you have seen: --subject {str(approval.subject)[:SHORT_SUBJECT]}"
+        cli.require_yes("Sign the approval of this?", "nothing was signed", hint=hint)
     time = datetime.now(UTC).isoformat(timespec="seconds")
     statement = make_statement(approval, read_decision(decision), time)
     return {**decision, "signature": {"time": time, "value": base64.b64encode(key.sign(statement)).decode()}}
