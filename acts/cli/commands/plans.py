@@ -51,13 +51,14 @@ def validate(
     """
     name_modules(activities)
     source, _, preflight = check_file(file, inputs, strict=strict, agent=agent)
-    code = cli.EXIT_WRONG_INPUT if preflight.errors else cli.EXIT_DONE
+    errors = [p for p in preflight.problems if p.fatal]
+    code = cli.EXIT_WRONG_INPUT if errors else cli.EXIT_DONE
     if as_json:
         print_json([p.to_json() for p in preflight.problems])
         return code
     print_blocks(problem_blocks(preflight.problems, source))
-    if preflight.errors:
-        print_err(f"{clean(source.name)} is not valid: {count_text(len(preflight.errors), 'error')}", "bold red")
+    if errors:
+        print_err(f"{clean(source.name)} is not valid: {count_text(len(errors), 'error')}", "bold red")
         return code
     request, calls = preflight.request, count_text(preflight.calls, "call")
     parts = [calls]

@@ -22,7 +22,8 @@ from acts.language.messages import INSTANCES, Request, ToolMessage, parse_reques
 from acts.language.references import scan
 from acts.language.tools import META, inline_secret_problems, read_tools, registered_names, undecided_names
 from acts.language.values import Json, pointer
-from acts.plan.validate import approve_problems, validate
+from acts.plan.validate import approve_problems, validate, validate_request
+from acts.simulation.type_flow import CANNOT_FIT, find_type_problems
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
@@ -53,8 +54,8 @@ class Preflight:
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that every worker would report."""
-        return [p for p in self.problems if p.fatal]
+        """The problems that every worker would report before anything runs."""
+        return [p for p in self.problems if p.fatal and p.code != CANNOT_FIT]
 
     @property
     def calls(self) -> int:
@@ -112,6 +113,8 @@ def _find_problems(
             return list(error.problems)
     hint = "; or set config.model: then an agent makes the plan" if request.config.model is None else ""
     problems = validate(raw, tools, served)
+    if not any(p.fatal for p in problems):
+        problems += [found.problem for found in find_type_problems(validate_request(raw, tools, served))]
     return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
 
 
@@ -131,6 +134,7 @@ def require_valid(preflight: Preflight, source: SourceText) -> None:
         problems = [p for p in problems if p.fatal or p.code not in (UNSEEN_TOOL, *_DEPENDS_ON_TOOLS)]
     if preflight.errors:
         raise source.error(problems)
+    problems = [replace(p, severity="warning") for p in problems]  # a call that cannot run fails by itself
     print_blocks(problem_blocks(problems, source))
 
 

@@ -7,6 +7,7 @@
   others (dates, yes, no, 0123) are strings. What JSON lacks is an error with its line: keys that are not strings, tags,
   duplicate keys, .nan, merge keys, a second document. An alias is a copy of a value; the size of all copies is bounded,
   and so is nesting.
+- ``<+>`` in a value is the plain spelling of ``†``, and is replaced before anything else is done with it.
 - The standard library reads JSON; the positions in both formats are those of YAML's nodes, as JSON is YAML but for
   a few characters.
 """
@@ -31,6 +32,7 @@ from yaml.resolver import BaseResolver
 
 from acts.cli.console import CommandError, MessageBlock, clean, command_error, message
 from acts.language.errors import MAX_PROBLEMS_REPORTED, Problem, visible
+from acts.language.spelling import read_plain
 from acts.language.strict_json import DuplicateKeyError, read_json
 from acts.language.values import MAX_DEPTH, Json, defect, is_equal, pointer
 
@@ -138,7 +140,7 @@ def parse_source(name: str, text: str, format_: Format) -> SourceText:
     if not text.strip():
         raise command_error("the file is empty", where=name, hint="it must hold one JSON or YAML value")
     try:
-        source = SourceText(name, text, format_, parse(text, format_))
+        source = SourceText(name, text, format_, read_plain(parse(text, format_)))
     except TextError as error:
         place = error.position
         where = name if place is None else f"{name}:{place.line}:{place.column}"
