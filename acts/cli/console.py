@@ -142,6 +142,14 @@ def console(*, stderr: bool = False, wrap: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=not wrap, width=width)
 
 
+def is_one_place() -> bool:
+    """True where both outputs go to the same terminal, file or pipe: what one shows need not be on the other."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno()))
+    except (OSError, ValueError):  # one of them is no file
+        return False
+
+
 def print_rows(table: Any) -> None:
     """Print a table with one line per thing: a pipe has no edge, and `grep` wants whole lines."""
     screen = console()

@@ -78,7 +78,7 @@ class Context:
 class RunView:
     def __init__(self, run: RunMachine) -> None:
         self._run = run
-        self._proposal: tuple[int, str] | None = None
+        self._proposal: tuple[int, str, dict[str, Any]] | None = None
 
     @property
     def _prepared(self) -> ValidatedPlan | None:
@@ -112,11 +112,14 @@ class RunView:
         return True
 
     def subjects(self, limit: int) -> dict[str, Any]:
-        """``{editable, waits: [{what, call?, instance?, subject}]}``: what is decided here, as much as fits."""
+        """``{editable, waits: [{what, call?, instance?, subject, calls?, forecast?}]}``: what is decided here, as much
+        as fits; of a plan also what to know of a Call, such as ``destructive``, by its id, and what all of it takes.
+        """
         waits = []
         for wait in self._run.approvals.waits.own:
             item: dict[str, Any] = {"what": wait.what, "call": wait.call, "instance": wait.instance}
             item = {k: v for k, v in item.items() if v is not None} | {"subject": self._run.subject_of(wait)}
+            item |= self._proposed()[1] if wait.what == "plan" else {}
             limit -= json_size(item)
             if limit < 0:
                 break
@@ -133,15 +136,22 @@ class RunView:
         }  # fmt: skip
         return out | {key: value for key, value in more.items() if value}
 
+    def _proposed(self) -> tuple[str, dict[str, Any]]:
+        """``describe_proposal`` of the plan that waits, once for each version."""
+        version, prepared = self._proposed_version(), self._prepared
+        if version is None or prepared is None:
+            return "", {}
+        if self._proposal is None or self._proposal[0] != version:
+            self._proposal = version, *describe_proposal(prepared)
+        return self._proposal[1:]
+
     def page(self) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
-        run, version, prepared = self._run, self._proposed_version(), self._prepared
+        run = self._run
         waits = [
             wait.model_copy(update={CONTENT: run.subject_of(wait)}) if wait.workflow_id == run.own else wait
             for wait in run.approvals.pending[:MAX_APPROVALS]
         ]
-        if version is not None and (self._proposal is None or self._proposal[0] != version):  # once for each version
-            self._proposal = version, "" if prepared is None else proposal_section(prepared)
         first, *head = self._head() or [""]
         return _join_sections(
             " — ".join(filter(None, [f"**{run.phase}**", first])),
@@ -150,7 +160,7 @@ class RunView:
             "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in run.all_notes[-MAX_NOTES:]),
             self._calls_section(),
             approvals_section([*waits, *run.approvals.pending[MAX_APPROVALS:]], run.approvals.records),
-            "" if version is None or self._proposal is None else self._proposal[1],
+            self._proposed()[0],
         )
 
     def graph(self, options: Any) -> str:
@@ -568,12 +578,14 @@ def _utc(date: str) -> str:
         return code_span(date)
 
 
-def proposal_section(prepared: ValidatedPlan) -> str:
-    """The plan as a table, its forecast, and the JSON that edits it; of one that is too large only its size."""
+def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
+    """The section of a plan that waits: a table, its forecast, and the JSON that edits it, of one that is too large
+    only its size; and in words ``{calls: {id: [what to know of it]}, forecast}``.
+    """
     whole = prepared.unsplit or prepared  # the Calls, not the children that walk them
     is_large = len(whole.nodes) > MAX_CALLS or len(whole.request.context) > MAX_MESSAGES
     if is_large or count_steps(whole) > MAX_STEPS:
-        return f"### The plan\n\n{len(whole.nodes)} calls: `acts simulate` shows what they would do"
+        return f"### The plan\n\n{len(whole.nodes)} calls: `acts simulate` shows what they would do", {}
     simulation = simulate_prepared(whole, max_steps=MAX_STEPS)
     calls, problems, outcomes = simulation["calls"], simulation["problems"], simulation["outcomes"]
     more = " or more" if outcomes["truncated"] else ""
@@ -592,7 +604,10 @@ def proposal_section(prepared: ValidatedPlan) -> str:
     # The plan as it was written, ready to be changed and sent
     edit = fence({"decision": "edit", "plan": prepared.request.calls})
     how = f"To change it, send this with your changes; the new version then waits for a decision:\n\n{edit}"
-    return _join_sections(
+    remarks = {"approval": "after approval", "background": "in the background"}
+    notes = {c["id"]: [*c.get("hints", ()), *(text for key, text in remarks.items() if c[key])] for c in calls}
+    summary = {"calls": {k: v for k, v in notes.items() if v}, "forecast": forecast_text(simulation)}
+    section = _join_sections(
         "### The plan",
         f"{len(calls)} calls in {len(simulation['waves'])} waves, {len(outcomes['combinations'])}{more} combinations "
         f"of outcomes — {code_span(forecast_text(simulation), MAX_TEXT)}",
@@ -600,6 +615,7 @@ def proposal_section(prepared: ValidatedPlan) -> str:
         "\n".join(fit_lines(lines, len(lines), "see `acts simulate`")),
         how if len(edit) <= MAX_SECTION else "The calls as they were written: ask the query `plan`",
     )
+    return section, summary
 
 
 def _first_paths(paths: Sequence[str]) -> str:

@@ -38,6 +38,7 @@ from acts.views.text import STATE_MARKS, change_lines, named_instances
 
 ANSWER_SECONDS: Final = 10.0  # of an answer about tools: a worker gives it at once, if a slot is free
 _MAX_CELL: Final = 80
+_MAX_READ: Final = 200  # results that a list reads, of the newest runs
 _MAX_CUTS: Final = 5  # commands that are shown, of the largest parts; the JSON has more
 
 Limit = Annotated[int, option("--limit", "At most so many, the newest first.", min=1, max=10_000)]
@@ -79,7 +80,9 @@ async def list_(
         phase or (), waiting=waiting, tool=tool, model=model, min_cost=min_cost, since=earliest, older=latest,
         below=below,
     )  # fmt: skip
-    rows = [row async for row in run_reader.list_runs(await server.connect(), query, limit)]
+    client = await server.connect()
+    rows = [row async for row in run_reader.list_runs(client, query, limit)]
+    await run_reader.add_errors(client, rows[:_MAX_READ])
     if as_json:
         return print_json(rows)
     if not rows:
@@ -97,12 +100,17 @@ async def list_(
         )  # fmt: skip
         table.add_row(
             Text(STATE_MARKS.get(row["phase"], "·"), style), Text(clean(row["id"])), row["workflow"],
-            Text(clean(row["phase"]), style), *(Text(clean(cell, _MAX_CELL)) for cell in cells),
+            Text(clean(row["phase"]), style).append(_errors_text(row), "yellow"),
+            *(Text(clean(cell, _MAX_CELL)) for cell in cells),
         )  # fmt: skip
     cli.print_rows(table)
     if len(rows) == limit:
         print_err(f"the newest {limit:,}; --limit lists more", "dim")
     return cli.EXIT_DONE
+
+
+def _errors_text(row: Mapping[str, Any]) -> str:
+    return f", {cli.count_text(row['errors'], 'error')}" if "errors" in row else ""
 
 
 def _duration(start: datetime, end: datetime | None) -> str:
@@ -128,7 +136,7 @@ async def show(
     reader = await open_run(run, run_id)
     info = await reader.describe()
     if watch and instance is None and info.close_time is None:
-        await tables.watch_run(reader)
+        await tables.watch_run(reader, shows_end=as_json)
         reader = reader.fresh()
         info = await reader.describe()
     facts: dict[str, Any] = {

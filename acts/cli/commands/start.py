@@ -28,9 +28,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
-from acts.cli.render.tables import failure_blocks, print_outcome, text_table, watch_run
+from acts.cli.render.tables import await_run, failure_blocks, print_outcome, text_table, watch_run
 from acts.cli.runs import server
-from acts.cli.runs.run_reader import RunReader, iso_text, open_run, wait_for_outcome
+from acts.cli.runs.run_reader import RunReader, iso_text, open_run
 from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
 from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
 from acts.language.errors import MAX_SUMMARY, heading
@@ -202,7 +202,7 @@ async def start_and_wait(request: Json, workflow: str, run_id: str, source: Sour
         return cli.EXIT_DONE
     began = time.monotonic()
     try:
-        outcome = await (watch_run(run) if policy.watch else wait_for_outcome(run.handle))
+        outcome = await (watch_run(run, shows_end=policy.as_json) if policy.watch else await_run(run))
     except asyncio.CancelledError:  # Ctrl-C
         name = cli.shell(run.id)
         print_err(f"stopped waiting; the run continues: acts show {name} --watch, acts cancel {name}")

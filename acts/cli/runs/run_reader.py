@@ -16,6 +16,7 @@ import functools
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -47,9 +48,11 @@ QUERY_TIMEOUT: Final = timedelta(seconds=5)
 SECONDS_PER_EVENT: Final = 0.003  # a worker replays a whole run before it answers: 5,000 events were measured at 5 s
 # The server's number for an activity that no worker works on (temporalio.api.enums: the import takes 0.1 s)
 PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
-# Keys that are added to an approval's ``about``; the query ``pending`` uses neither
+# Keys that are added to an approval's ``about``; the query ``pending`` uses none of them
 WITH: Final = "with"
 EDITABLE: Final = "editable"
+CALLS: Final = "calls"
+FORECAST: Final = "forecast"
 MAX_CONCURRENT_QUERIES: Final = 16  # each is a task for a worker that has other work
 _MAX_EARLIER: Final = 500  # earlier instances to look for, a request to the server each
 
@@ -323,11 +326,21 @@ async def read_progress(run: RunReader, limit: int | None = None) -> dict[str, A
     if status is None:
         return None
     status = {**status, "calls": await _live_calls(run, status)}
+    if status.get("phase") == "planning" and (retries := await _retries(run)):
+        status["retries"] = retries
     if status.get("waits") or status.get("phase") == "awaiting":
         approvals = await run.pending() or []
         listed = [*await add_parameters(run, approvals[:limit]), *(approvals[limit:] if limit is not None else ())]
         status |= {"pending": [approval.to_json() for approval in listed]} if listed else {}
     return status
+
+
+async def _retries(run: RunReader) -> list[dict[str, Any]]:
+    """The Activities of a run that are tried again and are of no Call, such as the requests of its planner."""
+    pending = (await run.describe()).raw_description.pending_activities
+    names = {wire.MODEL: "the model"}
+    tried = [(item.activity_type.name, await _activity_facts(run, item)) for item in pending if item.attempt > 1]
+    return [{"id": names.get(name, name), **facts} for name, facts in tried]
 
 
 async def _live_calls(run: RunReader, status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -379,9 +392,8 @@ async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str
 
 
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:
-    """The approvals with all that is decided as ``content``, of a Call also what it would be called with as ``with``.
-
-    ``editable`` is False if the run accepts no edit.
+    """The approvals with all that is decided as ``content``, of a Call also what it would be called with as ``with``,
+    of a plan what to know of its ``calls``, by id, and its ``forecast``. ``editable`` is False if it accepts no edit.
     """
     limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
 
@@ -391,12 +403,15 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
 
     ids = list(dict.fromkeys(a.workflow_id for a in approvals))
     answers = dict(zip(ids, await asyncio.gather(*map(query, ids)), strict=True))
-    contents = {id_: {digest(w["subject"]): w["subject"] for w in a.get("waits", ())} for id_, a in answers.items()}
+    waits = {id_: {digest(w["subject"]): w for w in a.get("waits", ())} for id_, a in answers.items()}
     out = []
     for approval in approvals:
         answer = answers[approval.workflow_id]
-        report = {k: v for k, v in approval.to_json().items() if k not in (WITH, EDITABLE)}
-        content = contents[approval.workflow_id].get(str(approval.subject)) or approval.content
+        own = (WITH, EDITABLE, CALLS, FORECAST)
+        report = {k: v for k, v in approval.to_json().items() if k not in own}
+        wait = waits[approval.workflow_id].get(str(approval.subject), {})
+        content = wait.get("subject") or approval.content
+        report |= {k: wait[k] for k in (CALLS, FORECAST) if k in wait}
         report |= {} if content is None else {CONTENT: content}
         report |= {WITH: content[WITH]} if content is not None and WITH in content else {}
         report |= {} if answer.get(EDITABLE, True) else {EDITABLE: False}
@@ -543,6 +558,26 @@ def _row(run: WorkflowExecution) -> dict[str, Any]:
         "closed": None if run.close_time is None else iso_text(run.close_time), "parent": run.parent_id,
     }  # fmt: skip
     return {k: list(v) if isinstance(v, tuple) else v for k, v in row.items() if v is not None}
+
+
+async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
+    """Add ``errors`` to the rows of completed runs: how many of a run's Calls took an error path.
+
+    Their results say so, a request to the server each; one that cannot be read says nothing.
+    """
+    limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
+
+    async def count(row: dict[str, Any]) -> None:
+        with suppress(Exception):  # a list is shown whatever a result is
+            async with limit, asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
+                handle = client.get_workflow_handle(row["id"], run_id=row["runId"])
+                result = (await wait_for_outcome(handle, follow_runs=False)).result
+            reports = [result, *(item for item in named_instances(result).values() if isinstance(item, dict))]
+            calls = [call for report in reports for call in report.get("calls") or ()]
+            if errors := sum(call.get("state") == "completed" and "error" in call for call in calls):
+                row["errors"] = errors
+
+    await asyncio.gather(*(count(row) for row in rows if row["phase"] == "completed"))
 
 
 # A root that began before `acts setup` has no search attributes: it is asked. Where the namespace has none, all runs
