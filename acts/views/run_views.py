@@ -178,7 +178,7 @@ class RunView:
             COST: run.usage.cost if run.usage.requests else None,
         }  # fmt: skip
 
-    def plan(self) -> list[Any]:
+    def plan(self, options: Any = None) -> list[Any]:
         context = self._context()
         return [] if context is None else context.request.calls
 
@@ -361,8 +361,16 @@ class AgentView(RunView):
     def _tools(self) -> Iterable[str]:
         return self._run.context.tools
 
-    def plan(self) -> list[Any]:
-        return self._run.proposed_calls or super().plan()
+    def plan(self, options: Any = None) -> list[Any]:
+        """The plan that waits or runs; with ``{"as": "proposed"}`` as the model wrote it, before people edited it."""
+        run = self._run
+        calls = run.proposed_calls or super().plan()
+        if not isinstance(options, dict) or options.get("as") != "proposed":
+            return calls
+        last = next((turn for turn in reversed(run.turns) if turn.hasPlan or turn.changed), None)
+        if run.answer_calls or last is None:
+            return run.answer_calls or calls
+        return list(last.answer["calls"]) if last.changed else calls
 
     @property
     def first_message(self) -> int:

@@ -30,7 +30,7 @@ from acts.cli.text.source import compare_plans, problem_blocks
 from acts.language.errors import ExpressionError, format_choices, suggest
 from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, hint_words, read_tool
-from acts.language.values import Json
+from acts.language.values import Json, is_equal
 from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
@@ -213,7 +213,10 @@ async def _show_instance(
 
 @app.add
 async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
-    """Show how a run's plan differs from the one it was started with; of an agent, from the plan before."""
+    """Show how a run's plan differs from the one it was started with; of an agent, from what its model proposed.
+
+    Of an agent's plan that nobody has edited, the difference from the plan before is shown.
+    """
     reader = await open_run(run)
     info, plan = await reader.describe_planning(), await reader.require(reader.plan())
     running = info.close_time is None
@@ -228,7 +231,9 @@ async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
     plans = [[], *(m.get("plan") or [] for m in messages if isinstance(m, dict) and m.get("type") == "plan")]
     before = plans[-1]
     if info.workflow_type not in (PLAN, INSTANCE):  # of an agent, the one before the last if that is the current plan
-        before = plans[-2 if version is None and len(plans) > 1 else -1]
+        before, proposed = plans[-2 if version is None and len(plans) > 1 else -1], await reader.proposed_plan()
+        if proposed and not is_equal(proposed, plan):
+            before, name = proposed, "as it was proposed"
     now = f"version {version}, waits" if version is not None else "as it is now" if running else "as it ended"
     rows = compare_plans(before, plan, (name, now))
     records = (await reader.status() or {}).get("decisions") or ()  # what was edited, by whom and when
