@@ -31,7 +31,15 @@ from acts.cli.console import clean, command_error, option, print_blocks, print_e
 from acts.cli.render.tables import await_run, failure_blocks, print_outcome, text_table, watch_run
 from acts.cli.runs import server
 from acts.cli.runs.run_reader import RunReader, iso_text, open_run
-from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
+from acts.cli.text.preflight import (
+    add_set,
+    check_file,
+    names_set,
+    next_results,
+    repeated_problem,
+    require_valid,
+    run_preflight,
+)
 from acts.cli.text.source import STDIN, SourceText, parse_source, problem_blocks, read_source
 from acts.language.errors import MAX_SUMMARY, heading
 from acts.language.values import Json
@@ -331,18 +339,24 @@ def _source_of(request: Json) -> SourceText:
 async def create(
     schedule_id: ScheduleId, file: cli.File, cron: Cron = None, every: Every = None, timezone: Zone = None,
     overlap: Overlap = "skip", replace: Replace = False, inputs: cli.Inputs = None, agent: cli.Agent = None,
+    set_file: SetFile = None, results: ResultsFile = None,
 ) -> None:  # fmt: skip
     """Start a file by the clock, with --cron or --every.
 
-    Each start is a run of its own, so its calls have ids of their own.
+    Each start is a run of its own, so its calls have ids of their own. In the names of a set and of its results, {date}
+    is the day of the start in UTC, and {run} the id of the run.
+
+      acts schedule create nightly plan.yaml --cron '0 2 * * *' --set 'orders-{date}.csv' --results 'out-{run}.jsonl'
     """
     if bool(cron) == bool(every):
         raise command_error("say when to start: either --cron, or --every", hint="--cron '0 9 * * MON', --every 1h")
     seconds = read_seconds(every, "--every")
     intervals = [] if seconds is None else [sdk.ScheduleIntervalSpec(every=timedelta(seconds=seconds))]
     spec = sdk.ScheduleSpec(cron_expressions=cron or [], intervals=intervals, time_zone_name=timezone)
-    source, request, preflight = check_file(file, inputs, agent=agent)
+    source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent)
     require_valid(preflight, source)
+    if (problem := repeated_problem(request, seconds)) is not None:
+        raise problem
     workflow = AGENT if preflight.agent else PLAN
     client = await server.connect()
     action = sdk.ScheduleActionStartWorkflow(workflow, request, id=schedule_id, task_queue=server.task_queue())
@@ -359,6 +373,10 @@ async def create(
             raise command_error(f'there is a schedule "{clean(schedule_id)}"', hint=hint) from None
         await handle.update(lambda _: sdk.ScheduleUpdate(schedule=content), rpc_timeout=server.RPC)
     upcoming = (await handle.describe(rpc_timeout=server.RPC)).info.next_action_times
+    days = [f"{moment:%Y-%m-%d}" for moment in upcoming]
+    if len(set(days)) < len(days) and repeated_problem(request, 1.0) is not None:
+        text = "it starts several times a day, and {date} is one results file for all of them: use {run}"
+        cli.print_message(text, severity="warning")
     first = f"; first start {cli.moment_text(iso_text(upcoming[0]))}" if upcoming else ""
     print_err(f"schedule {clean(schedule_id)} starts {clean(file)} as {workflow}{first}")
 

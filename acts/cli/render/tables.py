@@ -271,6 +271,8 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
         yield Text(f"one of them: {shell('acts', 'show', run, '--instance', instances[0]['id'])}", "dim")
     if text := set_text(report):
         yield Text(text)
+    if failures := report.get("failures"):
+        yield Text(f"one that failed: {shell('acts', 'show', run, '--instance', failures[0])}", "dim")
     for name in ("output", "state"):
         if report.get(name) not in (None, {}):
             yield Text(f"\n{name}", "bold")

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from acts.cli import console
@@ -32,6 +34,7 @@ from acts.language.values import Json
 from acts.tree.decisions import CONTENT, PendingApproval
 from acts.tree.identity import child_id, short_id
 from acts.tree.search_attributes import COST, MODEL, PHASE, TOOLS, WAITING
+from acts.tree.set_records import fill_names
 from acts.tree.wire_format import digest
 from acts.views.text import named_instances, set_counts
 
@@ -54,6 +57,7 @@ EDITABLE: Final = "editable"
 CALLS: Final = "calls"
 FORECAST: Final = "forecast"
 MAX_CONCURRENT_QUERIES: Final = 16  # each is a task for a worker that has other work
+_MAX_BATCHES: Final = 40  # Batches that are asked for a row, some 3,000 rows: each may have to be replayed
 _MAX_EARLIER: Final = 500  # earlier instances to look for, a request to the server each
 
 
@@ -426,6 +430,8 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
 async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
     """An instance: ``{status, state?, calls, errors, decisions?}``, and the run that it was read from."""
     result = await run.result()
+    if set_counts(result) is not None:
+        return await _read_row(run, name)
     item = named_instances(result).get(name) or {}
     if "state" in item:
         return _item(item, name, result), run.id
@@ -451,13 +457,8 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
         plan = run.other(child_id(run.id, f"plan-{status['tick']}"))
         if await plan.exists():
             return await read_instance(plan, name)
-    if set_counts(status) is not None:  # too many to be found by name
-        text, command = (
-            f'the instances of "{clean(run.id)}" are the rows of a set',
-            console.shell("acts", "show", run.id),
-        )
-        hint = f"each has a line in its results file; a run that walks some of them: {command}/batch-…/ID"
-        raise command_error(text, where="--instance", hint=hint)
+    if set_counts(status) is not None:
+        return await _read_row(run, name)
     names = list(status.get("instances") or ())
     if name not in names:
         raise unknown_instance_error(run.id, names, name)
@@ -478,6 +479,40 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
                 break
             return (_item(result, name, {}), child.id) if "calls" in result else await read_instance(child, name)
     return item, run.id
+
+
+async def _read_row(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
+    """A row of a set: its line in the results file, where that can be read here, else what its Batch says of it."""
+    info, request = await run.describe(), await run.request()
+    config = fill_names(request, run.id, f"{info.start_time:%Y-%m-%d}").get("config") if request else None
+    file = config.get("results") if isinstance(config, dict) else None
+    folders = [*filter(None, os.environ.get("ACTS_RESULTS", "").split(os.pathsep)), "results", "."]
+    for path in dict.fromkeys(Path(folder, file) for folder in folders) if isinstance(file, str) else ():
+        if path.is_file() and (line := await asyncio.to_thread(_find_line, path, name)) is not None:
+            handled = [{"id": e.get("call"), "state": "completed", "error": e} for e in line.get("handled") or ()]
+            return _item({**line, "calls": handled}, name, {}), str(path)
+    for number in range(1, _MAX_BATCHES + 1):
+        batch = run.other(child_id(run.id, f"batch-{number}"))
+        if not await batch.exists():
+            break
+        with suppress(CommandError):
+            return await read_instance(batch, name)
+    text = f'no row "{clean(name, 100)}" of the set of {clean(run.id, 200)} is found'
+    where = "" if file is None else f", and {clean(file, 200)} is read below ACTS_RESULTS and results/"
+    hint = f"its first {_MAX_BATCHES} Batches were asked{where}; the id of a row that cannot be used is like: line 17"
+    raise command_error(text, where="--instance", hint=hint)
+
+
+def _find_line(path: Path, name: str) -> dict[str, Any] | None:
+    """The latest line of a results file with this id."""
+    found, part = None, json.dumps(name, ensure_ascii=False)
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for text in lines:
+            if part in text:
+                with suppress(ValueError):
+                    line = json.loads(text)
+                    found = line if isinstance(line, dict) and line.get("id") == name else found
+    return found
 
 
 def unknown_instance_error(run: str, names: Sequence[str], name: str) -> CommandError:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks
+from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks, shell
 from acts.cli.text.source import STDIN, SourceText, add_inputs, problem_blocks, read_source
 from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, parse_request
@@ -24,6 +24,7 @@ from acts.language.tools import META, inline_secret_problems, read_tools, regist
 from acts.language.values import Json, pointer
 from acts.plan.validate import approve_problems, validate, validate_request
 from acts.simulation.type_flow import CANNOT_FIT, find_type_problems
+from acts.tree.set_records import DATE_PART, RUN_PART
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
@@ -208,6 +209,7 @@ def default_modules() -> str:
 
 
 _KIND: Final = re.compile(r"†\{?([\w-]+)")
+_DAY: Final = 86_400.0  # seconds
 _NOT_ROWS: Final = ("state", "item", "index", "decision")
 
 
@@ -243,8 +245,24 @@ def add_set(request: Json, set_file: str | None, results: str | None) -> Json:
     return out
 
 
+def repeated_problem(request: Json, every: float | None = None) -> CommandError | None:
+    """Why a Request over a set can work only once, if it does; ``every`` are the seconds between two starts."""
+    config = request.get("config") if isinstance(request, dict) else None
+    file = config.get("results") if isinstance(config, dict) else None
+    if not isinstance(file, str) or RUN_PART in file or (DATE_PART in file and not (every or _DAY) < _DAY):
+        return None
+    path = Path(file)
+    text = f"{clean(file, 200)} would be the results file of each start, and a run takes only one of its own"
+    if DATE_PART in file:
+        text = f"{clean(file, 200)} would be the results file of all starts of a day"
+    better = path.with_name(f"{path.stem.replace(DATE_PART, '').rstrip('-_.') or 'out'}-{RUN_PART}{path.suffix}")
+    return command_error(text, where="results", hint=f"name one for each run: --results {shell(better)}")
+
+
 def next_results(file: str) -> str:
     """A results file for a run that goes on from the one that wrote this one: ``out.2.jsonl`` after ``out.jsonl``."""
+    if RUN_PART in file:  # every run has its own
+        return file
     path = Path(file)
     stem, count = path.stem, 2
     if numbered := re.fullmatch(r"(.+)\.(\d{1,3})", stem):  # longer numbers are dates
