@@ -237,6 +237,10 @@ AsJson = Annotated[bool, option("--json", "Print JSON only.")]
 Watch = Annotated[bool, option("--watch,-w", "Show every call as it happens.")]
 Detach = Annotated[bool, option("--detach,-d", "Start it, print its id, do not wait.")]
 Yes = Annotated[bool, option("--yes,-y", "Do it without asking.")]
+SetFile = Annotated[
+    str | None,
+    option("--set FILE[:ID]", "The plan is for each row of a JSON Lines or CSV file; ID is the field of its id."),
+]
 Modules = Annotated[
     str | None, option("--activities MODULES", "Python modules with Activities to load, comma separated.")
 ]
@@ -320,9 +324,14 @@ def _mark_of(folder: Path) -> Path:
 
 def load_project_file() -> None:
     """Set the variables ``ACTS_*`` of ``acts.toml`` in the working directory; one that is set already comes first."""
+    for name, value in read_project_file().items():
+        os.environ.setdefault(name, value)
+
+
+def read_project_file() -> dict[str, str]:
     path = Path(PROJECT_FILE)
     if not path.is_file():
-        return
+        return {}
     import tomllib
 
     try:
@@ -336,5 +345,4 @@ def load_project_file() -> None:
         hint = '[environment]\nACTS_ACTIVITIES = "my_tools"; docs/deploy.md lists the variables'
         text = f"{wrong[0]} is no variable ACTS_… with a string in [environment]"
         raise command_error(text, where=path.name, hint=hint)
-    for name, value in variables.items():
-        os.environ.setdefault(name, value)
+    return variables

@@ -55,10 +55,6 @@ _REUSE: Final = {
     "again-if-failed": WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
 }
 
-SetFile = Annotated[
-    str | None,
-    option("--set FILE[:ID]", "Run the plan for each row of a JSON Lines or CSV file; ID is the field of its id."),
-]
 ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
 IfRunning = Annotated[
     WhileRunning, option("--if-running WORD", "If a run of --id runs: fail, use-existing or terminate it.")
@@ -108,7 +104,7 @@ class StartPolicy:
 async def run(
     file: cli.File, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     run_id: cli.NewId = None, detach: cli.Detach = False, agent: cli.Agent = None, if_running: IfRunning = "fail",
-    if_ended: IfEnded = "again", delay: Delay = None, set_file: SetFile = None, results: ResultsFile = None,
+    if_ended: IfEnded = "again", delay: Delay = None, set_file: cli.SetFile = None, results: ResultsFile = None,
 ) -> int:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -339,7 +335,7 @@ def _source_of(request: Json) -> SourceText:
 async def create(
     schedule_id: ScheduleId, file: cli.File, cron: Cron = None, every: Every = None, timezone: Zone = None,
     overlap: Overlap = "skip", replace: Replace = False, inputs: cli.Inputs = None, agent: cli.Agent = None,
-    set_file: SetFile = None, results: ResultsFile = None,
+    set_file: cli.SetFile = None, results: ResultsFile = None,
 ) -> None:  # fmt: skip
     """Start a file by the clock, with --cron or --every.
 
