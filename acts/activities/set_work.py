@@ -69,7 +69,7 @@ class SetActivities:
     async def survey(self, request: Json) -> Json:
         """How many rows a set has, where its pages begin, and which rows an earlier run leaves to this one."""
         past = request.get("past") or {"run": None, "results": (), "only": None}
-        with closing(RowIds(past["run"], only_failed=past["only"] == "failed")) as ids:
+        with closing(RowIds(past["run"], past["only"])) as ids:
             for item in past["results"]:
                 if "file" in item:
                     rows_before = results_file.read_past(self._results(item), item["run"])

@@ -159,7 +159,8 @@ class SetProgress:
         self.failed += report["failed"]
         self.failures += list(report["failures"])[: set_records.MAX_FAILURES - len(self.failures)]
         for id_, item in report.get("instances", {}).items():
-            self.rows.append(PastRow(id=id_, status=item["status"], isLine=set_records.is_bad_row(id_, item["errors"])))
+            is_line = set_records.is_bad_row(id_, item["errors"])
+            self.rows.append(PastRow(id=id_, status=item["status"], isLine=is_line, hasErrors="handled" in item))
 
     def stop(self, code: str, message: str) -> None:
         """No further Batch starts, for this reason; the first one counts."""

@@ -392,6 +392,12 @@ def _check_limits(request: Request, plan: Sequence[Json], at: Place, *, template
     if request.set is None:
         if allowed is not None and count > allowed:
             problems.append(Problem("limitExceeded", f"{text}; the budget allows {allowed}", pointer(*at)))
+        if resume is not None and resume.only == "errors":
+            text, hint = (
+                'only "errors" is for the rows of a set',
+                'of a batch, "failed" names the instances that failed',
+            )
+            problems.append(Problem("invalidSetting", text, "/config/resume/only", hint=hint))
         return problems
     for index, call in enumerate(plan):
         if isinstance(call, dict) and call.get("_instance") is not None:

@@ -67,6 +67,7 @@ class PastRow(Record):
     id: str
     status: str
     isLine: bool = False  # it could not be used: its id is ``line`` and its line in the set
+    hasErrors: bool = False  # a failure of it took an error path
 
 
 class PastSet(Record):

@@ -68,6 +68,7 @@ NewPlan = Annotated[
 ]
 FromCall = Annotated[str, option("--from CALL", "The first call that runs anew, like 7:charge; plan order counts.")]
 OnlyFailed = Annotated[bool, option("--only-failed", "Of a batch or set: what failed, no others.")]
+OnlyErrors = Annotated[bool, option("--only-errors", "Of a set: what failed or took an error path, no others.")]
 RetryResults = Annotated[
     str | None, option("--results FILE", "Of a set: the file for the results (default: out.2.jsonl).")
 ]
@@ -137,7 +138,8 @@ async def run(
 
 @app.add
 async def retry(
-    run: cli.Run, edit: NewPlan = None, only_failed: OnlyFailed = False, results: RetryResults = None,
+    run: cli.Run, edit: NewPlan = None, only_failed: OnlyFailed = False, only_errors: OnlyErrors = False,
+    results: RetryResults = None,
     run_id: cli.RunId = None, new_id: cli.NewId = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     detach: cli.Detach = False,
 ) -> int:  # fmt: skip
@@ -158,13 +160,14 @@ async def retry(
     policy = StartPolicy(watch, as_json, detach)
     new_id = new_id or f"{run[:200]}-retry-{secrets.token_hex(3)}"
     if info.workflow_type == AGENT:
-        if edit is not None or only_failed:
+        if edit is not None or only_failed or only_errors:
             hint = "start one with `acts run FILE`, and a request of your own"
-            raise command_error("an agent is retried as it was, without --edit and --only-failed", hint=hint)
+            raise command_error("an agent is retried as it was, without --edit and --only-…", hint=hint)
         request = {**await _read_request(reader), "context": await reader.require(reader.messages())}
         print_err(clean(f"starting an Agent with the context of {run}: its model sees what was done"), "dim")
         return await start_and_wait(request, AGENT, new_id, _source_of(request), policy)
-    resume: dict[str, Any] = {"workflowId": run, "runId": info.run_id, **({"only": "failed"} if only_failed else {})}
+    only = "errors" if only_errors else "failed" if only_failed else None
+    resume: dict[str, Any] = {"workflowId": run, "runId": info.run_id, **({} if only is None else {"only": only})}
     return await _resume(reader, resume, edit, results, new_id, policy)
 
 

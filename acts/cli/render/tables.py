@@ -426,7 +426,7 @@ async def _follow(
             if progress is not None:
                 answered, last = time.monotonic(), progress
             is_silent = time.monotonic() - answered > SILENCE_SECONDS
-            show(last, await reader.obstacle() or "no worker answers; is one running?" if is_silent else "")
+            show(last, f"{await reader.silence()}: the run waits" if is_silent else "")
             await asyncio.wait([ending], timeout=pause)
         return await ending
     finally:

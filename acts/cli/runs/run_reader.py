@@ -317,13 +317,17 @@ class RunReader:
             raise await self.no_answer_error()
         return value
 
-    async def no_answer_error(self, effect: str = "", hint: str = server.START_WORKER) -> CommandError:
-        """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
+    async def silence(self) -> str:
+        """Why no worker answers for this run."""
         name = (await self.describe()).task_queue
         queue = f'the queue "{clean(name, 100)}"'
         has_worker = await server.has_pollers(self.client, name)
         cause = f"the workers of {queue} do not answer" if has_worker else f"no worker serves {queue}"
-        cause = await self.obstacle() or cause
+        return await self.obstacle() or cause
+
+    async def no_answer_error(self, effect: str = "", hint: str = server.START_WORKER) -> CommandError:
+        """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
+        cause = await self.silence()
         effect = effect or f'"{clean(self.id, 200)}" cannot be read'
         return command_error(f"{cause}, so {effect}", hint=hint, code=console.EXIT_NO_SERVER)
 
