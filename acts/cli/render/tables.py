@@ -367,6 +367,7 @@ async def watch_run(run: RunReader, *, shows_end: bool = False) -> Outcome:
             live.update(Group(head, *([Text(silence, "yellow")] if silence else []), *parts), refresh=True)
             return
         calls = [call for call in name_causes(status.get("calls") or ()) if call.get("state") != "pending"]
+        calls += status.get("retries") or ()
         events = [f"{call_name(call)}  {call.get('state')}  {describe(call)}".strip() for call in calls]
         approvals = [PendingApproval.model_validate(item) for item in status.get("pending") or ()]
         lines = dict.fromkeys((head.plain, *events, set_text(status), *approval_lines(run.id, approvals), silence))
