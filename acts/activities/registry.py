@@ -41,6 +41,7 @@ from acts.activities.models.endpoints import highest_price
 from acts.activities.plan_folders import NamedPlan, plans_from_environment
 from acts.language import wire
 from acts.language.errors import MAX_NAME, SettingsError, format_choices, suggest, truncate
+from acts.language.spelling import read_plain
 from acts.language.strict_json import json_size, read_json
 from acts.language.tools import SERVER_TOOL, TYPED_TOOL, read_tool, tool_name
 
@@ -360,7 +361,7 @@ def _read_folder(folder: Path) -> dict[str, dict[str, Any]]:
     tools: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.glob("*.json")):
         try:
-            content = read_json(file.read_bytes())
+            content = read_plain(read_json(file.read_bytes()))
         except (OSError, ValueError) as error:
             raise SettingsError(f"{file} is not a readable JSON file: {error}") from error
         name = tool_name(content)

@@ -28,7 +28,7 @@ from acts.delegates.sources import quote
 from acts.language import wire
 from acts.language.strict_json import write_json
 from acts.sets import results_file
-from acts.sets.set_files import SetError, open_set
+from acts.sets.set_files import SetError, find_source, open_set
 from acts.sets.survey import RowIds, read_page, row_id, survey
 from acts.tree.set_records import PageReading, RowCounts, bad_row_line, failed_line
 
@@ -69,7 +69,7 @@ class SetActivities:
     async def survey(self, request: Json) -> Json:
         """How many rows a set has, where its pages begin, and which rows an earlier run leaves to this one."""
         past = request.get("past") or {"run": None, "results": (), "only": None}
-        with closing(RowIds(past["run"], only_failed=past["only"] == "failed")) as ids:
+        with closing(RowIds(past["run"], past["only"])) as ids:
             for item in past["results"]:
                 if "file" in item:
                     rows_before = results_file.read_past(self._results(item), item["run"])
@@ -77,7 +77,8 @@ class SetActivities:
                     continue
                 async for rows in self._read_rows(item["workflowId"], item["runId"]):
                     await asyncio.to_thread(ids.add_past, rows)
-            return await asyncio.to_thread(self.count_rows, request["source"], request.get("id"), ids)
+            source = await asyncio.to_thread(find_source, request["source"], self._sources)
+            return await asyncio.to_thread(self.count_rows, source, request.get("id"), ids)
 
     def count_rows(self, source: str, id_field: str | None, ids: RowIds) -> Json:
         """The survey of a file at rest, with what ``ids`` says of earlier runs."""
@@ -87,7 +88,7 @@ class SetActivities:
             after = os.fstat(opened.stream.fileno())
             if not opened.is_copy and (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                 raise SetError(wire.SET_UNAVAILABLE, f"{opened.name} was written to while its rows were counted")
-        return result.to_json()
+        return {**result.to_json(), "source": source}
 
     def read_page(self, request: Json) -> Json:
         """The rows of a page: those that run, and those that cannot."""

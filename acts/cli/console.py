@@ -102,6 +102,14 @@ def console(*, stderr: bool = False, wrap: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=not wrap, width=width)
 
 
+def is_one_place() -> bool:
+    """True where both outputs go to the same terminal, file or pipe: what one shows need not be on the other."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno()))
+    except (OSError, ValueError):  # one of them is no file
+        return False
+
+
 def print_rows(table: Any) -> None:
     """Print a table with one line per thing: a pipe has no edge, and `grep` wants whole lines."""
     screen = console()
@@ -180,6 +188,10 @@ AsJson = Annotated[bool, option("--json", "Print JSON only.")]
 Watch = Annotated[bool, option("--watch,-w", "Show every call as it happens.")]
 Detach = Annotated[bool, option("--detach,-d", "Start it, print its id, do not wait.")]
 Yes = Annotated[bool, option("--yes,-y", "Do it without asking.")]
+SetFile = Annotated[
+    str | None,
+    option("--set FILE[:ID]", "The plan is for each row of a JSON Lines or CSV file; ID is the field of its id."),
+]
 Modules = Annotated[
     str | None, option("--activities MODULES", "Python modules with Activities to load, comma separated.")
 ]
@@ -263,9 +275,14 @@ def _mark_of(folder: Path) -> Path:
 
 def load_project_file() -> None:
     """Set the variables ``ACTS_*`` of ``acts.toml`` in the working directory; one that is set already comes first."""
+    for name, value in read_project_file().items():
+        os.environ.setdefault(name, value)
+
+
+def read_project_file() -> dict[str, str]:
     path = Path(PROJECT_FILE)
     if not path.is_file():
-        return
+        return {}
     import tomllib
 
     try:
@@ -279,5 +296,4 @@ def load_project_file() -> None:
         hint = '[environment]\nACTS_ACTIVITIES = "my_tools"; docs/deploy.md lists the variables'
         text = f"{wrong[0]} is no variable ACTS_… with a string in [environment]"
         raise command_error(text, where=path.name, hint=hint)
-    for name, value in variables.items():
-        os.environ.setdefault(name, value)
+    return variables

@@ -14,10 +14,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from acts.client import server
@@ -30,12 +33,13 @@ from acts.client.client_errors import (
     explained,
 )
 from acts.language import wire
-from acts.language.errors import Problem, clean, format_choices, shell
+from acts.language.errors import Problem, clean, format_choices
 from acts.language.strict_json import unpack
 from acts.language.values import Json
 from acts.tree.decisions import CONTENT, TOOL_CHANGES, PendingApproval
 from acts.tree.identity import child_id, short_id
 from acts.tree.search_attributes import COST, MODEL, PHASE, TOOLS, WAITING
+from acts.tree.set_records import fill_names
 from acts.tree.wire_format import digest
 from acts.views.text import named_instances, set_counts
 
@@ -52,11 +56,14 @@ QUERY_TIMEOUT: Final = timedelta(seconds=5)
 SECONDS_PER_EVENT: Final = 0.003  # a worker replays a whole run before it answers: 5,000 events were measured at 5 s
 # The server's number for an activity that no worker works on (temporalio.api.enums: the import takes 0.1 s)
 PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
-# Keys that are added to an approval's ``about``; the query ``pending`` uses neither
+# Keys that are added to an approval's ``about``; the query ``pending`` uses none of them
 WITH: Final = "with"
 EDITABLE: Final = "editable"
+CALLS: Final = "calls"
+FORECAST: Final = "forecast"
 MAX_CONCURRENT_QUERIES: Final = 16  # each is a task for a worker that has other work
 _MAX_REASONS: Final = 5  # failures in the text of an error
+_MAX_BATCHES: Final = 40  # Batches that are asked for a row, some 3,000 rows: each may have to be replayed
 _MAX_EARLIER: Final = 500  # earlier instances to look for, a request to the server each
 
 
@@ -373,6 +380,10 @@ class RunReader:
         """The Calls of the plan that waits for approval, or else is executed."""
         return await self.query(list, wire.PLAN_QUERY)
 
+    async def proposed_plan(self) -> list[Any]:
+        """The same plan of an agent, as its model proposed it."""
+        return await self.query(list, wire.PLAN_QUERY, {"as": "proposed"}) or []
+
     async def messages(self) -> list[Json] | None:
         """The whole context, read page by page: of a run that has ended, the worker replays for each page."""
         messages: list[Json] = []
@@ -395,13 +406,17 @@ class RunReader:
             raise await self.no_answer_error()
         return value
 
-    async def no_answer_error(self, effect: str = "", hint: str = server.START_WORKER) -> ClientError:
-        """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
+    async def silence(self) -> str:
+        """Why no worker answers for this run."""
         name = (await self.describe()).task_queue
         queue = f'the queue "{clean(name, 100)}"'
         has_worker = await server.has_pollers(self.client, name)
         cause = f"the workers of {queue} do not answer" if has_worker else f"no worker serves {queue}"
-        cause = await self.obstacle() or cause
+        return await self.obstacle() or cause
+
+    async def no_answer_error(self, effect: str = "", hint: str = server.START_WORKER) -> ClientError:
+        """No worker answers for this run, so ``effect`` (by default: it cannot be read)."""
+        cause = await self.silence()
         effect = effect or f'"{clean(self.id, 200)}" cannot be read'
         return ClientError(f"{cause}, so {effect}", hint, is_unavailable=True)
 
@@ -412,11 +427,21 @@ async def read_progress(run: RunReader, limit: int | None = None) -> dict[str, A
     if status is None:
         return None
     status = {**status, "calls": await _live_calls(run, status)}
+    if status.get("phase") == "planning" and (retries := await _retries(run)):
+        status["retries"] = retries
     if status.get("waits") or status.get("phase") == "awaiting":
         approvals = await run.pending() or []
         listed = [*await add_parameters(run, approvals[:limit]), *(approvals[limit:] if limit is not None else ())]
         status |= {"pending": [approval.to_json() for approval in listed]} if listed else {}
     return status
+
+
+async def _retries(run: RunReader) -> list[dict[str, Any]]:
+    """The Activities of a run that are tried again and are of no Call, such as the requests of its planner."""
+    pending = (await run.describe()).raw_description.pending_activities
+    names = {wire.MODEL: "the model"}
+    tried = [(item.activity_type.name, await _activity_facts(run, item)) for item in pending if item.attempt > 1]
+    return [{"id": names.get(name, name), **facts} for name, facts in tried]
 
 
 async def _live_calls(run: RunReader, status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -468,9 +493,9 @@ async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str
 
 
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:
-    """The approvals with all that is decided as ``content``, of a Call also what it would be called with as ``with``.
-
-    ``editable`` is False if the run accepts no edit; ``toolChanges`` are there if Tools have changed since the plan.
+    """The approvals with all that is decided as ``content``, of a Call also what it would be called with as ``with``,
+    of a plan what to know of its ``calls``, by id, and its ``forecast``. ``editable`` is False if it accepts no edit;
+    ``toolChanges`` are there if Tools have changed since the plan.
     """
     limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
 
@@ -485,8 +510,10 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
     for approval in approvals:
         answer = answers[approval.workflow_id]
         wait = waits[approval.workflow_id].get(str(approval.subject), {})
-        report = {k: v for k, v in approval.to_json().items() if k not in (WITH, EDITABLE, TOOL_CHANGES)}
+        own = (WITH, EDITABLE, TOOL_CHANGES, CALLS, FORECAST)
+        report = {k: v for k, v in approval.to_json().items() if k not in own}
         content = wait.get("subject") or approval.content
+        report |= {k: wait[k] for k in (CALLS, FORECAST) if k in wait}
         report |= {} if content is None else {CONTENT: content}
         report |= {WITH: content[WITH]} if content is not None and WITH in content else {}
         report |= {} if answer.get(EDITABLE, True) else {EDITABLE: False}
@@ -498,6 +525,8 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
 async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
     """An instance: ``{status, state?, calls, errors, decisions?}``, and the run that it was read from."""
     result = await run.result()
+    if set_counts(result) is not None:
+        return await _read_row(run, name)
     item = named_instances(result).get(name) or {}
     if "state" in item:
         return _item(item, name, result), run.id
@@ -523,10 +552,8 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
         plan = run.other(child_id(run.id, f"plan-{status['tick']}"))
         if await plan.exists():
             return await read_instance(plan, name)
-    if set_counts(status) is not None:  # too many to be found by name
-        text, command = f'the instances of "{clean(run.id)}" are the rows of a set', shell("acts", "show", run.id)
-        hint = f"each has a line in its results file; a run that walks some of them: {command}/batch-…/ID"
-        raise ClientError(text, where="--instance", hint=hint)
+    if set_counts(status) is not None:
+        return await _read_row(run, name)
     names = list(status.get("instances") or ())
     if name not in names:
         raise unknown_instance_error(run.id, names, name)
@@ -547,6 +574,40 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
                 break
             return (_item(result, name, {}), child.id) if "calls" in result else await read_instance(child, name)
     return item, run.id
+
+
+async def _read_row(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
+    """A row of a set: its line in the results file, where that can be read here, else what its Batch says of it."""
+    info, request = await run.describe(), await run.request()
+    config = fill_names(request, run.id, f"{info.start_time:%Y-%m-%d}").get("config") if request else None
+    file = config.get("results") if isinstance(config, dict) else None
+    folders = [*filter(None, os.environ.get("ACTS_RESULTS", "").split(os.pathsep)), "results", "."]
+    for path in dict.fromkeys(Path(folder, file) for folder in folders) if isinstance(file, str) else ():
+        if path.is_file() and (line := await asyncio.to_thread(_find_line, path, name)) is not None:
+            handled = [{"id": e.get("call"), "state": "completed", "error": e} for e in line.get("handled") or ()]
+            return _item({**line, "calls": handled}, name, {}), str(path)
+    for number in range(1, _MAX_BATCHES + 1):
+        batch = run.other(child_id(run.id, f"batch-{number}"))
+        if not await batch.exists():
+            break
+        with suppress(ClientError):
+            return await read_instance(batch, name)
+    text = f'no row "{clean(name, 100)}" of the set of {clean(run.id, 200)} is found'
+    where = "" if file is None else f", and {clean(file, 200)} is read below ACTS_RESULTS and results/"
+    hint = f"its first {_MAX_BATCHES} Batches were asked{where}; the id of a row that cannot be used is like: line 17"
+    raise ClientError(text, hint, "--instance")
+
+
+def _find_line(path: Path, name: str) -> dict[str, Any] | None:
+    """The latest line of a results file with this id."""
+    found, part = None, json.dumps(name, ensure_ascii=False)
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for text in lines:
+            if part in text:
+                with suppress(ValueError):
+                    line = json.loads(text)
+                    found = line if isinstance(line, dict) and line.get("id") == name else found
+    return found
 
 
 def unknown_instance_error(run: str, names: Sequence[str], name: str) -> ClientError:
@@ -631,6 +692,26 @@ def _row(run: WorkflowExecution) -> dict[str, Any]:
         "closed": None if run.close_time is None else iso_text(run.close_time), "parent": run.parent_id,
     }  # fmt: skip
     return {k: list(v) if isinstance(v, tuple) else v for k, v in row.items() if v is not None}
+
+
+async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
+    """Add ``errors`` to the rows of completed runs: how many of a run's Calls took an error path.
+
+    Their results say so, a request to the server each; one that cannot be read says nothing.
+    """
+    limit = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
+
+    async def count(row: dict[str, Any]) -> None:
+        with suppress(Exception):  # a list is shown whatever a result is
+            async with limit, asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
+                handle = client.get_workflow_handle(row["id"], run_id=row["runId"])
+                result = (await wait_for_outcome(handle, follow_runs=False)).raw
+            reports = [result, *(item for item in named_instances(result).values() if isinstance(item, dict))]
+            calls = [call for report in reports for call in report.get("calls") or ()]
+            if errors := sum(call.get("state") == "completed" and "error" in call for call in calls):
+                row["errors"] = errors
+
+    await asyncio.gather(*(count(row) for row in rows if row["phase"] == "completed"))
 
 
 # A root that began before `acts setup` has no search attributes: it is asked. Where the namespace has none, all runs

@@ -24,6 +24,7 @@ from acts.delegates.sources import MAX_NAME, IrregularFileError, quote
 from acts.language import wire
 from acts.language.errors import InvalidRequest, Problem, format_choices, suggest, summary, truncate
 from acts.language.messages import read_request
+from acts.language.spelling import read_plain
 from acts.language.strict_json import read_json
 from acts.language.values import pointer
 from acts.plan.validate import settings_problems_of
@@ -114,7 +115,7 @@ def read_definition(data: bytes, source: str) -> dict[str, Any]:
     """
     value: dict[str, Any] = {}
     try:
-        value = read_json(data, unique_keys=True)
+        value = read_plain(read_json(data, unique_keys=True))
         request = read_request(value)
         problems = [problem for problem in (*request.problems, *settings_problems_of(request)) if problem.fatal]
         if "context" not in value:

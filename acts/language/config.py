@@ -166,14 +166,14 @@ class Resume(_Closed):
 
     ``runId`` None: the latest run of the workflow id. ``ids``: whether a Call that had failed gets the ``_id`` that it
     had (``same``) or a new one; None: ``same`` for ``completed``, ``new`` for ``before``. ``only``: of a batch, run the
-    instances that failed and no others.
+    instances that failed and no others; ``errors``: of a set, also the rows in which a failure took an error path.
     """
 
     workflowId: str = Field(min_length=1, max_length=MAX_WORKFLOW_ID)
     runId: str | None = Field(default=None, min_length=1, max_length=MAX_WORKFLOW_ID)
     keep: Annotated[Literal["completed"] | KeepBefore, BeforeValidator(_read_keep)] = "completed"
     ids: Literal["same", "new"] | None = None
-    only: Literal["failed"] | None = None
+    only: Literal["failed", "errors"] | None = None
 
     @property
     def keeps_ids(self) -> bool:

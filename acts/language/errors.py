@@ -194,7 +194,11 @@ def find_similar(wrong: str, names: Iterable[str]) -> str | None:
 
 def suggest(wrong: str, names: Iterable[str]) -> str | None:
     similar = find_similar(wrong, names)
-    return None if similar is None else f'did you mean "{similar}"?'
+    return None if similar is None else did_you_mean(similar)
+
+
+def did_you_mean(right: str) -> str:
+    return f'did you mean "{right}"?'
 
 
 def format_choices(names: Iterable[str], limit: int = 12) -> str:

@@ -511,15 +511,19 @@ def _is_plain(tree: Expression) -> bool:
     return all(map(_is_plain, operands(tree))) if is_joined else isinstance(tree, Path)
 
 
-def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
-    """Yield each string of ``value`` that contains ``†``, with its place."""
+def scan_strings(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
+    """Yield each string of ``value``, with its place."""
     if isinstance(value, str):
-        if MARK in value:
-            yield at, value
+        yield at, value
     elif isinstance(value, (dict, list)):
         for key, child in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(child, (str, dict, list)):
-                yield from scan_marked(child, *at, key)
+                yield from scan_strings(child, *at, key)
+
+
+def scan_marked(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:
+    """Yield each string of ``value`` that contains ``†``, with its place."""
+    return ((place, text) for place, text in scan_strings(value, *at) if MARK in text)
 
 
 def scan(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:

@@ -173,6 +173,21 @@ def follow(root: Json, ref: str) -> Json:
     return True if part is ABSENT else part
 
 
+def declared_types(schema: Json, at: Place) -> set[str]:
+    """The types that a schema names for the value at a place inside; empty where it names none."""
+    part = schema
+    for token in at:
+        part = follow(schema, part["$ref"]) if isinstance(part, dict) and isinstance(part.get("$ref"), str) else part
+        part = get(part, ("items",) if isinstance(token, int) else ("properties", token))
+    part = follow(schema, part["$ref"]) if isinstance(part, dict) and isinstance(part.get("$ref"), str) else part
+    if not isinstance(part, dict):
+        return set()
+    parts = [part, *(one for key in ("anyOf", "oneOf") for one in part.get(key) or () if isinstance(one, dict))]
+    named = [one["type"] if isinstance(one.get("type"), list) else [one.get("type")] for one in parts]
+    nullable = {"null"} if part.get("nullable") is True else set[str]()
+    return nullable | {name for names in named for name in names if isinstance(name, str)}
+
+
 def _find_part(root: Json, ref: str) -> Json:
     before, *tokens = unquote(ref.removeprefix("#")).split("/")
     return ABSENT if before else get(root, tuple(token.replace("~1", "/").replace("~0", "~") for token in tokens))

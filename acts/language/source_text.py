@@ -24,6 +24,7 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from yaml.resolver import BaseResolver
 
 from acts.language.errors import clean
+from acts.language.spelling import read_plain
 from acts.language.strict_json import DuplicateKeyError, read_json
 from acts.language.values import MAX_DEPTH, Json, pointer
 
@@ -105,7 +106,14 @@ _JSON_HINTS: Final = {
 
 
 def parse(text: str, format_: Format) -> Json:
-    """The value of a text; a ``TextError`` where it is not of this format, or holds something that JSON lacks."""
+    """The value of a text; a ``TextError`` where it is not of this format, or holds something that JSON lacks.
+
+    ``<+>`` in a value is the plain spelling of ``†``, and is replaced before anything else is done with it.
+    """
+    return read_plain(_parse(text, format_))
+
+
+def _parse(text: str, format_: Format) -> Json:
     if format_ == "YAML":
         return _read_yaml(text)
     try:

@@ -31,6 +31,7 @@ from acts.language.errors import ExpressionError, Problem, TooComplex, format_ch
 from acts.language.messages import METHODS, Request, ToolMessage
 from acts.language.references import parse
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, subschemas, with_defs
+from acts.language.spelling import expression_hint
 from acts.language.values import ABSENT, Json, Place, pointer
 from acts.language.wire import TOO_COMPLEX
 
@@ -318,7 +319,7 @@ def _definition_problems(
     for key in properties:
         if key.startswith("_") and key not in META:
             text = f'tool "{name}" declares "{key}"; a name with _ is one of {", ".join(META)}'
-            yield Problem("unknownMeta", text, pointer(*at, "properties", key), severity="warning")
+            yield Problem("unknownMeta", text, pointer(*at, "properties", key), None, suggest(key, META), "warning")
     if consts.get("_tool", name) != name:
         text = f'the map calls it "{name}", its _tool says "{consts["_tool"]}"'
         yield Problem("invalidTool", text, pointer(*at))
@@ -338,7 +339,8 @@ def _definition_problems(
             try:
                 parse(value)
             except ExpressionError as error:
-                yield Problem("invalidExpression", f'{key} of "{name}": {error}', place)
+                text, hint = f'{key} of "{name}": {error}', expression_hint(value, parse)
+                yield Problem("invalidExpression", text, place, hint=hint)
         elif key == "_outputMethod" and value not in METHODS:
             text = f'{key} of "{name}" is {value!r}; allowed: {", ".join(METHODS)}'
             yield Problem("invalidTool", text, place)

@@ -288,7 +288,7 @@ class AgentRun(RunMachine):
             self._dropped = (problems, calls, text)
             return self._complete_stream(PlanExtension(isComplete=True, dropped=problems[0].message), now)
         self._append_problems(problems, calls)
-        self._add_turn(turns.unrun_outcomes(self._answer_calls), problems, text=text)
+        self._add_turn(turns.unrun_outcomes(self.answer_calls), problems, text=text)
         return self._next_tick()
 
     def _append_problems(self, problems: Sequence[Problem], calls: Sequence[Json] = ()) -> None:
@@ -296,7 +296,7 @@ class AgentRun(RunMachine):
         self.results.errors += [{"call": None, "tick": self.tick, **error} for error in errors]
 
     @property
-    def _answer_calls(self) -> list[Json]:
+    def answer_calls(self) -> list[Json]:
         """The Calls of the answer, which need not be valid; none where it has no list of them."""
         calls = self._answer.get("calls") if isinstance(self._answer, dict) else None
         return calls if isinstance(calls, list) else []
@@ -306,7 +306,7 @@ class AgentRun(RunMachine):
         planned: Sequence[Json] | None = None,
     ) -> None:  # fmt: skip
         """Add the turn of this tick; ``planned`` are its Calls as the context's plan has them, None without a plan."""
-        answer, is_same = self._answer, planned is not None and self._answer_calls == list(planned)
+        answer, is_same = self._answer, planned is not None and self.answer_calls == list(planned)
         if is_same:
             answer = {k: v for k, v in answer.items() if k != "calls"}
         changed = () if planned is None or is_same else tuple(planned)
@@ -438,7 +438,7 @@ class AgentRun(RunMachine):
             problems, calls, text = dropped
             self._append_problems(problems, calls)
             outcomes = agent_context.describe_outcomes(
-                *walked, unrun_reason=agent_context.ANSWER_REFUSED, answer=self._answer_calls
+                *walked, unrun_reason=agent_context.ANSWER_REFUSED, answer=self.answer_calls
             )
             self._add_turn(outcomes, problems, text=text)
             return self._next_tick()

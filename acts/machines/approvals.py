@@ -408,9 +408,13 @@ class Approvals:
         return wait
 
     def _edits_of(self, wait: PendingApproval) -> Iterator[dict[str, Any]]:
-        """``{call, from?, to?, by?, date}``: how people have changed the plan that waits, or this Call of it."""
+        """``{call, from?, to?, by?, date}``: how people have changed the plan that waits, or this Call of it. What
+        changed a plan that was then approved or rejected is no part of the next one.
+        """
         position = None if wait.call is None else wait.call.partition(":")[0]
-        for record in self.records:
+        closed = (r.get("what") == "plan" and r.get("decision") != wire.EDIT for r in self.records)
+        first = max((at for at, is_end in enumerate(closed, 1) if is_end), default=0)
+        for record in self.records[first if wait.call is None else 0 :]:
             who: dict[str, Any] = {key: record[key] for key in ("by", "date") if key in record}
             for change in record.get("changes", ()):
                 if position is None or str(change["call"]) == position:

@@ -150,6 +150,7 @@ class CallState:
     resolved: dict[str, Any] | None = None  # the Call with its references resolved, from ready until it reports
     value: Json = None  # the report of a batch child, by instance
     reason: str | None = None  # why it was skipped
+    cause: str | None = None  # the id of the Call that did not write what it needs, or of what that was skipped for
     elements: Elements | None = None  # of a Call with ``_each``, once it is ready
 
     @property
@@ -217,12 +218,12 @@ def status_of(shared: str, parts: Sequence[str]) -> str:
 
 
 def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]:
-    """``{id, tool, state, instance?, answeredBy?, outputPath?, error?, place?, reason?, elements?, call?,
+    """``{id, tool, state, instance?, answeredBy?, outputPath?, error?, place?, reason?, cause?, elements?, call?,
     waitsFor?, taskQueue?}``.
 
-    ``reason`` says why a Call was skipped; ``elements`` is ``{total, completed, failed, running}``. ``call`` is the
-    Call as planned, if a person put it into the plan and it failed: no plan message has it. The results of many
-    elements are left out of the ``error``: ``errors`` has them.
+    ``reason`` says why a Call was skipped, ``cause`` is the Call to which that goes back; ``elements`` is ``{total,
+    completed, failed, running}``. ``call`` is the Call as planned, if a person put it into the plan and it failed: no
+    plan message has it. The results of many elements are left out of the ``error``: ``errors`` has them.
     ``in_queue`` are the keys of Calls that no worker has taken: they are ``ready``, in their ``taskQueue``.
     """
     node, error = call.node, call.error
@@ -236,7 +237,7 @@ def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]
     more = {
         "instance": node.instance, "answeredBy": "model" if node.kind == "latent" else None,
         "outputPath": conjunction([path for path, _, _ in call.written]) or None, "error": error, "place": call.place,
-        "reason": call.reason,
+        "reason": call.reason, "cause": call.cause,
         "elements": call.elements and call.elements.counts(), "call": node.planned if has_failed_edit else None,
         "waitsFor": list(call.missing) or None,
     }  # fmt: skip

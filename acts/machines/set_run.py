@@ -19,6 +19,7 @@ an activity does so with the survey. A row that runs again has the ``_id``s that
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from acts.language import wire
 from acts.language.config import Resume
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, truncate
 from acts.language.messages import Data, SetData
+from acts.language.references import Path
+from acts.language.schemas import declared_types
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.machines import commands, events
@@ -69,6 +72,8 @@ _STOPPING: Final = (
     wire.SET_NOT_FOUND, wire.SET_REFUSED, wire.SET_INVALID, wire.SET_TOO_LARGE, wire.SET_CHANGED,
     wire.RESULTS_REFUSED, wire.RESULTS_EXIST, wire.INVALID_REQUEST,
 )  # fmt: skip
+# What a field of CSV may be as a number; more digits are an id
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,2})?")
 # How a Batch ended, as a verb; the first is the SDK's word for a workflow that somebody has terminated
 _ENDINGS: Final = {
     "TerminatedError": "was terminated", wire.CANCELLED: "was cancelled", wire.TIMEOUT: "timed out"
@@ -142,8 +147,8 @@ class SetProgress:
         rows = (page.row, page.row + page.rows - 1)
         repeated, skipped = (set_records.numbers_between(bits, *rows) for bits in (self._repeated, self._skipped))
         return set_records.PageReading(
-            source=message.source, id=message.id_field, dialect=self.survey.dialect, page=page, repeated=repeated,
-            skipped=skipped,
+            source=self.survey.source or message.source, id=message.id_field, dialect=self.survey.dialect, page=page,
+            repeated=repeated, skipped=skipped,
         )  # fmt: skip
 
     def rows_to_run(self, page: set_records.SetPage) -> int:
@@ -154,7 +159,8 @@ class SetProgress:
         self.failed += report["failed"]
         self.failures += list(report["failures"])[: set_records.MAX_FAILURES - len(self.failures)]
         for id_, item in report.get("instances", {}).items():
-            self.rows.append(PastRow(id=id_, status=item["status"], isLine=set_records.is_bad_row(id_, item["errors"])))
+            is_line = set_records.is_bad_row(id_, item["errors"])
+            self.rows.append(PastRow(id=id_, status=item["status"], isLine=is_line, hasErrors="handled" in item))
 
     def stop(self, code: str, message: str) -> None:
         """No further Batch starts, for this reason; the first one counts."""
@@ -248,12 +254,13 @@ class SetRun(RunMachine):
 
     def _survey(self) -> list[Any]:
         message, resumed = self.setup.message, self.setup.resumed
-        argument: dict[str, Any] = {"source": message.source, "id": message.id_field}
+        source = message.source if resumed is None else resumed.file or message.source
+        argument: dict[str, Any] = {"source": source, "id": message.id_field}
         if resumed is not None:
             results = [item.to_json() for item in resumed.results]
             past = {"run": resumed.source["workflowId"], "results": results, "only": resumed.source.get("only")}
             argument["past"] = past
-        self._activity, label = _SURVEY, f"survey {message.source}"
+        self._activity, label = _SURVEY, f"survey {source}"
         return [commands.StartEngineActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
 
     def _activity_ended(self, event: events.CallEnded, now: str) -> list[Any]:
@@ -329,7 +336,7 @@ class SetRun(RunMachine):
             request=self._batch_request(share), position=position, capabilities=setup.capabilities,
             approve=with_answers(setup.raw.get("config") or {}, setup.prepared.tools), lease=self.permits.lease(name),
             index=message.index, type=message.type, kind=message.kind, reading=self.progress.reading(page, message),
-            results=self.config.results, run=self.position.identity,
+            types=column_types(setup.prepared, message.kind), results=self.config.results, run=self.position.identity,
         )  # fmt: skip
 
     def _batch_request(self, share: int) -> dict[str, Any]:
@@ -458,7 +465,11 @@ class SetRun(RunMachine):
         elif self.config.results is not None and self.has_results:
             results = (*results, PastResults(file=self.config.results, run=identity))
         of_rows = identity if resumed is None else resumed.identity or identity
-        facts = PastSet(identity=of_rows, id=self.setup.message.id_field, results=results, rows=tuple(progress.rows))
+        message, survey = self.setup.message, progress.survey
+        source = message.source if survey is None else survey.source or message.source
+        facts = PastSet(
+            identity=of_rows, id=message.id_field, source=source, results=results, rows=tuple(progress.rows)
+        )  # fmt: skip
         return PastRun(workflowId=self.own, runId=run_id, provided=tuple(self.provided), set=facts)
 
     def report_resumed(self) -> dict[str, Any]:
@@ -516,8 +527,9 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> set_records.
             f'the field "{id_}"' if id_ else "the number of the row" for id_ in (message.id_field, earlier.id)
         )
         raise _refusal(f"the id of a row is {own} here, and was {other} in {name}", "rows are recognised by their ids")
+    file = earlier.source if set_records.has_pattern(message.source) else ""
     source, identity = describe_source(resume, past), earlier.identity if resume.keeps_ids else None
-    return set_records.ResumedSet(source=source, results=earlier.results, identity=identity)
+    return set_records.ResumedSet(source=source, results=earlier.results, file=file, identity=identity)
 
 
 def _refusal(text: str, hint: str) -> InvalidRequest:
@@ -593,8 +605,45 @@ class PageResults:
         return out if self._own.results is not None else {**out, "instances": self._kept}
 
 
-def page_request(own: set_records.BatchInput, rows: Iterable[Sequence[Any]]) -> dict[str, Any]:
+def column_types(prepared: ValidatedPlan, kind: str) -> dict[str, str]:
+    """``integer``, ``number`` or ``boolean`` for each column that a parameter of that type takes, and none that is a
+    text; with ``?`` where each of them may be null.
+    """
+    found: dict[str, list[set[str]]] = {}
+    for node in prepared.nodes:
+        for use in node.parameter_uses:
+            if isinstance(use.tree, Path) and use.tree.kind == kind and len(use.tree.names) == 1:
+                types = declared_types(node.tool.parameters.schema, use.at)
+                found.setdefault(use.tree.names[0], []).append(types)
+    out = {}
+    for column, every in found.items():
+        names = set[str]().union(*every) - {"null"}
+        name = "number" if names == {"integer", "number"} else "".join(names)
+        if name in ("integer", "number", "boolean"):
+            out[column] = name + ("?" if all("null" in types for types in every if types) else "")
+    return out
+
+
+def read_cell(text: Json, type_: str) -> Json:
+    """The value of a field of CSV, or the text where it is none of this type: its Call says what is wrong then."""
+    name, null, _ = type_.partition("?")
+    word = text.strip() if isinstance(text, str) and type_ else None
+    if not word:
+        return None if word == "" and null else text
+    if name == "boolean":
+        return {"true": True, "false": False}.get(word.lower(), text)
+    if not _NUMBER.fullmatch(word):
+        return text
+    if word.lstrip("+-").isdigit():
+        return int(word)
+    return float(word) if name == "number" else text
+
+
+def page_request(own: set_records.BatchInput, rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """The Request of a Batch with its rows, ``[number, id, data]``, as the data of one instance each."""
+    if own.types and own.reading.dialect.columns:
+        typed = ({k: read_cell(v, own.types.get(k, "")) for k, v in row[2].items()} for row in rows)
+        rows = [(*row[:2], data) for row, data in zip(rows, typed, strict=True)]
     messages = [{"type": own.type, "kind": own.kind, own.type: data, "_instance": id_} for _, id_, data in rows]
     context = own.request["context"]
     return {**own.request, "context": [*context[: own.index], *messages, *context[own.index :]]}

@@ -476,7 +476,7 @@ class Walk:
         if not missing:
             partly = reading.find_partly_missing()
             waits = self.prepared.request.config.missing == "wait"
-            missing = partly if partly and (waits or self._is_withheld(rank, partly)) else []
+            missing = partly if partly and (waits or self._find_withholder(rank, partly) is not None) else []
         if missing:
             return self._check_missing(call, missing)
         call.elements = Elements(len(reading.items), len(self.context.provided), reading)
@@ -492,7 +492,9 @@ class Walk:
             return UNKNOWN if call.node.is_each and path.kind in ELEMENT_KINDS else context(path)
 
         texts = tuple(dict.fromkeys(text for use in missing for text in use.absent_texts(read)))
-        if self._is_withheld(call.rank, missing):
+        if (withholder := self._find_withholder(call.rank, missing)) is not None:
+            is_consequence = withholder.stage == "skipped" and withholder.cause is not None
+            call.cause = withholder.cause if is_consequence else withholder.node.id
             call.reason = f"there is no value at {truncate(', '.join(texts), MAX_REASON)}"
             return "skipped"
         if self.prepared.request.config.missing == "wait":
@@ -500,9 +502,9 @@ class Walk:
             return "awaiting_input"
         raise CallError(wire.UNRESOLVED, f"there is no value at {', '.join(texts)}")
 
-    def _is_withheld(self, rank: int, missing: Iterable[ReferenceUse]) -> bool:
-        """True when a dependency was skipped, failed, or took another outcome than the one with what is missing."""
-        return self._progress.dependency_did_not_write(rank, [path for use in missing for path in use.paths])
+    def _find_withholder(self, rank: int, missing: Iterable[ReferenceUse]) -> CallState | None:
+        """A dependency that was skipped, failed, or took another outcome than the one with what is missing."""
+        return self._progress.find_withholder(rank, [path for use in missing for path in use.paths])
 
     def _require_parameters(self, node: PlannedCall, call: Mapping[str, Json]) -> None:
         parameters = {k: v for k, v in call.items() if k not in META}

@@ -217,20 +217,30 @@ class WriterProgress:
                     if not self._open_waits[waiter]:
                         yield waiter
 
-    def dependency_did_not_write(self, rank: int, paths: Iterable[Path]) -> bool:
-        """True when a dependency of a Call did not complete, or took another outcome than one with these paths."""
-        if any(self._first_incomplete.at(chain, count) < rank for chain, count in self._graph.waits[rank]):
-            return True
-        writers, instance = self._graph.writers, self._graph.order[rank].instance
+    def find_withholder(self, rank: int, paths: Sequence[Path]) -> CallState | None:
+        """The dependency of a Call that did not complete, or took another outcome than one with these paths: the first
+        of those that write there, else of all.
+        """
+        waits = self._graph.waits[rank]
+        own = [wait for wait in waits if any(wait[0].path.overlaps(path) for path in paths)]
+        incomplete, unwritten = self._first_incomplete_of, self._first_unwritten_at(rank, paths)
+        first = next((one for one in (incomplete(own), unwritten, incomplete(waits)) if one < rank), None)
+        return None if first is None else self._calls[int(first)]
+
+    def _first_incomplete_of(self, waits: Iterable[Wait]) -> float:
+        return min((self._first_incomplete.at(chain, count) for chain, count in waits), default=math.inf)
+
+    def _first_unwritten_at(self, rank: int, paths: Iterable[Path]) -> float:
+        """The first dependency of a Call that took another outcome than one with these paths."""
+        writers, instance, first = self._graph.writers, self._graph.order[rank].instance, math.inf
         for path in paths:
             above = ((chain, chain.path.__eq__) for chain in writers.above(path, instance))
             below = ((chain, chain.path.holds) for chain in writers.at_or_below(path, instance))
             for chain, is_here in (*above, *below):
                 start = ChainFold(math.inf, partial(self._fold_unwritten, is_here))
                 fold = self._first_unwritten.setdefault(id(chain), start)
-                if fold.at(chain, bisect.bisect_left(chain.entries, rank)) < rank:
-                    return True
-        return False
+                first = min(first, fold.at(chain, bisect.bisect_left(chain.entries, rank)))
+        return first
 
     def _fold_unwritten(self, is_here: Callable[[Path], bool], first: float, rank: int) -> float:
         call = self._calls[rank]

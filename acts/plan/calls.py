@@ -18,9 +18,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language import references
 from acts.language.admission import PLAN, Meter, Work, measure_json
-from acts.language.errors import MAX_SUMMARY, CallError, ExpressionError, Problem, TooComplex, format_choices, truncate
+from acts.language.errors import (
+    MAX_SUMMARY,
+    CallError,
+    ExpressionError,
+    Problem,
+    TooComplex,
+    find_similar,
+    format_choices,
+    suggest,
+    truncate,
+)
 from acts.language.messages import DATA_TYPES, METHODS, TYPES
 from acts.language.references import MARK, OPENING, Expression, Path, Read, ReferenceUse, alternatives, evaluate, parse
+from acts.language.spelling import expression_hint
 from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, get, pointer, type_name, with_article
 from acts.language.wire import ANONYMOUS, LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
@@ -41,6 +52,8 @@ _NOT_SENT: Final = ("_output", "_when", "_each")
 # In a ``||`` without an ``_errorPath`` a failure takes the alternative whose last path has one of these as last name
 _ERROR_WORDS: Final = frozenset({"error", "errors", "failed", "failure"})
 _ERROR_ENDINGS: Final = ("Error", "Failed")
+# Parameters of a Call that are compared with one that is missing
+MAX_COMPARED: Final = 50
 # Steps of a Call beside those of its paths
 _CALL_STEPS: Final = 20
 
@@ -328,13 +341,21 @@ class _CallParser:
         if defined is not None:
             for at, text in tool.parameters.open_defects(call.parameters, self.plan.meter):
                 where = f'"{".".join(str(t) for t in at)}" of ' if at else ""
-                self.report("schemaMismatch", f'{where}tool "{tool.name}": {text}', *at)
+                hint = None if at else self._required_hint(text)
+                self.report("schemaMismatch", f'{where}tool "{tool.name}": {text}', *at, hint=hint)
             self._check_literal_output(call)
         return call
 
     def report(self, code: str, message: str, *at: str | int, hint: str | None = None, warn: bool = False) -> None:
         place = pointer(*self.plan.at, self.index, *at)
         self.problems.append(Problem(code, message, place, self.id, hint, "warning" if warn else "error"))
+
+    def _required_hint(self, defect: str) -> str | None:
+        """A parameter whose name is like that of a missing one: the Call may mean it."""
+        missing, is_required, _ = defect.partition(" is a required property")
+        names = [key for key in self.call if not key.startswith("_")]
+        similar = find_similar(missing.strip("'"), names) if is_required and len(names) <= MAX_COMPARED else None
+        return None if similar is None else f'is "{similar}" meant to be "{missing}"?'.replace("'", "")
 
     def _tool(self) -> Tool | None:
         name = self.raw.get("_tool", ABSENT)
@@ -343,7 +364,8 @@ class _CallParser:
             return None
         if name not in self.plan.tools:
             text = f'unknown tool "{name}" in call {self.index + 1}; known: {self.plan.tool_names}'
-            self.report("unknownTool", text, "_tool", hint="add a tool message to the context that defines it")
+            hint = suggest(name, self.plan.tools) or "add a tool message to the context that defines it"
+            self.report("unknownTool", text, "_tool", hint=hint)
         return self.plan.tools.get(name)
 
     def _check_meta_properties(self, tool: Tool) -> None:
@@ -364,7 +386,7 @@ class _CallParser:
     def _check_meta_property(self, key: str, tool: Tool) -> None:
         if key not in META:
             text = f'unknown meta-property "{key}"; known: {", ".join(META)}'
-            self.report("forbiddenMeta", text, key, hint="names that begin with _ are reserved")
+            self.report("forbiddenMeta", text, key, hint=suggest(key, META) or "names that begin with _ are reserved")
             return
         if key in CONTROL and key not in tool.meta:
             return
@@ -458,6 +480,7 @@ class _CallParser:
         except ExpressionError as error:
             start = f'begins with {MARK} is written "{MARK}{MARK}…", a plain {OPENING} "{MARK}{OPENING}"'
             hint = f'to put a value into a text, write "{OPENING}state.name}} …"; plain text that {start}'
+            hint = (expression_hint(text, parse_text) if at[0] in META else None) or hint
             self.report("invalidExpression", f"{error} in {truncate(text, 200)!r}", *at, hint=hint)
             return None
         if use.is_of_element and at[0] in META:

@@ -16,10 +16,21 @@ from typing import TYPE_CHECKING, Final
 from acts.language import errors, references, wire
 from acts.language.admission import SUBSCHEMAS, Meter
 from acts.language.config import MAX_PARALLEL
-from acts.language.errors import InvalidRequest, Problem, TooComplex, find_similar, format_choices, suggest
+from acts.language.errors import (
+    InvalidRequest,
+    Problem,
+    TooComplex,
+    brief,
+    did_you_mean,
+    find_similar,
+    format_choices,
+    suggest,
+    truncate,
+)
 from acts.language.messages import INSTANCES, Request, read_request
 from acts.language.references import ELEMENT_KINDS, Expression, Literal, Operation, Path, operands
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
+from acts.language.spelling import propose_text
 from acts.language.tools import FAILURES, Tool, hint_words, read_tools
 from acts.language.values import ABSENT, Json, Names, Place, get, pointer, shape, type_name, with_article
 from acts.plan.calls import CallReader, PlannedCall
@@ -209,6 +220,7 @@ def validate_plan(
     graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
     literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
     problems += (*graph_problems, *dropped, *_check_calls(request, graph, literal_ranks, reader.unreadable))
+    problems += islice(_find_plain_references(graph, log, kinds), errors.MAX_PROBLEMS_REPORTED)
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
     undecided: frozenset[int] = frozenset()
@@ -340,9 +352,10 @@ def approve_problems(request: Request, tools: Mapping[str, Tool]) -> list[Proble
     may_delegate = any("_delegate" in (tool.schema.get("properties") or {}) for tool in tools.values())
     names = ((tool.name, tool.answer, tool.activity, tool.consts.get("_delegate")) for tool in tools.values())
     known = {name for answers in names for name in answers if isinstance(name, str) and name}
+    severity = "warning" if may_delegate else "error"
     return [
         Problem("unknownTool", f'no tool and no activity is called "{name}"', pointer("config", "approve", "calls", at),
-                hint=f"known: {format_choices(sorted(known))}", severity="warning" if may_delegate else "error")
+                hint=suggest(name, known) or f"known: {format_choices(sorted(known))}", severity=severity)
         for at, name in enumerate(listed if isinstance(listed, tuple) else ())
         if name not in known
     ]  # fmt: skip
@@ -380,6 +393,12 @@ def _check_limits(request: Request, plan: Sequence[Json], at: Place, *, template
     if request.set is None:
         if allowed is not None and count > allowed:
             problems.append(Problem("limitExceeded", f"{text}; the budget allows {allowed}", pointer(*at)))
+        if resume is not None and resume.only == "errors":
+            text, hint = (
+                'only "errors" is for the rows of a set',
+                'of a batch, "failed" names the instances that failed',
+            )
+            problems.append(Problem("invalidSetting", text, "/config/resume/only", hint=hint))
         return problems
     for index, call in enumerate(plan):
         if isinstance(call, dict) and call.get("_instance") is not None:
@@ -399,6 +418,24 @@ def set_refusal(request: Request, what: str) -> list[Problem]:
     text = f"{what} takes no set of instances ({INSTANCES}): its rows are for a plan that is started by itself"
     hint = "start a Plan; to judge each row by a model, give its plan a latent call or a delegate"
     return [Problem("invalidSet", text, pointer("context", request.set.index, INSTANCES), hint=hint)]
+
+
+def _find_plain_references(graph: Graph, log: Log, kinds: set[str]) -> Iterator[Problem]:
+    """A warning for each text that was probably meant to be a reference: nothing replaces what has no ``†``."""
+    for call in graph.order:
+        known = {*kinds, "input", *(ELEMENT_KINDS if call.is_each else ())}
+        for at, text in references.scan_strings(call.parameters):
+            proposal = None if references.is_reference(text) else propose_text(text, known)
+            if proposal is None:
+                continue
+            right, is_braced = proposal
+            if not is_braced and isinstance(path := references.parse(right), Path) and path.kind in kinds:
+                is_written = any(graph.writers.overlapping(path, call.instance))
+                if not is_written and not log.has_initially(path, call.instance):
+                    continue  # the name of something else
+            message = f"{brief(text)} is plain text, which nothing replaces"
+            hint = did_you_mean(truncate(right, 200))
+            yield Problem("plainReference", message, call.pointer + pointer(*at), call.id, hint, "warning")
 
 
 def find_literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
@@ -460,7 +497,7 @@ def lint(graph: Graph) -> list[Problem]:
         readers.add(call, rank, paths_read(call))
         if call.condition is None and all(fold.at(*wait) for wait in graph.waits[rank]):
             certain.add(rank)
-    problems += [*_partial_reads(graph), *_undeclared_failures(graph)]
+    problems += [*_partial_reads(graph), *_undeclared_failures(graph), *_misspelt_parameters(graph)]
     for chain in graph.writers.exact.values():
         for earlier, later in pairwise(chain.entries):
             call, next_call = graph.order[earlier], graph.order[later]
@@ -504,6 +541,17 @@ def _compared_texts(tree: Expression) -> Iterator[tuple[Path, str]]:
             paths_ = [term for term in tree.terms if isinstance(term, Path)]
             texts = [term.value for term in tree.terms if isinstance(term, Literal)]
             yield from ((path, text) for path in paths_ for text in texts if isinstance(text, str))
+
+
+def _misspelt_parameters(graph: Graph) -> Iterator[Problem]:
+    """A warning for each parameter that its Tool does not declare, where a similar one is left out."""
+    declared = {call.tool.name: call.tool.parameters.schema.get("properties") or {} for call in graph.order}
+    pairs = ((call, key) for call in graph.order for key in call.parameters if key not in declared[call.tool.name])
+    for call, key in islice(pairs, errors.MAX_PROBLEMS_REPORTED):
+        names = [name for name in declared[call.tool.name] if name not in call.parameters]
+        if (hint := suggest(key, names)) is not None:
+            text, place = f'"{key}" is no parameter of "{call.tool.name}"', call.pointer + pointer(key)
+            yield Problem("undeclaredParameter", text, place, call.id, hint, "warning")
 
 
 def _partial_reads(graph: Graph) -> Iterator[Problem]:

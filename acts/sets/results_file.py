@@ -203,7 +203,8 @@ def _parse_lines(file: ResultsFile, stream: IO[bytes], end: int | None) -> Itera
         if not all(isinstance(value, str) for value in texts):
             fault = f"is not what the earlier run wrote: line {number:,}; put it back as it was"
             raise file.error(RESUME_REFUSED, fault)
-        yield PastRow(id=line["id"], status=line["status"], isLine=is_bad_row(line["id"], line.get("errors")))
+        is_line = is_bad_row(line["id"], line.get("errors"))
+        yield PastRow(id=line["id"], status=line["status"], isLine=is_line, hasErrors="handled" in line)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
@@ -33,6 +34,7 @@ from acts.delegates import sources as places
 from acts.delegates.sources import DelegateSources, quote
 from acts.language import wire
 from acts.language.errors import format_choices
+from acts.tree.set_records import is_wild
 
 if TYPE_CHECKING:
     from acts.delegates.web import Resolve
@@ -185,6 +187,21 @@ def _make_copy(path: Path, write: Callable[[BinaryIO], None]) -> None:
         Path(part).replace(path)
     finally:
         Path(part).unlink(missing_ok=True)
+
+
+def find_source(source: str, sources: SetSources) -> str:
+    """The name of the set that is meant: of those that a pattern (``*``, ``?``) in its last step fits, the last."""
+    if not is_wild(source):
+        return source
+    above, _, pattern = check_name(source, "a set", wire.SET_REFUSED).rpartition("/")
+    for folder in sources.data:
+        place = places.resolve_below(folder, above) if above else (os.path.realpath(folder), ())
+        files = list(Path(place[0], *place[1]).glob("*")) if place is not None else []
+        names = [f.name for f in files if fnmatchcase(f.name, pattern) and f.name.lower().endswith(SUFFIXES)]
+        if names := [name for name in names if not name.startswith(".")]:
+            return f"{above}/{max(names)}" if above else max(names)
+    where = ", ".join(map(str, sources.data)) or f"{DATA}, which is not set"
+    raise SetError(wire.SET_NOT_FOUND, f"no set in {where} has a name like {quote(source)}")
 
 
 def _open_below(folders: tuple[Path, ...], name: str) -> BinaryIO:

@@ -252,11 +252,12 @@ _BLOCK: Final = 1_000
 class RowIds:
     """The ids of the rows of a set: which repeat, and for a run that resumes ``past_run``, which rows do not run.
 
-    The lines of that one are added before the rows; of each id the latest counts.
+    The lines of that one are added before the rows; of each id the latest counts. ``only`` leaves out what has not
+    ``failed``; with ``errors``, what took an error path has failed, too.
     """
 
-    def __init__(self, past_run: str | None = None, *, only_failed: bool = False) -> None:
-        self.past_run, self._only_failed = past_run, only_failed
+    def __init__(self, past_run: str | None = None, only: str | None = None) -> None:
+        self.past_run, self._only = past_run, only
         self._database = sqlite3.connect("", check_same_thread=False)  # a temporary file, gone when it is closed
         self._database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         self._database.execute("CREATE TABLE ids (id BLOB, number INTEGER, line INTEGER, status TEXT)")
@@ -273,7 +274,7 @@ class RowIds:
             if row.isLine:
                 self._database.execute("INSERT OR IGNORE INTO bad VALUES (?)", (int(row.id.removeprefix("line ")),))
             else:
-                self.add(row.id, None, None, row.status)
+                self.add(row.id, None, None, "failed" if self._only == "errors" and row.hasErrors else row.status)
 
     def add(self, id_: str | None, number: int | None, line: int | None, status: str | None = None) -> None:
         """Add a row with this id, or with none that can be used; ``line`` is its place in the file."""
@@ -302,14 +303,14 @@ class RowIds:
                     repeated[number >> 3] |= 1 << (number & 7)
                 ending = (past if is_first else None) or ("failed" if is_bad else None)
                 is_first = id_ is None
-                if self.past_run is None or ending == "failed" or (ending != "completed" and not self._only_failed):
+                if self.past_run is None or ending == "failed" or (ending != "completed" and self._only is None):
                     continue
                 skipped[number >> 3] |= 1 << (number & 7)
                 taken_over += ending == "completed"
                 left_out += ending != "completed"
-        if self._only_failed and taken_over + left_out == total:
+        if self._only is not None and taken_over + left_out == total:
             counts = f"{taken_over:,} completed, {left_out:,} did not run to their end or are new"
-            text = f'only "failed": no row of {name} has failed in {quote(self.past_run)}: {counts}'
+            text = f'only "{self._only}": no row of {name} has failed in {quote(self.past_run)}: {counts}'
             raise SetError(INVALID_REQUEST, f'{text}; without "only", every row that has not completed runs')
         bits = {"repeated": pack_bits(bytes(repeated)), "skipped": pack_bits(bytes(skipped))}
         return {**bits, "takenOver": taken_over, "leftOut": left_out}

@@ -39,7 +39,7 @@ from acts.plan.calls import MAX_ELEMENTS, PlannedCall, approval_needed
 from acts.plan.context_log import place_result
 from acts.plan.graph import ChainFold, Graph
 from acts.plan.validate import ValidatedPlan, is_template, lint, validate_request
-from acts.simulation.type_flow import TypeProblem, find_type_problem
+from acts.simulation.type_flow import TypeProblem, find_type_problems
 from acts.tree.child_requests import group_instances, needs_children, resolved_upfront
 
 # The estimated US dollars of one request to a model, or None where no price is known
@@ -104,9 +104,8 @@ def simulate_prepared(
     TooComplex: one walk of the plan takes more steps than that.
     """
     Meter(DRY_RUN).spend(count_steps(prepared))
-    reads = ((rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads)
-    type_problems = [p for rank, read in reads if (p := find_type_problem(prepared, rank, read)) is not None]
-    dry = DryRuns(prepared, {p.rank for p in type_problems if p.certain}, max_steps)
+    type_problems = find_type_problems(prepared)
+    dry = DryRuns(prepared, {p.rank for p in type_problems if p.problem.fatal}, max_steps)
     ids = [n.id for n in prepared.nodes]
     literal, approve = prepared.literal_outputs, prepared.request.config.approve
     approvals = [  # whether a human confirms the Call
@@ -171,7 +170,7 @@ def _problem_items(prepared: ValidatedPlan, dry: DryRuns, type_problems: Sequenc
             place = f"{node.pointer}/_outputPath"
             warnings.append(Problem("unreachableOutcome", text, place, node.id, hint, "warning"))
     idle = {p.call for p in warnings if p.code in ("unreachable", "thought")}
-    items = [p.to_json() for p in warnings] + [p.item for p in type_problems]
+    items = [p.to_json() for p in warnings] + [p.to_json() for p in type_problems]
     items += [p.to_json() for p in _idle_calls(prepared, dry, idle)]
     items.sort(key=lambda p: p.get("severity") == "warning")
     more = len(items) - MAX_PROBLEMS_REPORTED

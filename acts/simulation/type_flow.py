@@ -11,17 +11,28 @@ from __future__ import annotations
 
 import bisect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from acts.language.errors import Problem, truncate
-from acts.language.references import ELEMENT_KINDS, Expression, Operation, Path, ReferenceUse, TextTemplate, operands
+from acts.language.errors import Problem, did_you_mean, find_similar, format_choices, truncate
+from acts.language.references import (
+    ELEMENT_KINDS,
+    ITEM,
+    Expression,
+    Operation,
+    Path,
+    ReferenceUse,
+    TextTemplate,
+    operands,
+    paths,
+)
 from acts.language.schemas import follow, with_null
 from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, list_index, pointer, type_name
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import START
+from acts.plan.graph import WriterChain
 from acts.plan.validate import ValidatedPlan
 
 # Alternatives of one value, levels of nesting: beyond them, "fits"
@@ -60,6 +71,8 @@ Alternatives = tuple[TypeAlternative, ...]
 NOTHING: Final = "nothing"
 UNDECLARED: Final = "undeclared"
 ANY: Final = TypeAlternative("any")
+# What else a value may be whose schema has properties and no type: there is nothing inside
+NO_OBJECT: Final = TypeAlternative("any")
 _NOTHING: Final = TypeAlternative(NOTHING)
 # The alternatives that say nothing of a value's type
 OPEN: Final = ("any", NOTHING, UNDECLARED)
@@ -86,6 +99,8 @@ def type_alternatives(schema: Json, root: Json, depth: int = 0) -> Alternatives:
     for key in ("anyOf", "oneOf"):
         if schema.get(key):
             return _limit(one for part in schema[key] for one in type_alternatives(part, root, depth + 1))
+    if "properties" in schema:
+        return TypeAlternative("object", schema, root), NO_OBJECT
     every = (type_alternatives(part, root, depth + 1) for part in schema.get("allOf") or ())
     return next((types for types in every if ANY not in types), (ANY,))
 
@@ -104,7 +119,7 @@ def _limit(types: Iterable[TypeAlternative]) -> Alternatives:
 
 def _at_name(one: TypeAlternative, name: str) -> Alternatives:
     if one.name in OPEN:
-        return (one,)
+        return () if one is NO_OBJECT else (one,)
     if one.exact is not ABSENT:
         value = get(one.exact, (name,))
         return (_NOTHING,) if value is ABSENT else (exact_type(value),)
@@ -158,22 +173,85 @@ def _describe(types: Sequence[TypeAlternative]) -> str:
 _FAILURE: Final[dict[str, Any]] = {
     "type": "object", "properties": {"code": {"type": "string"}, "message": {"type": "string"}, "details": True},
 }  # fmt: skip
+CANNOT_FIT: Final = "cannotFit"
 _HINT: Final = "read another path, or change the _output of the one tool or the parameter of the other"
 
 
 class TypeProblem(NamedTuple):
-    """A producer and a consumer, of this ``rank``, that do not go together, as JSON; ``certain``: it cannot run."""
+    """A producer and a consumer, of this ``rank``, that do not go together; an error if the consumer cannot run.
+
+    ``types`` are ``{producer, found?, expected?}``.
+    """
 
     rank: int
-    certain: bool
-    item: dict[str, Any]
+    problem: Problem
+    types: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.problem.to_json(), **self.types}
 
 
 # A Call, or the context, and what it may put at the path that is read
 _Producer = tuple[str, Alternatives]
 
 
-def find_type_problem(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:
+def find_type_problems(prepared: ValidatedPlan) -> list[TypeProblem]:
+    """At most one for each reference of a plan, in plan order."""
+    reads = [(rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads]
+    found = (_find_undeclared(prepared, rank, read) or _find_misfit(prepared, rank, read) for rank, read in reads)
+    return [problem for problem in found if problem is not None]
+
+
+def _find_undeclared(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:
+    """A path of a reference that the ``_output`` of each of its writers does not have."""
+    node = prepared.nodes[rank]
+    for path in paths(read.tree):
+        source = _element_path(prepared, node, path) if node.is_each and path.kind in ELEMENT_KINDS else path
+        producers = [] if source is None else _producers_of_path(prepared, rank, source)
+        names = {one.name for _, types in producers for one in types}
+        # That nothing can be there at all is an error of its own, but in a condition
+        is_certain = names == {NOTHING} and read is not node.condition
+        if source is None or not names or is_certain or not names <= {NOTHING, UNDECLARED}:
+            continue
+        producer, text = producers[0][0], f"{path} is not in the _output of {producers[0][0]}"
+        hint = _declared_hint(prepared, rank, source, path)
+        place = node.pointer + pointer(*read.at)
+        problem = Problem("undeclaredPath", text, place, node.id, hint, "warning")
+        return TypeProblem(rank, problem, {"producer": producer})
+    return None
+
+
+def _element_path(prepared: ValidatedPlan, node: PlannedCall, path: Path) -> Path | None:
+    """Where the first element is that ``†item`` stands for, if a Call writes the list; None: it is not known."""
+    each = next((use.tree for use in node.reads if use.at == ("_each",)), None)
+    if path.kind != ITEM or not isinstance(each, Path) or prepared.initial_log.has_initially(each, node.instance):
+        return None
+    return Path(each.kind, (*each.names, "0", *path.names))
+
+
+def _declared_hint(prepared: ValidatedPlan, rank: int, source: Path, path: Path) -> str:
+    """What a writer of ``source``, which a Call reads as ``path``, declares there, with the most similar name."""
+    hidden = len(source.names) - len(path.names)
+    for chain, writer in _writers_above(prepared, rank, source):
+        types = _types_written(prepared, writer, chain.path, ())
+        for depth in range(len(chain.path.names), len(source.names)):
+            name, rest = source.names[depth], source.names[depth + 1 :]
+            inner = alternatives_at(types, (name,))
+            if any(one.name not in (NOTHING, UNDECLARED) for one in inner):
+                types = inner
+                continue
+            at = Path(path.kind, source.names[hidden:depth])
+            if any(one.name == "list" for one in types):
+                first = Path(path.kind, (*at.names, "0", name, *rest))
+                return f'{at} is a list: "{first}" is of its first element'
+            objects = [(one.schema or {}).get("properties") if one.exact is ABSENT else one.exact for one in types]
+            declared = dict.fromkeys(key for part in objects if isinstance(part, dict) for key in part)
+            near, listed = find_similar(name, declared), f"{at} has: {format_choices(declared)}"
+            return listed if near is None else f"{did_you_mean(f'{Path(at.kind, (*at.names, near, *rest))}')} {listed}"
+    return _HINT
+
+
+def _find_misfit(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:
     """Why the value of a reference may not fit its parameter, or cannot exist."""
     node = prepared.nodes[rank]
     if read is node.condition:
@@ -193,13 +271,14 @@ def find_type_problem(prepared: ValidatedPlan, rank: int, read: ReferenceUse) ->
             certain = is_proof and not may_wait
             producer, misfit = next((pair for pair in misfits if pair[1].certain), misfits[0])
             gives = f"{'gives' if certain else 'may give'} {misfit.produced}"
-            if misfit.produced == UNDECLARED:
-                gives = "does not declare it"
+            hint = _HINT
+            if misfit.produced == NOTHING and isinstance(tree, Path):
+                hint = _declared_hint(prepared, rank, tree, tree)
             text = f'"{".".join(map(str, read.at))}" takes {misfit.accepted}; {producer} {gives} at {read.text}'
-            code, severity = ("cannotFit", "error") if certain else ("mayNotFit", "warning")
-            problem = Problem(code, text, node.pointer + pointer(*read.at), node.id, _HINT, severity)
+            code, severity = (CANNOT_FIT, "error") if certain else ("mayNotFit", "warning")
+            problem = Problem(code, text, node.pointer + pointer(*read.at), node.id, hint, severity)
             types = {"producer": producer, "found": misfit.produced, "expected": misfit.accepted}
-            return TypeProblem(rank, certain, {**problem.to_json(), **types})
+            return TypeProblem(rank, problem, types)
     return None
 
 
@@ -207,7 +286,10 @@ def _types_of_parameter(node: PlannedCall, at: tuple[str | int, ...]) -> Alterna
     if at[0] == "_each":
         return (TypeAlternative("list", {}),) if at == ("_each",) else (ANY,)
     schema = node.tool.parameters.schema
-    types = alternatives_at(type_alternatives(schema, schema), tuple(map(str, at)))
+    types = type_alternatives(schema, schema)
+    if any(one.name == "any" for one in types):  # a Call is an object
+        types = (TypeAlternative("object", schema, schema),)
+    types = alternatives_at(types, tuple(map(str, at)))
     return (ANY,) if any(one.name in OPEN for one in types) else types
 
 
@@ -231,13 +313,11 @@ def _producers_of_path(prepared: ValidatedPlan, rank: int, path: Path) -> list[_
     nodes, instance = prepared.nodes, prepared.nodes[rank].instance
     writers = prepared.graph.writers
     out: list[_Producer] = []
-    for chain in writers.above(path, instance, itself=True):
-        count = bisect.bisect_left(chain.entries, rank)
-        for writer in chain.entries[max(0, count - MAX_WRITERS) : count][::-1]:
-            tail = path.names[len(chain.path.names) :]
-            out.append((nodes[writer].id, _types_written(prepared, writer, chain.path, tail)))
-        if count > MAX_WRITERS:
-            out.append(("other calls", (ANY,)))
+    for chain, writer in _writers_above(prepared, rank, path):
+        tail = path.names[len(chain.path.names) :]
+        out.append((nodes[writer].id, _types_written(prepared, writer, chain.path, tail)))
+    if any(bisect.bisect_left(c.entries, rank) > MAX_WRITERS for c in writers.above(path, instance, itself=True)):
+        out.append(("other calls", (ANY,)))
     for chain in writers.at_or_below(path, instance):
         before = chain.entries[: min(bisect.bisect_left(chain.entries, rank), MAX_WRITERS + 1)]
         written = [p for writer in before for p in nodes[writer].writes if path.holds(p) and p != path]
@@ -247,6 +327,14 @@ def _producers_of_path(prepared: ValidatedPlan, rank: int, path: Path) -> list[_
     if value is not ABSENT:
         out.append(("the context", (exact_type(value),)))
     return out
+
+
+def _writers_above(prepared: ValidatedPlan, rank: int, path: Path) -> Iterator[tuple[WriterChain, int]]:
+    """The nearest writers of a path, or above it, before the Call of a rank."""
+    for chain in prepared.graph.writers.above(path, prepared.nodes[rank].instance, itself=True):
+        count = bisect.bisect_left(chain.entries, rank)
+        for writer in chain.entries[max(0, count - MAX_WRITERS) : count][::-1]:
+            yield chain, writer
 
 
 def _types_written(prepared: ValidatedPlan, writer: int, path: Path, tail: Names) -> Alternatives:

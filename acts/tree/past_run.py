@@ -67,11 +67,13 @@ class PastRow(Record):
     id: str
     status: str
     isLine: bool = False  # it could not be used: its id is ``line`` and its line in the set
+    hasErrors: bool = False  # a failure of it took an error path
 
 
 class PastSet(Record):
     identity: str  # what the ``_id``s of its rows derive from
     id: str | None = None  # the field with the ids of its rows
+    source: str = ""  # the name of the file that it read
     results: tuple[PastResults | PastHistory, ...] = ()  # of the runs that it resumed, the oldest first, then its own
     rows: tuple[PastRow, ...] = ()  # those that ended in this run of the workflow, if it has no results file
 

@@ -275,6 +275,7 @@ class CallRecord(Record):
     edited: bool = False
     value: Any = None
     reason: str | None = None
+    cause: str | None = None
     elements: ElementsRecord | None = None
 
 

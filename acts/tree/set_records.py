@@ -12,10 +12,13 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from acts.language.errors import truncate
+from acts.language.messages import INSTANCES
 from acts.language.strict_json import unpack
+from acts.language.values import Json
 from acts.language.wire import BAD_ROW, DUPLICATE_ID
 from acts.tree.past_run import PastHistory, PastResults
 from acts.tree.records import PlanInput, RunState, TreePosition
@@ -43,6 +46,7 @@ class Survey(Record):
     total: int
     dialect: Dialect
     pages: tuple[tuple[int, int, int, str], ...]  # (bytes, rows, lines, hash)
+    source: str = ""  # the name of the file that was read, where the Request has a pattern
     repeated: str = ""  # a bitmap: the rows that repeat an earlier id
     # Of a run that resumes another one: a bitmap of the rows that do not run, how many of those had completed, and how
     # many others ``only`` leaves out
@@ -72,12 +76,15 @@ class PageReading(Record):
 
 
 class BatchInput(PlanInput):
-    """A ``PlanInput`` whose instances are the rows of a page. Its ``request`` has none of them."""
+    """A ``PlanInput`` whose instances are the rows of a page. Its ``request`` has none of them. ``types`` are those of
+    columns of a CSV file, as the Tools of the plan say.
+    """
 
     index: int  # their place in its context
     type: str
     kind: str
     reading: PageReading
+    types: dict[str, str] = {}  # noqa: RUF012 - pydantic copies defaults
     results: str | None = None  # the file that takes their results, and the identity of the root, whose file it is
     run: str = ""
 
@@ -87,6 +94,7 @@ class ResumedSet(Record):
 
     source: dict[str, Any]  # how the result names it
     results: tuple[PastResults | PastHistory, ...] = ()  # what its rows have come to, the latest last
+    file: str = ""  # the name of its set, where the Request has a pattern
     identity: str | None = None  # what the ``_id``s of the rows derive from; None: the run itself
 
 
@@ -108,12 +116,59 @@ class SetState(RunState):
     resumed: ResumedSet | None = None
 
 
+# -- names -----------------------------------------------------------------------------
+
+RUN_PART: Final = "{run}"
+DATE_PART: Final = "{date}"
+_WILD: Final = re.compile(r"[*?]")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def has_pattern(name: str) -> bool:
+    """True for a name that is another one in another run, or that may mean several files."""
+    return is_wild(name) or RUN_PART in name or DATE_PART in name
+
+
+def is_wild(name: str) -> bool:
+    return _WILD.search(name) is not None and _URL.match(name) is None
+
+
+def fill_names(request: Json, run: str, date: str) -> Json:
+    """A Request over a set with this run (its workflow id) and date (``2026-11-28``) in its names.
+
+    A run that resumes another one takes that one's set: its source is left as it is.
+    """
+
+    def fill(name: Json) -> Json:
+        is_text = isinstance(name, str)
+        return name.replace(RUN_PART, run.replace("/", "-")).replace(DATE_PART, date) if is_text else name
+
+    config = request.get("config")
+    if isinstance(config, dict) and "results" in config:
+        request = {**request, "config": {**config, "results": fill(config["results"])}}
+    if isinstance(config, dict) and config.get("resume") is not None:
+        return request
+    context = [
+        {**m, INSTANCES: {**m[INSTANCES], "source": fill(m[INSTANCES].get("source"))}}
+        if isinstance(m, dict) and isinstance(m.get(INSTANCES), dict) and "source" in m[INSTANCES] else m
+        for m in request["context"]
+    ]  # fmt: skip
+    return {**request, "context": context}
+
+
 # -- lines ---------------------------------------------------------------------------
 
 
 def line_of(id_: str, report: Mapping[str, Any]) -> dict[str, Any]:
+    """``{id, status, state, errors, handled?}``: ``handled`` are the failures that took an error path."""
     known = {"status": report.get("status", "failed"), "state": report.get("state", {})}
-    return {"id": id_, **known, "errors": list(report.get("errors") or ())}
+    calls = (c for c in report.get("calls") or () if c.get("state") == "completed" and isinstance(c.get("error"), dict))
+    handled = [
+        {"call": c.get("id"), "code": c["error"].get("code"), "message": f"{c['error'].get('message')}"[:MAX_ERROR]}
+        for c in islice(calls, MAX_ERRORS)
+    ]
+    line = {"id": id_, **known, "errors": list(report.get("errors") or ())}
+    return {**line, "handled": handled} if handled else line
 
 
 def failed_line(id_: str, code: str, message: str, status: str = "failed") -> dict[str, Any]:

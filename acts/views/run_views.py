@@ -95,7 +95,7 @@ class ToolChange(NamedTuple):
 class RunView:
     def __init__(self, run: RunMachine) -> None:
         self._run = run
-        self._proposal: tuple[int, str] | None = None
+        self._proposal: tuple[int, str, dict[str, Any]] | None = None
 
     @property
     def _prepared(self) -> ValidatedPlan | None:
@@ -132,14 +132,16 @@ class RunView:
         return []
 
     def subjects(self, limit: int, current: CurrentTools | None = None) -> dict[str, Any]:
-        """``{editable, waits: [{what, call?, instance?, subject, toolChanges?}]}``: what is decided here, as much as
-        fits; ``toolChanges`` are those of the Tools in ``current`` since the plan was made, in words.
+        """``{editable, waits: [{what, call?, instance?, subject, toolChanges?, calls?, forecast?}]}``: what is decided
+        here, as much as fits. ``toolChanges`` are those of the Tools in ``current`` since the plan was made, in words;
+        of a plan there is also what to know of a Call, such as ``destructive``, by its id, and what all of it takes.
         """
         waits, changes = [], self.tool_changes(current)
         for wait in self._run.approvals.waits.own:
             item: dict[str, Any] = {"what": wait.what, "call": wait.call, "instance": wait.instance}
             item = {k: v for k, v in item.items() if v is not None} | {"subject": self._run.subject_of(wait)}
             item |= self._changes_for(wait, changes)
+            item |= self._proposed()[1] if wait.what == "plan" else {}
             limit -= json_size(item)
             if limit < 0:
                 break
@@ -161,9 +163,18 @@ class RunView:
         }  # fmt: skip
         return out | {key: value for key, value in more.items() if value}
 
+    def _proposed(self) -> tuple[str, dict[str, Any]]:
+        """``describe_proposal`` of the plan that waits, once for each version."""
+        version, prepared = self._proposed_version(), self._prepared
+        if version is None or prepared is None:
+            return "", {}
+        if self._proposal is None or self._proposal[0] != version:
+            self._proposal = version, *describe_proposal(prepared)
+        return self._proposal[1:]
+
     def page(self, current: CurrentTools | None = None) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
-        run, version, prepared = self._run, self._proposed_version(), self._prepared
+        run = self._run
         changes = self.tool_changes(current) if run.approvals.pending else []
         waits = [
             wait.model_copy(update={CONTENT: run.subject_of(wait), **self._changes_for(wait, changes)})
@@ -171,8 +182,6 @@ class RunView:
             else wait
             for wait in run.approvals.pending[:MAX_APPROVALS]
         ]
-        if version is not None and (self._proposal is None or self._proposal[0] != version):  # once for each version
-            self._proposal = version, "" if prepared is None else proposal_section(prepared)
         first, *head = self._head() or [""]
         return _join_sections(
             " — ".join(filter(None, [f"**{run.phase}**", first])),
@@ -181,7 +190,7 @@ class RunView:
             "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in run.all_notes[-MAX_NOTES:]),
             self._calls_section(),
             approvals_section([*waits, *run.approvals.pending[MAX_APPROVALS:]], run.approvals.records),
-            "" if version is None or self._proposal is None else self._proposal[1],
+            self._proposed()[0],
         )
 
     def graph(self, options: Any) -> str:
@@ -199,7 +208,7 @@ class RunView:
             COST: run.usage.cost if run.usage.requests else None,
         }  # fmt: skip
 
-    def plan(self) -> list[Any]:
+    def plan(self, options: Any = None) -> list[Any]:
         context = self._context()
         return [] if context is None else context.request.calls
 
@@ -413,8 +422,16 @@ class AgentView(RunView):
     def _tools(self) -> Iterable[str]:
         return self._run.context.tools
 
-    def plan(self) -> list[Any]:
-        return self._run.proposed_calls or super().plan()
+    def plan(self, options: Any = None) -> list[Any]:
+        """The plan that waits or runs; with ``{"as": "proposed"}`` as the model wrote it, before people edited it."""
+        run = self._run
+        calls = run.proposed_calls or super().plan()
+        if not isinstance(options, dict) or options.get("as") != "proposed":
+            return calls
+        last = next((turn for turn in reversed(run.turns) if turn.hasPlan or turn.changed), None)
+        if run.answer_calls or last is None:
+            return run.answer_calls or calls
+        return list(last.answer["calls"]) if last.changed else calls
 
     @property
     def first_message(self) -> int:
@@ -631,12 +648,14 @@ def _utc(date: str) -> str:
         return code_span(date)
 
 
-def proposal_section(prepared: ValidatedPlan) -> str:
-    """The plan as a table, its forecast, and the JSON that edits it; of one that is too large only its size."""
+def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
+    """The section of a plan that waits: a table, its forecast, and the JSON that edits it, of one that is too large
+    only its size; and in words ``{calls: {id: [what to know of it]}, forecast}``.
+    """
     whole = prepared.unsplit or prepared  # the Calls, not the children that walk them
     is_large = len(whole.nodes) > MAX_CALLS or len(whole.request.context) > MAX_MESSAGES
     if is_large or count_steps(whole) > MAX_STEPS:
-        return f"### The plan\n\n{len(whole.nodes)} calls: `acts simulate` shows what they would do"
+        return f"### The plan\n\n{len(whole.nodes)} calls: `acts simulate` shows what they would do", {}
     simulation = simulate_prepared(whole, max_steps=MAX_STEPS)
     calls, problems, outcomes = simulation["calls"], simulation["problems"], simulation["outcomes"]
     more = " or more" if outcomes["truncated"] else ""
@@ -655,7 +674,10 @@ def proposal_section(prepared: ValidatedPlan) -> str:
     # The plan as it was written, ready to be changed and sent
     edit = fence({"decision": "edit", "plan": prepared.request.calls})
     how = f"To change it, send this with your changes; the new version then waits for a decision:\n\n{edit}"
-    return _join_sections(
+    remarks = {"approval": "after approval", "background": "in the background"}
+    notes = {c["id"]: [*c.get("hints", ()), *(text for key, text in remarks.items() if c[key])] for c in calls}
+    summary = {"calls": {k: v for k, v in notes.items() if v}, "forecast": forecast_text(simulation)}
+    section = _join_sections(
         "### The plan",
         f"{len(calls)} calls in {len(simulation['waves'])} waves, {len(outcomes['combinations'])}{more} combinations "
         f"of outcomes — {code_span(forecast_text(simulation), MAX_TEXT)}",
@@ -663,6 +685,7 @@ def proposal_section(prepared: ValidatedPlan) -> str:
         "\n".join(fit_lines(lines, len(lines), "see `acts simulate`")),
         how if len(edit) <= MAX_SECTION else "The calls as they were written: ask the query `plan`",
     )
+    return section, summary
 
 
 def _first_paths(paths: Sequence[str]) -> str:

@@ -84,6 +84,14 @@ def _describe_state(call: Mapping[str, Any]) -> str:
     return element_counts_text(call.get("elements"))
 
 
+def cause_text(cause: Mapping[str, Any]) -> str:
+    """What became of the Call for which others were skipped: ``1:pay failed``."""
+    path = f" ({cause['outputPath']})" if cause.get("outputPath") else ""
+    if cause.get("state") != "completed":
+        return f"{cause.get('id')} {cause.get('state')}"
+    return f"{cause.get('id')} took {'its error path' if cause.get('error') else 'another outcome'}{path}"
+
+
 def usage_text(usage: Mapping[str, Any]) -> str:
     requests, cost = usage.get("requests", 0), usage.get("cost")
     cached = f" ({usage['cachedTokens']:,} cached)" if usage.get("cachedTokens") else ""

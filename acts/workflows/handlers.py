@@ -336,9 +336,13 @@ class RunWorkflow:
             data = write_json({**status, "calls": calls[-10_000:]})
         return raw(data)
 
-    @workflow.query(name=wire.PLAN_QUERY, description="The latest plan's calls, as they were written.")
-    def plan(self, _: RawValue = NOTHING) -> RawValue:
-        return _json([] if self._view is None else self._view.plan())
+    @workflow.query(
+        name=wire.PLAN_QUERY,
+        description="""The latest plan's calls, as they were written. Of an agent, as
+        its model proposed them: {"as": "proposed"}.""",
+    )
+    def plan(self, options: RawValue = NOTHING) -> RawValue:
+        return _json([] if self._view is None else self._view.plan(decode_or_none(options)))
 
     @workflow.query(
         name=wire.CONTEXT,

@@ -41,7 +41,7 @@ from acts.tree import records
 from acts.tree.child_requests import anonymous_request, delegate_request
 from acts.tree.identity import call_identity
 from acts.tree.records import AgentState, DelegateInput, InstanceInput, PlanInput, PlanState, TreePosition
-from acts.tree.set_records import BatchInput, SetState
+from acts.tree.set_records import BatchInput, SetState, fill_names
 from acts.tree.signal_records import Superseded
 from acts.tree.wire_format import RecordError
 from acts.views.results import MAX_BATCH_RESULT, MAX_RESULT, cut_result, failure_text
@@ -385,7 +385,9 @@ async def _set_setup(value: RawValue, state: SetState | None) -> SetSetup:
     else:
         payloads.decide_storage()
         position, lease = await complete_position(TreePosition(), value), None
-        request, parsed, capabilities = await prepare_request(payloads.decode_request(value), position)
+        info = workflow.info()
+        named = fill_names(payloads.decode_request(value), info.workflow_id, f"{info.workflow_start_time:%Y-%m-%d}")
+        request, parsed, capabilities = await prepare_request(named, position)
         position = _limit(position, parsed.config, None)
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served)
     if parsed.set is None:

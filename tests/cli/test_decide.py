@@ -42,7 +42,7 @@ async def test_a_pending_plan_is_listed_shown_and_approved(acts: Acts, client: C
     name = await start_waiting(acts, client, write_request(tmp_path, FIRST))
     await wait_for_listing(client, name, "ActsWaiting = 1")
     listed = squeeze(acts("pending").stdout)
-    assert f"{name} the plan 1 " in listed
+    assert f"the plan of {name} (version 1) waits" in listed
     assert f"acts approve {name} --version 1 --subject " in listed
     answer = json.loads(acts("pending", "--json").stdout)
     (wait,) = [w for w in answer["waits"] if w["run"] == name]

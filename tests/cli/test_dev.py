@@ -244,6 +244,9 @@ async def test_a_worker_that_dies_or_whose_tools_change_starts_again(start: Star
     done = run_acts("run", "plan.yaml", "--json", cwd=folder, **state)
     assert json.loads(done.stdout)["state"]["error"]["message"] == "the card of ann@example.com has 10 dollars"
 
+    (folder / "acts.toml").write_text('[environment]\nACTS_ACTIVITIES = "order_tools,examples.weather.activities"\n')
+    assert "askWeather" in read_until("acts.toml changed", "the worker is ready: ")
+
     processes = dev.processes
     dev.process.send_signal(signal.SIGINT)
     code_, rest = dev.wait()

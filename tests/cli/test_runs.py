@@ -225,7 +225,7 @@ def test_the_worker_lists_its_tools_and_activities(acts: Acts) -> None:
 def test_in_a_pipe_each_event_of_a_watched_run_is_a_line_and_the_result_is_printed_once(acts: Acts) -> None:
     done = acts("run", str(EXAMPLES / "weather" / "plan.yaml"), "--watch")
     told, events = done.stderr.splitlines(), re.findall(r"(?m)^ *[\d.]+ s  (.*)$", done.stderr)
-    assert len(events) == len(set(events)) > 2
+    assert len(events) == len(set(events)) > 0
     assert all(re.match(r"\S \w+  \S+$|\d+:\w+  \w+", event) for event in events), events
     assert not set(map(str.strip, done.stdout.splitlines()[1:])) & set(map(str.strip, told))
 

@@ -76,9 +76,12 @@ async def test_a_schedule_is_listed_paused_resumed_replaced_and_deleted(
         ([], "either --cron, or --every"),
         (["--cron", "0 9 * * *", "--every", "1h"], "either --cron, or --every"),
         (["--every", "soon"], "is no duration"),
+        # what can only work once
+        (["--every", "1d", "--set", "a.csv", "--results", "out.jsonl"], "--results 'out-{run}.jsonl'"),
+        (["--every", "1h", "--set", "a.csv", "--results", "o-{date}.jsonl"], "--results 'o-{run}.jsonl'"),
     ],
 )
-def test_times_that_do_not_fit_together_are_refused(acts: Acts, options: list[str], words: str) -> None:
+def test_times_and_names_that_do_not_fit_together_are_refused(acts: Acts, options: list[str], words: str) -> None:
     done = acts("schedule", "create", new_name(), str(LINEAR), *options)
     assert done.exit_code == 2
     assert words in done.stderr

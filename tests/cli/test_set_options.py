@@ -76,6 +76,7 @@ def test_results_that_exist_or_are_of_no_set_are_refused_at_once(tmp_path: Path)
     ("file", "expected"),
     [
         ("out.jsonl", "out.2.jsonl"),
+        ("out-{run}.jsonl", "out-{run}.jsonl"),
         ("/data/out.2.jsonl", "/data/out.3.jsonl"),
         ("a/orders.2026-11-22.jsonl", "a/orders.2026-11-22.2.jsonl"),
         ("orders.20261122.jsonl", "orders.20261122.2.jsonl"),

@@ -44,7 +44,7 @@ def history(*lines: dict[str, Json]) -> Source:
 
 
 def select(data: bytes, *sources: Source, only_failed: bool = False, id_field: str | None = "id") -> dict[str, Json]:
-    past = RowIds("order-7", only_failed=only_failed)
+    past = RowIds("order-7", "failed" if only_failed else None)
     for source in sources:
         past.add_past(source if isinstance(source, list) else read_past(*source))
     return survey(io.BytesIO(data), "a.jsonl", id_field, past).to_json()

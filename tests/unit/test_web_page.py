@@ -17,7 +17,7 @@ from acts.machines.events import Begin, DecisionReceived
 from acts.machines.plan_run import PlanRun
 from acts.tree.decisions import PendingApproval, read_decision
 from acts.tree.wire_format import digest
-from acts.views.run_views import MAX_SUBJECT, PlanView, approvals_section, proposal_section
+from acts.views.run_views import MAX_SUBJECT, PlanView, approvals_section, describe_proposal
 from acts.views.text import MAX_ROWS, MAX_SECTION, code_span, fence, row
 from tests.cases import call, state
 from tests.property.drive import NOW
@@ -147,7 +147,7 @@ def test_nobody_decides_on_a_page_about_what_is_not_on_it_whole(value: Json, lac
 
 def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edits_it() -> None:
     calls = [call("pay", "†state.a", amount="†state.sum", _scopes=["†state.card"]), call("tell", text="†state.a")]
-    page = proposal_section(waiting_run(*calls, approve={"calls": ["pay"]}).whole_plan)
+    page = describe_proposal(waiting_run(*calls, approve={"calls": ["pay"]}).whole_plan)[0]
     assert "2 calls in 2 waves, 1 combinations of outcomes" in page
     assert (
         row("`1:pay`", "`activity row.pay, after approval`", "`†state.sum`, `†state.card (scope)`", "`†state.a`")
@@ -164,7 +164,7 @@ def test_whoever_looks_at_a_plan_sees_which_calls_a_model_answers() -> None:
     view, (wait,) = PlanView(run), run.approvals.waits.own
     assert [item.get("answeredBy") for item in view.status()["calls"]] == ["model", None]
     assert "- · `1:think`: `answered by a model`" in view.page()
-    assert row("`1:think`", "`answered by a model`", "", "`†state.a`") in proposal_section(run.whole_plan)
+    assert row("`1:think`", "`answered by a model`", "", "`†state.a`") in describe_proposal(run.whole_plan)[0]
     shown = wait.model_copy(update={"content": run.subject_of(wait)})
     assert any(line.strip() == "answered by a model: 1:think" for line in approval_lines("r", [shown]))
 
@@ -184,6 +184,6 @@ def test_the_longest_page_can_still_be_opened() -> None:
     run.notes.extend(["|" * 300] * 20)
     waits = [approval(wide * 2, f"{i}:{wide}", wide) for i in range(MAX_ROWS)]
     records = [{"date": SINCE, "decision": "approve", "version": 1, "by": wide, "reason": wide * 10}] * MAX_ROWS
-    page = PlanView(run).page() + approvals_section(waits, records) + proposal_section(run.whole_plan)
+    page = PlanView(run).page() + approvals_section(waits, records) + describe_proposal(run.whole_plan)[0]
     assert len(page) > 4 * MAX_SECTION
     assert len(quote(page, safe=UNQUOTED)) < MAX_ADDRESS - 4096  # what else stands in a request

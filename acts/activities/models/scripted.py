@@ -27,6 +27,7 @@ from acts.activities.models.interface import CallReceiver, ModelError, ModelRequ
 from acts.activities.models.schema import compact_json
 from acts.language.config import settings_text
 from acts.language.errors import format_choices, truncate
+from acts.language.spelling import read_plain
 from acts.language.strict_json import read_json
 from acts.language.values import Json
 
@@ -97,7 +98,7 @@ def _find_script(name: str) -> Path:
 def _read_script(name: str) -> _Script:
     file = _find_script(name)
     try:
-        return _Script.model_validate(read_json(file.read_bytes()))
+        return _Script.model_validate(read_plain(read_json(file.read_bytes())))
     except ValidationError as error:
         reason = settings_text(error)
     except (OSError, ValueError) as error:

@@ -34,7 +34,7 @@ from temporalio.service import RPCError
 
 from acts.cli import console as cli
 from acts.cli.console import CommandError, clean, command_error, console, message, option, print_err
-from acts.cli.render.tables import decision_command, hints_text, new_table, print_diff, subject_lines
+from acts.cli.render.tables import approval_lines, print_diff
 from acts.cli.text import source as texts
 from acts.cli.text.source import source_error
 from acts.client import server
@@ -54,7 +54,7 @@ from acts.tree.decisions import (
     make_statement,
     read_decision,
 )
-from acts.views.text import decided_name, tool_change_lines
+from acts.views.text import tool_change_lines
 
 _MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more
 _MAX_WIDTH: Final = 400
@@ -99,19 +99,10 @@ async def pending(
     report = await read_pending(run, tool, cli.read_seconds(older, "--older"), most)
     if as_json:
         return cli.print_json(report.to_json())
-    table = new_table("run", "waits", "version", "since", "until", "to approve")
-    for id_, approval in ((id_, approval) for id_, listed in report.approvals for approval in listed):
-        rows, is_whole = subject_lines(approval, _MAX_ROWS, _MAX_WIDTH)
-        scopes = " (its scopes)" if approval.what == "scopes" else ""
-        instance = f" [{approval.instance}]" if approval.instance else ""
-        subject = f"{decided_name(approval.to_json())}{scopes}{hints_text(approval)}{instance}"
-        what = [clean(subject, 200), *(f"  {row}" for row in rows), *([] if is_whole else ["  …"])]
-        dates = ("" if d is None else cli.moment_text(d) for d in (approval.since, approval.deadline))
-        command = decision_command(APPROVE, id_, approval) if is_whole else f"{cli.shell('acts', 'show', id_)} has all"
-        table.add_row(*map(Text, (clean(id_, 200), "\n".join(what), clean(approval.version, 200), *dates, command)))
-    if report.approvals:
-        console().print(table)
-    else:
+    for id_, listed in report.approvals:
+        for line in approval_lines(id_, listed, _MAX_ROWS, _MAX_WIDTH, len(listed)):
+            console().print(Text(line))
+    if not report.approvals:
         print_err("nothing waits for a decision" + (" in the runs that answered" if report.unanswered else ""))
     if report.unread:
         print_err(f"… {cli.count_text(report.unread, 'more run')} may wait; --limit lists more", "dim")

@@ -204,8 +204,15 @@ class Engine:
     def __init__(self, dev: DevServer, modules: str, files: Path | None, log: Path | None) -> None:
         self.server, self.modules = dev, modules
         self.serves: dict[str, Any] = {}
-        self._log = log
+        self._log, self._state_files = log, files
         self._report = dev.log.with_name("worker.json")
+        self._environment = self._worker_environment()
+        self._from_file: dict[str, str] = {}  # the settings of ``acts.toml`` that hold
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._files: dict[str, float] = {}  # when each was changed
+
+    def _worker_environment(self) -> dict[str, str]:
+        dev, modules, files = self.server, self.modules, self._state_files
         own = {k: v for k, v in os.environ.items() if not k.startswith("TEMPORAL_")}
         own |= {"TEMPORAL_ADDRESS": dev.address, "TEMPORAL_NAMESPACE": dev.namespace, preflight.MODULES: modules}
         own |= {"TEMPORAL_CONFIG_FILE": os.devnull, "ACTS_START_REPORT": str(self._report)}
@@ -217,10 +224,21 @@ class Engine:
             own[DELEGATES] = os.pathsep.join([*filter(None, [own.get(DELEGATES)]), *examples.DELEGATES])
         own |= {} if files is None else {server.STATE_VARIABLE: str(files.resolve())}
         defaults = {"ACTS_LOG_LEVEL": "warning"}  # no line is logged for what goes well
-        defaults |= {} if log is None and sys.stderr.isatty() else {"NO_COLOR": "1"}  # of the SDK's core neither
-        self._environment = {**defaults, SHUTDOWN: str(SHUTDOWN_SECONDS), **own}
-        self._worker: subprocess.Popen[bytes] | None = None
-        self._files: dict[str, float] = {}  # when each was changed
+        defaults |= {} if self._log is None and sys.stderr.isatty() else {"NO_COLOR": "1"}  # of the SDK's core neither
+        return {**defaults, SHUTDOWN: str(SHUTDOWN_SECONDS), **own}
+
+    def _reload_settings(self) -> None:
+        """Take over the settings of a changed ``acts.toml``; CommandError where it cannot be used."""
+        cli.read_project_file()
+        cli.trust(Path())
+        before = self._from_file
+        for name in before:
+            os.environ.pop(name, None)
+        cli.load_project_file()
+        self._from_file = _settings_of_file()
+        if self.modules in (before.get(preflight.MODULES), "", preflight.default_modules()):  # not the option's
+            self.modules = os.environ.get(preflight.MODULES) or default_modules()
+        self._environment = self._worker_environment()
 
     def start_worker(self) -> None:
         self.serves = {}
@@ -242,6 +260,7 @@ class Engine:
 
     def wait(self, stop: threading.Event) -> str:
         """Keep a worker running until the server has ended; the message says so. A stop raises KeyboardInterrupt."""
+        self._from_file = _settings_of_file()
         while is_listening(self.server.address):
             if stop.is_set():
                 raise KeyboardInterrupt
@@ -259,6 +278,8 @@ class Engine:
             if not has_ended and not changed:
                 continue
             try:
+                if cli.PROJECT_FILE in changed:
+                    self._reload_settings()
                 self.start_worker()
             except cli.CommandError as error:
                 cli.print_blocks(error.blocks)
@@ -297,6 +318,16 @@ class Engine:
         self._worker = None
 
 
+def default_modules() -> str:
+    """The modules that a worker loads where nothing names any: none, if something else is configured."""
+    return "" if preflight.is_configured() else preflight.default_modules()
+
+
+def _settings_of_file() -> dict[str, str]:
+    """The variables of ``acts.toml`` that hold."""
+    return {name: value for name, value in cli.read_project_file().items() if os.environ.get(name) == value}
+
+
 @contextmanager
 def run_engine(
     state: Path | None, *, port: int | None = None, ui_port: int | None = None, ui: bool = True,
@@ -311,9 +342,7 @@ def run_engine(
             dev = stack.enter_context(dev_server(state=state, port=port, ui_port=ui_port, ui=ui))
         except DevServerError as error:
             raise command_error(str(error), code=cli.EXIT_NO_SERVER) from None
-        engine = Engine(
-            dev, modules or ("" if preflight.is_configured() else preflight.default_modules()), files or state, log
-        )
+        engine = Engine(dev, modules or default_modules(), files or state, log)
         for number in STOP_SIGNALS:  # nothing interrupts the end of the server
             stack.callback(signal.signal, number, signal.SIG_IGN)
         stack.callback(engine.stop_worker)
@@ -343,7 +372,7 @@ def stops_by_signal() -> Iterator[threading.Event]:
 
 def watched_files(modules: Mapping[str, str], names: str) -> list[str]:
     """The files that a developer may change: of the loaded modules those below the current folder (but those of
-    installed packages) and those of ``names``; Tools, MCP servers and models in files.
+    installed packages) and those of ``names``; Tools, MCP servers and models in files; ``acts.toml``.
     """
     here = Path.cwd()
     own = {file: Path(file).relative_to(here).parts for file in modules.values() if Path(file).is_relative_to(here)}
@@ -353,6 +382,7 @@ def watched_files(modules: Mapping[str, str], names: str) -> list[str]:
     files |= {str(file) for folder in folders for file in (folder, *folder.glob("*.json"))}
     plans = [Path(folder) for folder in os.environ.get(PLAN_FOLDERS, "").split(os.pathsep) if folder]
     files |= {str(file) for file in (*plans, *plan_files(filter(Path.is_dir, plans)))}
+    files.add(str(here / cli.PROJECT_FILE))
     return sorted(files | {file for name in ("ACTS_MCP", "ACTS_MODELS") if (file := os.environ.get(name))})
 
 

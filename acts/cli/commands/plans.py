@@ -43,6 +43,7 @@ def validate(
     as_json: cli.AsJson = False,
     agent: cli.Agent = None,
     activities: cli.Modules = None,
+    set_file: cli.SetFile = None,
 ) -> int:
     """List every problem of a request. Needs no server.
 
@@ -52,14 +53,15 @@ def validate(
       acts validate plan.yaml
     """
     name_modules(activities)
-    source, _, preflight = check_file(file, inputs, strict=strict, agent=agent)
-    code = cli.EXIT_WRONG_INPUT if preflight.errors else cli.EXIT_DONE
+    source, _, preflight = check_file(file, inputs, set_file=set_file, strict=strict, agent=agent)
+    errors = [p for p in preflight.problems if p.fatal]
+    code = cli.EXIT_WRONG_INPUT if errors else cli.EXIT_DONE
     if as_json:
         print_json([p.to_json() for p in preflight.problems])
         return code
     print_blocks(problem_blocks(preflight.problems, source))
-    if preflight.errors:
-        print_err(f"{clean(source.name)} is not valid: {count_text(len(preflight.errors), 'error')}", "bold red")
+    if errors:
+        print_err(f"{clean(source.name)} is not valid: {count_text(len(errors), 'error')}", "bold red")
         return code
     request, calls = preflight.request, count_text(preflight.calls, "call")
     parts = [calls]
@@ -79,8 +81,9 @@ def validate(
 
 @app.add
 def simulate(
-    file: cli.File, inputs: cli.Inputs = None, as_json: cli.AsJson = False, activities: cli.Modules = None
-) -> int:
+    file: cli.File, inputs: cli.Inputs = None, as_json: cli.AsJson = False, activities: cli.Modules = None,
+    set_file: cli.SetFile = None,
+) -> int:  # fmt: skip
     """Show what a plan would do: waves, outcomes, forecast. Runs nothing.
 
     Its time is known where tools declare `_options.expected`.
@@ -91,7 +94,7 @@ def simulate(
     from acts.simulation.simulate import simulate as simulate_request
 
     name_modules(activities)
-    source, preflight, request = _read_plan(file, inputs, "the simulation")
+    source, preflight, request = _read_plan(file, inputs, "the simulation", set_file)
     try:
         simulation = simulate_request(request, preflight.tools, preflight.served)
     except InvalidRequest as error:
@@ -110,16 +113,18 @@ def simulate(
     return code
 
 
-def _read_plan(file: str, inputs: Sequence[str] | None, what: str) -> tuple[SourceText, Preflight, Json]:
+def _read_plan(
+    file: str, inputs: Sequence[str] | None, what: str, set_file: str | None = None
+) -> tuple[SourceText, Preflight, Json]:
     """A valid Request with a plan for ``what``; of an agent's Request, the plan that its model is shown."""
-    source, request, preflight = check_file(file, inputs)
+    source, request, preflight = check_file(file, inputs, set_file=set_file)
     if preflight.agent and not preflight.errors:
         if not preflight.calls:
             text, hint = "the file has no plan: its agent makes one when it runs", cli.shell("acts", "run", source.name)
             raise command_error(text, where=source.name, hint=hint)
         text = "an agent is shown this plan and makes its own; this is the one in the file"
         cli.print_message(text, where=source.name, severity="note")
-        source, request, preflight = check_file(file, inputs, agent=False)
+        source, request, preflight = check_file(file, inputs, set_file=set_file, agent=False)
     if preflight.errors:
         raise source_error(source, preflight.problems)
     if preflight.unseen:

@@ -30,13 +30,14 @@ from acts.client.served import ask_worker
 from acts.language.errors import ExpressionError, format_choices, suggest
 from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, hint_words, read_tool
-from acts.language.values import Json
+from acts.language.values import Json, is_equal
 from acts.language.wire import INSTANCE, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
 from acts.views.text import STATE_MARKS, change_lines, named_instances
 
 _MAX_CELL: Final = 80
+_MAX_READ: Final = 200  # results that a list reads, of the newest runs
 _MAX_CUTS: Final = 5  # commands that are shown, of the largest parts; the JSON has more
 
 Limit = Annotated[int, option("--limit", "At most so many, the newest first.", min=1, max=10_000)]
@@ -78,7 +79,9 @@ async def list_(
         phase or (), waiting=waiting, tool=tool, model=model, min_cost=min_cost, since=earliest, older=latest,
         below=below,
     )  # fmt: skip
-    rows = [row async for row in run_reader.list_runs(await server.connect(), query, limit)]
+    client = await server.connect()
+    rows = [row async for row in run_reader.list_runs(client, query, limit)]
+    await run_reader.add_errors(client, rows[:_MAX_READ])
     if as_json:
         return print_json(rows)
     if not rows:
@@ -96,12 +99,17 @@ async def list_(
         )  # fmt: skip
         table.add_row(
             Text(STATE_MARKS.get(row["phase"], "·"), style), Text(clean(row["id"])), row["workflow"],
-            Text(clean(row["phase"]), style), *(Text(clean(cell, _MAX_CELL)) for cell in cells),
+            Text(clean(row["phase"]), style).append(_errors_text(row), "yellow"),
+            *(Text(clean(cell, _MAX_CELL)) for cell in cells),
         )  # fmt: skip
     cli.print_rows(table)
     if len(rows) == limit:
         print_err(f"the newest {limit:,}; --limit lists more", "dim")
     return cli.EXIT_DONE
+
+
+def _errors_text(row: Mapping[str, Any]) -> str:
+    return f", {cli.count_text(row['errors'], 'error')}" if "errors" in row else ""
 
 
 def _duration(start: datetime, end: datetime | None) -> str:
@@ -127,7 +135,7 @@ async def show(
     reader = await open_run(run, run_id)
     info = await reader.describe()
     if watch and instance is None and info.close_time is None:
-        await tables.watch_run(reader)
+        await tables.watch_run(reader, shows_end=as_json)
         reader = reader.fresh()
         info = await reader.describe()
     facts: dict[str, Any] = {
@@ -204,7 +212,10 @@ async def _show_instance(
 
 @app.add
 async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
-    """Show how a run's plan differs from the one it was started with; of an agent, from the plan before."""
+    """Show how a run's plan differs from the one it was started with; of an agent, from what its model proposed.
+
+    Of an agent's plan that nobody has edited, the difference from the plan before is shown.
+    """
     reader = await open_run(run)
     info, plan = await reader.describe_planning(), await reader.require(reader.plan())
     running = info.close_time is None
@@ -219,7 +230,9 @@ async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
     plans = [[], *(m.get("plan") or [] for m in messages if isinstance(m, dict) and m.get("type") == "plan")]
     before = plans[-1]
     if info.workflow_type not in (PLAN, INSTANCE):  # of an agent, the one before the last if that is the current plan
-        before = plans[-2 if version is None and len(plans) > 1 else -1]
+        before, proposed = plans[-2 if version is None and len(plans) > 1 else -1], await reader.proposed_plan()
+        if proposed and not is_equal(proposed, plan):
+            before, name = proposed, "as it was proposed"
     now = f"version {version}, waits" if version is not None else "as it is now" if running else "as it ended"
     rows = compare_plans(before, plan, (name, now))
     records = (await reader.status() or {}).get("decisions") or ()  # what was edited, by whom and when

@@ -23,11 +23,19 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
-from acts.cli.render.tables import failure_blocks, print_outcome, text_table, watch_run
-from acts.cli.text.preflight import add_set, check_file, names_set, next_results, require_valid, run_preflight
+from acts.cli.render.tables import await_run, failure_blocks, print_outcome, text_table, watch_run
+from acts.cli.text.preflight import (
+    add_set,
+    check_file,
+    names_set,
+    next_results,
+    repeated_problem,
+    require_valid,
+    run_preflight,
+)
 from acts.cli.text.source import STDIN, looks_like_file, parse_source, problem_blocks, read_inputs, read_source
 from acts.client import server
-from acts.client.run_reader import RunReader, RunResult, iso_text, open_run, wait_for_outcome
+from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
 from acts.client.served import workflow_of_plan
 from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, start_run
 from acts.language.source_text import SourceText
@@ -35,10 +43,6 @@ from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
 from acts.payloads.converter import verify_storage
 
-SetFile = Annotated[
-    str | None,
-    option("--set FILE[:ID]", "Run the plan for each row of a JSON Lines or CSV file; ID is the field of its id."),
-]
 ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
 IfRunning = Annotated[
     WhileRunning, option("--if-running WORD", "If a run of --id runs: fail, use-existing or terminate it.")
@@ -52,6 +56,7 @@ NewPlan = Annotated[
 ]
 FromCall = Annotated[str, option("--from CALL", "The first call that runs anew, like 7:charge; plan order counts.")]
 OnlyFailed = Annotated[bool, option("--only-failed", "Of a batch or set: what failed, no others.")]
+OnlyErrors = Annotated[bool, option("--only-errors", "Of a set: what failed or took an error path, no others.")]
 RetryResults = Annotated[
     str | None, option("--results FILE", "Of a set: the file for the results (default: out.2.jsonl).")
 ]
@@ -89,7 +94,7 @@ class StartPolicy:
 async def run(
     file: cli.FileOrPlan, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     run_id: cli.NewId = None, detach: cli.Detach = False, agent: cli.Agent = None, if_running: IfRunning = "fail",
-    if_ended: IfEnded = "again", delay: Delay = None, set_file: SetFile = None, results: ResultsFile = None,
+    if_ended: IfEnded = "again", delay: Delay = None, set_file: cli.SetFile = None, results: ResultsFile = None,
 ) -> int:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -126,7 +131,8 @@ async def run(
 
 @app.add
 async def retry(
-    run: cli.Run, edit: NewPlan = None, only_failed: OnlyFailed = False, results: RetryResults = None,
+    run: cli.Run, edit: NewPlan = None, only_failed: OnlyFailed = False, only_errors: OnlyErrors = False,
+    results: RetryResults = None,
     run_id: cli.RunId = None, new_id: cli.NewId = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     detach: cli.Detach = False,
 ) -> int:  # fmt: skip
@@ -147,13 +153,14 @@ async def retry(
     policy = StartPolicy(watch, as_json, detach)
     new_id = new_id or f"{run[:200]}-retry-{secrets.token_hex(3)}"
     if info.workflow_type == AGENT:
-        if edit is not None or only_failed:
+        if edit is not None or only_failed or only_errors:
             hint = "start one with `acts run FILE`, and a request of your own"
-            raise command_error("an agent is retried as it was, without --edit and --only-failed", hint=hint)
+            raise command_error("an agent is retried as it was, without --edit and --only-…", hint=hint)
         request = {**await _read_request(reader), "context": await reader.require(reader.messages())}
         print_err(clean(f"starting an Agent with the context of {run}: its model sees what was done"), "dim")
         return await start_and_wait(request, AGENT, new_id, _source_of(request), policy)
-    resume: dict[str, Any] = {"workflowId": run, "runId": info.run_id, **({"only": "failed"} if only_failed else {})}
+    only = "errors" if only_errors else "failed" if only_failed else None
+    resume: dict[str, Any] = {"workflowId": run, "runId": info.run_id, **({} if only is None else {"only": only})}
     return await _resume(reader, resume, edit, results, new_id, policy)
 
 
@@ -212,7 +219,7 @@ async def start_and_wait(
         return cli.EXIT_DONE
     began = time.monotonic()
     try:
-        outcome = await run.ask(watch_run(run) if policy.watch else wait_for_outcome(run.handle))
+        outcome = await run.ask(watch_run(run, shows_end=policy.as_json) if policy.watch else await_run(run))
     except asyncio.CancelledError:  # Ctrl-C
         name = cli.shell(run.id)
         print_err(f"stopped waiting; the run continues: acts show {name} --watch, acts cancel {name}")
@@ -308,18 +315,24 @@ def _source_of(request: Json) -> SourceText:
 async def create(
     schedule_id: ScheduleId, file: cli.File, cron: Cron = None, every: Every = None, timezone: Zone = None,
     overlap: Overlap = "skip", replace: Replace = False, inputs: cli.Inputs = None, agent: cli.Agent = None,
+    set_file: cli.SetFile = None, results: ResultsFile = None,
 ) -> None:  # fmt: skip
     """Start a file by the clock, with --cron or --every.
 
-    Each start is a run of its own, so its calls have ids of their own.
+    Each start is a run of its own, so its calls have ids of their own. In the names of a set and of its results, {date}
+    is the day of the start in UTC, and {run} the id of the run.
+
+      acts schedule create nightly plan.yaml --cron '0 2 * * *' --set 'orders-{date}.csv' --results 'out-{run}.jsonl'
     """
     if bool(cron) == bool(every):
         raise command_error("say when to start: either --cron, or --every", hint="--cron '0 9 * * MON', --every 1h")
     seconds = read_seconds(every, "--every")
     intervals = [] if seconds is None else [sdk.ScheduleIntervalSpec(every=timedelta(seconds=seconds))]
     spec = sdk.ScheduleSpec(cron_expressions=cron or [], intervals=intervals, time_zone_name=timezone)
-    source, request, preflight = check_file(file, inputs, agent=agent)
+    source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent)
     require_valid(preflight, source)
+    if (problem := repeated_problem(request, seconds)) is not None:
+        raise problem
     workflow = AGENT if preflight.agent else PLAN
     client = await server.connect()
     action = sdk.ScheduleActionStartWorkflow(workflow, request, id=schedule_id, task_queue=server.task_queue())
@@ -336,6 +349,10 @@ async def create(
             raise command_error(f'there is a schedule "{clean(schedule_id)}"', hint=hint) from None
         await handle.update(lambda _: sdk.ScheduleUpdate(schedule=content), rpc_timeout=server.RPC)
     upcoming = (await handle.describe(rpc_timeout=server.RPC)).info.next_action_times
+    days = [f"{moment:%Y-%m-%d}" for moment in upcoming]
+    if len(set(days)) < len(days) and repeated_problem(request, 1.0) is not None:
+        text = "it starts several times a day, and {date} is one results file for all of them: use {run}"
+        cli.print_message(text, severity="warning")
     first = f"; first start {cli.moment_text(iso_text(upcoming[0]))}" if upcoming else ""
     print_err(f"schedule {clean(schedule_id)} starts {clean(file)} as {workflow}{first}")
 

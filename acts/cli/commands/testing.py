@@ -33,8 +33,9 @@ from acts.testing.rehearsal import (
 )
 
 STARTER: Final = Path(__file__).parents[1] / "starter"
-# Those of the starter, where none begins with a dot
-FILES: Final = ("plan.yaml", "order_tools.py", "plan.test.yaml", "acts.toml", "README.md", ".gitignore")
+SNIPPETS: Final = ".vscode/acts.code-snippets"
+# Those of the starter, where none begins with a dot and none is in a folder
+FILES: Final = ("plan.yaml", "order_tools.py", "plan.test.yaml", "acts.toml", "README.md", ".gitignore", SNIPPETS)
 _MAX_DIFF_LINES: Final = 40
 TEST_SUFFIXES: Final = (".test.yaml", ".test.yml", ".test.json")
 
@@ -63,8 +64,9 @@ def init(folder: Folder = Path(), as_json: cli.AsJson = False) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
+            (folder / name).parent.mkdir(exist_ok=True)
             with (folder / name).open("x", encoding="utf-8") as file:
-                file.write((STARTER / name.removeprefix(".")).read_text("utf-8"))
+                file.write((STARTER / Path(name).name.removeprefix(".")).read_text("utf-8"))
     except OSError as error:
         raise command_error(f"it cannot be written: {error.strerror or error}", where=clean(folder)) from None
     cli.trust(folder)

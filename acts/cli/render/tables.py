@@ -21,9 +21,29 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from acts.cli.console import MessageBlock, clean, clean_lines, console, count_text, list_names, message, shell
+from acts.cli.console import (
+    MessageBlock,
+    clean,
+    clean_lines,
+    console,
+    count_text,
+    is_one_place,
+    list_names,
+    message,
+    print_err,
+    shell,
+)
 from acts.cli.text.preflight import Preflight
-from acts.client.run_reader import EDITABLE, WITH, RunReader, RunResult, read_progress, wait_for_outcome
+from acts.client.run_reader import (
+    CALLS,
+    EDITABLE,
+    FORECAST,
+    WITH,
+    RunReader,
+    RunResult,
+    read_progress,
+    wait_for_outcome,
+)
 from acts.language.errors import truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
@@ -36,6 +56,8 @@ from acts.views.drawing import draw_mermaid, draw_text
 MAX_ROWS: Final = 200  # of a table or a value; --json has all of them
 MAX_SHOWN: Final = 20  # instances, approvals, decisions, failures; --json lists all
 MAX_NOTE: Final = 300
+MAX_SEEN: Final = 200  # characters of a message that a note has whole beside its code
+MAX_MERGED: Final = 5  # names of calls in one row
 MAX_NAME: Final = 100
 MAX_VALUE: Final = 10_000  # characters of one part of what is decided
 MAX_INLINE: Final = 80  # … of one that is on the line of its name
@@ -73,25 +95,28 @@ def decision_command(word: str, run: str, approval: PendingApproval) -> str:
     return shell(*parts) + signed + (' --reason "…"' if word == REJECT else "")
 
 
-def approval_lines(run: str, approvals: Sequence[PendingApproval]) -> Iterator[str]:
-    """A run's approvals, each with its parameters and the commands that decide it."""
-    for approval in approvals[:MAX_SHOWN]:
+def approval_lines(
+    run: str, approvals: Sequence[PendingApproval], rows: int = MAX_ROWS, width: int = MAX_VALUE, most: int = MAX_SHOWN
+) -> Iterator[str]:
+    """A run's approvals, each with all that is decided and the commands that decide it."""
+    for approval in approvals[:most]:
         until = f", until {approval.deadline}" if approval.deadline else ""
         verb = "wait" if approval.what == "scopes" else "waits"
         count = approval.about.get("elements")
         subject = f"{approval} for each of {count:,} elements" if isinstance(count, int) else str(approval)
         subject += f"{hints_text(approval)} (version {approval.version})"
         yield clean(f"{words.STATE_MARKS['awaiting']} {subject} {verb} for a decision since {approval.since}{until}")
-        rows, is_whole = subject_lines(approval, MAX_ROWS, MAX_VALUE)
-        yield from (f"    {row}" for row in rows)
+        lines, is_whole = subject_lines(approval, rows, width)
+        yield from (f"    {line}" for line in lines)
         is_editable = approval.what != MESSAGE and approval.about.get(EDITABLE, True)
         decisions = (APPROVE, REJECT, EDIT) if is_editable else (APPROVE, REJECT)
         yield from (f"    {decision_command(word, run, approval)}" for word in decisions if is_whole)
         if not is_whole:
-            yield f"    nobody decides about what is cut: {shell('acts', 'pending', run)} --json prints all of it"
-    if len(approvals) > MAX_SHOWN:
-        yield f"… and {len(approvals) - MAX_SHOWN} more: {shell('acts', 'pending', run)} --json"
-    if any(a.what == "plan" for a in approvals[:MAX_SHOWN]):
+            command = shell("acts", "show", run) if rows < MAX_ROWS else f"{shell('acts', 'pending', run)} --json"
+            yield f"    nobody decides about what is cut: {command} prints all of it"
+    if len(approvals) > most:
+        yield f"… and {len(approvals) - most} more: {shell('acts', 'pending', run)} --json"
+    if any(a.what == "plan" for a in approvals[:most]):
         name = shell(run)
         yield f"  acts graph {name} draws the plan, acts diff {name} shows its changes"
 
@@ -108,8 +133,9 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
     if approval.content is None:
         lost = "what is decided is not known here: its run does not answer, or it is too long"
         return [clean(line, width) for line in (*changes, lost)], False
-    lines = []
-    for name, part in approval.content.items():
+    lines = plan_lines(approval)
+    parts = {k: v for k, v in approval.content.items() if not (lines and k in ("plan", "answeredBy"))}
+    for name, part in parts.items():
         items = part.items() if isinstance(part, dict) else enumerate(part, 1) if isinstance(part, list) else ()
         if name != WITH and json_size(part) <= MAX_INLINE:
             lines.append(f"{name}  {json.dumps(part, ensure_ascii=False)}")
@@ -122,6 +148,25 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
     whole = [clean(line) for line in (*changes, *marks, *lines)]
     shown = [clean(line, width) for line in whole[:rows]]
     return shown, shown == whole
+
+
+def plan_lines(approval: PendingApproval) -> list[str]:
+    """The Calls of a plan that is decided, two lines each: what answers it, and the Call; none where it has no such
+    Calls. What the run says of how they run is beside it.
+    """
+    content, about = approval.content or {}, approval.about
+    calls, answers = content.get("plan"), content.get("answeredBy")
+    names = [f"{at}:{call['_tool']}" for at, call in enumerate(calls, 1)] if isinstance(calls, list) else []
+    if not isinstance(answers, dict) or set(names) != set(answers):
+        return []
+    remarks = about[CALLS] if isinstance(about.get(CALLS), dict) else {}
+    lines = [f"plan, {count_text(len(names), 'call')}" + (f": {about[FORECAST]}" if about.get(FORECAST) else "")]
+    for name, call in zip(names, calls or (), strict=True):
+        known = f"  ({', '.join(map(str, remarks[name]))})" if isinstance(remarks.get(name), list) else ""
+        parts = {key: value for key, value in call.items() if key != "_tool"}
+        lines.append(f"  {name}  {json.dumps(answers[name], ensure_ascii=False)}{known}")
+        lines.append(f"    {json.dumps(parts, ensure_ascii=False)}")
+    return lines
 
 
 def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
@@ -147,6 +192,7 @@ def calls_table(calls: Sequence[Mapping[str, Any]], limit: int = MAX_ROWS, title
     ticks = ("tick",) if any(call.get("tick") for call in calls) else ()
     table = new_table(*ticks, "", title, "state", "writes", "note")
     tick = None
+    calls = merge_skipped(calls)
     for call in calls[:limit]:
         own = [Text("" if call.get("tick") == tick else clean(call.get("tick") or ""), "dim")] if ticks else []
         tick, state = call.get("tick"), str(call.get("state"))
@@ -157,6 +203,27 @@ def calls_table(calls: Sequence[Mapping[str, Any]], limit: int = MAX_ROWS, title
         text = f"… and {len(calls) - limit} more: {counts_text(calls[limit:])}"
         table.add_row(*("" for _ in ticks), "", Text(text, "dim"))
     return table
+
+
+def name_causes(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The Calls; the reason of one that was skipped is what became of the Call to which that goes back."""
+    by_name = {(call.get("id"), call.get("instance"), call.get("tick")): call for call in calls}
+    out = []
+    for call in calls:
+        name, tick = call.get("cause"), call.get("tick")
+        cause = by_name.get((name, call.get("instance"), tick)) or by_name.get((name, None, tick))
+        out.append({**call, **({} if cause is None else {"reason": words.cause_text(cause)})})
+    return out
+
+
+def merge_skipped(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The Calls, those that were skipped for the same Call as one, in the place of the first."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for at, call in enumerate(name_causes(calls)):
+        key = (call["reason"], call.get("instance"), call.get("tick")) if call.get("cause") else (at,)
+        groups.setdefault(key, []).append(call)
+    names = (list_names([call.get("id") for call in group], MAX_MERGED) for group in groups.values())
+    return [group[0] | ({"id": name} if group[1:] else {}) for name, group in zip(names, groups.values(), strict=True)]
 
 
 def call_name(call: Mapping[str, Any]) -> str:
@@ -208,6 +275,8 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
         yield Text(f"one of them: {shell('acts', 'show', run, '--instance', instances[0]['id'])}", "dim")
     if text := set_text(report):
         yield Text(text)
+    if failures := report.get("failures"):
+        yield Text(f"one that failed: {shell('acts', 'show', run, '--instance', failures[0])}", "dim")
     for name in ("output", "state"):
         if report.get(name) not in (None, {}):
             yield Text(f"\n{name}", "bold")
@@ -215,6 +284,8 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
     if (report.get("usage") or {}).get("requests"):
         gap = "\n" if "state" in report else ""
         yield Text(f"{gap}usage  {clean(words.usage_text(report['usage']))}", "dim")
+    for retry in report.get("retries") or ():
+        yield Text(f"{call_name(retry)}  {describe(retry)}", "yellow")
     for note in report.get("notes") or ():
         yield Text(f"note: {clean(note)}", "dim")
     if any(call.get("waitsFor") for call in calls or ()):
@@ -254,14 +325,17 @@ def value_text(value: Any) -> str:
 
 
 def failure_blocks(outcome: RunResult) -> list[MessageBlock]:
-    """The failures of a run, a message each, but those that the table of an agent's calls has already."""
+    """The failures of a run, a message each, but those that a table beside them has: that of an agent's calls, or any
+    that has the message whole, where both are seen.
+    """
     errors = outcome.raw.get("errors") if isinstance(outcome.raw, dict) else None
     blocks: list[MessageBlock] = []
     for error in errors if isinstance(errors, list) else ():
         where = [f"{key} {error[key]}" for key in ("call", "instance") if error.get(key)]
         if error.get("tick"):
             where = [] if error.get("call") else [f"tick {error['tick']}"]
-        if where:
+        is_seen = is_one_place() and len(str(error.get("message"))) < MAX_SEEN and not error.get("place")
+        if where and not is_seen:
             place = f" at {error['place']}" if error.get("place") else ""
             blocks.append(message(f"{error.get('message')} [{error.get('code')}]{place}", where=" of ".join(where)))
     if (more := len(blocks) - MAX_SHOWN) > 0:
@@ -272,11 +346,16 @@ def failure_blocks(outcome: RunResult) -> list[MessageBlock]:
 # A query costs the worker a look at the run. Four per second look live; an unchanged run is polled once per second.
 FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 1.0
+# Who does not watch is told what the run waits for: a plan that takes a moment is never asked
+FIRST_LOOK_SECONDS: Final = 1.5
+MAX_LOOK_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
 
 
-async def watch_run(run: RunReader) -> RunResult:
-    """Wait for a run and show its progress on stderr: a live table on a terminal, else each of its lines once."""
+async def watch_run(run: RunReader, *, shows_end: bool = False) -> RunResult:
+    """Wait for a run and show its progress on stderr: a live table on a terminal, else each of its lines once. What is
+    printed of its end says how it ended, unless ``shows_end``.
+    """
     began, screen, printed = time.monotonic(), console(stderr=True, wrap=True), set[str]()
     live = Live(console=screen, auto_refresh=False, transient=True) if screen.is_terminal else None
     screen.width = screen.width if live else 1_000
@@ -292,7 +371,8 @@ async def watch_run(run: RunReader) -> RunResult:
             parts = report_parts(run.id, status, max(screen.height - 6, 3))
             live.update(Group(head, *([Text(silence, "yellow")] if silence else []), *parts), refresh=True)
             return
-        calls = [call for call in status.get("calls") or () if call.get("state") != "pending"]
+        calls = [call for call in name_causes(status.get("calls") or ()) if call.get("state") != "pending"]
+        calls += status.get("retries") or ()
         events = [f"{call_name(call)}  {call.get('state')}  {describe(call)}".strip() for call in calls]
         approvals = [PendingApproval.model_validate(item) for item in status.get("pending") or ()]
         lines = dict.fromkeys((head.plain, *events, set_text(status), *approval_lines(run.id, approvals), silence))
@@ -302,29 +382,61 @@ async def watch_run(run: RunReader) -> RunResult:
         printed = set(lines)
 
     with live or nullcontext():
-        return await _follow(run, show)
+        outcome = await _follow(run, show)
+    if shows_end and isinstance(outcome.raw, dict):
+        show({**outcome.raw, "phase": outcome.status}, "")  # what happened since the last query
+    return outcome
 
 
-async def _follow(run: RunReader, show: Callable[[Mapping[str, Any], str], None]) -> RunResult:
+async def await_run(run: RunReader) -> RunResult:
+    """Wait for a run, and say on stderr, once each, for whom or what it waits itself."""
+    printed = set[str]()
+
+    def show(status: Mapping[str, Any], silence: str) -> None:
+        for line in (*waits_of(run.id, status), silence):
+            if line and line not in printed:
+                print_err(line, "magenta" if line.startswith(words.STATE_MARKS["awaiting"]) else "yellow")
+                printed.add(line)
+
+    return await _follow(run, show, FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS)
+
+
+def waits_of(run: str, status: Mapping[str, Any]) -> Iterator[str]:
+    """What a run waits for that is not its own work: people, messages, workers, what is tried again."""
+    approvals = [PendingApproval.model_validate(item) for item in status.get("pending") or ()]
+    for approval in approvals[:MAX_SHOWN]:
+        text = f"{words.STATE_MARKS['awaiting']} {approval} (version {approval.version}){hints_text(approval)}"
+        yield clean(f"{text} waits for a person: {shell('acts', 'pending', run)}")
+    for call in (*(status.get("calls") or ()), *(status.get("retries") or ())):
+        if call.get("attempt"):
+            yield clean(f"{call_name(call)} is tried again, after: {call.get('lastFailure')}", MAX_NOTE)
+        elif call.get("taskQueue"):
+            yield clean(f"{call_name(call)} {describe(call)}", MAX_NOTE)
+        elif call.get("waitsFor"):
+            yield clean(f"{call_name(call)} {describe(call)}: {shell('acts', 'provide', run)} MESSAGE", MAX_NOTE)
+
+
+async def _follow(
+    run: RunReader, show: Callable[[Mapping[str, Any], str], None], first_look: float = 0.0,
+    longest: float = LONGEST_PAUSE_SECONDS,
+) -> RunResult:  # fmt: skip
     last: Mapping[str, Any] = {}
     answered, pause = time.monotonic(), FIRST_PAUSE_SECONDS
     ending = asyncio.ensure_future(wait_for_outcome(run.handle))
     try:
+        await asyncio.wait([ending], timeout=first_look)
         while not ending.done():
             reader = run.fresh()
             progress = await read_progress(reader, MAX_SHOWN)
-            pause = FIRST_PAUSE_SECONDS if progress not in (None, last) else min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+            pause = FIRST_PAUSE_SECONDS if progress not in (None, last) else min(pause * 1.5, longest)
             if progress is not None:
                 answered, last = time.monotonic(), progress
             is_silent = time.monotonic() - answered > SILENCE_SECONDS
-            show(last, await reader.obstacle() or "no worker answers; is one running?" if is_silent else "")
+            show(last, f"{await reader.silence()}: the run waits" if is_silent else "")
             await asyncio.wait([ending], timeout=pause)
-        outcome = await ending
+        return await ending
     finally:
         ending.cancel()
-    if isinstance(outcome.raw, dict):
-        show({**outcome.raw, "phase": outcome.status}, "")  # what happened since the last query
-    return outcome
 
 
 MAX_NAMES: Final = 20  # in one line, and outcomes

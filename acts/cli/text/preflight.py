@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks
+from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks, shell
 from acts.cli.text.source import STDIN, add_inputs, problem_blocks, read_source, source_error
 from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, choose_workflow, parse_request
@@ -23,7 +23,9 @@ from acts.language.references import scan
 from acts.language.source_text import SourceText
 from acts.language.tools import META, inline_secret_problems, read_tools, registered_names, undecided_names
 from acts.language.values import Json, pointer
-from acts.plan.validate import approve_problems, validate, validate_parsed
+from acts.plan.validate import approve_problems, validate, validate_parsed, validate_request
+from acts.simulation.type_flow import CANNOT_FIT, find_type_problems
+from acts.tree.set_records import DATE_PART, RUN_PART
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
@@ -54,8 +56,8 @@ class Preflight:
 
     @property
     def errors(self) -> list[Problem]:
-        """The problems that every worker would report."""
-        return [p for p in self.problems if p.fatal]
+        """The problems that every worker would report before anything runs."""
+        return [p for p in self.problems if p.fatal and p.code != CANNOT_FIT]
 
     @property
     def by_model(self) -> list[str]:
@@ -123,6 +125,8 @@ def _find_problems(
             return list(error.problems)
     hint = "; or set config.model: then an agent makes the plan" if request.config.model is None else ""
     problems = validate(raw, tools, served)
+    if not any(p.fatal for p in problems):
+        problems += [found.problem for found in find_type_problems(validate_request(raw, tools, served))]
     return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
 
 
@@ -142,6 +146,7 @@ def require_valid(preflight: Preflight, source: SourceText) -> None:
         problems = [p for p in problems if p.fatal or p.code not in (UNSEEN_TOOL, *_DEPENDS_ON_TOOLS)]
     if preflight.errors:
         raise source_error(source, problems)
+    problems = [replace(p, severity="warning") for p in problems]  # a call that cannot run fails by itself
     print_blocks(problem_blocks(problems, source))
 
 
@@ -200,6 +205,7 @@ def default_modules() -> str:
 
 
 _KIND: Final = re.compile(r"†\{?([\w-]+)")
+_DAY: Final = 86_400.0  # seconds
 _NOT_ROWS: Final = ("state", "item", "index", "decision")
 
 
@@ -235,8 +241,24 @@ def add_set(request: Json, set_file: str | None, results: str | None) -> Json:
     return out
 
 
+def repeated_problem(request: Json, every: float | None = None) -> CommandError | None:
+    """Why a Request over a set can work only once, if it does; ``every`` are the seconds between two starts."""
+    config = request.get("config") if isinstance(request, dict) else None
+    file = config.get("results") if isinstance(config, dict) else None
+    if not isinstance(file, str) or RUN_PART in file or (DATE_PART in file and not (every or _DAY) < _DAY):
+        return None
+    path = Path(file)
+    text = f"{clean(file, 200)} would be the results file of each start, and a run takes only one of its own"
+    if DATE_PART in file:
+        text = f"{clean(file, 200)} would be the results file of all starts of a day"
+    better = path.with_name(f"{path.stem.replace(DATE_PART, '').rstrip('-_.') or 'out'}-{RUN_PART}{path.suffix}")
+    return command_error(text, where="results", hint=f"name one for each run: --results {shell(better)}")
+
+
 def next_results(file: str) -> str:
     """A results file for a run that goes on from the one that wrote this one: ``out.2.jsonl`` after ``out.jsonl``."""
+    if RUN_PART in file:  # every run has its own
+        return file
     path = Path(file)
     stem, count = path.stem, 2
     if numbered := re.fullmatch(r"(.+)\.(\d{1,3})", stem):  # longer numbers are dates
