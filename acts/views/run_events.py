@@ -1,0 +1,621 @@
+"""What happens in a run, as its history says: one ordered stream of events.
+
+A ``HistoryView`` is shown the events of one run's history, in their order, and yields what they mean to whoever
+watches: starts, results, decisions, waits, ticks. It sees nothing but the history, so an ended run yields the same as
+one that was watched. Laws of this file: it waits for nothing and asks nobody. It knows the words of Temporal's
+histories (the messages of its API, whose payloads are decrypted already), and none of its SDK. A value longer than
+``MAX_VALUE`` is named by its size and digest; secrets are masked, as they are in histories.
+
+*An offset* names one event for ever: its time, its id, and the run that first recorded it, so that the events before a
+reset keep theirs. *The order* of a tree is by time, then by depth; the time of an event is never before that of an
+earlier event of its run, whatever the server says: it records some of them later than they happened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final
+
+from acts.language import wire
+from acts.language.errors import ActsError, truncate
+from acts.language.strict_json import read_json, unpack, write_json
+from acts.language.values import Json
+from acts.tree.identity import root_identity, tree_token
+from acts.tree.search_attributes import PHASE, WAITING
+
+# Each type of event, and what it has besides ``offset``, ``time``, ``type`` and ``run``
+TYPES: Final[Mapping[str, str]] = {
+    "runStarted": "workflow; parent? is the run above it",
+    "runEnded": "workflow, status, output?, error?, usage?; the stream ends when all runs of the tree have ended",
+    "runContinued": "it goes on as a new run of the same id (continue-as-new)",
+    "runReset": "a person has reset it: what it had done after this point does not count",
+    "phaseChanged": "phase, waiting: what the search attributes say (`acts setup`)",
+    "cancelRequested": "by? whom",
+    "paused": "nothing more starts",
+    "resumed": "it goes on after a pause",
+    "provided": "kind: a message was sent to it",
+    "taskFailed": "error: its worker cannot go on; the server tries again",
+    "tickStarted": "tick, model: a planner is asked",
+    "modelAnswered": "tick, calls (their number), output?, usage?, error?",
+    "tickEnded": "tick: what was planned has ended",
+    "modelWaiting": "model, reason, seconds, nextTry; without seconds it waits no more",
+    "callStarted": "call, tool, instance?, id, parameters, and activity, model, or delegate with its child run",
+    "callEnded": "call, tool, instance?, state, result?, error?, usage?, attempts?",
+    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?: a run waits for a decision",
+    "waitClosed": "what, call?, instance?: it waits no more",
+    "decision": "decision, call?, instance?, by?, reason?, outcome: accepted, refused, or sent (a signal)",
+    "text": "call? or tick?, delta, message: words of a model as they come; no offset, since no history has them",
+}
+# Longer ones are named by size and digest: a page shows a value of a few lines, and the run has it whole
+MAX_VALUE: Final = 4096
+# What is parsed for the names in it; 1 MiB takes 10 ms
+MAX_PARSED: Final = 1024 * 1024
+MAX_MESSAGE: Final = 1_000  # characters of an error
+_CALL_ID: Final = re.compile(r"(?:^|/)(\d+:[^/]*)$")
+_OFFSET: Final = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,8}(?:\.[0-9a-f]{1,8})?)-([0-9a-f]{12})")
+_MICRO: Final = 1_000_000
+# The server's numbers (temporalio.api.enums), which the core cannot import
+_CAUSE_RESET: Final = 20
+_CONTINUED: Final = 1
+_CANCELLED: Final = {"code": wire.CANCELLED, "message": "it was cancelled"}
+_TERMINATED: Final = {"code": "TerminatedError", "message": "its run was terminated"}
+_TIMED_OUT: Final = {"code": wire.TIMEOUT, "message": "its run took too long"}
+
+
+class OffsetError(ActsError):
+    """An offset that is malformed, or names an event that is not there (any more)."""
+
+
+def offset_micros(offset: str) -> int:
+    """The time in an offset, in microseconds since 1970. Raises OffsetError: it is none."""
+    match = _OFFSET.fullmatch(offset)
+    if match is None:
+        text = f"{truncate(offset, 60)!r} is no offset: take one from an event, such as 6438ad1c9d3f0-1b-0a1b2c3d4e5f"
+        raise OffsetError(f"{text}, or none to read from the beginning")
+    return int(match[1], 16)
+
+
+def missing_offset(offset: str) -> OffsetError:
+    text = f"the event {offset} is not in this run: another run has it, it was reset, or its history is deleted"
+    return OffsetError(f"{text}; read from the beginning")
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One event. ``run`` is a workflow id, ``time`` in UTC; ``order`` places it in the stream of its tree."""
+
+    type: str
+    run: str
+    offset: str = ""
+    order: tuple[int, int, str, int, int, int] = (0, 0, "", 0, 0, 0)
+    call: str | None = None
+    tool: str | None = None
+    instance: str | None = None
+    tick: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def time(self) -> str:
+        return datetime.fromtimestamp(self.order[0] // _MICRO, UTC).strftime("%Y-%m-%dT%H:%M:%S") + (
+            f".{self.order[0] % _MICRO:06d}Z"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """``{offset, time, type, run, call?, tool?, instance?, tick?, …}``; ``TYPES`` says what else."""
+        own = {"offset": self.offset, "time": self.time} if self.offset else {}
+        names = {"call": self.call, "tool": self.tool, "instance": self.instance, "tick": self.tick}
+        return {**own, "type": self.type, "run": self.run, **{k: v for k, v in names.items() if v is not None},
+                **self.data}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which events are wanted; an empty part admits all. ``run`` admits the runs at and below one."""
+
+    types: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()  # ids of Calls, or names of Tools
+    instance: str | None = None
+    run: str | None = None
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(self.types - TYPES.keys()):
+            raise OffsetError(f"there is no type of event {truncate(unknown[0], 60)!r}; there are: {', '.join(TYPES)}")
+
+    def admits(self, event: RunEvent) -> bool:
+        return (
+            (not self.types or event.type in self.types)
+            and (not self.calls or event.call in self.calls or event.tool in self.calls)
+            and self.instance in (None, event.instance)
+            and (self.run is None or event.run == self.run or event.run.startswith(f"{self.run}/"))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlace:
+    """One run of a tree: ``link`` counts the runs of its id before it, ``depth`` the runs above it."""
+
+    workflow_id: str
+    run_id: str
+    link: int = 0
+    depth: int = 0
+    parent: str | None = None
+    instance: str | None = None
+    token: str | None = None  # of the tree: who does not know it cannot say what waits; None: not known
+    reset_of: str | None = None  # the run id that it takes the place of: the events that both have are passed over
+
+
+@dataclass(slots=True)
+class _Work:
+    """An Activity, a request to a model, or a child that is in flight."""
+
+    kind: str  # call, tick, or run
+    call: str | None = None
+    tool: str | None = None
+    instance: str | None = None
+    tick: int | None = None
+    attempts: int = 1
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class HistoryView:
+    """The history of one run.
+
+    ``children`` are the runs that it has started so far, ``starting`` the times at which those were initiated that have
+    not started yet, ``next_run_id`` is the run that continues it, ``ended`` how it ended.
+    """
+
+    def __init__(self, place: RunPlace) -> None:
+        self.place, self.workflow, self.ended, self.next_run_id = place, "", "", ""
+        self.last_id = self.micros = self._count = 0
+        self.children: list[RunPlace] = []
+        self.starting: dict[int, int] = {}
+        self._is_silent = place.reset_of is not None
+        self._work: dict[int, _Work] = {}
+        self._children: dict[int, _Work] = {}
+        self._updates: dict[int, Any] = {}
+        self._origin, self._token = "", place.token
+        self._tick: int | None = None
+        # By call and instance: True once it has ended
+        self._calls: dict[tuple[str | None, str | None], bool] = {}
+
+    def next(self) -> HistoryView:
+        """The view of the run that continues this one."""
+        place = self.place
+        after = HistoryView(replace(place, run_id=self.next_run_id, link=place.link + 1, token=self._token))
+        after.micros, after._calls, after._tick = self.micros, self._calls, self._tick
+        return after
+
+    def read(self, event: Any) -> list[RunEvent]:
+        """What the next event of the history says."""
+        time = event.event_time
+        self.micros = max(self.micros, time.seconds * _MICRO + time.nanos // 1000)
+        self.last_id, self._count = event.event_id, 0
+        name = event.WhichOneof("attributes") or ""
+        reader = self._READERS.get(name.removesuffix("_event_attributes"))
+        if reader is None:
+            return []
+        was_silent = self._is_silent
+        events = list(reader(self, getattr(event, name)))
+        return [] if was_silent and self._is_silent else events
+
+    def _event(
+        self, type_: str, call: str | None = None, tool: str | None = None, instance: str | None = None,
+        tick: int | None = None, **data: Any,
+    ) -> RunEvent:  # fmt: skip
+        place, at = self.place, self._count
+        self._count += 1
+        offset = f"{self.micros:x}-{self.last_id:x}{f'.{at:x}' if at else ''}-{self._origin}"
+        order = (self.micros, place.depth, place.workflow_id, place.link, self.last_id, at)
+        own = {key: value for key, value in data.items() if value is not None}
+        return RunEvent(type_, place.workflow_id, offset, order, call, tool, instance or place.instance, tick, own)
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def _started(self, a: Any) -> Iterator[RunEvent]:
+        place, self.workflow = self.place, a.workflow_type.name
+        origin = f"{place.workflow_id}\0{a.original_execution_run_id}"
+        self._origin = hashlib.sha256(origin.encode(errors="replace")).hexdigest()[:12]
+        is_continued = a.initiator == _CONTINUED and bool(a.continued_execution_run_id)
+        first = a.input.payloads[0] if a.input.payloads else None
+        is_first = not place.parent and not is_continued and not a.cron_schedule
+        if is_first and first is not None and not _is_reference(first):
+            identity = root_identity(place.workflow_id, a.first_execution_run_id)
+            self._token = tree_token(identity, first.data)
+        if not is_continued:
+            yield self._event("runStarted", workflow=self.workflow, parent=place.parent)
+
+    def _completed(self, a: Any) -> Iterator[RunEvent]:
+        yield from self._end("completed", _load(a.result))
+
+    def _failed(self, a: Any) -> Iterator[RunEvent]:
+        error = _error_of(a.failure)
+        details = _cause(a.failure).application_failure_info.details
+        yield from self._end("failed", _load(details), error)
+
+    def _end(self, status: str, result: Json, error: dict[str, Any] | None = None) -> Iterator[RunEvent]:
+        report = result if isinstance(result, dict) else {}
+        self.ended = status
+        if self.workflow in (wire.PLAN, wire.INSTANCE):
+            yield from self._settle(report.get("calls"), None)
+            for name, item in (report.get("instances") or {}).items() if self.workflow == wire.INSTANCE else ():
+                yield from self._settle(item.get("calls") if isinstance(item, dict) else None, name)
+        yield from self._end_tick()
+        shown = report.get("status")
+        output = _brief("output", report["output"]) if "output" in report else {}
+        usage = report.get("usage") if isinstance(report.get("usage"), dict) else None
+        end = {"status": shown if isinstance(shown, str) else status, "error": error, "usage": usage, **output}
+        yield self._event("runEnded", workflow=self.workflow, **end)
+
+    def _settle(self, calls: Json, instance: str | None) -> Iterator[RunEvent]:
+        """The ends of the Calls of a result that left no trace of their own: skipped, rejected, failed at the door."""
+        for item in calls if isinstance(calls, list) else ():
+            key = (item.get("id"), item.get("instance") or instance or self.place.instance)
+            if item.get("state") in (None, "pending", "running") or self._calls.get(key):
+                continue
+            self._calls[key] = True
+            error = item.get("error")
+            yield self._event("callEnded", key[0], item.get("tool"), key[1], state=item["state"], error=error)
+
+    def _continued(self, a: Any) -> Iterator[RunEvent]:
+        self.ended, self.next_run_id = "continued", a.new_execution_run_id
+        yield self._event("runContinued", workflow=self.workflow)
+
+    def _task_failed(self, a: Any) -> Iterator[RunEvent]:
+        if a.cause == _CAUSE_RESET:
+            if a.base_run_id == self.place.reset_of:
+                self._is_silent = False
+            yield self._event("runReset")
+        elif a.failure.message:
+            yield self._event("taskFailed", error=_error_of(a.failure))
+
+    def _cancel_requested(self, a: Any) -> Iterator[RunEvent]:
+        yield self._event("cancelRequested", by=a.identity or None)
+
+    def _attributes_changed(self, a: Any) -> Iterator[RunEvent]:
+        fields = a.search_attributes.indexed_fields
+        values = {name: _value(fields[name]) for name in (PHASE, WAITING) if name in fields}
+        if values:
+            yield self._event("phaseChanged", phase=values.get(PHASE), waiting=values.get(WAITING))
+
+    # -- Activities --------------------------------------------------------------------------------
+
+    def _scheduled(self, a: Any) -> Iterator[RunEvent]:
+        type_, key = a.activity_type.name, a.activity_id
+        first = a.input.payloads[0] if a.input.payloads else None
+        if type_ == wire.MODEL:
+            question = _value(first) or {}
+            if question.get("ask") == "solution":
+                yield from self._start_tick(question)
+                return
+            call, tool = question.get("call") or {}, question.get("tool")
+            work = _Work("call", _call_id(key), tool, call.get("_instance"), data={"model": question.get("model")})
+        elif type_.startswith("acts."):
+            return
+        else:
+            call = _value(first) or {}
+            tool = call.get("_tool") or _tool_of(key)
+            work = _Work("call", _call_id(key), tool, call.get("_instance"), data={"activity": type_})
+        self._work[self.last_id] = work
+        yield from self._start_call(work, call, first)
+
+    def _start_call(self, work: _Work, call: Mapping[str, Any], payload: Any) -> Iterator[RunEvent]:
+        """A Call that is scheduled again, since a worker did not have its Activity, has started already."""
+        key = (work.call, work.instance or self.place.instance)
+        if key in self._calls:
+            return
+        self._calls[key] = False
+        values = {name: value for name, value in call.items() if not name.startswith("_")}
+        is_small = payload is not None and len(payload.data) <= MAX_VALUE
+        shown = {"parameters": values} if is_small else _brief("parameters", values)
+        shown = shown if call else _brief_payload("parameters", payload)
+        yield self._event("callStarted", work.call, work.tool, work.instance, id=call.get("_id"), **shown, **work.data)
+
+    def _start_tick(self, question: Mapping[str, Any]) -> Iterator[RunEvent]:
+        yield from self._end_tick()
+        self._tick = question.get("tick", 1)
+        self._work[self.last_id] = _Work("tick", tick=self._tick)
+        yield self._event("tickStarted", tick=self._tick, model=question.get("model"))
+
+    def _end_tick(self) -> Iterator[RunEvent]:
+        tick, self._tick = self._tick, None
+        if tick is not None:
+            yield self._event("tickEnded", tick=tick)
+
+    def _attempt_started(self, a: Any) -> Iterator[RunEvent]:
+        if (work := self._work.get(a.scheduled_event_id)) is not None:
+            work.attempts = a.attempt
+        yield from ()
+
+    def _activity_completed(self, a: Any) -> Iterator[RunEvent]:
+        work = self._work.pop(a.scheduled_event_id, None)
+        payload = a.result.payloads[0] if a.result.payloads else None
+        if work is not None and work.kind == "tick":
+            answer = _value(payload) or {}
+            yield from self._answer(work, answer)
+        elif work is not None and "model" in work.data:
+            answer = _value(payload) or {}
+            shown = _brief("result", answer.get("output"))
+            yield self._call_ended(work, "completed", usage=answer.get("usage"), **shown)
+        elif work is not None:
+            yield self._call_ended(work, "completed", **_brief_payload("result", payload))
+
+    def _answer(self, work: _Work, answer: Mapping[str, Any]) -> Iterator[RunEvent]:
+        solution = answer.get("solution")
+        calls, output = _field(solution, "calls"), _field(solution, "output")
+        count = len(calls) if isinstance(calls, list) else 0
+        shown = {} if output is None else _brief("output", output)
+        usage, error = answer.get("usage"), answer.get("unusable")
+        yield self._event("modelAnswered", tick=work.tick, calls=count, usage=usage, error=error, **shown)
+        if not count:
+            yield from self._end_tick()
+
+    def _activity_failed(self, a: Any) -> Iterator[RunEvent]:
+        yield from self._activity_ended(a, "failed")
+
+    def _activity_canceled(self, a: Any) -> Iterator[RunEvent]:
+        yield from self._activity_ended(a, "cancelled")
+
+    def _activity_ended(self, a: Any, state: str) -> Iterator[RunEvent]:
+        work = self._work.pop(a.scheduled_event_id, None)
+        if work is None:
+            return
+        error = _error_of(a.failure) if state == "failed" else _CANCELLED
+        if work.kind == "tick":
+            yield self._event("modelAnswered", tick=work.tick, calls=0, error=error)
+        elif error["code"] != wire.NOT_SERVED:  # another worker takes it
+            yield self._call_ended(work, state, error=error)
+
+    def _call_ended(self, work: _Work, state: str, **data: Any) -> RunEvent:
+        self._calls[work.call, work.instance or self.place.instance] = True
+        attempts = work.attempts if work.attempts > 1 else None
+        return self._event("callEnded", work.call, work.tool, work.instance, state=state, attempts=attempts, **data)
+
+    def _marked(self, a: Any) -> Iterator[RunEvent]:
+        """A local Activity leaves nothing but its outcome."""
+        data = _load(a.details["data"]) if a.marker_name == "core_local_activity" else None
+        type_ = data.get("activity_type") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not type_ or str(type_).startswith("acts."):
+            return
+        key = str(data.get("activity_id"))
+        work = _Work("call", _call_id(key), _tool_of(key), attempts=data.get("attempt") or 1)
+        error = _error_of(a.failure) if a.HasField("failure") else None
+        if error is not None and error["code"] == wire.LOCAL_DEFERRED:  # an ordinary one returns how it ended
+            return
+        yield self._event("callStarted", work.call, work.tool, activity=type_)
+        results = a.details["result"].payloads if "result" in a.details else ()
+        shown = _brief_payload("result", results[0] if results else None) if error is None else {}
+        yield self._call_ended(work, "completed" if error is None else "failed", error=error, **shown)
+
+    # -- children ----------------------------------------------------------------------------------
+
+    def _child_initiated(self, a: Any) -> Iterator[RunEvent]:
+        type_, id_ = a.workflow_type.name, a.workflow_id
+        name = id_.removeprefix(f"{self.place.workflow_id}/").partition("~")[0]
+        payload = a.input.payloads[0] if a.input.payloads else None
+        work = _Work("run")
+        if type_ == wire.DELEGATE:
+            own = _value(payload) or {}
+            data = {"delegate": own.get("delegate"), "input": own.get("input"), "child": id_}
+            instance = _field(own.get("position"), "instance")
+            work = _Work("call", _call_id(name), _tool_of(name), instance, data=data)
+        elif type_ == wire.BACKGROUND:
+            work = _Work("background", _call_id(name), _tool_of(name), data={"child": id_})
+        elif type_ == wire.INSTANCE:
+            own = _value(payload) or {}
+            members: list[str] = own.get("instances") or []
+            work.instance = members[0] if len(members) == 1 else None
+        work.tick = self._tick if name == f"plan-{self._tick}" else None
+        self._children[self.last_id] = work
+        self.starting[self.last_id] = self.micros
+        yield from ()
+
+    def _child_started(self, a: Any) -> Iterator[RunEvent]:
+        self.starting.pop(a.initiated_event_id, None)
+        work = self._children.get(a.initiated_event_id)
+        if work is None:
+            return
+        child, place = a.workflow_execution, self.place
+        if work.kind == "background":  # it outlives its tree
+            del self._children[a.initiated_event_id]
+            yield self._event("callStarted", work.call, work.tool, **work.data)
+            yield self._call_ended(work, "detached")
+            return
+        instance = work.instance or place.instance
+        below = RunPlace(child.workflow_id, child.run_id, 0, place.depth + 1, place.workflow_id, instance, self._token)
+        self.children.append(below)
+        if work.kind == "call":
+            yield from self._start_call(work, work.data.pop("input", None) or {}, None)
+
+    def _child_refused(self, a: Any) -> Iterator[RunEvent]:
+        self.starting.pop(a.initiated_event_id, None)
+        self._children.pop(a.initiated_event_id, None)
+        yield from ()
+
+    def _child_completed(self, a: Any) -> Iterator[RunEvent]:
+        report = _load(a.result)
+        yield from self._end_child(a, "completed", **_brief("result", _field(report, "output")))
+
+    def _child_failed(self, a: Any) -> Iterator[RunEvent]:
+        yield from self._end_child(a, "failed", error=_error_of(a.failure))
+
+    def _end_child(self, a: Any, state: str, **data: Any) -> Iterator[RunEvent]:
+        work = self._children.pop(a.initiated_event_id, None)
+        if work is not None and work.tick is not None and work.tick == self._tick:
+            yield from self._end_tick()
+        if work is not None and work.kind == "call":
+            yield self._call_ended(work, state, **data)
+
+    # -- people, and other runs --------------------------------------------------------------------
+
+    def _signaled(self, a: Any) -> Iterator[RunEvent]:
+        name, value = a.signal_name, _load(a.input)
+        fields = value if isinstance(value, dict) else {}
+        if name in (wire.APPROVE, wire.REJECT, wire.EDIT):
+            yield self._decision({**fields, "decision": name}, "sent")
+        elif name in (wire.PAUSE, wire.RESUME):
+            yield self._event("paused" if name == wire.PAUSE else "resumed", instance=_text(fields.get("instance")))
+        elif name == wire.PROVIDE:
+            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
+        elif name in ("pendingChanged", "modelWait") and self._token in (None, fields.get("token")):
+            yield from self._waits(fields) if name == "pendingChanged" else self._model_wait(fields)
+
+    def _waits(self, record: Mapping[str, Any]) -> Iterator[RunEvent]:
+        """A run below has told this root what waits there."""
+        for wait in record.get("opened") or ():
+            data = {k: wait.get(k) for k in ("what", "version", "subject", "since", "deadline", "elements", "hints")}
+            call, source = wait.get("call"), wait.get("workflowId")
+            yield self._event("waitOpened", call, _tool_of(call), wait.get("instance"), source=source, **data)
+        for source, what, call, instance, *_ in record.get("closed") or ():
+            yield self._event("waitClosed", call, _tool_of(call), instance, source=source, what=what)
+
+    def _model_wait(self, record: Mapping[str, Any]) -> Iterator[RunEvent]:
+        data = {key: record.get(key) or None for key in ("model", "reason", "seconds", "nextTry")}
+        yield self._event("modelWaiting", source=record.get("workflowId"), **data)
+
+    def _update_accepted(self, a: Any) -> Iterator[RunEvent]:
+        self._updates[self.last_id] = a.accepted_request.input
+        yield from ()
+
+    def _update_completed(self, a: Any) -> Iterator[RunEvent]:
+        own = self._updates.pop(a.accepted_event_id, None)
+        value = _load(own.args) if own is not None else None
+        fields = value if isinstance(value, dict) else {}
+        is_refused = a.outcome.HasField("failure")
+        if own is not None and own.name == wire.DECIDE:
+            error = _error_of(a.outcome.failure) if is_refused else None
+            yield self._decision(fields, "refused" if is_refused else "accepted", error)
+        elif own is not None and own.name == wire.PROVIDE and not is_refused:
+            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
+
+    def _decision(self, fields: Mapping[str, Any], outcome: str, error: Any = None) -> RunEvent:
+        call, by, source = (_text(fields.get(key)) for key in ("call", "by", "workflowId"))
+        reason = _text(fields.get("reason")) or _text(fields.get("note"))
+        return self._event(
+            "decision", call, _tool_of(call), _text(fields.get("instance")), outcome=outcome, by=by, reason=reason,
+            decision=_text(fields.get("decision")), source=source, version=fields.get("version"), error=error,
+        )  # fmt: skip
+
+    # By the name of the attributes that an event of a history has; all others say nothing to whoever watches
+    _READERS: ClassVar[Mapping[str, Callable[[Any, Any], Iterator[RunEvent]]]] = {
+        "workflow_execution_started": _started,
+        "workflow_execution_completed": _completed,
+        "workflow_execution_failed": _failed,
+        "workflow_execution_canceled": lambda self, _: self._end("cancelled", None),
+        "workflow_execution_terminated": lambda self, _: self._end("terminated", None),
+        "workflow_execution_timed_out": lambda self, _: self._end("timedOut", None),
+        "workflow_execution_continued_as_new": _continued,
+        "workflow_execution_cancel_requested": _cancel_requested,
+        "workflow_execution_signaled": _signaled,
+        "workflow_execution_update_accepted": _update_accepted,
+        "workflow_execution_update_completed": _update_completed,
+        "workflow_task_failed": _task_failed,
+        "upsert_workflow_search_attributes": _attributes_changed,
+        "activity_task_scheduled": _scheduled,
+        "activity_task_started": _attempt_started,
+        "activity_task_completed": _activity_completed,
+        "activity_task_failed": _activity_failed,
+        "activity_task_timed_out": _activity_failed,
+        "activity_task_canceled": _activity_canceled,
+        "marker_recorded": _marked,
+        "start_child_workflow_execution_initiated": _child_initiated,
+        "start_child_workflow_execution_failed": _child_refused,
+        "child_workflow_execution_started": _child_started,
+        "child_workflow_execution_completed": _child_completed,
+        "child_workflow_execution_failed": _child_failed,
+        "child_workflow_execution_canceled": lambda self, a: self._end_child(a, "cancelled", error=_CANCELLED),
+        "child_workflow_execution_terminated": lambda self, a: self._end_child(a, "failed", error=_TERMINATED),
+        "child_workflow_execution_timed_out": lambda self, a: self._end_child(a, "failed", error=_TIMED_OUT),
+    }
+
+
+# -- payloads and failures -------------------------------------------------------------------------
+
+
+def _encoding(payload: Any) -> bytes:
+    encoding: bytes = payload.metadata.get("encoding", b"")
+    return encoding
+
+
+def _is_reference(payload: Any) -> bool:
+    return bool(payload.external_payloads) or _encoding(payload) == b"json/external-storage-reference"
+
+
+def _parse(payload: Any) -> Json:
+    """The JSON of a payload; None where it has none, is stored outside, or cannot be read."""
+    if payload is None or not payload.data or _is_reference(payload):
+        return None
+    try:
+        return read_json(unpack(payload.data) if _encoding(payload) == b"binary/plain" else payload.data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _load(payloads: Any) -> Json:
+    return _parse(payloads.payloads[0]) if payloads.payloads else None
+
+
+def _value(payload: Any) -> Any:
+    """The JSON of a payload, unless it is too long to be read for a few names in it."""
+    return _parse(payload) if payload is not None and len(payload.data) <= MAX_PARSED else None
+
+
+def _brief(name: str, value: Json) -> dict[str, Any]:
+    data = write_json(value)
+    return {name: value} if len(data) <= MAX_VALUE else _omitted(name, data)
+
+
+def _brief_payload(name: str, payload: Any) -> dict[str, Any]:
+    if payload is None or (len(payload.data) <= MAX_VALUE and not _is_reference(payload)):
+        return {name: _parse(payload)}
+    if payload.external_payloads:
+        return {f"{name}Omitted": {"bytes": payload.external_payloads[0].size_bytes, "isStored": True}}
+    return _omitted(name, payload.data)
+
+
+def _omitted(name: str, data: bytes) -> dict[str, Any]:
+    return {f"{name}Omitted": {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}}
+
+
+def _cause(failure: Any) -> Any:
+    """What failed in an Activity or a child, without the envelopes."""
+    while failure.HasField("cause") and failure.WhichOneof("failure_info") in (
+        "activity_failure_info", "child_workflow_execution_failure_info",
+    ):  # fmt: skip
+        failure = failure.cause
+    return failure
+
+
+def _error_of(failure: Any) -> dict[str, Any]:
+    """``{code, message}``, as the Call of a plan has it."""
+    cause = _cause(failure)
+    kind = cause.WhichOneof("failure_info") or ""
+    codes = {"timeout_failure_info": wire.TIMEOUT, "canceled_failure_info": wire.CANCELLED}
+    code = codes.get(kind) or cause.application_failure_info.type or "ApplicationError"
+    message = cause.message
+    if cause.HasField("encoded_attributes"):
+        message = _field(_parse(cause.encoded_attributes), "message") or message
+    return {"code": code, "message": truncate(str(message), MAX_MESSAGE)}
+
+
+def _field(value: Json, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _text(value: Any) -> str | None:
+    return truncate(value, MAX_MESSAGE) if isinstance(value, str) and value else None
+
+
+def _call_id(key: str) -> str:
+    """The id of a Call, of the key that an Activity or a child is named by."""
+    match = _CALL_ID.search(key)
+    return match[1] if match else key
+
+
+def _tool_of(call: Any) -> str | None:
+    """``refund``, of ``2:refund`` and of ``2:refund[0]``."""
+    name = call.partition(":")[2] if isinstance(call, str) else ""
+    return re.sub(r"\[\d+\]$", "", name) or None
