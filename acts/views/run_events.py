@@ -66,6 +66,9 @@ _TERMINATED: Final = {"code": "TerminatedError", "message": "its run was termina
 _TIMED_OUT: Final = {"code": wire.TIMEOUT, "message": "its run took too long"}
 
 
+_CallKey = tuple[str | None, str | None]
+
+
 class OffsetError(ActsError):
     """An offset that is malformed, or names an event that is not there (any more)."""
 
@@ -179,14 +182,15 @@ class HistoryView:
         self._updates: dict[int, Any] = {}
         self._origin, self._token = "", place.token
         self._tick: int | None = None
-        # By call and instance: True once it has ended
-        self._calls: dict[tuple[str | None, str | None], bool] = {}
+        # Calls by id and instance: those that have started or ended, and the Tools of those that are in flight
+        self._known: set[_CallKey] = set()
+        self._open: dict[_CallKey, str | None] = {}
 
     def next(self) -> HistoryView:
         """The view of the run that continues this one."""
         place = self.place
         after = HistoryView(replace(place, run_id=self.next_run_id, link=place.link + 1, token=self._token))
-        after.micros, after._calls, after._tick = self.micros, self._calls, self._tick
+        after.micros, after._known, after._open, after._tick = self.micros, self._known, self._open, self._tick
         return after
 
     def read(self, event: Any) -> list[RunEvent]:
@@ -243,6 +247,9 @@ class HistoryView:
             yield from self._settle(report.get("calls"), None)
             for name, item in (report.get("instances") or {}).items() if self.workflow == wire.INSTANCE else ():
                 yield from self._settle(item.get("calls") if isinstance(item, dict) else None, name)
+        for (call, instance), tool in list(self._open.items()):  # nobody waits for them any more
+            self._record_end((call, instance))
+            yield self._event("callEnded", call, tool, instance, state="cancelled")
         yield from self._end_tick()
         shown = report.get("status")
         output = _brief("output", report["output"]) if "output" in report else {}
@@ -254,11 +261,11 @@ class HistoryView:
         """The ends of the Calls of a result that left no trace of their own: skipped, rejected, failed at the door."""
         for item in calls if isinstance(calls, list) else ():
             key = (item.get("id"), item.get("instance") or instance or self.place.instance)
-            if item.get("state") in (None, "pending", "running") or self._calls.get(key):
-                continue
-            self._calls[key] = True
-            error = item.get("error")
-            yield self._event("callEnded", key[0], item.get("tool"), key[1], state=item["state"], error=error)
+            is_over = item.get("state") not in (None, "pending", "awaiting", "ready", "running")
+            if is_over and (key not in self._known or key in self._open):
+                self._record_end(key)
+                tool, state, error = (item.get(name) for name in ("tool", "state", "error"))
+                yield self._event("callEnded", key[0], tool, key[1], state=state, error=error)
 
     def _continued(self, a: Any) -> Iterator[RunEvent]:
         self.ended, self.next_run_id = "continued", a.new_execution_run_id
@@ -305,9 +312,10 @@ class HistoryView:
     def _start_call(self, work: _Work, call: Mapping[str, Any], payload: Any) -> Iterator[RunEvent]:
         """A Call that is scheduled again, since a worker did not have its Activity, has started already."""
         key = (work.call, work.instance or self.place.instance)
-        if key in self._calls:
+        if key in self._known:
             return
-        self._calls[key] = False
+        self._known.add(key)
+        self._open[key] = work.tool
         values = {name: value for name, value in call.items() if not name.startswith("_")}
         is_small = payload is not None and len(payload.data) <= MAX_VALUE
         shown = {"parameters": values} if is_small else _brief("parameters", values)
@@ -370,9 +378,13 @@ class HistoryView:
             yield self._call_ended(work, state, error=error)
 
     def _call_ended(self, work: _Work, state: str, **data: Any) -> RunEvent:
-        self._calls[work.call, work.instance or self.place.instance] = True
+        self._record_end((work.call, work.instance or self.place.instance))
         attempts = work.attempts if work.attempts > 1 else None
         return self._event("callEnded", work.call, work.tool, work.instance, state=state, attempts=attempts, **data)
+
+    def _record_end(self, key: _CallKey) -> None:
+        self._known.add(key)
+        self._open.pop(key, None)
 
     def _marked(self, a: Any) -> Iterator[RunEvent]:
         """A local Activity leaves nothing but its outcome."""

@@ -1,0 +1,1 @@
+"""What a Python program uses of the engine."""
