@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
@@ -48,7 +48,7 @@ TYPES: Final[Mapping[str, str]] = {
     "waitOpened": "what, call?, instance?, version, subject?, since, deadline?: a run waits for a decision",
     "waitClosed": "what, call?, instance?: it waits no more",
     "decision": "decision, call?, instance?, by?, reason?, outcome: accepted, refused, or sent (a signal)",
-    "text": "call? or tick?, delta, message: words of a model as they come; no offset, since no history has them",
+    "text": "tick? or call?, message, delta, isComplete?: words of a model as they come; no history has them",
 }
 # Longer ones are named by size and digest: a page shows a value of a few lines, and the run has it whole
 MAX_VALUE: Final = 4096
@@ -113,6 +113,15 @@ class RunEvent:
         names = {"call": self.call, "tool": self.tool, "instance": self.instance, "tick": self.tick}
         return {**own, "type": self.type, "run": self.run, **{k: v for k, v in names.items() if v is not None},
                 **self.data}  # fmt: skip
+
+
+def words_event(run: str, key: str, message: str, pieces: Sequence[str]) -> RunEvent:
+    """Words of the answer to a request, which is known by the key of its tick or Call; a piece "" ends the message."""
+    tick = key.removeprefix("tick-")
+    is_tick = tick != key and tick.isdecimal()
+    data = {"message": message, "delta": "".join(pieces), **({"isComplete": True} if "" in pieces else {})}
+    names: dict[str, Any] = {"tick": int(tick)} if is_tick else {"call": _call_id(key), "tool": _tool_of(key)}
+    return RunEvent("text", run, data=data, **names)
 
 
 @dataclass(frozen=True, slots=True)
