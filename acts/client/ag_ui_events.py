@@ -1,16 +1,18 @@
 """The events of a run in the types of AG-UI (docs.ag-ui.com), as server-sent events: for pages that show an agent.
 
-A stream begins with RUN_STARTED and a STATE_SNAPSHOT, which STATE_DELTA changes: ``{phase, waiting, calls: {id: {run,
-call, tool, instance?, state}}, waits: {id: {…}}}``. What AG-UI has no type for is CUSTOM, named ``acts.`` and the type
-of the event. The id of a server-sent event is an offset, and stands with the last part of each event: whoever reads on
-from it (Last-Event-ID) gets whole events. RUN_FINISHED, or RUN_ERROR, is about the run that is watched.
+A stream begins with RUN_STARTED and a STATE_SNAPSHOT, which STATE_DELTA changes: ``{phase, waiting, calls: {id:
+{tool, state, instance?, run?, call?}}, waits: {id: {…}}}``; the ids of Calls in runs below begin with the run. What
+AG-UI has no type for is CUSTOM, named ``acts.`` and the type of the event. The id of a server-sent event is an offset;
+it and the timestamp stand with the last part of each event: whoever reads on from it (Last-Event-ID) gets whole events.
+RUN_FINISHED, or RUN_ERROR, is about the run that is watched.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
+
+from pydantic_core import to_json
 
 from acts.language.values import pointer
 from acts.views.run_events import RunEvent
@@ -20,7 +22,6 @@ Part = dict[str, Any]
 _FINISHED: Final = ("completed", "partial", "rejected", "cancelled")
 _EMPTY: Final = {"phase": "running", "waiting": 0, "calls": {}, "waits": {}}
 _MICROS_PER_MILLI: Final = 1000
-_WRITER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
 
 class AgUiStream:
@@ -36,10 +37,10 @@ class AgUiStream:
         """The server-sent events of one event."""
         parts = list(self.parts(event))
         if not event.offset:
-            return "".join(map(_frame, parts)).encode()
-        time = {"timestamp": event.order[0] // _MICROS_PER_MILLI}
-        frames = [_frame(part | time) for part in parts]
-        return "".join([*frames[:-1], f"id: {event.offset}\n", frames[-1]]).encode()
+            return b"".join(map(_frame, parts))
+        parts[-1]["timestamp"] = event.order[0] // _MICROS_PER_MILLI
+        frames = [_frame(part) for part in parts]
+        return b"".join([*frames[:-1], b"id: %b\n" % event.offset.encode(), frames[-1]])
 
     def parts(self, event: RunEvent) -> Iterator[Part]:
         """One or several events of AG-UI."""
@@ -82,23 +83,35 @@ class AgUiStream:
     # -- Calls ---------------------------------------------------------------------------------------
 
     def _call_started(self, event: RunEvent) -> Iterator[Part]:
-        id_ = _call_key(event)
+        id_ = self._call_key(event)
         self._calls.add(id_)
         arguments = event.data.get("parameters", event.data.get("parametersOmitted", {}))
         yield {"type": "TOOL_CALL_START", "toolCallId": id_, "toolCallName": event.tool or "?"}
-        yield {"type": "TOOL_CALL_ARGS", "toolCallId": id_, "delta": _WRITER.encode(arguments)}
+        yield {"type": "TOOL_CALL_ARGS", "toolCallId": id_, "delta": _text_of(arguments)}
         yield {"type": "TOOL_CALL_END", "toolCallId": id_}
-        yield _delta(("add", pointer("calls", id_), _call_state(event, "running")))
+        yield _delta(("add", pointer("calls", id_), self._call_state(event, "running")))
 
     def _call_ended(self, event: RunEvent) -> Iterator[Part]:
-        id_, data = _call_key(event), event.data
+        id_, data = self._call_key(event), event.data
         yield from self._end_message(event)
-        if id_ in self._calls:  # else it never ran: it was skipped, or rejected
-            content = _WRITER.encode(data.get("error") or data.get("result", data.get("resultOmitted")))
-            yield {"type": "TOOL_CALL_RESULT", "toolCallId": id_, "messageId": f"{id_}/result", "content": content,
-                   "role": "tool"}  # fmt: skip
+        if id_ not in self._calls:  # it never ran: it was skipped, or rejected
+            yield _delta(("add", pointer("calls", id_), self._call_state(event, data["state"])))
+            return
         self._calls.discard(id_)
-        yield _delta(("add", pointer("calls", id_), _call_state(event, str(data["state"]))))
+        content = _text_of(data.get("error") or data.get("result", data.get("resultOmitted")))
+        yield {"type": "TOOL_CALL_RESULT", "toolCallId": id_, "messageId": f"{id_}/result", "content": content}
+        yield _delta(("replace", pointer("calls", id_, "state"), data["state"]))
+
+    def _call_key(self, event: RunEvent) -> str:
+        """The id of a Call; of one below, behind the run that has it."""
+        own = f"{event.call} [{event.instance}]" if event.instance else str(event.call)
+        return own if event.run == self._root else f"{event.run}/{own}"
+
+    def _call_state(self, event: RunEvent, state: str) -> dict[str, Any]:
+        own = {"tool": event.tool, "state": state, "call": event.call, "instance": event.instance, "run": event.run}
+        if event.run == self._root:
+            own |= {"call": None, "run": None}
+        return {key: value for key, value in own.items() if value is not None}
 
     # -- waits ---------------------------------------------------------------------------------------
 
@@ -148,21 +161,16 @@ class AgUiStream:
     }
 
 
-def _frame(part: Part) -> str:
-    return f"data: {_WRITER.encode(part)}\n\n"
+def _frame(part: Part) -> bytes:
+    return b"data: %b\n\n" % to_json(part)
+
+
+def _text_of(value: Any) -> str:
+    return to_json(value).decode()
 
 
 def _delta(*changes: tuple[str, str, Any]) -> Part:
     return {"type": "STATE_DELTA", "delta": [{"op": op, "path": path, "value": value} for op, path, value in changes]}
-
-
-def _call_key(event: RunEvent) -> str:
-    return f"{event.run}/{event.call}" + (f" [{event.instance}]" if event.instance else "")
-
-
-def _call_state(event: RunEvent, state: str) -> dict[str, Any]:
-    own = {"run": event.run, "call": event.call, "tool": event.tool, "instance": event.instance, "state": state}
-    return {key: value for key, value in own.items() if value is not None}
 
 
 def _wait_key(event: RunEvent) -> str:

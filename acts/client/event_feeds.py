@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, closing
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from temporalio.client import Client
 
@@ -22,8 +22,7 @@ from acts.client.event_stream import HistoryTree
 from acts.language.errors import ActsError
 from acts.views.run_events import EventFilter, RunEvent, missing_offset, offset_micros, words_event
 
-T = TypeVar("T")
-_Item = tuple[RunEvent, T]
+Translate = Callable[[RunEvent], bytes]
 
 MAX_WATCHERS: Final = 1_000  # of a process
 # Events that a feed holds: 5,000 Calls, at 1 to 5 kB each. Beyond, who comes late reads the histories for itself
@@ -36,18 +35,19 @@ class WatchRefused(ActsError):
     """A watcher that is too slow, or one too many; says what to do."""
 
 
-class _Feed(Generic[T]):
+class _Feed:
     """One run that is being read. ``base`` is the place of the first event that it still has."""
 
-    def __init__(self, tree: HistoryTree, translate: Callable[[RunEvent], T]) -> None:
+    def __init__(self, tree: HistoryTree, translate: Translate) -> None:
         self.tree, self.base, self.is_over = tree, 0, False
         self.error: Exception | None = None
         self.ready, self.wakes = asyncio.Event(), set[Callable[[], None]]()
         self._translate, self._lock = translate, threading.Lock()
-        self._items: list[_Item[T] | None] = []
+        self._items: list[tuple[RunEvent, bytes] | None] = []
         self._places: dict[str, int] = {}  # by offset
         self._word_places: deque[int] = deque()
         self._words: dict[tuple[str, str, str], list[str]] = {}  # by run, key and message; not passed on yet
+        self._taken: tuple[tuple[int, int, EventFilter] | None, bytes] = None, b""
         self.task: asyncio.Task[None] | None = None
 
     async def read(self, workflow_id: str, run_id: str | None) -> None:
@@ -69,12 +69,20 @@ class _Feed(Generic[T]):
         place = self._places.get(offset, -2) + 1 if offset else 0
         return place if place >= self.base else None
 
-    def take(self, place: int) -> tuple[list[_Item[T]], int]:
-        """What is behind a place, and the place behind that. Raises WatchRefused: the feed has dropped it."""
+    def take(self, place: int, wanted: EventFilter) -> tuple[bytes, int]:
+        """What is behind a place, and the place behind that; mostly the same for all watchers, so it is made once.
+
+        Raises WatchRefused: the feed has dropped it.
+        """
         with self._lock:
+            end = self.base + len(self._items)
             if place < self.base:
                 raise WatchRefused("this reader has been too slow, and the feed went on: read from its last offset")
-            return [item for item in self._items[place - self.base :] if item], self.base + len(self._items)
+            if self._taken[0] != (place, end, wanted):
+                items = filter(None, self._items[place - self.base :])
+                content = b"".join(frame for event, frame in items if wanted.admits(event))
+                self._taken = (place, end, wanted), content
+            return self._taken[1], end
 
     def add_words(self, run: str, key: str, message: str, text: str) -> None:
         if not self._words:
@@ -112,25 +120,25 @@ class _Feed(Generic[T]):
         self.base += count
 
 
-class Watch(Generic[T]):
+class Watch:
     """One watcher's place in a feed; ``close`` gives it up."""
 
-    def __init__(self, feeds: EventFeeds[T], feed: _Feed[T], wake: Callable[[], None], wanted: EventFilter) -> None:
+    def __init__(self, feeds: EventFeeds, feed: _Feed, wake: Callable[[], None], wanted: EventFilter) -> None:
         self._feeds, self._wake, self._wanted, self._place = feeds, wake, wanted, 0
         self._enter(feed)
 
-    def take(self) -> tuple[list[_Item[T]], bool]:
-        """The wanted events since the last time, and True where none follow.
+    def take(self) -> tuple[bytes, bool]:
+        """What was made of the wanted events since the last time, and True where none follow.
 
         Raises WatchRefused: this watcher has been too slow; or what ended the feed before its run.
         """
         is_over = self._feed.is_over
-        items, self._place = self._feed.take(self._place)
-        if is_over and not items and self._feed.error is not None:
+        content, self._place = self._feed.take(self._place, self._wanted)
+        if is_over and not content and self._feed.error is not None:
             raise self._feed.error
-        return [item for item in items if self._wanted.admits(item[0])], is_over
+        return content, is_over
 
-    async def _begin(self, after: str, read_alone: Callable[[], _Feed[T]]) -> None:
+    async def _begin(self, after: str, read_alone: Callable[[], _Feed]) -> None:
         await self._feed.ready.wait()
         if self._feed.base and self._feed.find_place(after) is None:  # it has dropped what this one wants
             self.close()
@@ -142,7 +150,7 @@ class Watch(Generic[T]):
             raise missing_offset(after)
         self._place = place
 
-    def _enter(self, feed: _Feed[T]) -> None:
+    def _enter(self, feed: _Feed) -> None:
         self._feed = feed
         self._feeds.watchers += 1
         feed.wakes.add(self._wake)
@@ -153,17 +161,17 @@ class Watch(Generic[T]):
             self._feeds.leave(self._feed)
 
 
-class EventFeeds(Generic[T]):
-    """The feeds of one client. ``translator`` makes, for each feed, what makes of each event what watchers take."""
+class EventFeeds:
+    """The feeds of one client. ``begin_stream`` makes, for each feed, what makes bytes of each of its events."""
 
-    def __init__(self, client: Client, translator: Callable[[], Callable[[RunEvent], T]]) -> None:
-        self._client, self._translator, self.watchers = client, translator, 0
-        self._feeds: dict[tuple[str, str | None], _Feed[T]] = {}
+    def __init__(self, client: Client, begin_stream: Callable[[], Translate]) -> None:
+        self._client, self._begin_stream, self.watchers = client, begin_stream, 0
+        self._feeds: dict[tuple[str, str | None], _Feed] = {}
 
     async def open(
         self, workflow_id: str, wake: Callable[[], None], *, run_id: str | None = None, after: str = "",
         wanted: EventFilter | None = None,
-    ) -> Watch[T]:  # fmt: skip
+    ) -> Watch:  # fmt: skip
         """A watcher of a run, behind the event of an offset; ``wake`` is called, in the loop, when there is more.
 
         Raises OffsetError: it is no offset of this run; WatchRefused: there are too many; RPCError: as of the server.
@@ -185,15 +193,15 @@ class EventFeeds(Generic[T]):
 
     async def watch(
         self, workflow_id: str, *, run_id: str | None = None, after: str = "", wanted: EventFilter | None = None
-    ) -> AsyncIterator[T]:
-        """What watchers take, until the run and all below it have ended; raises as ``open`` and ``Watch.take``."""
+    ) -> AsyncIterator[bytes]:
+        """What watchers take, as it comes, until all has ended; raises as ``open`` and ``Watch.take``."""
         woken, is_over = asyncio.Event(), False
         with closing(await self.open(workflow_id, woken.set, run_id=run_id, after=after, wanted=wanted)) as watch:
             while not is_over:
                 woken.clear()
-                items, is_over = watch.take()
-                for _, item in items:
-                    yield item
+                content, is_over = watch.take()
+                if content:
+                    yield content
                 if not is_over:
                     await woken.wait()
 
@@ -203,7 +211,7 @@ class EventFeeds(Generic[T]):
             if run in feed.tree.runs or run.startswith(f"{workflow_id}/"):
                 feed.add_words(run, key, message, text)
 
-    def leave(self, feed: _Feed[T]) -> None:
+    def leave(self, feed: _Feed) -> None:
         """A watcher has left; a feed without any ends."""
         self.watchers -= 1
         if not feed.wakes and feed.task is not None:
@@ -215,7 +223,7 @@ class EventFeeds(Generic[T]):
             if feed.task is not None:
                 feed.task.cancel()
 
-    def _begin(self, workflow_id: str, run_id: str | None) -> _Feed[T]:
-        feed = _Feed(HistoryTree(self._client), self._translator())
+    def _begin(self, workflow_id: str, run_id: str | None) -> _Feed:
+        feed = _Feed(HistoryTree(self._client), self._begin_stream())
         feed.task = asyncio.create_task(feed.read(workflow_id, run_id))
         return feed

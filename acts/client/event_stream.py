@@ -34,6 +34,7 @@ RPC: Final = timedelta(seconds=10)
 LONG_POLL: Final = timedelta(seconds=30)  # the server answers one after 20 s, with nothing
 # Between two looks at a run that is busy: what happens meanwhile comes in one page, and a person notices no less
 PACE_SECONDS: Final = 0.25
+BUSY_EVENTS: Final = 100  # after so many at once, the pause is twice as long: what is sent to all costs by the time
 PACE_FACTOR: Final = 2  # of the time that a look at a large tree takes: a third of the time, it is being read …
 MAX_PACE_SECONDS: Final = 2.0  # … and it is never older than this
 MAX_LOOKS: Final = 16  # histories that are read at a time
@@ -115,7 +116,8 @@ class HistoryTree:
                 is_whole = await self._look()
                 batch = self._take(_FOREVER if is_whole else read_before)
                 self.is_read, read_before = self.is_read or is_whole or looks > 1, self._newest
-                pause = min(max(PACE_SECONDS, PACE_FACTOR * (time.monotonic() - began)), MAX_PACE_SECONDS)
+                pace = PACE_SECONDS * (2 if len(batch) > BUSY_EVENTS else 1)
+                pause = min(max(pace, PACE_FACTOR * (time.monotonic() - began)), MAX_PACE_SECONDS)
                 yield batch
                 if not (self._buffer or self._open_histories()) or (self.is_read and not follow):
                     return

@@ -90,7 +90,7 @@ class EventServer:
             )
         return None
 
-    async def _open(self, request: BaseHTTPRequestHandler, woken: threading.Event) -> Watch[bytes]:
+    async def _open(self, request: BaseHTTPRequestHandler, woken: threading.Event) -> Watch:
         url = urlsplit(request.path)
         id_ = unquote(url.path.removeprefix("/runs/").removesuffix("/events"))
         if not id_ or not url.path.endswith("/events"):
@@ -102,7 +102,7 @@ class EventServer:
         return await self._feeds.open(id_, woken.set, after=after, wanted=wanted)
 
 
-def _send_events(request: BaseHTTPRequestHandler, watch: Watch[bytes], woken: threading.Event) -> None:
+def _send_events(request: BaseHTTPRequestHandler, watch: Watch, woken: threading.Event) -> None:
     request.send_response(200)
     for name, value in (
         ("Content-Type", "text/event-stream"),
@@ -116,8 +116,8 @@ def _send_events(request: BaseHTTPRequestHandler, watch: Watch[bytes], woken: th
     with suppress(OSError, WatchRefused, RPCError):  # it has left, or reads no more: it may come back with its offset
         while not is_over:
             woken.clear()
-            items, is_over = watch.take()
-            request.wfile.write(b"".join(frame for _, frame in items) or b": \n\n")
+            content, is_over = watch.take()
+            request.wfile.write(content or b": \n\n")
             if not is_over:
                 woken.wait(BEAT_SECONDS)
 
