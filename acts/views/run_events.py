@@ -55,7 +55,7 @@ MAX_VALUE: Final = 4096
 # What is parsed for the names in it; 1 MiB takes 10 ms
 MAX_PARSED: Final = 1024 * 1024
 MAX_MESSAGE: Final = 1_000  # characters of an error
-_CALL_ID: Final = re.compile(r"(?:^|/)(\d+:[^/]*)$")
+_KEY: Final = re.compile(r"(?:(.*)/)?(\d+:[^/]*)", re.DOTALL)
 _OFFSET: Final = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,8}(?:\.[0-9a-f]{1,8})?)-([0-9a-f]{12})")
 _MICRO: Final = 1_000_000
 # The server's numbers (temporalio.api.enums), which the core cannot import
@@ -94,7 +94,7 @@ class RunEvent:
     type: str
     run: str
     offset: str = ""
-    order: tuple[int, int, str, int, int, int] = (0, 0, "", 0, 0, 0)
+    order: tuple[int, int, str, int, int, int] = field(default=(0, 0, "", 0, 0, 0), compare=False)
     call: str | None = None
     tool: str | None = None
     instance: str | None = None
@@ -120,7 +120,9 @@ def words_event(run: str, key: str, message: str, pieces: Sequence[str]) -> RunE
     tick = key.removeprefix("tick-")
     is_tick = tick != key and tick.isdecimal()
     data = {"message": message, "delta": "".join(pieces), **({"isComplete": True} if "" in pieces else {})}
-    names: dict[str, Any] = {"tick": int(tick)} if is_tick else {"call": _call_id(key), "tool": _tool_of(key)}
+    names: dict[str, Any] = (
+        {"tick": int(tick)} if is_tick else dict(zip(("instance", "call"), _split_key(key), strict=True))
+    )
     return RunEvent("text", run, data=data, **names)
 
 
@@ -308,13 +310,12 @@ class HistoryView:
                 yield from self._start_tick(question)
                 return
             call, tool = question.get("call") or {}, question.get("tool")
-            work = _Work("call", _call_id(key), tool, call.get("_instance"), data={"model": question.get("model")})
+            work = _work_of(key, call, tool, model=question.get("model"))
         elif type_.startswith("acts."):
             return
         else:
             call = _value(first) or {}
-            tool = call.get("_tool") or _tool_of(key)
-            work = _Work("call", _call_id(key), tool, call.get("_instance"), data={"activity": type_})
+            work = _work_of(key, call, call.get("_tool"), activity=type_)
         self._work[self.last_id] = work
         yield from self._start_call(work, call, first)
 
@@ -328,7 +329,7 @@ class HistoryView:
         values = {name: value for name, value in call.items() if not name.startswith("_")}
         is_small = payload is not None and len(payload.data) <= MAX_VALUE
         shown = {"parameters": values} if is_small else _brief("parameters", values)
-        shown = shown if call else _brief_payload("parameters", payload)
+        shown = shown if call or payload is None else _brief_payload("parameters", payload)
         yield self._event("callStarted", work.call, work.tool, work.instance, id=call.get("_id"), **shown, **work.data)
 
     def _start_tick(self, question: Mapping[str, Any]) -> Iterator[RunEvent]:
@@ -401,12 +402,12 @@ class HistoryView:
         type_ = data.get("activity_type") if isinstance(data, dict) else None
         if not isinstance(data, dict) or not type_ or str(type_).startswith("acts."):
             return
-        key = str(data.get("activity_id"))
-        work = _Work("call", _call_id(key), _tool_of(key), attempts=data.get("attempt") or 1)
+        work = _work_of(str(data.get("activity_id")), {}, activity=type_)
+        work.attempts = data.get("attempt") or 1
         error = _error_of(a.failure) if a.HasField("failure") else None
         if error is not None and error["code"] == wire.LOCAL_DEFERRED:  # an ordinary one returns how it ended
             return
-        yield self._event("callStarted", work.call, work.tool, activity=type_)
+        yield from self._start_call(work, {}, None)
         results = a.details["result"].payloads if "result" in a.details else ()
         shown = _brief_payload("result", results[0] if results else None) if error is None else {}
         yield self._call_ended(work, "completed" if error is None else "failed", error=error, **shown)
@@ -420,11 +421,10 @@ class HistoryView:
         work = _Work("run")
         if type_ == wire.DELEGATE:
             own = _value(payload) or {}
-            data = {"delegate": own.get("delegate"), "input": own.get("input"), "child": id_}
-            instance = _field(own.get("position"), "instance")
-            work = _Work("call", _call_id(name), _tool_of(name), instance, data=data)
+            call = {"_instance": _field(own.get("position"), "instance")}
+            work = _work_of(name, call, delegate=own.get("delegate"), input=own.get("input"), child=id_)
         elif type_ == wire.BACKGROUND:
-            work = _Work("background", _call_id(name), _tool_of(name), data={"child": id_})
+            work = replace(_work_of(name, {}, child=id_), kind="background")
         elif type_ == wire.INSTANCE:
             own = _value(payload) or {}
             members: list[str] = own.get("instances") or []
@@ -442,7 +442,7 @@ class HistoryView:
         child, place = a.workflow_execution, self.place
         if work.kind == "background":  # it outlives its tree
             del self._children[a.initiated_event_id]
-            yield self._event("callStarted", work.call, work.tool, **work.data)
+            yield from self._start_call(work, {}, None)
             yield self._call_ended(work, "detached")
             return
         instance = work.instance or place.instance
@@ -630,10 +630,15 @@ def _text(value: Any) -> str | None:
     return truncate(value, MAX_MESSAGE) if isinstance(value, str) and value else None
 
 
-def _call_id(key: str) -> str:
-    """The id of a Call, of the key that an Activity or a child is named by."""
-    match = _CALL_ID.search(key)
-    return match[1] if match else key
+def _split_key(key: str) -> tuple[str | None, str]:
+    """The instance and the id of a Call, of the key that its Activity or its child is named by."""
+    match = _KEY.fullmatch(key)
+    return (match[1], match[2]) if match else (None, key)
+
+
+def _work_of(key: str, call: Mapping[str, Any], tool: str | None = None, **data: Any) -> _Work:
+    instance, id_ = _split_key(key)
+    return _Work("call", id_, tool or _tool_of(id_), call.get("_instance") or instance, data=data)
 
 
 def _tool_of(call: Any) -> str | None:
