@@ -30,9 +30,13 @@ ALLOWED: dict[str, set[str]] = {
     "acts.activities.mcp": {"acts.language"},
     "acts.activities.models": {"acts.telemetry", "acts.language", "acts.planner"},
     "acts.payloads": {"acts.language"},
+    "acts.client": {"acts.language", "acts.views"},
     "acts.delegates": {"acts.language", "acts.plan"},
     "acts.sets": {"acts.language", "acts.tree", "acts.delegates"},
-    "acts.cli": {*_CLI, *_CORE, "acts.activities", "acts.payloads", "acts.sets", "acts.telemetry", "acts.worker"},
+    "acts.cli": {
+        *(_CLI | _CORE),
+        *("acts.activities", "acts.client", "acts.payloads", "acts.sets", "acts.telemetry", "acts.worker"),
+    },
     **{
         room: {
             *(_CLI - {room}),
@@ -40,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
             *(
                 "acts.activities",
                 "acts.activities.models",
+                "acts.client",
                 "acts.payloads",
                 "acts.sets",
                 "acts.telemetry",
@@ -53,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     "acts.worker": {
         *(_CORE - {"acts.provenance"}),
         *("acts.activities", "acts.activities.models", "acts.delegates", "acts.payloads", "acts.workflows"),
-        *("acts.sets", "acts.telemetry"),
+        *("acts.client", "acts.sets", "acts.telemetry"),
     },
 }
 # Two sides of one thing may share a name: what is decided or shown, and what performs it.
