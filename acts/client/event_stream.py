@@ -24,11 +24,21 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHistoryEventAsyncIterator
+from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
-from acts.views.run_events import EventFilter, HistoryView, RunEvent, RunPlace, missing_offset, offset_micros
+from acts.views.run_events import (
+    EventFilter,
+    HistoryView,
+    RunEvent,
+    RunPlace,
+    is_reference,
+    missing_offset,
+    offset_micros,
+)
 
 RPC: Final = timedelta(seconds=10)
 LONG_POLL: Final = timedelta(seconds=30)  # the server answers one after 20 s, with nothing
@@ -46,6 +56,7 @@ _CONTINUED: Final = 1  # by the workflow itself: CONTINUE_AS_NEW_INITIATOR_WORKF
 _GONE: Final = (RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT)
 _LATER: Final = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 _FOREVER: Final = 1 << 63
+_RUN_ENDS: Final = ("workflow_execution_completed_event_attributes", "workflow_execution_failed_event_attributes")
 
 
 async def stream_events(
@@ -182,8 +193,7 @@ class HistoryTree:
             return
         for event in history.pages.current_page or ():
             if event.event_id > view.last_id:
-                if self._codec is not None:
-                    await self._decode(event)
+                await self._decode(event)
                 self._buffer += view.read(event)
         self._newest = max(self._newest, view.micros)
         for place in view.children:
@@ -194,11 +204,17 @@ class HistoryTree:
             history.is_open = False
             await self._open_next(view)
 
-    async def _decode(self, event: Message) -> None:
-        payloads = list(_payloads_of(event))
+    async def _decode(self, event: HistoryEvent) -> None:
+        """Decrypt the payloads of an event, and fetch the result of a run from external storage: it has all ends."""
+        ends = event.WhichOneof("attributes") in _RUN_ENDS
+        payloads = list(_payloads_of(event)) if ends or self._codec is not None else []
         if payloads and self._codec is not None:
             for payload, plain in zip(payloads, await self._codec.decode(payloads), strict=True):
                 payload.CopyFrom(plain)
+        for payload in payloads if ends and self._client.data_converter.external_storage is not None else ():
+            if is_reference(payload):
+                [value] = await self._client.data_converter.decode([payload], [RawValue])
+                payload.CopyFrom(value.payload)
 
     async def _wait(self) -> bool:
         """Wait until some history has grown; False where the root has ended, and none below it grows for a while."""

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from acts.language import wire
@@ -54,6 +55,7 @@ TYPES: Final[Mapping[str, str]] = {
 MAX_VALUE: Final = 4096
 # What is parsed for the names in it; 1 MiB takes 10 ms
 MAX_PARSED: Final = 1024 * 1024
+MAX_RESULT: Final = wire.MAX_PAYLOAD_BYTES  # all that a run returns; how each Call ended is in it
 MAX_MESSAGE: Final = 1_000  # characters of an error
 _KEY: Final = re.compile(r"(?:(.*)/)?(\d+:[^/]*)", re.DOTALL)
 _OFFSET: Final = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,8}(?:\.[0-9a-f]{1,8})?)-([0-9a-f]{12})")
@@ -235,48 +237,49 @@ class HistoryView:
         origin = f"{place.workflow_id}\0{a.original_execution_run_id}"
         self._origin = hashlib.sha256(origin.encode(errors="replace")).hexdigest()[:12]
         is_continued = a.initiator == _CONTINUED and bool(a.continued_execution_run_id)
-        first = a.input.payloads[0] if a.input.payloads else None
+        first = _first(a.input)
         is_first = not place.parent and not is_continued and not a.cron_schedule
-        if is_first and first is not None and not _is_reference(first):
+        if is_first and first is not None and not is_reference(first):
             identity = root_identity(place.workflow_id, a.first_execution_run_id)
             self._token = tree_token(identity, first.data)
         if not is_continued:
             yield self._event("runStarted", workflow=self.workflow, parent=place.parent)
 
     def _completed(self, a: Any) -> Iterator[RunEvent]:
-        yield from self._end("completed", _load(a.result))
+        yield from self._end("completed", _object(_first(a.result), MAX_RESULT, is_own=True))
 
     def _failed(self, a: Any) -> Iterator[RunEvent]:
-        error = _error_of(a.failure)
         details = _cause(a.failure).application_failure_info.details
-        yield from self._end("failed", _load(details), error)
+        yield from self._end("failed", _object(_first(details), MAX_RESULT, is_own=True), _error_of(a.failure))
 
-    def _end(self, status: str, result: Json, error: dict[str, Any] | None = None) -> Iterator[RunEvent]:
-        report = result if isinstance(result, dict) else {}
+    def _end(
+        self, status: str, report: Mapping[str, Any] = MappingProxyType({}), error: dict[str, Any] | None = None
+    ) -> Iterator[RunEvent]:
         self.ended = status
         if self.workflow in (wire.PLAN, wire.INSTANCE):
             yield from self._settle(report.get("calls"), None)
-            for name, item in (report.get("instances") or {}).items() if self.workflow == wire.INSTANCE else ():
-                yield from self._settle(item.get("calls") if isinstance(item, dict) else None, name)
+        instances = report.get("instances")
+        if self.workflow == wire.INSTANCE and isinstance(instances, dict):
+            for name, item in instances.items():
+                yield from self._settle(_field(item, "calls"), name)
         for (call, instance), tool in list(self._open.items()):  # nobody waits for them any more
             self._record_end((call, instance))
             yield self._event("callEnded", call, tool, instance, state="cancelled")
         yield from self._end_tick()
-        shown = report.get("status")
         output = _brief("output", report["output"]) if "output" in report else {}
         usage = report.get("usage") if isinstance(report.get("usage"), dict) else None
-        end = {"status": shown if isinstance(shown, str) else status, "error": error, "usage": usage, **output}
+        end = {"status": _text(report.get("status")) or status, "error": error, "usage": usage, **output}
         yield self._event("runEnded", workflow=self.workflow, **end)
 
     def _settle(self, calls: Json, instance: str | None) -> Iterator[RunEvent]:
         """The ends of the Calls of a result that left no trace of their own: skipped, rejected, failed at the door."""
         for item in calls if isinstance(calls, list) else ():
-            key = (item.get("id"), item.get("instance") or instance or self.place.instance)
-            is_over = item.get("state") not in (None, "pending", "awaiting", "ready", "running")
+            call, own, tool, state = (_text(_field(item, name)) for name in ("id", "instance", "tool", "state"))
+            key = (call, own or instance or self.place.instance)
+            is_over = state not in (None, "pending", "awaiting", "ready", "running")
             if is_over and (key not in self._known or key in self._open):
                 self._record_end(key)
-                tool, state, error = (item.get(name) for name in ("tool", "state", "error"))
-                yield self._event("callEnded", key[0], tool, key[1], state=state, error=error)
+                yield self._event("callEnded", call, tool, key[1], state=state, error=item.get("error"))
 
     def _continued(self, a: Any) -> Iterator[RunEvent]:
         self.ended, self.next_run_id = "continued", a.new_execution_run_id
@@ -295,7 +298,7 @@ class HistoryView:
 
     def _attributes_changed(self, a: Any) -> Iterator[RunEvent]:
         fields = a.search_attributes.indexed_fields
-        values = {name: _value(fields[name]) for name in (PHASE, WAITING) if name in fields}
+        values = {name: _parse(fields[name]) for name in (PHASE, WAITING) if name in fields}
         if values:
             yield self._event("phaseChanged", phase=values.get(PHASE), waiting=values.get(WAITING))
 
@@ -303,19 +306,19 @@ class HistoryView:
 
     def _scheduled(self, a: Any) -> Iterator[RunEvent]:
         type_, key = a.activity_type.name, a.activity_id
-        first = a.input.payloads[0] if a.input.payloads else None
+        first = _first(a.input)
         if type_ == wire.MODEL:
-            question = _value(first) or {}
+            question = _object(first)
             if question.get("ask") == "solution":
                 yield from self._start_tick(question)
                 return
-            call, tool = question.get("call") or {}, question.get("tool")
-            work = _work_of(key, call, tool, model=question.get("model"))
+            call = question["call"] if isinstance(question.get("call"), dict) else {}
+            work = _work_of(key, call, _text(question.get("tool")), model=question.get("model"))
         elif type_.startswith("acts."):
             return
         else:
-            call = _value(first) or {}
-            work = _work_of(key, call, call.get("_tool"), activity=type_)
+            call = _object(first)
+            work = _work_of(key, call, _text(call.get("_tool")), activity=type_)
         self._work[self.last_id] = work
         yield from self._start_call(work, call, first)
 
@@ -334,7 +337,8 @@ class HistoryView:
 
     def _start_tick(self, question: Mapping[str, Any]) -> Iterator[RunEvent]:
         yield from self._end_tick()
-        self._tick = question.get("tick", 1)
+        tick = question.get("tick", 1)
+        self._tick = tick if isinstance(tick, int) else None
         self._work[self.last_id] = _Work("tick", tick=self._tick)
         yield self._event("tickStarted", tick=self._tick, model=question.get("model"))
 
@@ -350,12 +354,11 @@ class HistoryView:
 
     def _activity_completed(self, a: Any) -> Iterator[RunEvent]:
         work = self._work.pop(a.scheduled_event_id, None)
-        payload = a.result.payloads[0] if a.result.payloads else None
+        payload = _first(a.result)
         if work is not None and work.kind == "tick":
-            answer = _value(payload) or {}
-            yield from self._answer(work, answer)
+            yield from self._answer(work, _object(payload))
         elif work is not None and "model" in work.data:
-            answer = _value(payload) or {}
+            answer = _object(payload)
             shown = _brief("result", answer.get("output"))
             yield self._call_ended(work, "completed", usage=answer.get("usage"), **shown)
         elif work is not None:
@@ -398,18 +401,18 @@ class HistoryView:
 
     def _marked(self, a: Any) -> Iterator[RunEvent]:
         """A local Activity leaves nothing but its outcome."""
-        data = _load(a.details["data"]) if a.marker_name == "core_local_activity" else None
-        type_ = data.get("activity_type") if isinstance(data, dict) else None
-        if not isinstance(data, dict) or not type_ or str(type_).startswith("acts."):
+        data = _object(_first(a.details["data"])) if a.marker_name == "core_local_activity" else {}
+        type_ = str(data.get("activity_type") or "acts.")
+        if type_.startswith("acts."):
             return
         work = _work_of(str(data.get("activity_id")), {}, activity=type_)
-        work.attempts = data.get("attempt") or 1
+        work.attempts = data["attempt"] if isinstance(data.get("attempt"), int) else 1
         error = _error_of(a.failure) if a.HasField("failure") else None
         if error is not None and error["code"] == wire.LOCAL_DEFERRED:  # an ordinary one returns how it ended
             return
         yield from self._start_call(work, {}, None)
-        results = a.details["result"].payloads if "result" in a.details else ()
-        shown = _brief_payload("result", results[0] if results else None) if error is None else {}
+        result = _first(a.details["result"]) if "result" in a.details else None
+        shown = _brief_payload("result", result) if error is None else {}
         yield self._call_ended(work, "completed" if error is None else "failed", error=error, **shown)
 
     # -- children ----------------------------------------------------------------------------------
@@ -417,18 +420,16 @@ class HistoryView:
     def _child_initiated(self, a: Any) -> Iterator[RunEvent]:
         type_, id_ = a.workflow_type.name, a.workflow_id
         name = id_.removeprefix(f"{self.place.workflow_id}/").partition("~")[0]
-        payload = a.input.payloads[0] if a.input.payloads else None
-        work = _Work("run")
+        work, payload = _Work("run"), _first(a.input)
         if type_ == wire.DELEGATE:
-            own = _value(payload) or {}
+            own = _object(payload)
             call = {"_instance": _field(own.get("position"), "instance")}
             work = _work_of(name, call, delegate=own.get("delegate"), input=own.get("input"), child=id_)
         elif type_ == wire.BACKGROUND:
             work = replace(_work_of(name, {}, child=id_), kind="background")
         elif type_ == wire.INSTANCE:
-            own = _value(payload) or {}
-            members: list[str] = own.get("instances") or []
-            work.instance = members[0] if len(members) == 1 else None
+            members = _object(payload, is_own=True).get("instances")
+            work.instance = _text(members[0]) if isinstance(members, list) and len(members) == 1 else None
         work.tick = self._tick if name == f"plan-{self._tick}" else None
         self._children[self.last_id] = work
         self.starting[self.last_id] = self.micros
@@ -449,7 +450,8 @@ class HistoryView:
         below = RunPlace(child.workflow_id, child.run_id, 0, place.depth + 1, place.workflow_id, instance, self._token)
         self.children.append(below)
         if work.kind == "call":
-            yield from self._start_call(work, work.data.pop("input", None) or {}, None)
+            values = work.data.pop("input", None)
+            yield from self._start_call(work, values if isinstance(values, dict) else {}, None)
 
     def _child_refused(self, a: Any) -> Iterator[RunEvent]:
         self.starting.pop(a.initiated_event_id, None)
@@ -457,8 +459,8 @@ class HistoryView:
         yield from ()
 
     def _child_completed(self, a: Any) -> Iterator[RunEvent]:
-        report = _load(a.result)
-        yield from self._end_child(a, "completed", **_brief("result", _field(report, "output")))
+        report = _object(_first(a.result), MAX_RESULT, is_own=True)
+        yield from self._end_child(a, "completed", **_brief("result", report.get("output")))
 
     def _child_failed(self, a: Any) -> Iterator[RunEvent]:
         yield from self._end_child(a, "failed", error=_error_of(a.failure))
@@ -473,8 +475,7 @@ class HistoryView:
     # -- people, and other runs --------------------------------------------------------------------
 
     def _signaled(self, a: Any) -> Iterator[RunEvent]:
-        name, value = a.signal_name, _load(a.input)
-        fields = value if isinstance(value, dict) else {}
+        name, fields = a.signal_name, _object(_first(a.input))
         if name in (wire.APPROVE, wire.REJECT, wire.EDIT):
             yield self._decision({**fields, "decision": name}, "sent")
         elif name in (wire.PAUSE, wire.RESUME):
@@ -486,11 +487,14 @@ class HistoryView:
 
     def _waits(self, record: Mapping[str, Any]) -> Iterator[RunEvent]:
         """A run below has told this root what waits there."""
-        for wait in record.get("opened") or ():
-            data = {k: wait.get(k) for k in ("what", "version", "subject", "since", "deadline", "elements", "hints")}
-            call, source = wait.get("call"), wait.get("workflowId")
-            yield self._event("waitOpened", call, _tool_of(call), wait.get("instance"), source=source, **data)
-        for source, what, call, instance, *_ in record.get("closed") or ():
+        opened, closed = record.get("opened"), record.get("closed")
+        for wait in opened if isinstance(opened, list) else ():
+            call, instance, source = (_text(_field(wait, name)) for name in ("call", "instance", "workflowId"))
+            facts = ("what", "version", "subject", "since", "deadline", "elements", "hints")
+            data = {name: _field(wait, name) for name in facts}
+            yield self._event("waitOpened", call, _tool_of(call), instance, source=source, **data)
+        for key in closed if isinstance(closed, list) else ():
+            source, what, call, instance, *_ = map(_text, (*(key if isinstance(key, list) else ()), *[None] * 4))
             yield self._event("waitClosed", call, _tool_of(call), instance, source=source, what=what)
 
     def _model_wait(self, record: Mapping[str, Any]) -> Iterator[RunEvent]:
@@ -503,8 +507,7 @@ class HistoryView:
 
     def _update_completed(self, a: Any) -> Iterator[RunEvent]:
         own = self._updates.pop(a.accepted_event_id, None)
-        value = _load(own.args) if own is not None else None
-        fields = value if isinstance(value, dict) else {}
+        fields = _object(_first(own.args)) if own is not None else {}
         is_refused = a.outcome.HasField("failure")
         if own is not None and own.name == wire.DECIDE:
             error = _error_of(a.outcome.failure) if is_refused else None
@@ -525,9 +528,9 @@ class HistoryView:
         "workflow_execution_started": _started,
         "workflow_execution_completed": _completed,
         "workflow_execution_failed": _failed,
-        "workflow_execution_canceled": lambda self, _: self._end("cancelled", None),
-        "workflow_execution_terminated": lambda self, _: self._end("terminated", None),
-        "workflow_execution_timed_out": lambda self, _: self._end("timedOut", None),
+        "workflow_execution_canceled": lambda self, _: self._end("cancelled"),
+        "workflow_execution_terminated": lambda self, _: self._end("terminated"),
+        "workflow_execution_timed_out": lambda self, _: self._end("timedOut"),
         "workflow_execution_continued_as_new": _continued,
         "workflow_execution_cancel_requested": _cancel_requested,
         "workflow_execution_signaled": _signaled,
@@ -561,27 +564,32 @@ def _encoding(payload: Any) -> bytes:
     return encoding
 
 
-def _is_reference(payload: Any) -> bool:
+def is_reference(payload: Any) -> bool:
+    """True for a payload that stands for a value in external storage."""
     return bool(payload.external_payloads) or _encoding(payload) == b"json/external-storage-reference"
 
 
-def _parse(payload: Any) -> Json:
-    """The JSON of a payload; None where it has none, is stored outside, or cannot be read."""
-    if payload is None or not payload.data or _is_reference(payload):
+def _parse(payload: Any, *, is_own: bool = False) -> Json:
+    """The JSON of a payload; None where it has none, is stored outside, or cannot be read.
+
+    ``is_own``: a run of ours made it, and may have compressed it; from others nothing is unpacked.
+    """
+    if payload is None or not payload.data or is_reference(payload):
         return None
     try:
-        return read_json(unpack(payload.data) if _encoding(payload) == b"binary/plain" else payload.data)
+        return read_json(unpack(payload.data) if is_own and _encoding(payload) == b"binary/plain" else payload.data)
     except (ValueError, RecursionError):
         return None
 
 
-def _load(payloads: Any) -> Json:
-    return _parse(payloads.payloads[0]) if payloads.payloads else None
+def _first(payloads: Any) -> Any:
+    return payloads.payloads[0] if payloads.payloads else None
 
 
-def _value(payload: Any) -> Any:
-    """The JSON of a payload, unless it is too long to be read for a few names in it."""
-    return _parse(payload) if payload is not None and len(payload.data) <= MAX_PARSED else None
+def _object(payload: Any, limit: int = MAX_PARSED, *, is_own: bool = False) -> dict[str, Any]:
+    """The object in a payload; {} where it is none, or too long to be read for a few names in it."""
+    value = _parse(payload, is_own=is_own) if payload is not None and len(payload.data) <= limit else None
+    return value if isinstance(value, dict) else {}
 
 
 def _brief(name: str, value: Json) -> dict[str, Any]:
@@ -590,7 +598,7 @@ def _brief(name: str, value: Json) -> dict[str, Any]:
 
 
 def _brief_payload(name: str, payload: Any) -> dict[str, Any]:
-    if payload is None or (len(payload.data) <= MAX_VALUE and not _is_reference(payload)):
+    if payload is None or (len(payload.data) <= MAX_VALUE and not is_reference(payload)):
         return {name: _parse(payload)}
     if payload.external_payloads:
         return {f"{name}Omitted": {"bytes": payload.external_payloads[0].size_bytes, "isStored": True}}
@@ -618,7 +626,7 @@ def _error_of(failure: Any) -> dict[str, Any]:
     code = codes.get(kind) or cause.application_failure_info.type or "ApplicationError"
     message = cause.message
     if cause.HasField("encoded_attributes"):
-        message = _field(_parse(cause.encoded_attributes), "message") or message
+        message = _object(cause.encoded_attributes).get("message") or message
     return {"code": code, "message": truncate(str(message), MAX_MESSAGE)}
 
 
@@ -638,10 +646,10 @@ def _split_key(key: str) -> tuple[str | None, str]:
 
 def _work_of(key: str, call: Mapping[str, Any], tool: str | None = None, **data: Any) -> _Work:
     instance, id_ = _split_key(key)
-    return _Work("call", id_, tool or _tool_of(id_), call.get("_instance") or instance, data=data)
+    return _Work("call", id_, tool or _tool_of(id_), _text(call.get("_instance")) or instance, data=data)
 
 
-def _tool_of(call: Any) -> str | None:
+def _tool_of(call: str | None) -> str | None:
     """``refund``, of ``2:refund`` and of ``2:refund[0]``."""
-    name = call.partition(":")[2] if isinstance(call, str) else ""
+    name = call.partition(":")[2] if call else ""
     return re.sub(r"\[\d+\]$", "", name) or None

@@ -148,6 +148,28 @@ def test_all_payloads_of_an_event_are_found_so_that_they_can_be_decrypted() -> N
             assert len(list(_payloads_of(event))) == text.count('"metadata": {"')
 
 
+HOSTILE: list[Any] = [
+    None, 1, "x", [], [[1]], {}, {"calls": [1], "instances": {"a": 1}, "status": 3, "output": [], "usage": 1},
+    {"opened": [1, {"call": 1}], "closed": [1, [], [[]]], "workflowId": {}, "call": [], "instance": {}, "decision": 1},
+    {"ask": "solution", "tick": "x", "solution": 1}, {"ask": "output", "call": 1, "tool": {}}, {"instances": [{}]},
+    {"_tool": [], "_instance": {}, "_id": [1]}, {"activity_type": "x", "activity_id": [], "attempt": "x"},
+    {"calls": [{"id": {}, "state": []}, {"id": "1:a", "state": "failed", "instance": []}], "position": 1, "input": [1]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=str)
+def test_whatever_stands_in_a_history_the_reader_reads_on(value: Any) -> None:
+    data = json.dumps(value).encode()
+    for file in HISTORIES:
+        if file.stem.startswith(("batch", "tree_waits", "replanned", "served", "several", "delegated")):
+            events = [HistoryEvent.FromString(event.SerializeToString()) for event in stored(file)[2]]
+            for payload in (payload for event in events for payload in _payloads_of(event)):
+                payload.data = data
+            stream = AgUiStream()
+            for event in read(file, events):
+                AG_UI.validate_python(list(stream.parts(event))[-1])
+
+
 @pytest.mark.parametrize("offset", ["", "1", "12-3", "x" * 5_000, "12-3-zzzzzzzzzzzz", "12-3-0123456789ab\n", "†"])
 def test_a_malformed_offset_is_refused_with_advice(offset: str) -> None:
     with pytest.raises(OffsetError, match="read from the beginning"):

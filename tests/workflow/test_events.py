@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
@@ -15,9 +17,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from acts.activities.models import words
-from acts.cli.dev.temporal_server import dev_server
+from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.client.event_feeds import EventFeeds
 from acts.client.event_stream import stream_events
+from acts.payloads.converter import client_converter
 from acts.telemetry.observation import Observation, serve_health
 from acts.views.run_events import EventFilter, OffsetError, RunEvent
 from acts.worker.event_server import EventServer
@@ -115,6 +118,28 @@ async def test_a_reset_is_told_and_what_it_took_back_is_gone(foreign: Foreign) -
     taken_back = next(event for event in before if event.type == "callEnded")
     with pytest.raises(OffsetError, match="it was reset, or its history is deleted; read from"):
         await read(foreign.client, handle.id, after=taken_back.offset)
+
+
+async def test_what_is_encrypted_or_stored_outside_is_read_as_anywhere_else(
+    server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task_queue: str
+) -> None:
+    (tmp_path / "keys").write_text(f"k1 {base64.b64encode(bytes(range(32))).decode()}\n", "utf-8")
+    monkeypatch.setenv("ACTS_CODEC_KEYS", str(tmp_path / "keys"))
+    monkeypatch.setenv("ACTS_STORAGE", f"file:{tmp_path / 'storage'}")
+    client = await Client.connect(server.address, namespace=server.namespace, data_converter=client_converter())
+    async with engine_on(server, f"engine-{task_queue}") as engine:
+        foreign = Foreign(client, engine, task_queue)
+        calls = [call("echo", "†state.a", value="a word"), call("echo", "†state.b", value="x" * 200_000)]
+        never = call("echo", "†state.c", value=1, _when="false")
+        async with foreign.serving(echo):
+            handle = await foreign.start(foreign.request(*calls, never))
+            await came_to(handle)
+    events = await read(client, handle.id)
+    assert "a word" not in str(await handle.fetch_history())
+    ends = {event.call: event.data for event in events if event.type == "callEnded"}
+    assert ends["1:echo"]["result"] == "a word"
+    assert ends["2:echo"]["resultOmitted"] == {"bytes": ends["2:echo"]["resultOmitted"]["bytes"], "isStored": True}
+    assert ends["3:echo"] == {"state": "skipped"}
 
 
 # -- many readers --------------------------------------------------------------------------------------
