@@ -47,6 +47,7 @@ PACE_SECONDS: Final = 0.25
 BUSY_EVENTS: Final = 100  # after so many at once, the pause is twice as long: what is sent to all costs by the time
 PACE_FACTOR: Final = 2  # of the time that a look at a large tree takes: a third of the time, it is being read …
 MAX_PACE_SECONDS: Final = 2.0  # … and it is never older than this
+FULL_PAGE: Final = 200  # events: the server sends at most 256, and no part of what one task has recorded
 MAX_LOOKS: Final = 16  # histories that are read at a time
 MAX_POLLS: Final = 64  # runs whose news are waited for; where more are open, all are looked at …
 LOOK_SECONDS: Final = 2.0  # … so often
@@ -120,11 +121,12 @@ class HistoryTree:
         """Batches of events; an empty one where nothing new may be passed on yet."""
         run_id = run_id or (await self._describe(workflow_id)).workflow_execution_info.execution.run_id
         self._open(HistoryView(RunPlace(workflow_id, await self._find_first(workflow_id, run_id))))
-        read_before, looks = 0, 0
+        read_before, looks, alone = 0, 0, 0
         try:
             while True:
                 began, looks = time.monotonic(), looks + 1
-                is_whole = await self._look()
+                # A history that was alone all the time has been read as it came
+                is_whole = alone == len(self._histories) or await self._look()
                 batch = self._take(_FOREVER if is_whole else read_before)
                 self.is_read, read_before = self.is_read or is_whole or looks > 1, self._newest
                 pace = PACE_SECONDS * (2 if len(batch) > BUSY_EVENTS else 1)
@@ -132,6 +134,7 @@ class HistoryTree:
                 yield batch
                 if not (self._buffer or self._open_histories()) or (self.is_read and not follow):
                     return
+                alone = len(self._histories) if len(self._open_histories()) == 1 and not self._buffer else 0
                 if follow and not self._buffer and not await self._wait():
                     return
                 await asyncio.sleep(pause if follow else 0.0)
@@ -182,7 +185,8 @@ class HistoryTree:
             while history.is_open and history.view.last_id < info.history_length:
                 await self._read_page(history)
 
-    async def _read_page(self, history: _History) -> None:
+    async def _read_page(self, history: _History) -> bool:
+        """Read the next page, or wait for it; True where more is there already."""
         await asyncio.wait([history.poll()])
         task, history.polling, view = history.poll(), None, history.view
         try:
@@ -190,8 +194,9 @@ class HistoryTree:
         except RPCError as error:
             if error.status not in _LATER:
                 raise
-            return
-        for event in history.pages.current_page or ():
+            return False
+        page = history.pages.current_page or ()
+        for event in page:
             if event.event_id > view.last_id:
                 await self._decode(event)
                 self._buffer += view.read(event)
@@ -203,6 +208,7 @@ class HistoryTree:
         if view.ended:
             history.is_open = False
             await self._open_next(view)
+        return history.is_open and len(page) >= FULL_PAGE
 
     async def _decode(self, event: HistoryEvent) -> None:
         """Decrypt the payloads of an event, and fetch the result of a run from external storage: it has all ends."""
@@ -225,7 +231,8 @@ class HistoryTree:
             polled = {history.poll(): history for history in open_[:MAX_POLLS]}
             done, _ = await asyncio.wait(polled, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                await self._read_page(polled[task])
+                while await self._read_page(polled[task]):
+                    pass
             if self._newest > newest or len(self._open_histories()) != len(open_):
                 return True
             if limit is not None:

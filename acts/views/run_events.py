@@ -211,8 +211,8 @@ class HistoryView:
         time = event.event_time
         self.micros = max(self.micros, time.seconds * _MICRO + time.nanos // 1000)
         self.last_id, self._count = event.event_id, 0
-        name = event.WhichOneof("attributes") or ""
-        reader = self._READERS.get(name.removesuffix("_event_attributes"))
+        name = event.WhichOneof("attributes")
+        reader = self._READERS.get(name)
         if reader is None:
             return []
         was_silent = self._is_silent
@@ -525,34 +525,40 @@ class HistoryView:
 
     # By the name of the attributes that an event of a history has; all others say nothing to whoever watches
     _READERS: ClassVar[Mapping[str, Callable[[Any, Any], Iterator[RunEvent]]]] = {
-        "workflow_execution_started": _started,
-        "workflow_execution_completed": _completed,
-        "workflow_execution_failed": _failed,
-        "workflow_execution_canceled": lambda self, _: self._end("cancelled"),
-        "workflow_execution_terminated": lambda self, _: self._end("terminated"),
-        "workflow_execution_timed_out": lambda self, _: self._end("timedOut"),
-        "workflow_execution_continued_as_new": _continued,
-        "workflow_execution_cancel_requested": _cancel_requested,
-        "workflow_execution_signaled": _signaled,
-        "workflow_execution_update_accepted": _update_accepted,
-        "workflow_execution_update_completed": _update_completed,
-        "workflow_task_failed": _task_failed,
-        "upsert_workflow_search_attributes": _attributes_changed,
-        "activity_task_scheduled": _scheduled,
-        "activity_task_started": _attempt_started,
-        "activity_task_completed": _activity_completed,
-        "activity_task_failed": _activity_failed,
-        "activity_task_timed_out": _activity_failed,
-        "activity_task_canceled": _activity_canceled,
-        "marker_recorded": _marked,
-        "start_child_workflow_execution_initiated": _child_initiated,
-        "start_child_workflow_execution_failed": _child_refused,
-        "child_workflow_execution_started": _child_started,
-        "child_workflow_execution_completed": _child_completed,
-        "child_workflow_execution_failed": _child_failed,
-        "child_workflow_execution_canceled": lambda self, a: self._end_child(a, "cancelled", error=_CANCELLED),
-        "child_workflow_execution_terminated": lambda self, a: self._end_child(a, "failed", error=_TERMINATED),
-        "child_workflow_execution_timed_out": lambda self, a: self._end_child(a, "failed", error=_TIMED_OUT),
+        "workflow_execution_started_event_attributes": _started,
+        "workflow_execution_completed_event_attributes": _completed,
+        "workflow_execution_failed_event_attributes": _failed,
+        "workflow_execution_canceled_event_attributes": lambda self, _: self._end("cancelled"),
+        "workflow_execution_terminated_event_attributes": lambda self, _: self._end("terminated"),
+        "workflow_execution_timed_out_event_attributes": lambda self, _: self._end("timedOut"),
+        "workflow_execution_continued_as_new_event_attributes": _continued,
+        "workflow_execution_cancel_requested_event_attributes": _cancel_requested,
+        "workflow_execution_signaled_event_attributes": _signaled,
+        "workflow_execution_update_accepted_event_attributes": _update_accepted,
+        "workflow_execution_update_completed_event_attributes": _update_completed,
+        "workflow_task_failed_event_attributes": _task_failed,
+        "upsert_workflow_search_attributes_event_attributes": _attributes_changed,
+        "activity_task_scheduled_event_attributes": _scheduled,
+        "activity_task_started_event_attributes": _attempt_started,
+        "activity_task_completed_event_attributes": _activity_completed,
+        "activity_task_failed_event_attributes": _activity_failed,
+        "activity_task_timed_out_event_attributes": _activity_failed,
+        "activity_task_canceled_event_attributes": _activity_canceled,
+        "marker_recorded_event_attributes": _marked,
+        "start_child_workflow_execution_initiated_event_attributes": _child_initiated,
+        "start_child_workflow_execution_failed_event_attributes": _child_refused,
+        "child_workflow_execution_started_event_attributes": _child_started,
+        "child_workflow_execution_completed_event_attributes": _child_completed,
+        "child_workflow_execution_failed_event_attributes": _child_failed,
+        "child_workflow_execution_canceled_event_attributes": lambda self, a: self._end_child(
+            a, "cancelled", error=_CANCELLED
+        ),
+        "child_workflow_execution_terminated_event_attributes": lambda self, a: self._end_child(
+            a, "failed", error=_TERMINATED
+        ),
+        "child_workflow_execution_timed_out_event_attributes": lambda self, a: self._end_child(
+            a, "failed", error=_TIMED_OUT
+        ),
     }
 
 
