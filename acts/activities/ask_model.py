@@ -28,7 +28,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.activities.engine_activities import encode_result, heartbeat, send_record
 from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
-from acts.activities.models import select
+from acts.activities.models import select, words
 from acts.activities.models.endpoints import max_output_tokens, price_per_token
 from acts.activities.models.interface import ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from acts.activities.patience import BREAKS, FAIL_OVER, OUTAGES, RequestLog, format_seconds
@@ -287,10 +287,11 @@ async def _send(model: str, request: ModelRequest, on_call: Callable[[int, Any],
     until, pause = _pauses.get(model, (0.0, None))
     if pause is not None and (left := until - time.monotonic()) > 0:
         raise replace(pause, retryAfter=left, tokens=None, cost=None, text="", details={})
-    seconds = answer_seconds(request.maxOutputTokens)
+    seconds, info = answer_seconds(request.maxOutputTokens), activity.info()
     try:
-        async with asyncio.timeout(seconds):
-            return await select.ask(model, request, on_call)
+        with words.reading_answer(info.workflow_id or "", info.activity_id, info.attempt):
+            async with asyncio.timeout(seconds):
+                return await select.ask(model, request, on_call)
     except TimeoutError:
         text = f"{model}: the answer was not complete after {format_seconds(seconds)}"
         raise ModelError("modelTimeout", text, retryable=True) from None

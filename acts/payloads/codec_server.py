@@ -34,6 +34,13 @@ _CORS: Final = {
 }
 
 
+def is_loopback(host: str) -> bool:
+    """True for an address, or a name, that only programs of this machine reach."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return host == "localhost"
+
+
 def create_server(
     codec: PayloadCodec, host: str, port: int, origins: Sequence[str], token: str | None = None
 ) -> ThreadingHTTPServer:
@@ -42,10 +49,7 @@ def create_server(
     ``origins`` are those of the Web UI, like http://localhost:8233; ``token``: what ``Authorization`` must have. Raises
     CodecError: it would answer anybody. OSError: the address cannot be bound.
     """
-    is_loopback = host == "localhost"
-    with suppress(ValueError):
-        is_loopback |= ipaddress.ip_address(host).is_loopback
-    if not token and not is_loopback:
+    if not token and not is_loopback(host):
         text = f"on {host} anybody who reaches it could decrypt everything"
         raise CodecError(f"{text}: set {TOKEN_VARIABLE}, or listen on 127.0.0.1")
     if "*" in origins:

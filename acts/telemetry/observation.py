@@ -57,6 +57,7 @@ def serve_health(address: str, worker: Observation) -> Iterator[int]:
     host, _, port = address.rpartition(":")
 
     class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # readers of events that come at once
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     try:
@@ -76,11 +77,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def __init__(self, worker: Observation, *args: Any) -> None:
         self._checks = {"/live": worker.live_problem, "/ready": worker.ready_problem}
+        self._serve_events = worker.serve_events
         super().__init__(*args)
 
     def do_GET(self) -> None:
+        if self._serve_events is not None and self.path.startswith("/runs/"):
+            self._serve_events(self)
+            return
         check = self._checks.get(self.path.partition("?")[0])
-        problem = "there are /live and /ready" if check is None else check()
+        problem = "there are /live, /ready and /runs/ID/events" if check is None else check()
         content = {"ok": True} if problem is None else {"ok": False, "problem": problem}
         data = json.dumps(content).encode() + b"\n"
         self.send_response(404 if check is None else 200 if problem is None else 503)
@@ -121,6 +126,7 @@ class Observation:
     loop: asyncio.AbstractEventLoop | None = None
     is_polling: Callable[[], Coroutine[Any, Any, bool]] | None = None
     is_stopping: bool = False
+    serve_events: Callable[[BaseHTTPRequestHandler], None] | None = None  # at ``/runs/``, in a thread of each reader
 
     @classmethod
     def start(cls, metrics_address: str, health_address: str, tools: Iterable[str]) -> Observation:

@@ -37,6 +37,7 @@ from acts.telemetry import metrics
 from acts.telemetry.failures import connection_problem
 from acts.telemetry.logs import LogGuard, announce, configure_logs
 from acts.telemetry.observation import Observation
+from acts.worker.event_server import EventServer
 from acts.worker.plugin import Plugin, engine_converter, replace_private
 from acts.worker.settings import LogSettings, Settings
 from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner
@@ -217,7 +218,9 @@ async def serve(settings: Settings, registry: Registry, stop: threading.Event) -
         with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
             async with build(client, settings, registry, executor, watches, observation) as worker:
                 identity = worker.config(active_config=True)["identity"] or client.identity
-                async with observation.serving(client, settings.task_queue, identity):
+                events = EventServer(client, settings.events_token)
+                observation.serve_events = events.answer
+                async with observation.serving(client, settings.task_queue, identity), events.serving():
                     report_start(client, settings, registry)
                     await asyncio.to_thread(stop.wait)
         executor.shutdown(wait=False, cancel_futures=True)

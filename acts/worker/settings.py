@@ -130,7 +130,10 @@ class Settings(LogSettings):
         20.0, description="how long no Python code may run before the process is ended (20; 0: for ever)"
     )
     metrics: _Address = Field("", description="host:port of the Prometheus endpoint ``/metrics`` (none)")
-    health: _Address = Field("", description="host:port of ``/live`` and ``/ready`` (none)")
+    health: _Address = Field("", description="host:port of ``/live``, ``/ready`` and ``/runs/ID/events`` (none)")
+    events_token: str = Field(
+        "", description="the token that readers of events need beyond this machine (docs/events.md)"
+    )
 
     @classmethod
     def from_environment(cls) -> Self:

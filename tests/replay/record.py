@@ -15,6 +15,8 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +48,9 @@ def scrubbed(value: Json) -> Json:
     return out
 
 
-async def record(names: list[str], target: Path = FOLDER) -> None:
-    target.mkdir(exist_ok=True)
+@contextmanager
+def scenario_files() -> Iterator[tuple[Path, Path]]:
+    """The folder of the definitions that scenarios use, and that of sets; the environment names the models' scripts."""
     with tempfile.TemporaryDirectory() as files:
         os.environ["ACTS_SCRIPTS"] = files
         for name, answers in {**scenarios.ANSWERS, **trees.ANSWERS}.items():
@@ -57,7 +60,13 @@ async def record(names: list[str], target: Path = FOLDER) -> None:
         for name, definition in trees.DEFINITIONS.items():
             (definitions / f"{name}.json").write_text(json.dumps(definition), "utf-8")
         (Path(files) / "orders.jsonl").write_text(trees.ROWS, "utf-8")
-        await record_all(names, definitions, Path(files), target)
+        yield definitions, Path(files)
+
+
+async def record(names: list[str], target: Path = FOLDER) -> None:
+    target.mkdir(exist_ok=True)
+    with scenario_files() as (definitions, sets):
+        await record_all(names, definitions, sets, target)
 
 
 async def record_all(names: list[str], definitions: Path, sets: Path, target: Path) -> None:

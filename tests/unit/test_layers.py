@@ -34,14 +34,8 @@ ALLOWED: dict[str, set[str]] = {
     "acts.sets": {"acts.language", "acts.tree", "acts.delegates"},
     "acts.client": {*(_CORE - {"acts.provenance", "acts.testing"}), "acts.payloads", "acts.telemetry"},
     "acts.cli": {
-        *_CLI,
-        *_CORE,
-        "acts.activities",
-        "acts.client",
-        "acts.payloads",
-        "acts.sets",
-        "acts.telemetry",
-        "acts.worker",
+        *(_CLI | _CORE),
+        *("acts.activities", "acts.client", "acts.payloads", "acts.sets", "acts.telemetry", "acts.worker"),
     },
     **{
         room: {

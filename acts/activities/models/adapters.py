@@ -36,6 +36,7 @@ from acts.activities.models.interface import (
     TokenCounts,
 )
 from acts.activities.models.schema import SentSchema, choose_form, drop_nulls
+from acts.activities.models.words import tell
 from acts.language.errors import truncate
 from acts.language.strict_json import UNIQUE_KEYS, NestingError, read_json
 from acts.language.values import MAX_DEPTH, Json
@@ -375,6 +376,8 @@ class ResponseStream:
             message = f"{self.endpoint.name} ({self.request.model}): the answer has more than {MAX_ANSWER_CHARACTERS:,}"
             usage = self.usage() | {"text": self.text[:_SHOWN]}
             raise ModelError(RESULT_TOO_LARGE, f"{message} characters", retryable=False, **usage)
+        if text:
+            tell(text)
         if self._calls is not None:
             self._calls.feed(text)
 

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ValidationError
 
 from acts.activities.models.interface import CallReceiver, ModelError, ModelRequest, ModelResponse, TokenCounts
 from acts.activities.models.schema import compact_json
+from acts.activities.models.words import tell
 from acts.language.config import settings_text
 from acts.language.errors import format_choices, truncate
 from acts.language.spelling import read_plain
@@ -37,6 +38,7 @@ SHIPPED: Final = (_ACTS / "cli" / "demo", _ACTS.parent / "examples")
 _NAME: Final = re.compile(r"[\w-]+(/[\w-]+)*")
 # Roughly a token of English or JSON, where a script states no number
 _BYTES_PER_TOKEN: Final = 4
+_PIECE: Final = 32  # characters that it writes at a time
 _Count = Literal["inputTokens", "outputTokens", "cachedTokens", "cacheWriteTokens", "reasoningTokens"]
 
 
@@ -111,6 +113,8 @@ def _respond(answer: _Answer, prompt: str, on_call: CallReceiver | None) -> Mode
     if answer.solution is not None:
         value = {"calls": [], "output": None, **answer.solution}
     text = json.dumps(value, ensure_ascii=False) if answer.text is None else answer.text
+    for start in range(0, len(text), _PIECE):
+        tell(text[start : start + _PIECE])
     read, written = (-(-len(part.encode()) // _BYTES_PER_TOKEN) for part in (prompt, text))
     tokens = TokenCounts(**{"inputTokens": read, "outputTokens": written, **answer.usage})
     used: dict[str, Any] = {"tokens": tokens, "cost": answer.cost, "text": text}

@@ -1,4 +1,4 @@
-"""``acts list``, ``show``, ``diff``, ``tools`` and ``why``: runs as they are, their values, and what the workers serve.
+"""``acts list``, ``show``, ``events``, ``diff``, ``tools`` and ``why``: runs, their values, and what the workers serve.
 
 ``why`` reads a run by queries, also one that has ended: a worker replays it. What it was started with is in its
 history. Data that a parent run passed to its child does not count as data of a Request. What came from outside is
@@ -25,15 +25,18 @@ from acts.cli.render import tables
 from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import compare_plans, problem_blocks
 from acts.client import run_reader, server
+from acts.client.client_errors import explained
+from acts.client.event_stream import stream_events
 from acts.client.run_reader import PLANNING_TYPES, RunReader, RunResult, open_run
 from acts.client.served import ask_worker
-from acts.language.errors import ExpressionError, format_choices, suggest
+from acts.language.errors import ExpressionError, format_choices, suggest, visible
 from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, hint_words, read_tool
 from acts.language.values import Json, is_equal
 from acts.language.wire import INSTANCE, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
+from acts.views.run_events import TYPES, EventFilter, OffsetError, RunEvent
 from acts.views.text import STATE_MARKS, change_lines, named_instances
 
 _MAX_CELL: Final = 80
@@ -50,6 +53,11 @@ Since = Annotated[str | None, option("--since TIME", "Started within this time, 
 Older = Annotated[str | None, option("--older TIME", "Started before this time, like 1h.")]
 AllRuns = Annotated[bool, option("--all,-a", "Also runs below others: delegates, instances.")]
 OneInstance = Annotated[str | None, option("--instance NAME", "One instance of a batch, whichever run executes it.")]
+Follow = Annotated[bool, option("--follow,-f", "Go on until the run and all below it have ended.")]
+After = Annotated[str, option("--after OFFSET", "Only what came after this event.", show_default=False)]
+OfTypes = Annotated[list[str] | None, option("--type NAME", f"Only events of this type: {', '.join(TYPES)}.")]
+OfCalls = Annotated[list[str] | None, option("--call NAME", "Only of this call, or of the calls of this tool.")]
+OfInstance = Annotated[str | None, option("--instance NAME", "Only of this instance.")]
 ToolName = Annotated[str | None, argument("[TOOL]", "One tool: its schema.")]
 Here = Annotated[bool, option("--here", "Ask no worker: list what this environment loads.")]
 ValuePath = Annotated[str, argument("PATH", "The path of a value, like state.order[0].price.")]
@@ -208,6 +216,39 @@ async def _show_instance(
         for text in tables.approval_lines(root.id, await run_reader.add_parameters(root, own)):
             console().print(text, style="magenta")
     print_blocks(tables.failure_blocks(outcome))
+
+
+@app.add
+async def events(
+    run: cli.Run, as_json: cli.AsJson = False, follow: Follow = False, after: After = "", type_: OfTypes = None,
+    call: OfCalls = None, instance: OfInstance = None, run_id: cli.RunId = None,
+) -> None:  # fmt: skip
+    """Print what happens in a run and below it, an event a line, in order; of one that has ended, what happened.
+
+    Examples:
+      acts events plan-1f2e3d4c --follow
+      acts events plan-1f2e3d4c --json --after 6438ad1c9d3f0-1b-0a1b2c3d4e5f
+      acts events batch-7 --type callEnded --call refund
+    """
+    client = await server.connect()
+    wanted = EventFilter(frozenset(type_ or ()), frozenset(call or ()), instance)
+    try:
+        with explained(client, run):
+            async for event in stream_events(client, run, run_id=run_id, after=after, follow=follow, wanted=wanted):
+                line = json.dumps(event.to_json(), ensure_ascii=False) if as_json else _event_line(event, run)
+                print(visible(line), flush=follow)
+    except OffsetError as error:
+        raise command_error(clean(error)) from None
+
+
+def _event_line(event: RunEvent, root: str) -> str:
+    """``10:00:00.123  callEnded  2:refund [a]  completed  …``, and the run where it is one below."""
+    subject = event.call or (f"tick {event.tick}" if event.tick else "")
+    subject += f" [{event.instance}]" if event.instance else ""
+    facts = [clean(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), _MAX_CELL)
+             for name, value in event.data.items() if name not in ("id", "subject")]  # fmt: skip
+    below = event.run.removeprefix(f"{root}/") if event.run != root else ""
+    return "  ".join(filter(None, (event.time[11:23], f"{event.type:<13}", clean(subject), *facts, clean(below))))
 
 
 @app.add
