@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "acts.activities.mcp": {"acts.language"},
     "acts.activities.models": {"acts.telemetry", "acts.language", "acts.planner"},
     "acts.payloads": {"acts.language"},
-    "acts.client": {"acts.language", "acts.views"},
+    "acts.client": {"acts.language", "acts.payloads", "acts.views"},
     "acts.delegates": {"acts.language", "acts.plan"},
     "acts.sets": {"acts.language", "acts.tree", "acts.delegates"},
     "acts.cli": {
