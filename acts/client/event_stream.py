@@ -30,6 +30,7 @@ from temporalio.client import Client, WorkflowHistoryEventAsyncIterator
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
+from acts.payloads.codec import ENCODING, AesGcmCodec, LockedCodec
 from acts.views.run_events import (
     EventFilter,
     HistoryView,
@@ -109,6 +110,7 @@ class HistoryTree:
     def __init__(self, client: Client) -> None:
         self.is_read, self.runs = False, set[str]()
         self._client, self._codec = client, client.data_converter.payload_codec
+        self._has_own_codec = isinstance(self._codec, AesGcmCodec | LockedCodec)
         self._looks = asyncio.Semaphore(MAX_LOOKS)
         self._histories: dict[str, _History] = {}  # by run id
         self._chains: dict[str, str] = {}  # the runs that continue others, where these cannot know it: after a reset
@@ -198,7 +200,8 @@ class HistoryTree:
         page = history.pages.current_page or ()
         for event in page:
             if event.event_id > view.last_id:
-                await self._decode(event)
+                if view.wants(event):
+                    await self._decode(event)
                 self._buffer += view.read(event)
         self._newest = max(self._newest, view.micros)
         for place in view.children:
@@ -212,13 +215,13 @@ class HistoryTree:
 
     async def _decode(self, event: HistoryEvent) -> None:
         """Decrypt the payloads of an event, and fetch the result of a run from external storage: it has all ends."""
-        ends = event.WhichOneof("attributes") in _RUN_ENDS
-        payloads = list(_payloads_of(event)) if ends or self._codec is not None else []
-        if payloads and self._codec is not None:
+        # To look for it in the bytes takes a microsecond, to look at each payload thirty
+        if self._codec is not None and not (self._has_own_codec and ENCODING not in event.SerializeToString()):
+            payloads = list(_payloads_of(event))
             for payload, plain in zip(payloads, await self._codec.decode(payloads), strict=True):
                 payload.CopyFrom(plain)
-        for payload in payloads if ends and self._client.data_converter.external_storage is not None else ():
-            if is_reference(payload):
+        if event.WhichOneof("attributes") in _RUN_ENDS and self._client.data_converter.external_storage is not None:
+            for payload in filter(is_reference, _payloads_of(event)):
                 [value] = await self._client.data_converter.decode([payload], [RawValue])
                 payload.CopyFrom(value.payload)
 

@@ -206,6 +206,10 @@ class HistoryView:
         after.micros, after._known, after._open, after._tick = self.micros, self._known, self._open, self._tick
         return after
 
+    def wants(self, event: Any) -> bool:
+        """True for an event whose payloads are read."""
+        return event.WhichOneof("attributes") in self._READERS
+
     def read(self, event: Any) -> list[RunEvent]:
         """What the next event of the history says."""
         time = event.event_time
@@ -274,12 +278,14 @@ class HistoryView:
     def _settle(self, calls: Json, instance: str | None) -> Iterator[RunEvent]:
         """The ends of the Calls of a result that left no trace of their own: skipped, rejected, failed at the door."""
         for item in calls if isinstance(calls, list) else ():
-            call, own, tool, state = (_text(_field(item, name)) for name in ("id", "instance", "tool", "state"))
+            call, own = _text(_field(item, "id")), _text(_field(item, "instance"))
             key = (call, own or instance or self.place.instance)
-            is_over = state not in (None, "pending", "awaiting", "ready", "running")
-            if is_over and (key not in self._known or key in self._open):
+            if key in self._known and key not in self._open:
+                continue
+            tool, state = _text(_field(item, "tool")), _text(_field(item, "state"))
+            if state not in (None, "pending", "awaiting", "ready", "running"):
                 self._record_end(key)
-                yield self._event("callEnded", call, tool, key[1], state=state, error=item.get("error"))
+                yield self._event("callEnded", call, tool, key[1], state=state, error=_field(item, "error"))
 
     def _continued(self, a: Any) -> Iterator[RunEvent]:
         self.ended, self.next_run_id = "continued", a.new_execution_run_id
