@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, count_text, option, print_blocks, print_err, print_json
 from acts.cli.render.tables import new_table, print_drawing, print_plan, print_simulation
-from acts.cli.text.preflight import Preflight, check_file, missing_tools_error, name_modules
+from acts.cli.text.preflight import Preflight, check_file, missing_tools_error, name_modules, request_cost
 from acts.cli.text.source import SourceText, looks_like_file, problem_blocks, problems_from_json
 from acts.language.errors import InvalidRequest
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import AGENT, DELEGATE, GRAPH, PROMPT_CONTEXT
+from acts.planner.request_estimate import estimate_prompt_bytes
 
 if TYPE_CHECKING:
     from acts.activities.model_context import PromptContext
@@ -92,7 +93,7 @@ def simulate(
     name_modules(activities)
     source, preflight, request = _read_plan(file, inputs, "the simulation", set_file)
     try:
-        simulation = simulate_request(request, preflight.tools, preflight.served)
+        simulation = simulate_request(request, preflight.tools, preflight.served, _price_of(preflight))
     except InvalidRequest as error:
         raise source.error(error.problems) from None
     has_errors = any(p.get("severity", "error") == "error" for p in simulation["problems"])
@@ -107,6 +108,14 @@ def simulate(
     if "set" in simulation:
         print_err(clean(f"all figures are for one row of {simulation['set']['source']}", 300), "yellow")
     return code
+
+
+def _price_of(preflight: Preflight) -> Callable[[str], float | None]:
+    """What one latent request of this Request costs, by its model."""
+    from acts.machines.budget import context_bytes
+
+    context = () if preflight.request is None else preflight.request.context
+    return lambda model: request_cost(model, estimate_prompt_bytes(context_bytes(context), 0, latent=True))
 
 
 def _read_plan(
