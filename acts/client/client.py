@@ -11,13 +11,14 @@ import asyncio
 import functools
 import secrets
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from acts.client import server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
+from acts.client.event_stream import stream_events
 from acts.client.run_decisions import find_approval, send_decision, send_update
 from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
 from acts.client.served import workflow_of_plan
@@ -26,6 +27,7 @@ from acts.language.errors import InvalidRequest
 from acts.language.messages import choose_workflow, read_request
 from acts.language.wire import AGENT, APPROVE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME
 from acts.tree.decisions import Decision, PendingApproval
+from acts.views.run_events import EventFilter, RunEvent
 
 if TYPE_CHECKING:
     from temporalio import client as sdk
@@ -102,6 +104,19 @@ class Run:
             pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
         await ending
         return []
+
+    async def events(
+        self, after: str = "", *, follow: bool = True, wanted: EventFilter | None = None
+    ) -> AsyncGenerator[RunEvent]:
+        """What happens in the run and below it, in order, from its beginning or ``after`` an offset (docs/events.md).
+
+        Until all has ended, or without ``follow`` until now. OffsetError: the offset is none of this run.
+        """
+        with explained(self._temporal, self.id):
+            async for event in stream_events(
+                self._temporal, self.id, run_id=self.run_id, after=after, follow=follow, wanted=wanted
+            ):
+                yield event
 
     async def approve(
         self, call: str | None = None, *, by: str | None = None, note: str | None = None, version: int | None = None,
@@ -284,6 +299,16 @@ class SyncRun:
     status = _blocking(Run.status)
     pending = _blocking(Run.pending)
     wait_for_decision = _blocking(Run.wait_for_decision)
+
+    def events(self, after: str = "", *, follow: bool = True, wanted: EventFilter | None = None) -> Iterator[RunEvent]:
+        """As ``Run.events``."""
+        stream = self._inner.events(after, follow=follow, wanted=wanted)
+        try:
+            while (event := self._thread.run(anext(stream, None))) is not None:
+                yield event
+        finally:
+            self._thread.run(stream.aclose())
+
     approve = _blocking(Run.approve)
     reject = _blocking(Run.reject)
     edit = _blocking(Run.edit)

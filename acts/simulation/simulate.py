@@ -55,6 +55,8 @@ _CHILD: Final = 2
 # Changes of phase of a root, each a write of search attributes: to ``running`` and to its end; and for each wait, to
 # ``awaiting`` and back
 _PHASES: Final = 2
+# What a forecast is made of, as ``simulate_prepared`` names it
+FIGURES: Final = ("requests", "delegates", "cost", "actions", "runs", "seconds", "withoutDuration", "unforeseen")
 # Recursive schemas have no end, and a person reads no more than this
 MAX_SAMPLE_PARTS: Final = 1_000
 MAX_SAMPLE_DEPTH: Final = 12

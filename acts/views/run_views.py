@@ -22,13 +22,15 @@ from acts.language.strict_json import SharedSizes, json_size
 from acts.language.tools import META, Tool, describe_changes, is_server_tool, read_tool
 from acts.language.values import ABSENT
 from acts.machines.agent_run import AgentRun, AnonymousDelegate
+from acts.machines.budget import context_bytes
 from acts.machines.call_state import SETTLED, CallState, call_item, call_items
 from acts.machines.plan_run import PlanRun, child_progress, instance_report, statuses
 from acts.machines.run_machine import RunMachine
 from acts.machines.set_run import SetRun
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
-from acts.simulation.simulate import count_steps, simulate_prepared
+from acts.planner.request_estimate import estimate_prompt_bytes
+from acts.simulation.simulate import FIGURES, count_steps, simulate_prepared
 from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
@@ -650,7 +652,7 @@ def _utc(date: str) -> str:
 
 def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
     """The section of a plan that waits: a table, its forecast, and the JSON that edits it, of one that is too large
-    only its size; and in words ``{calls: {id: [what to know of it]}, forecast}``.
+    only its size; and ``{calls: {id: [what to know of it]}, forecast: {figures, prompt?: {model, bytes}}}``.
     """
     whole = prepared.unsplit or prepared  # the Calls, not the children that walk them
     is_large = len(whole.nodes) > MAX_CALLS or len(whole.request.context) > MAX_MESSAGES
@@ -676,7 +678,11 @@ def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
     how = f"To change it, send this with your changes; the new version then waits for a decision:\n\n{edit}"
     remarks = {"approval": "after approval", "background": "in the background"}
     notes = {c["id"]: [*c.get("hints", ()), *(text for key, text in remarks.items() if c[key])] for c in calls}
-    summary = {"calls": {k: v for k, v in notes.items() if v}, "forecast": forecast_text(simulation)}
+    forecast: dict[str, Any] = {k: simulation[k] for k in FIGURES if k in simulation}
+    if simulation["requests"]["max"]:
+        size = estimate_prompt_bytes(context_bytes(whole.request.context), 0, latent=True)
+        forecast["prompt"] = {"model": whole.request.config.latent_model, "bytes": size}
+    summary = {"calls": {k: v for k, v in notes.items() if v}, "forecast": forecast}
     section = _join_sections(
         "### The plan",
         f"{len(calls)} calls in {len(simulation['waves'])} waves, {len(outcomes['combinations'])}{more} combinations "

@@ -162,6 +162,7 @@ def forecast_text(simulation: Mapping[str, Any]) -> str:
 def _figure_text(name: str, span: Mapping[str, float], *, has_bound: bool = True) -> str:
     """``about 7 to 9 actions``; ``at least 3 model requests`` if delegates or children add to it."""
     label = _LABELS.get(name, name)
+    label = label.removesuffix("s") if span["min"] == span["max"] == 1 and name != "seconds" else label
     if not has_bound:
         return f"at least {span['min']:,} {label}"
     return f"{'' if name == 'requests' else 'about '}{range_text(span)} {label}"

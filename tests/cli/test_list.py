@@ -147,7 +147,8 @@ def invoke(*arguments: str) -> tuple[int, str]:
 def test_the_folder_of_init_tests_green_and_validates_without_a_warning(tmp_path: Path) -> None:
     made = run_acts("init", "mine", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    assert {p.name for p in (tmp_path / "mine").iterdir()} == set(FILES)
+    folder = tmp_path / "mine"
+    assert {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} == set(FILES)
     tested = run_acts("test", cwd=tmp_path / "mine")
     assert (tested.returncode, tested.stderr) == (0, ""), tested.stdout
     checked = run_acts("validate", "plan.yaml", "--strict", cwd=tmp_path / "mine")

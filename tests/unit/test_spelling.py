@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acts.activities.registry import load
 from acts.cli.text.source import parse_source
+from acts.delegates.definitions import read_definition
 from acts.language.spelling import read_plain
 from acts.plan.validate import validate, validate_request
 from acts.simulation.type_flow import find_type_problems
@@ -105,6 +108,15 @@ SPELLINGS: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("text", "value"), SPELLINGS, ids=str)
 def test_the_plain_spelling_counts_where_the_mark_would(text: Any, value: Any) -> None:
     assert read_plain(json.loads(json.dumps(text))) == value
+
+
+def test_the_files_of_tools_and_definitions_may_have_it_too(tmp_path: Path) -> None:
+    schema = '{"note": {"properties": {"_activity": "x", "_outputPath": {"const": "<+>state.n"}}}}'
+    (tmp_path / "note.json").write_text(schema, "utf-8")
+    tools = load([], [tmp_path]).tools
+    assert tools["note"]["properties"]["_outputPath"] == {"const": "†state.n"}
+    definition = read_definition(b'{"context": [{"type": "plan", "plan": [{"_tool": "a", "x": "<+>input.x"}]}]}', "d")
+    assert definition["context"][0]["plan"][0]["x"] == "†input.x"
 
 
 def test_files_may_have_the_plain_spelling_and_errors_still_name_their_lines() -> None:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, count_text, option, print_blocks, print_err, print_json
 from acts.cli.render.tables import new_table, print_drawing, print_plan, print_simulation
-from acts.cli.text.preflight import Preflight, check_file, missing_tools_error, name_modules
+from acts.cli.text.preflight import Preflight, check_file, missing_tools_error, name_modules, request_cost
 from acts.cli.text.source import looks_like_file, problem_blocks, source_error
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.source_text import SourceText
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import AGENT, DELEGATE, GRAPH, PROMPT_CONTEXT
+from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.views.text import BY_MODEL
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def simulate(
     name_modules(activities)
     source, preflight, request = _read_plan(file, inputs, "the simulation", set_file)
     try:
-        simulation = simulate_request(request, preflight.tools, preflight.served)
+        simulation = simulate_request(request, preflight.tools, preflight.served, _price_of(preflight))
     except InvalidRequest as error:
         raise source_error(source, error.problems) from None
     has_errors = any(p.get("severity", "error") == "error" for p in simulation["problems"])
@@ -111,6 +112,14 @@ def simulate(
     if "set" in simulation:
         print_err(clean(f"all figures are for one row of {simulation['set']['source']}", 300), "yellow")
     return code
+
+
+def _price_of(preflight: Preflight) -> Callable[[str], float | None]:
+    """What one latent request of this Request costs, by its model."""
+    from acts.machines.budget import context_bytes
+
+    context = () if preflight.request is None else preflight.request.context
+    return lambda model: request_cost(model, estimate_prompt_bytes(context_bytes(context), 0, latent=True))
 
 
 def _read_plan(

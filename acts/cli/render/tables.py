@@ -33,7 +33,7 @@ from acts.cli.console import (
     print_err,
     shell,
 )
-from acts.cli.text.preflight import Preflight
+from acts.cli.text.preflight import Preflight, request_cost
 from acts.client.run_reader import (
     CALLS,
     EDITABLE,
@@ -160,13 +160,23 @@ def plan_lines(approval: PendingApproval) -> list[str]:
     if not isinstance(answers, dict) or set(names) != set(answers):
         return []
     remarks = about[CALLS] if isinstance(about.get(CALLS), dict) else {}
-    lines = [f"plan, {count_text(len(names), 'call')}" + (f": {about[FORECAST]}" if about.get(FORECAST) else "")]
+    lines = [f"plan, {count_text(len(names), 'call')}{_forecast(about.get(FORECAST))}"]
     for name, call in zip(names, calls or (), strict=True):
         known = f"  ({', '.join(map(str, remarks[name]))})" if isinstance(remarks.get(name), list) else ""
         parts = {key: value for key, value in call.items() if key != "_tool"}
         lines.append(f"  {name}  {json.dumps(answers[name], ensure_ascii=False)}{known}")
         lines.append(f"    {json.dumps(parts, ensure_ascii=False)}")
     return lines
+
+
+def _forecast(figures: Any) -> str:
+    """``: 1 model request, about 0.002 USD, about 5 actions``, as a run foresees it, at prices that are known here."""
+    if not isinstance(figures, dict):
+        return ""
+    prompt, requests = figures.get("prompt"), figures["requests"]
+    if prompt and (each := request_cost(str(prompt["model"]), int(prompt["bytes"]))) is not None:
+        figures = {**figures, "cost": {k: round(n * each, 6) for k, n in requests.items()}}
+    return f": {words.forecast_text(figures)}"
 
 
 def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:

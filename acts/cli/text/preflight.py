@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +24,9 @@ from acts.language.references import scan
 from acts.language.source_text import SourceText
 from acts.language.tools import META, inline_secret_problems, read_tools, registered_names, undecided_names
 from acts.language.values import Json, pointer
+from acts.machines.budget import LEAST_OUTPUT_TOKENS
 from acts.plan.validate import approve_problems, validate, validate_parsed, validate_request
+from acts.planner.request_estimate import estimate_request
 from acts.simulation.type_flow import CANNOT_FIT, find_type_problems
 from acts.tree.set_records import DATE_PART, RUN_PART
 
@@ -178,6 +181,17 @@ def load_registry(
         raise command_error(str(error), where="the environment", hint=hint) from None
     of_servers, _ = registry.servers.read_once([name for name in names if name not in registry.tools])
     return {**of_servers, **registry.tools}, tuple(registry.names)
+
+
+def request_cost(model: str, prompt_bytes: int) -> float | None:
+    """The estimated US dollars of one request of a latent Call with a short answer; None: no known price."""
+    from acts.activities.models.endpoints import price_per_token
+
+    price = None
+    with suppress(SettingsError):
+        price = price_per_token(model)
+    per_token = None if price is None else (price["input"], price["output"])
+    return estimate_request(model, prompt_bytes, LEAST_OUTPUT_TOKENS, per_token).cost
 
 
 def name_modules(modules: str | None) -> None:
