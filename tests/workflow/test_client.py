@@ -165,6 +165,22 @@ async def test_progress_pause_and_messages(user: acts.Client, foreign: Foreign) 
         assert (await run.result()).state == {"a": "through", "b": "Ada"}
 
 
+async def test_events_are_the_same_while_a_run_goes_on_and_afterwards(foreign: Foreign, user: acts.Client) -> None:
+    request = foreign.request(call("echo", "†state.a", value=1))
+    async with foreign.serving(echo):
+        run = await user.start(request)
+        live = [event async for event in run.events()]
+    ended = [event async for event in run.events(follow=False)]
+    assert [event.offset for event in live] == [event.offset for event in ended]
+    assert [event.type for event in ended if event.call] == ["callStarted", "callEnded"]
+
+    def read() -> list[str]:
+        with acts.SyncClient.connect(user.temporal.service_client.config.target_host) as client:
+            return [event.offset for event in client.run(run.id).events(ended[0].offset)]
+
+    assert await asyncio.to_thread(read) == [event.offset for event in ended[1:]]
+
+
 async def test_threads_use_one_client_that_blocks(foreign: Foreign, user: acts.Client) -> None:
     address = user.temporal.service_client.config.target_host
 
