@@ -197,8 +197,8 @@ async def phase(handle: Handle, wanted: str) -> dict[str, Json]:
 
 async def state_of(handle: Handle, id_: str, wanted: str) -> dict[str, Json]:
     async def reached() -> dict[str, Json] | None:
-        (found,) = [c for c in (await status(handle))["calls"] if c["id"] == id_]
-        return found if found["state"] == wanted else None
+        calls = (await status(handle))["calls"]  # none, where the run has not begun
+        return next((c for c in calls if (c["id"], c["state"]) == (id_, wanted)), None)
 
     found = await assert_eventually(reached, why=f"{id_} {wanted}")
     assert found is not None
