@@ -344,3 +344,24 @@ async def test_a_running_agent_is_shown_with_the_live_calls_of_its_tick(
     child = acts("show", f"{name}/plan-1")
     assert "✓ completed" in child.stdout
     assert "✓ 1:greet" in acts("graph", f"{name}/plan-1").stdout
+
+
+def test_events_are_printed_a_line_each_and_read_on_from_an_offset(acts: Acts) -> None:
+    id_ = new_name()
+    acts("run", WEATHER, "--id", id_)
+    lines = [json.loads(line) for line in acts("events", id_, "--json").stdout.splitlines()]
+    assert [lines[0]["type"], lines[-1]["type"]] == ["runStarted", "runEnded"]
+    ends = {line["call"]: line["state"] for line in lines if line["type"] == "callEnded"}
+    assert ends["3:bookMuseum"] == "skipped"
+    rest = acts("events", id_, "--json", "--follow", "--after", lines[2]["offset"]).stdout.splitlines()
+    assert list(map(json.loads, rest)) == lines[3:]
+    shown = acts("events", id_, "--type", "callEnded", "--call", "3:bookMuseum").stdout
+    assert re.fullmatch(r"[\d:.]+  callEnded      3:bookMuseum  skipped\n", shown)
+    for options, text in (
+        (["--after", "7"], "is no offset"),
+        (["--type", "ended"], "there is no type of event 'ended'"),
+    ):
+        refused = acts("events", id_, *options)
+        assert (refused.exit_code, text in refused.stderr) == (2, True), refused.stderr
+    missing = acts("events", "nobody")
+    assert (missing.exit_code, 'there is no run "nobody"' in missing.stderr) == (2, True)
