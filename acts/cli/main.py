@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "test": ("testing", "Run the tests of plans (*.test.yaml) with canned results."),
     "list": ("read", "List runs, newest first: phase, cost, tools."),
     "show": ("read", "Show a run: its calls, result and errors; of an agent also its ticks and its usage."),
-    "events": ("read", "Print what happens in a run and below it, an event a line, in order"),
+    "events": ("read", "Print what happens in a run and below it"),
     "why": ("read", "Show where a value of a run came from: who wrote it, what that call had read, and so on."),
     "diff": ("read", "Show how a run's plan differs from the one it was started with"),
     "tools": ("read", "List the tools that the workers serve; with a name, the schema of one."),

@@ -357,3 +357,24 @@ def test_a_plan_runs_by_its_name_with_inputs_of_words_and_files(acts: Acts, tmp_
     wrong = acts("run", "outin")
     assert (wrong.exit_code, 'did you mean "outing"' in wrong.stderr) == (2, True)
     assert "there is no such file" in acts("run", "no/such/plan").stderr
+
+
+def test_events_are_printed_a_line_each_and_read_on_from_an_offset(acts: Acts) -> None:
+    id_ = new_name()
+    acts("run", WEATHER, "--id", id_)
+    lines = [json.loads(line) for line in acts("events", id_, "--json").stdout.splitlines()]
+    assert [lines[0]["type"], lines[-1]["type"]] == ["runStarted", "runEnded"]
+    ends = {line["call"]: line["state"] for line in lines if line["type"] == "callEnded"}
+    assert ends["3:bookMuseum"] == "skipped"
+    rest = acts("events", id_, "--json", "--follow", "--after", lines[2]["offset"]).stdout.splitlines()
+    assert list(map(json.loads, rest)) == lines[3:]
+    shown = acts("events", id_, "--type", "callEnded", "--call", "3:bookMuseum").stdout
+    assert re.fullmatch(r"[\d:.]+  callEnded      3:bookMuseum  skipped\n", shown)
+    for options, text in (
+        (["--after", "7"], "is no offset"),
+        (["--type", "ended"], "there is no type of event 'ended'"),
+    ):
+        refused = acts("events", id_, *options)
+        assert (refused.exit_code, text in refused.stderr) == (2, True), refused.stderr
+    missing = acts("events", "nobody")
+    assert (missing.exit_code, 'there is no run "nobody"' in missing.stderr) == (2, True)
