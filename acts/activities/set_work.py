@@ -78,7 +78,8 @@ class SetActivities:
                 async for rows in self._read_rows(item["workflowId"], item["runId"]):
                     await asyncio.to_thread(ids.add_past, rows)
             source = await asyncio.to_thread(find_source, request["source"], self._sources)
-            return await asyncio.to_thread(self.count_rows, source, request.get("id"), ids)
+            counted = await asyncio.to_thread(self.count_rows, source, request.get("id"), ids)
+        return counted if source == request["source"] else {**counted, "source": source}
 
     def count_rows(self, source: str, id_field: str | None, ids: RowIds) -> Json:
         """The survey of a file at rest, with what ``ids`` says of earlier runs."""
@@ -88,7 +89,7 @@ class SetActivities:
             after = os.fstat(opened.stream.fileno())
             if not opened.is_copy and (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                 raise SetError(wire.SET_UNAVAILABLE, f"{opened.name} was written to while its rows were counted")
-        return {**result.to_json(), "source": source}
+        return result.to_json()
 
     def read_page(self, request: Json) -> Json:
         """The rows of a page: those that run, and those that cannot."""

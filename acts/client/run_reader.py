@@ -39,7 +39,7 @@ from acts.language.values import Json
 from acts.tree.decisions import CONTENT, TOOL_CHANGES, PendingApproval
 from acts.tree.identity import child_id, short_id
 from acts.tree.search_attributes import COST, MODEL, PHASE, TOOLS, WAITING
-from acts.tree.set_records import fill_names
+from acts.tree.set_records import fill_results
 from acts.tree.wire_format import digest
 from acts.views.text import named_instances, set_counts
 
@@ -579,7 +579,7 @@ async def _query_instance(run: RunReader, name: str) -> tuple[dict[str, Any], st
 async def _read_row(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
     """A row of a set: its line in the results file, where that can be read here, else what its Batch says of it."""
     info, request = await run.describe(), await run.request()
-    config = fill_names(request, run.id, f"{info.start_time:%Y-%m-%d}").get("config") if request else None
+    config = fill_results(request, run.id, f"{info.start_time:%Y-%m-%d}").get("config") if request else None
     file = config.get("results") if isinstance(config, dict) else None
     folders = [*filter(None, os.environ.get("ACTS_RESULTS", "").split(os.pathsep)), "results", "."]
     for path in dict.fromkeys(Path(folder, file) for folder in folders) if isinstance(file, str) else ():

@@ -93,6 +93,7 @@ class SetSetup:
     message: SetData
     capabilities: Capabilities
     position: TreePosition
+    date: str  # of its start, in UTC: ``2026-11-28``
     lease: PermitLease | None = None
     resumed: set_records.ResumedSet | None = None
     provided: tuple[Any, ...] = ()
@@ -252,15 +253,21 @@ class SetRun(RunMachine):
                 return self._cancel()
         return []
 
+    @property
+    def _source(self) -> str:
+        """The name of its set, which may still be a pattern."""
+        setup = self.setup
+        named = setup.resumed.file if setup.resumed is not None else ""
+        return named or set_records.fill_name(setup.message.source, self.own, setup.date)
+
     def _survey(self) -> list[Any]:
         message, resumed = self.setup.message, self.setup.resumed
-        source = message.source if resumed is None else resumed.file or message.source
-        argument: dict[str, Any] = {"source": source, "id": message.id_field}
+        argument: dict[str, Any] = {"source": self._source, "id": message.id_field}
         if resumed is not None:
             results = [item.to_json() for item in resumed.results]
             past = {"run": resumed.source["workflowId"], "results": results, "only": resumed.source.get("only")}
             argument["past"] = past
-        self._activity, label = _SURVEY, f"survey {source}"
+        self._activity, label = _SURVEY, f"survey {self._source}"
         return [commands.StartEngineActivity(_SURVEY, wire.SURVEY_SET, argument, label)]
 
     def _activity_ended(self, event: events.CallEnded, now: str) -> list[Any]:
@@ -271,7 +278,10 @@ class SetRun(RunMachine):
             return self.finish("cancelled" if self.is_cancelling else "failed")
         self.has_results = event.key == _RESULTS
         if event.key == _SURVEY:
-            self.progress.begin(set_records.Survey.from_json(event.value))
+            survey = set_records.Survey.from_json(event.value)
+            name = survey.source or self._source  # of one that the Request names whole, it says nothing
+            is_named = name == self.setup.message.source
+            self.progress.begin(survey if is_named else survey.model_copy(update={"source": name}))
         return self._go_on(now)
 
     def _go_on(self, now: str) -> list[Any]:
@@ -336,8 +346,13 @@ class SetRun(RunMachine):
             request=self._batch_request(share), position=position, capabilities=setup.capabilities,
             approve=with_answers(setup.raw.get("config") or {}, setup.prepared.tools), lease=self.permits.lease(name),
             index=message.index, type=message.type, kind=message.kind, reading=self.progress.reading(page, message),
-            types=column_types(setup.prepared, message.kind), results=self.config.results, run=self.position.identity,
+            types=self._column_types(), results=self.config.results, run=self.position.identity,
         )  # fmt: skip
+
+    def _column_types(self) -> dict[str, str]:
+        survey = self.progress.survey
+        is_csv = survey is not None and bool(survey.dialect.columns)
+        return column_types(self.setup.prepared, self.setup.message.kind) if is_csv else {}
 
     def _batch_request(self, share: int) -> dict[str, Any]:
         """The Request of a Batch without rows; ``share`` is how many Calls it may have in flight."""
@@ -465,10 +480,9 @@ class SetRun(RunMachine):
         elif self.config.results is not None and self.has_results:
             results = (*results, PastResults(file=self.config.results, run=identity))
         of_rows = identity if resumed is None else resumed.identity or identity
-        message, survey = self.setup.message, progress.survey
-        source = message.source if survey is None else survey.source or message.source
+        source = "" if progress.survey is None else progress.survey.source
         facts = PastSet(
-            identity=of_rows, id=message.id_field, source=source, results=results, rows=tuple(progress.rows)
+            identity=of_rows, id=self.setup.message.id_field, source=source, results=results, rows=tuple(progress.rows)
         )  # fmt: skip
         return PastRun(workflowId=self.own, runId=run_id, provided=tuple(self.provided), set=facts)
 

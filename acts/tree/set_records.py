@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Any, Final
 
 from acts.language.errors import truncate
-from acts.language.messages import INSTANCES
 from acts.language.strict_json import unpack
 from acts.language.values import Json
 from acts.language.wire import BAD_ROW, DUPLICATE_ID
@@ -133,27 +132,17 @@ def is_wild(name: str) -> bool:
     return _WILD.search(name) is not None and _URL.match(name) is None
 
 
-def fill_names(request: Json, run: str, date: str) -> Json:
-    """A Request over a set with this run (its workflow id) and date (``2026-11-28``) in its names.
+def fill_name(name: str, run: str, date: str) -> str:
+    """A name with this run (its workflow id, ``/`` as ``-``) and the date of its start (``2026-11-28``)."""
+    return name.replace(RUN_PART, run.replace("/", "-")).replace(DATE_PART, date)
 
-    A run that resumes another one takes that one's set: its source is left as it is.
-    """
 
-    def fill(name: Json) -> Json:
-        is_text = isinstance(name, str)
-        return name.replace(RUN_PART, run.replace("/", "-")).replace(DATE_PART, date) if is_text else name
-
-    config = request.get("config")
-    if isinstance(config, dict) and "results" in config:
-        request = {**request, "config": {**config, "results": fill(config["results"])}}
-    if isinstance(config, dict) and config.get("resume") is not None:
+def fill_results(request: Json, run: str, date: str) -> Json:
+    """A Request with this run and date in the name of its results file."""
+    config = request.get("config") if isinstance(request, dict) else None
+    if not isinstance(config, dict) or not isinstance(config.get("results"), str):
         return request
-    context = [
-        {**m, INSTANCES: {**m[INSTANCES], "source": fill(m[INSTANCES].get("source"))}}
-        if isinstance(m, dict) and isinstance(m.get(INSTANCES), dict) and "source" in m[INSTANCES] else m
-        for m in request["context"]
-    ]  # fmt: skip
-    return {**request, "context": context}
+    return {**request, "config": {**config, "results": fill_name(config["results"], run, date)}}
 
 
 # -- lines ---------------------------------------------------------------------------

@@ -487,9 +487,10 @@ class SetView(RunView):
 
     def _head(self) -> list[str]:
         run, progress, counts = self._run, self._run.progress, self.counts()
+        source = (progress.survey.source if progress.survey is not None else "") or run.setup.message.source
         rows = f"{progress.ended:,} of {counts['total'] or 0:,} rows have ended" if counts["total"] is not None else ""
         return [
-            f"{code_span(run.setup.message.source)}: {rows or 'counting the rows'}",
+            f"{code_span(source)}: {rows or 'counting the rows'}",
             f"{counts['completed']:,} completed, {counts['failed']:,} failed, {counts['running']:,} running",
             f"results: {code_span(run.config.results)}" if run.config.results is not None else "",
             *(f"failed: {code_span(_failure_line(failure))}" for failure in progress.failures[:_MAX_FAILURES]),

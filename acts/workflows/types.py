@@ -41,7 +41,7 @@ from acts.tree import records
 from acts.tree.child_requests import anonymous_request, delegate_request
 from acts.tree.identity import call_identity
 from acts.tree.records import AgentState, DelegateInput, InstanceInput, PlanInput, PlanState, TreePosition
-from acts.tree.set_records import BatchInput, SetState, fill_names
+from acts.tree.set_records import BatchInput, SetState, fill_results
 from acts.tree.signal_records import Superseded
 from acts.tree.wire_format import RecordError
 from acts.views.results import MAX_BATCH_RESULT, MAX_RESULT, cut_result, failure_text
@@ -379,20 +379,20 @@ async def walk_set(owner: RunWorkflow, value: RawValue) -> RawValue:
 
 async def _set_setup(value: RawValue, state: SetState | None) -> SetSetup:
     """What the run knows before it begins; ApplicationError where the run that it names cannot be resumed."""
+    date = f"{workflow.info().workflow_start_time:%Y-%m-%d}"
     if state is not None:
         request, capabilities, lease = state.request, state.capabilities, state.lease
         position, parsed = payloads.share_storage(state.position), read_request(request)
     else:
         payloads.decide_storage()
         position, lease = await complete_position(TreePosition(), value), None
-        info = workflow.info()
-        named = fill_names(payloads.decode_request(value), info.workflow_id, f"{info.workflow_start_time:%Y-%m-%d}")
+        named = fill_results(payloads.decode_request(value), workflow.info().workflow_id, date)
         request, parsed, capabilities = await prepare_request(named, position)
         position = _limit(position, parsed.config, None)
     prepared = validate_parsed(parsed, capabilities.tools, capabilities.served)
     if parsed.set is None:
         raise AssertionError("a set without its message")
-    setup = SetSetup(request, prepared, parsed.set, capabilities, position, lease)
+    setup = SetSetup(request, prepared, parsed.set, capabilities, position, date, lease)
     if state is not None:
         return replace(setup, resumed=state.resumed)
     resume = parsed.config.resume

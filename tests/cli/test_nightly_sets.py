@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acts.language.config import Resume
+from acts.language.messages import SetData, read_request
 from acts.language.schemas import declared_types
-from acts.machines.set_run import column_types, read_cell
+from acts.machines.set_run import column_types, read_cell, resumed_set
 from acts.plan.validate import validate_request
 from acts.sets.set_files import SetError, SetSources, find_source
-from acts.tree.set_records import fill_names
+from acts.tree.past_run import PastRun, PastSet
+from acts.tree.set_records import fill_name, fill_results
 from tests.cli.conftest import Acts, new_name, squeeze
 
 ROWS = "orderId,amount\nA-1,50.5\nA-2,sixty\n"
@@ -30,19 +34,26 @@ def request(source: str = "orders.csv", results: str = "out.jsonl", **config: An
             "context": [{"type": "data", "kind": "order", "_instances": {"source": source}}]}  # fmt: skip
 
 
-NAMES: list[tuple[dict[str, Any], str, str]] = [
-    (request("o-{date}.csv", "out-{run}.jsonl"), "o-2026-11-28.csv", "out-nightly-7.jsonl"),
-    (request("{run}/{date}.csv", "{date}/{run}.jsonl"), "nightly-7/2026-11-28.csv", "2026-11-28/nightly-7.jsonl"),
-    (request("orders-*.csv", "{other}.jsonl"), "orders-*.csv", "{other}.jsonl"),
-    # a run that resumes another one has the set of that one, and results of its own
-    (request("o-{date}.csv", "out-{run}.jsonl", resume={"workflowId": "x"}), "o-{date}.csv", "out-nightly-7.jsonl"),
-]
+@pytest.mark.parametrize(
+    ("name", "filled"),
+    [
+        ("o-{date}.csv", "o-2026-11-28.csv"),
+        ("{run}/{date}.jsonl", "nightly-7/2026-11-28.jsonl"),
+        ("orders-*.csv", "orders-*.csv"),
+        ("{other}.jsonl", "{other}.jsonl"),
+    ],
+)
+def test_names_have_the_run_and_its_date(name: str, filled: str) -> None:
+    assert fill_name(name, "nightly/7", "2026-11-28") == filled
+    assert fill_results(request(results=name), "nightly/7", "2026-11-28") == request(results=filled)
 
 
-@pytest.mark.parametrize(("raw", "source", "results"), NAMES)
-def test_names_have_the_run_and_its_date(raw: dict[str, Any], source: str, results: str) -> None:
-    filled = fill_names(raw, "nightly/7", "2026-11-28")
-    assert (filled["context"][0]["_instances"]["source"], filled["config"]["results"]) == (source, results)
+@pytest.mark.parametrize("pattern", ["o-*.csv", "o-{date}.csv"])
+def test_a_run_that_resumes_another_one_reads_the_file_of_that_one(pattern: str) -> None:
+    (message,) = [m for m in read_request(request(pattern)).context if isinstance(m, SetData)]
+    past = PastRun(workflowId="w", runId="r", set=PastSet(identity="i", source="o-2026-11-27.csv"))
+    assert resumed_set(Resume(workflowId="w"), past, message).file == "o-2026-11-27.csv"
+    assert resumed_set(Resume(workflowId="w"), past, replace(message, source="mine.csv")).file == ""
 
 
 def test_of_the_files_that_a_pattern_fits_the_last_is_read(tmp_path: Path) -> None:

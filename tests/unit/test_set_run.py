@@ -60,7 +60,7 @@ def setup_of(raw: dict[str, Json], state: SetState | None = None) -> SetSetup:
     assert parsed.set is not None
     position = TreePosition(identity="me", token="t").with_budget(OWN, parsed.config.budget)  # noqa: S106 - of a test
     position = position.with_limit(parsed.config.maxParallel, None)
-    return SetSetup(raw, prepared, parsed.set, Capabilities(), state.position if state else position)
+    return SetSetup(raw, prepared, parsed.set, Capabilities(), state.position if state else position, NOW[:10])
 
 
 def pack(numbers: tuple[int, ...] | list[int], total: int) -> str:

@@ -385,11 +385,12 @@ async def watch_run(run: RunReader, *, shows_end: bool = False) -> RunResult:
         calls += status.get("retries") or ()
         events = [f"{call_name(call)}  {call.get('state')}  {describe(call)}".strip() for call in calls]
         approvals = [PendingApproval.model_validate(item) for item in status.get("pending") or ()]
-        lines = dict.fromkeys((head.plain, *events, set_text(status), *approval_lines(run.id, approvals), silence))
-        for line in lines:
-            if line and line not in printed:
+        waits = ("\n".join(approval_lines(run.id, [approval])) for approval in approvals[:MAX_SHOWN])  # each as a whole
+        entries = dict.fromkeys((head.plain, *events, set_text(status), *waits, silence))
+        for line in (line for entry in entries if entry not in printed for line in entry.split("\n")):
+            if line:
                 screen.print(f"{seconds:8.2f} s  {line}")
-        printed = set(lines)
+        printed = set(entries)
 
     with live or nullcontext():
         outcome = await _follow(run, show)
