@@ -56,6 +56,7 @@ QUERY_TIMEOUT: Final = timedelta(seconds=5)
 SECONDS_PER_EVENT: Final = 0.003  # a worker replays a whole run before it answers: 5,000 events were measured at 5 s
 # The server's number for an activity that no worker works on (temporalio.api.enums: the import takes 0.1 s)
 PENDING_ACTIVITY_STATE_SCHEDULED: Final = 1
+LONG_SECONDS: Final = 60  # an attempt that runs for so long is named: most take seconds
 # Keys that are added to an approval's ``about``; the query ``pending`` uses none of them
 WITH: Final = "with"
 EDITABLE: Final = "editable"
@@ -427,7 +428,8 @@ async def read_progress(run: RunReader, limit: int | None = None) -> dict[str, A
     if status is None:
         return None
     status = {**status, "calls": await _live_calls(run, status)}
-    if status.get("phase") == "planning" and (retries := await _retries(run)):
+    is_set = set_counts(status) is not None
+    if (is_set or status.get("phase") == "planning") and (retries := await _retries(run, below=is_set)):
         status["retries"] = retries
     if status.get("waits") or status.get("phase") == "awaiting":
         approvals = await run.pending() or []
@@ -436,12 +438,20 @@ async def read_progress(run: RunReader, limit: int | None = None) -> dict[str, A
     return status
 
 
-async def _retries(run: RunReader) -> list[dict[str, Any]]:
-    """The Activities of a run that are tried again and are of no Call, such as the requests of its planner."""
-    pending = (await run.describe()).raw_description.pending_activities
+async def _retries(run: RunReader, *, below: bool) -> list[dict[str, Any]]:
+    """Activities that are tried again, or run long, and are in no list of Calls: the requests of a planner, and
+    ``below`` a set the Calls of its rows.
+    """
+    runs = [run]
+    if below:
+        children = (await run.describe()).raw_description.pending_children
+        runs = [run.other(child.workflow_id) for child in children[:MAX_CONCURRENT_QUERIES]]
+    described = await asyncio.gather(*(one.describe() for one in runs))
+    pending = [item for info in described for item in info.raw_description.pending_activities]
     names = {wire.MODEL: "the model"}
-    tried = [(item.activity_type.name, await _activity_facts(run, item)) for item in pending if item.attempt > 1]
-    return [{"id": names.get(name, name), **facts} for name, facts in tried]
+    own = [(item, await _activity_facts(run, item)) for item in pending]
+    named = [(item.activity_id if below else item.activity_type.name, facts) for item, facts in own]
+    return [{"id": names.get(n, n), **facts} for n, facts in named if {"attempt", "seconds"} & facts.keys()]
 
 
 async def _live_calls(run: RunReader, status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -475,7 +485,9 @@ async def _as_server_sees(run: RunReader, calls: Sequence[Mapping[str, Any]]) ->
 
 
 async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str, Any]:
-    """``{state, taskQueue}`` until a worker takes the first attempt; then ``{state, attempt?, lastFailure?}``."""
+    """``{state, taskQueue}`` until a worker takes the first attempt; then ``{state, attempt?, lastFailure?, nextTry?,
+    seconds?, worker?}``: ``seconds`` of an attempt that runs long, and the worker that had it last.
+    """
     from temporalio.exceptions import ServerError
 
     from acts.telemetry.failures import without_details
@@ -486,10 +498,14 @@ async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str
             failure = failure.__cause__
         text, type_ = getattr(failure, "message", None) or str(failure), getattr(failure, "type", None)
         text = f"[{type_}] {text}" if isinstance(type_, str) else text
-        return {"state": "running", "attempt": item.attempt, "lastFailure": text}
+        facts = {"state": "running", "attempt": item.attempt, "lastFailure": text, "worker": item.last_worker_identity}
+        is_waiting = item.state == PENDING_ACTIVITY_STATE_SCHEDULED
+        return facts | ({"nextTry": iso_text(item.scheduled_time.ToDatetime(UTC))} if is_waiting else {})
     if item.state == PENDING_ACTIVITY_STATE_SCHEDULED:
         return {"state": "ready", "taskQueue": item.activity_options.task_queue.name}
-    return {"state": "running"}
+    seconds = round((datetime.now(UTC) - item.last_started_time.ToDatetime(UTC)).total_seconds())
+    is_long = seconds >= LONG_SECONDS
+    return {"state": "running", **({"seconds": seconds, "worker": item.last_worker_identity} if is_long else {})}
 
 
 async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -> list[PendingApproval]:

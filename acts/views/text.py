@@ -79,8 +79,12 @@ def _describe_state(call: Mapping[str, Any]) -> str:
         return f"waits for {format_choices(call['waitsFor'])}"
     if call.get("taskQueue"):
         return f'waits for a worker of the task queue "{call["taskQueue"]}"'
+    worker = f", at {call['worker']}" if call.get("worker") else ""
     if call.get("attempt"):
-        return f"attempt {call['attempt']}, after: {call.get('lastFailure') or 'a failure'}"
+        when = f", next try at {call['nextTry'][11:19]} UTC" if call.get("nextTry") else ""
+        return f"attempt {call['attempt']}{when}, after: {call.get('lastFailure') or 'a failure'}{worker}"
+    if call.get("seconds"):
+        return f"runs for {call['seconds']:,} s{worker}"
     return element_counts_text(call.get("elements"))
 
 

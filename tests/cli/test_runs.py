@@ -164,6 +164,9 @@ async def test_a_call_that_no_worker_has_taken_is_shown_in_its_queue(
             return (item["state"], item.get("attempt"), item.get("lastFailure")) == ("running", 2, "[busy] not yet")
 
         await assert_eventually(is_retried)
+        assert re.search(
+            r"attempt 2, next try at [\d:]{8} UTC, after: \[busy\] not yet, at \d+@", acts("show", name).stdout
+        )
     await client.get_workflow_handle(name).terminate()
 
 

@@ -420,7 +420,10 @@ def waits_of(run: str, status: Mapping[str, Any]) -> Iterator[str]:
         yield clean(f"{text} waits for a person: {shell('acts', 'pending', run)}")
     for call in (*(status.get("calls") or ()), *(status.get("retries") or ())):
         if call.get("attempt"):
-            yield clean(f"{call_name(call)} is tried again, after: {call.get('lastFailure')}", MAX_NOTE)
+            text = f"{call_name(call)} is tried again, after: {call.get('lastFailure')}"
+            yield clean(f"{text}, at {call['worker']}" if call.get("worker") else text, MAX_NOTE)
+        elif call.get("seconds"):
+            yield clean(f"{call_name(call)} runs for more than a minute at {call.get('worker')}", MAX_NOTE)
         elif call.get("taskQueue"):
             yield clean(f"{call_name(call)} {describe(call)}", MAX_NOTE)
         elif call.get("waitsFor"):
