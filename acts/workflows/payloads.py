@@ -278,10 +278,15 @@ def record_type(value: RawValue) -> str:
     return value.payload.metadata.get(TYPE_KEY, b"").decode(errors="replace")
 
 
+def is_from_run() -> bool:
+    """Whether another run has started this one, or continued as it."""
+    info = workflow.info()
+    return info.parent is not None or info.continued_run_id is not None
+
+
 def decode_record(value: RawValue, type_: type[R]) -> R:
     """The record that a run is started with; RecordError where it holds another, or none, or comes from no run."""
-    info = workflow.info()
-    if record_type(value) and info.parent is None and info.continued_run_id is None:
+    if record_type(value) and not is_from_run():
         raise RecordError(f"a {record_type(value)} comes from a run of the engine: start a run with a Request")
     return _decode_record(value, type_)
 

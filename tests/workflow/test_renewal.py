@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.cli.dev.temporal_server import DevServer
 from acts.machines import lifetime
+from acts.workflows import payloads
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import (
@@ -191,6 +192,7 @@ async def user(
     impatient: DevServer, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Foreign]:
     monkeypatch.setenv("ACTS_SCRIPTS", str(tmp_path))
+    monkeypatch.setattr(payloads, "is_from_run", lambda: True)  # the next run is started by hand
     (tmp_path / "works.json").write_text(json.dumps({"answers": SCRIPT}), "utf-8")
     client = await Client.connect(impatient.address, namespace=impatient.namespace)
     async with engine_on(impatient, f"engine-{task_queue}") as engine:
