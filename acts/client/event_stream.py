@@ -68,7 +68,7 @@ async def stream_events(
     """The events of a run and of all runs below it, in their order; ``after`` an offset, or from the beginning.
 
     ``follow``: until they have ended, else until now. ``run_id`` None: the latest run of the id, with those that it
-    continues. Raises OffsetError: the offset is malformed, or names no event of this run; RPCError: there is no such
+    continues. Raises EventsRefused: the offset is malformed, or names no event of this run; RPCError: there is no such
     run, or the server does not answer.
     """
     wanted, micros, tree = wanted or EventFilter(), offset_micros(after) if after else 0, HistoryTree(client)

@@ -71,22 +71,22 @@ _TIMED_OUT: Final = {"code": wire.TIMEOUT, "message": "its run took too long"}
 _CallKey = tuple[str | None, str | None]
 
 
-class OffsetError(ActsError):
-    """An offset that is malformed, or names an event that is not there (any more)."""
+class EventsRefused(ActsError):
+    """An offset that is malformed or names no event of the run (any more), or a filter that admits nothing."""
 
 
 def offset_micros(offset: str) -> int:
-    """The time in an offset, in microseconds since 1970. Raises OffsetError: it is none."""
+    """The time in an offset, in microseconds since 1970. Raises EventsRefused: it is none."""
     match = _OFFSET.fullmatch(offset)
     if match is None:
         text = f"{truncate(offset, 60)!r} is no offset: take one from an event, such as 6438ad1c9d3f0-1b-0a1b2c3d4e5f"
-        raise OffsetError(f"{text}, or none to read from the beginning")
+        raise EventsRefused(f"{text}, or none to read from the beginning")
     return int(match[1], 16)
 
 
-def missing_offset(offset: str) -> OffsetError:
+def missing_offset(offset: str) -> EventsRefused:
     text = f"the event {offset} is not in this run: another run has it, it was reset, or its history is deleted"
-    return OffsetError(f"{text}; read from the beginning")
+    return EventsRefused(f"{text}; read from the beginning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,9 @@ class EventFilter:
 
     def __post_init__(self) -> None:
         if unknown := sorted(self.types - TYPES.keys()):
-            raise OffsetError(f"there is no type of event {truncate(unknown[0], 60)!r}; there are: {', '.join(TYPES)}")
+            raise EventsRefused(
+                f"there is no type of event {truncate(unknown[0], 60)!r}; there are: {', '.join(TYPES)}"
+            )
 
     def admits(self, event: RunEvent) -> bool:
         return (

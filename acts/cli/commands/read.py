@@ -35,7 +35,7 @@ from acts.language.values import Json
 from acts.language.wire import INSTANCE, LIST_TOOLS, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
-from acts.views.run_events import TYPES, EventFilter, OffsetError, RunEvent
+from acts.views.run_events import TYPES, EventFilter, EventsRefused, RunEvent
 from acts.views.text import STATE_MARKS, change_lines, named_instances
 
 ANSWER_SECONDS: Final = 10.0  # of an answer about tools: a worker gives it at once, if a slot is free
@@ -228,7 +228,7 @@ async def events(
         async for event in stream:
             line = json.dumps(event.to_json(), ensure_ascii=False) if as_json else _event_line(event, run)
             print(visible(line), flush=follow)
-    except OffsetError as error:
+    except EventsRefused as error:
         raise command_error(clean(error)) from None
     except RPCError as error:
         raise cli.explain_rpc_error(error, run) from None
