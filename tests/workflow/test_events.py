@@ -120,6 +120,24 @@ async def test_a_reset_is_told_and_what_it_took_back_is_gone(foreign: Foreign) -
         await read(foreign.client, handle.id, after=taken_back.offset)
 
 
+async def test_a_decision_says_what_it_was_about(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        request = foreign.request(call("echo", "†state.a", value=1), approve={"plan": True, "calls": ["echo"]})
+        handle = await foreign.start(request)
+        for what in ("plan", "call"):
+            await assert_eventually(lambda what=what: is_awaiting(handle, what))  # type: ignore[misc]
+            await handle.execute_update("decide", {"decision": "approve", "by": "Ada"})
+        await came_to(handle)
+    decisions = [event for event in await read(foreign.client, handle.id) if event.type == "decision"]
+    assert [(e.data["what"], e.call, e.data["by"], e.data["outcome"]) for e in decisions] == [
+        ("plan", None, "Ada", "accepted"), ("call", "1:echo", "Ada", "accepted"),
+    ]  # fmt: skip
+
+
+async def is_awaiting(handle: Handle, what: str) -> bool:
+    return [wait["what"] for wait in await handle.query("pending")] == [what]
+
+
 async def test_what_is_encrypted_or_stored_outside_is_read_as_anywhere_else(
     server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task_queue: str
 ) -> None:
