@@ -71,9 +71,11 @@ class EventServer:
         if refusal is not None:
             _answer(request, *refusal)
             return
+        opening = asyncio.run_coroutine_threadsafe(self._open(request), self._loop)
         try:
-            watch = asyncio.run_coroutine_threadsafe(self._open(request), self._loop).result(OPEN_SECONDS)
-        except (EventsRefused, WatchRefused, RPCError, TimeoutError) as error:
+            watch = opening.result(OPEN_SECONDS)
+        except Exception as error:  # noqa: BLE001 - the reader is told, whatever it is
+            opening.cancel()
             _answer(request, *_problem(error))
             return
         try:
@@ -203,7 +205,9 @@ def _problem(error: Exception) -> tuple[int, str]:
     if isinstance(error, RPCError):
         is_gone = error.status in _GONE
         return (404, f"there is no such run: {error.message}") if is_gone else (502, f"the server: {error.message}")
-    return 504, f"the histories could not be read within {OPEN_SECONDS:g} s"
+    if isinstance(error, TimeoutError):
+        return 504, f"the histories could not be read within {OPEN_SECONDS:g} s"
+    return 500, f"the histories cannot be read: {error}"  # as where a key or a storage is missing: it says so
 
 
 def _answer(request: BaseHTTPRequestHandler, status: int, problem: str) -> None:
