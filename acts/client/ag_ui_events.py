@@ -131,6 +131,8 @@ class AgUiStream:
     def _text(self, event: RunEvent) -> Iterator[Part]:
         key, id_ = (event.run, event.call, event.tick), str(event.data["message"])
         if self._messages.get(key) != id_:
+            if not event.data["delta"]:  # an answer without words
+                return
             yield from self._end_message(event)
             self._messages[key] = id_
             yield {"type": "TEXT_MESSAGE_START", "messageId": id_, "role": "assistant"}

@@ -110,7 +110,7 @@ class Run:
     ) -> AsyncGenerator[RunEvent]:
         """What happens in the run and below it, in order, from its beginning or ``after`` an offset (docs/events.md).
 
-        Until all has ended, or without ``follow`` until now. OffsetError: the offset is none of this run.
+        Until all has ended, or without ``follow`` until now. EventsRefused: the offset is none of this run.
         """
         with explained(self._temporal, self.id):
             async for event in stream_events(

@@ -174,7 +174,7 @@ class EventFeeds:
     ) -> Watch:  # fmt: skip
         """A watcher of a run, behind the event of an offset; ``wake`` is called, in the loop, when there is more.
 
-        Raises OffsetError: it is no offset of this run; WatchRefused: there are too many; RPCError: as of the server.
+        Raises EventsRefused: it is no offset of this run; WatchRefused: there are too many; RPCError: as of the server.
         """
         if after:
             offset_micros(after)

@@ -1,8 +1,7 @@
 """The events of a run and of its tree, read from their histories: once, or as they come.
 
-``stream_events`` is one reader: of a run that has ended, of one that runs, from any offset on. ``EventFeeds`` lets any
-number of watchers of one process share one reading of each run. Both cost the run nothing: no query, no signal, no
-update; a server is asked for histories alone, by long polls where somebody follows.
+``stream_events`` is for one reader; many of one process share a reading of each run (``event_feeds.py``). It costs the
+run nothing: no query, no signal, no update; the server is asked for histories alone, by long polls of who follows.
 
 *The order of a tree.* Its histories grow side by side, and are joined by the times of their events. So an event is
 passed on once each open run has been read up to a moment after it, and no child before it is about to start: an ended
@@ -68,7 +67,7 @@ async def stream_events(
     """The events of a run and of all runs below it, in their order; ``after`` an offset, or from the beginning.
 
     ``follow``: until they have ended, else until now. ``run_id`` None: the latest run of the id, with those that it
-    continues. Raises OffsetError: the offset is malformed, or names no event of this run; RPCError: there is no such
+    continues. Raises EventsRefused: the offset is malformed, or names no event of this run; RPCError: there is no such
     run, or the server does not answer.
     """
     wanted, micros, tree = wanted or EventFilter(), offset_micros(after) if after else 0, HistoryTree(client)
@@ -98,6 +97,9 @@ class _History:
     def poll(self) -> asyncio.Task[None]:
         if self.polling is None:
             self.polling = asyncio.create_task(self.pages.fetch_next_page())
+            self.polling.add_done_callback(
+                lambda task: task.cancelled() or task.exception()
+            )  # or asyncio calls it lost
         return self.polling
 
 
@@ -168,9 +170,9 @@ class HistoryTree:
 
     async def _look(self) -> bool:
         """Read each open history as far as it goes now; True where no other can have grown meanwhile."""
-        looked: list[_History] = []
+        looked: set[_History] = set()
         while new := [history for history in self._open_histories() if history not in looked]:
-            looked += new
+            looked.update(new)
             await asyncio.gather(*map(self._catch_up, new))
         return len(looked) <= 1 or not self._open_histories()
 

@@ -48,7 +48,7 @@ TYPES: Final[Mapping[str, str]] = {
     "callEnded": "call, tool, instance?, state, result?, error?, usage?, attempts?",
     "waitOpened": "what, call?, instance?, version, subject?, since, deadline?: a run waits for a decision",
     "waitClosed": "what, call?, instance?: it waits no more",
-    "decision": "decision, call?, instance?, by?, reason?, outcome: accepted, refused, or sent (a signal)",
+    "decision": "decision, what?, call?, instance?, by?, reason?, outcome: accepted, refused, or sent (a signal)",
     "text": "tick? or call?, message, delta, isComplete?: words of a model as they come; no history has them",
 }
 # Longer ones are named by size and digest: a page shows a value of a few lines, and the run has it whole
@@ -71,22 +71,22 @@ _TIMED_OUT: Final = {"code": wire.TIMEOUT, "message": "its run took too long"}
 _CallKey = tuple[str | None, str | None]
 
 
-class OffsetError(ActsError):
-    """An offset that is malformed, or names an event that is not there (any more)."""
+class EventsRefused(ActsError):
+    """An offset that is malformed or names no event of the run (any more), or a filter that admits nothing."""
 
 
 def offset_micros(offset: str) -> int:
-    """The time in an offset, in microseconds since 1970. Raises OffsetError: it is none."""
+    """The time in an offset, in microseconds since 1970. Raises EventsRefused: it is none."""
     match = _OFFSET.fullmatch(offset)
     if match is None:
         text = f"{truncate(offset, 60)!r} is no offset: take one from an event, such as 6438ad1c9d3f0-1b-0a1b2c3d4e5f"
-        raise OffsetError(f"{text}, or none to read from the beginning")
+        raise EventsRefused(f"{text}, or none to read from the beginning")
     return int(match[1], 16)
 
 
-def missing_offset(offset: str) -> OffsetError:
+def missing_offset(offset: str) -> EventsRefused:
     text = f"the event {offset} is not in this run: another run has it, it was reset, or its history is deleted"
-    return OffsetError(f"{text}; read from the beginning")
+    return EventsRefused(f"{text}; read from the beginning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,9 @@ class EventFilter:
 
     def __post_init__(self) -> None:
         if unknown := sorted(self.types - TYPES.keys()):
-            raise OffsetError(f"there is no type of event {truncate(unknown[0], 60)!r}; there are: {', '.join(TYPES)}")
+            raise EventsRefused(
+                f"there is no type of event {truncate(unknown[0], 60)!r}; there are: {', '.join(TYPES)}"
+            )
 
     def admits(self, event: RunEvent) -> bool:
         return (
@@ -517,6 +519,10 @@ class HistoryView:
         is_refused = a.outcome.HasField("failure")
         if own is not None and own.name == wire.DECIDE:
             error = _error_of(a.outcome.failure) if is_refused else None
+            records = _object(_first(a.outcome.success)).get("decisions")  # the answer is the status after it
+            last = records[-1] if isinstance(records, list) and records else None
+            if isinstance(last, dict) and "workflowId" not in fields and last.get("decision") == fields.get("decision"):
+                fields = {**last, **fields}
             yield self._decision(fields, "refused" if is_refused else "accepted", error)
         elif own is not None and own.name == wire.PROVIDE and not is_refused:
             yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
@@ -526,7 +532,8 @@ class HistoryView:
         reason = _text(fields.get("reason")) or _text(fields.get("note"))
         return self._event(
             "decision", call, _tool_of(call), _text(fields.get("instance")), outcome=outcome, by=by, reason=reason,
-            decision=_text(fields.get("decision")), source=source, version=fields.get("version"), error=error,
+            decision=_text(fields.get("decision")), what=_text(fields.get("what")), source=source, error=error,
+            version=fields.get("version"),
         )  # fmt: skip
 
     # By the name of the attributes that an event of a history has; all others say nothing to whoever watches

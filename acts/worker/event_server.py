@@ -33,7 +33,7 @@ from acts.activities.models import words
 from acts.client.ag_ui_events import AgUiStream
 from acts.client.event_feeds import EventFeeds, Watch, WatchRefused
 from acts.payloads.codec_server import is_loopback
-from acts.views.run_events import EventFilter, OffsetError
+from acts.views.run_events import EventFilter, EventsRefused
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +71,11 @@ class EventServer:
         if refusal is not None:
             _answer(request, *refusal)
             return
+        opening = asyncio.run_coroutine_threadsafe(self._open(request), self._loop)
         try:
-            watch = asyncio.run_coroutine_threadsafe(self._open(request), self._loop).result(OPEN_SECONDS)
-        except (OffsetError, WatchRefused, RPCError, TimeoutError) as error:
+            watch = opening.result(OPEN_SECONDS)
+        except Exception as error:  # noqa: BLE001 - the reader is told, whatever it is
+            opening.cancel()
             _answer(request, *_problem(error))
             return
         try:
@@ -107,7 +109,7 @@ class EventServer:
         url = urlsplit(request.path)
         id_ = unquote(url.path.removeprefix("/runs/").removesuffix("/events"))
         if not id_ or not url.path.endswith("/events"):
-            raise OffsetError("the events of a run are at /runs/ID/events, its id quoted: a%2Fb is a/b")
+            raise EventsRefused("the events of a run are at /runs/ID/events, its id quoted: a%2Fb is a/b")
         fields = {name: values[-1] for name, values in parse_qs(url.query).items()}
         after = request.headers.get("Last-Event-ID") or fields.get("after", "")
         types, calls = (frozenset(filter(None, fields.get(name, "").split(","))) for name in ("type", "call"))
@@ -196,14 +198,16 @@ class _Sender:
 
 
 def _problem(error: Exception) -> tuple[int, str]:
-    if isinstance(error, OffsetError):
+    if isinstance(error, EventsRefused):
         return 400, str(error)
     if isinstance(error, WatchRefused):
         return 503, str(error)
     if isinstance(error, RPCError):
         is_gone = error.status in _GONE
         return (404, f"there is no such run: {error.message}") if is_gone else (502, f"the server: {error.message}")
-    return 504, f"the histories could not be read within {OPEN_SECONDS:g} s"
+    if isinstance(error, TimeoutError):
+        return 504, f"the histories could not be read within {OPEN_SECONDS:g} s"
+    return 500, f"the histories cannot be read: {error}"  # as where a key or a storage is missing: it says so
 
 
 def _answer(request: BaseHTTPRequestHandler, status: int, problem: str) -> None:

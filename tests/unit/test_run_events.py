@@ -22,8 +22,8 @@ from acts.views.run_events import (
     MAX_VALUE,
     TYPES,
     EventFilter,
+    EventsRefused,
     HistoryView,
-    OffsetError,
     RunEvent,
     RunPlace,
     offset_micros,
@@ -172,7 +172,7 @@ def test_whatever_stands_in_a_history_the_reader_reads_on(value: Any) -> None:
 
 @pytest.mark.parametrize("offset", ["", "1", "12-3", "x" * 5_000, "12-3-zzzzzzzzzzzz", "12-3-0123456789ab\n", "†"])
 def test_a_malformed_offset_is_refused_with_advice(offset: str) -> None:
-    with pytest.raises(OffsetError, match="read from the beginning"):
+    with pytest.raises(EventsRefused, match="read from the beginning"):
         offset_micros(offset)
 
 
@@ -188,5 +188,5 @@ def test_a_filter_admits_what_it_names_and_refuses_a_type_that_is_none() -> None
     assert len(kept(calls=frozenset({"echo"}))) == 4
     assert kept(run="recorded/tog") == []
     assert len(kept(run="recorded")) == len(kept())
-    with pytest.raises(OffsetError, match="callStarted"):
+    with pytest.raises(EventsRefused, match="callStarted"):
         kept(types=frozenset({"callstarted"}))

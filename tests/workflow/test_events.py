@@ -22,7 +22,7 @@ from acts.client.event_feeds import EventFeeds
 from acts.client.event_stream import stream_events
 from acts.payloads.converter import client_converter
 from acts.telemetry.observation import Observation, serve_health
-from acts.views.run_events import EventFilter, OffsetError, RunEvent
+from acts.views.run_events import EventFilter, EventsRefused, RunEvent
 from acts.worker.event_server import EventServer
 from tests.replay.record import SCENARIOS, SMALL, scenario_files
 from tests.replay.scenarios import RENEWED
@@ -71,7 +71,7 @@ async def test_who_followed_a_run_has_seen_what_a_later_reader_sees_and_each_off
                 live = await following
                 assert live == await read(client, id_), name
                 assert [event.type for event in live if event.run == id_][-1] == "runEnded"
-                for at in range(0, len(live), 1 + len(live) // 10):
+                for at in range(0, len(live), 1 + len(live) // 5):
                     assert await read(client, id_, after=live[at].offset) == live[at + 1 :]
 
 
@@ -116,8 +116,26 @@ async def test_a_reset_is_told_and_what_it_took_back_is_gone(foreign: Foreign) -
     assert kept
     assert await read(foreign.client, handle.id, after=kept[-1]) == after[after.index(before[len(kept) - 1]) + 1 :]
     taken_back = next(event for event in before if event.type == "callEnded")
-    with pytest.raises(OffsetError, match="it was reset, or its history is deleted; read from"):
+    with pytest.raises(EventsRefused, match="it was reset, or its history is deleted; read from"):
         await read(foreign.client, handle.id, after=taken_back.offset)
+
+
+async def test_a_decision_says_what_it_was_about(foreign: Foreign) -> None:
+    async with foreign.serving(echo):
+        request = foreign.request(call("echo", "†state.a", value=1), approve={"plan": True, "calls": ["echo"]})
+        handle = await foreign.start(request)
+        for what in ("plan", "call"):
+            await assert_eventually(lambda what=what: is_awaiting(handle, what))  # type: ignore[misc]
+            await handle.execute_update("decide", {"decision": "approve", "by": "Ada"})
+        await came_to(handle)
+    decisions = [event for event in await read(foreign.client, handle.id) if event.type == "decision"]
+    assert [(e.data["what"], e.call, e.data["by"], e.data["outcome"]) for e in decisions] == [
+        ("plan", None, "Ada", "accepted"), ("call", "1:echo", "Ada", "accepted"),
+    ]  # fmt: skip
+
+
+async def is_awaiting(handle: Handle, what: str) -> bool:
+    return [wait["what"] for wait in await handle.query("pending")] == [what]
 
 
 async def test_what_is_encrypted_or_stored_outside_is_read_as_anywhere_else(

@@ -36,7 +36,7 @@ from acts.language.values import Json, is_equal
 from acts.language.wire import INSTANCE, PLAN, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
-from acts.views.run_events import TYPES, EventFilter, OffsetError, RunEvent
+from acts.views.run_events import TYPES, EventFilter, EventsRefused, RunEvent
 from acts.views.text import STATE_MARKS, change_lines, named_instances
 
 _MAX_CELL: Final = 80
@@ -237,7 +237,7 @@ async def events(
             async for event in stream_events(client, run, run_id=run_id, after=after, follow=follow, wanted=wanted):
                 line = json.dumps(event.to_json(), ensure_ascii=False) if as_json else _event_line(event, run)
                 print(visible(line), flush=follow)
-    except OffsetError as error:
+    except EventsRefused as error:
         raise command_error(clean(error)) from None
 
 
