@@ -449,7 +449,7 @@ async def _retries(run: RunReader, *, below: bool) -> list[dict[str, Any]]:
     described = await asyncio.gather(*(one.describe() for one in runs))
     pending = [item for info in described for item in info.raw_description.pending_activities]
     names = {wire.MODEL: "the model"}
-    own = [(item, await _activity_facts(run, item)) for item in pending]
+    own = [(item, await activity_facts(run, item)) for item in pending]
     named = [(item.activity_id if below else item.activity_type.name, facts) for item, facts in own]
     return [{"id": names.get(n, n), **facts} for n, facts in named if {"attempt", "seconds"} & facts.keys()]
 
@@ -474,7 +474,7 @@ async def _as_server_sees(run: RunReader, calls: Sequence[Mapping[str, Any]]) ->
     if not any(in_flight):
         return list(calls)
     pending = (await run.describe()).raw_description.pending_activities
-    activities = {item.activity_id: await _activity_facts(run, item) for item in pending}
+    activities = {item.activity_id: await activity_facts(run, item) for item in pending}
     out = []
     for call, is_in_flight in zip(calls, in_flight, strict=True):
         key = f"{call['instance']}/{call['id']}" if call.get("instance") else str(call.get("id"))
@@ -484,7 +484,7 @@ async def _as_server_sees(run: RunReader, calls: Sequence[Mapping[str, Any]]) ->
     return out
 
 
-async def _activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str, Any]:
+async def activity_facts(run: RunReader, item: PendingActivityInfo) -> dict[str, Any]:
     """``{state, taskQueue}`` until a worker takes the first attempt; then ``{state, attempt?, lastFailure?, nextTry?,
     seconds?, worker?}``: ``seconds`` of an attempt that runs long, and the worker that had it last.
     """

@@ -48,7 +48,7 @@ from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import looks_like_file, read_source
 from acts.client import server
 from acts.client.client_errors import ClientError
-from acts.client.run_reader import ALL_TYPES, open_run, quote
+from acts.client.run_reader import ALL_TYPES, RunReader, activity_facts, open_run, quote
 from acts.client.server import RPC, START_WORKER
 from acts.machines.plan_run import PlanRun
 from acts.payloads import codec as payload_codec
@@ -59,6 +59,7 @@ from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, f
 from acts.payloads.stores import ContentStore, sha256
 from acts.tree.search_attributes import TYPES
 from acts.views.run_views import CurrentTools, PlanView
+from acts.views.text import describe_call
 
 _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "fail": ("✗", "bold red")}
 # Providers with settings of their own -> the variables that may hold their key
@@ -66,6 +67,8 @@ _KEYS: Final = {"anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "ope
 MIN_RETENTION_DAYS: Final = 3  # ended runs are gone after it: a weekend should not be longer
 _DIGEST: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
 _ALIVE_SECONDS: Final = 90.0  # a poll lasts a minute; the server lists who polled within five
+_MAX_OPEN: Final = 50  # runs whose Activities the doctor asks for, a request each, and the Calls that it names
+_MAX_CALLS: Final = 5
 MAX_BACKLOG_SECONDS: Final = 60.0  # work that waits for a free slot for so long is no burst any more
 WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")  # of `acts dev` and `temporal server start-dev`
 # Below this, a program that has stored a value and not yet reported it could lose it
@@ -222,6 +225,23 @@ async def check_runs(client: Client, _queue: str) -> list[Finding]:
     return [warn(f"the workflow tasks of {count:,} open runs fail", hint)]
 
 
+async def check_calls(client: Client, _queue: str) -> list[Finding]:
+    """Calls of the newest open runs that run long or are tried again, with the workers that had them."""
+    lines = []
+    async for info in client.list_workflows("ExecutionStatus = 'Running'", limit=_MAX_OPEN):
+        run = RunReader(client, info.id, info.run_id)
+        for item in (await run.describe()).raw_description.pending_activities:
+            facts = await activity_facts(run, item)
+            if {"attempt", "seconds"} & facts.keys():
+                lines.append(clean(f"{info.id} {item.activity_id}: {describe_call(facts)}", 300))
+    if not lines:
+        return [ok("no call runs for more than a minute, or is tried again")]
+    more = [f"… and {len(lines) - _MAX_CALLS:,} more"] if len(lines) > _MAX_CALLS else []
+    return [
+        warn(f"{count_text(len(lines), 'call')} run long or are tried again", "; ".join([*lines[:_MAX_CALLS], *more]))
+    ]
+
+
 async def check_workers(client: Client, name: str) -> list[Finding]:
     by_identity: dict[str, PollerInfo] = {}
     for is_for_activities in (False, True):
@@ -301,6 +321,7 @@ SHELL_CHECKS: Final = {  # each with what to do if it breaks
 SERVER_CHECKS: Final = {
     "server": check_server, "namespace": check_namespace, "search attributes": check_search_attributes,
     "workers": check_workers, "backlog": check_backlog, "runs": check_runs,
+    "calls": check_calls,
 }  # fmt: skip
 
 
