@@ -18,7 +18,7 @@ from acts.plan.validate import validate_request
 from acts.sets.set_files import SetError, SetSources, find_source
 from acts.tree.past_run import PastRun, PastSet
 from acts.tree.set_records import fill_name, fill_results
-from tests.cli.conftest import Acts, new_name, squeeze
+from tests.cli.conftest import Acts, new_name
 
 ROWS = "orderId,amount\nA-1,50.5\nA-2,sixty\n"
 PAYMENT = {
@@ -125,9 +125,8 @@ async def test_a_set_of_tonight_is_run_and_any_of_its_rows_is_shown(
     lines = [json.loads(text) for text in (Path(worker["ACTS_RESULTS"]) / f"out-{name}.jsonl").read_text().splitlines()]
     assert {line["id"]: [e["call"] for e in line.get("handled", ())] for line in lines} == {"A-1": [], "A-2": ["1:pay"]}
     shown = acts("show", name, "--instance", "A-2")
-    assert "✓ 1:pay completed SchemaMismatch: parameters of \"pay\": /amount: 'sixty' is not" in squeeze(
-        shown.stdout
-    ), shown.stderr
+    words = " ".join(shown.stdout.split())
+    assert "✓ 1:pay completed SchemaMismatch: parameters of \"pay\": /amount: 'sixty' is not" in words, shown.stderr
     missing = acts("show", name, "--instance", "A-9")
     assert (missing.exit_code, 'no row "A-9"' in missing.stderr) == (2, True)
     again = acts("retry", name, "--only-errors", "--id", f"{name}-2")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +31,19 @@ def write_plan(folder: Path, tools: list[Any], *plan: Any, **config: Any) -> str
     return "plan.json"
 
 
-def start(*arguments: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
-    """``acts run ARGUMENTS``, both of its outputs in one pipe."""
-    return subprocess.Popen(
+@contextmanager
+def start(*arguments: str, cwd: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """``acts run ARGUMENTS``, both of its outputs in one pipe; it ends with a test that fails."""
+    with subprocess.Popen(
         [sys.executable, "-m", "acts.cli", "run", *arguments],
         cwd=cwd, env=clean_environment(**environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 async def test_a_run_says_for_whom_it_waits_and_the_plan_is_shown_with_what_is_known_of_its_calls(
@@ -53,7 +61,7 @@ async def test_a_run_says_for_whom_it_waits_and_the_plan_is_shown_with_what_is_k
         for command in ("pending", "show"):
             shown = squeeze(acts(command, name).stdout)
             assert "plan, 1 call: 0 model requests" in shown
-            assert '1:english {"activity": "isEnglish"} (destructive)' in shown
+            assert '1:english {"activity": "compareLanguage"} (destructive)' in shown
             assert '{"language": "en", "_outputPath": "†state.a"}' in shown
         assert acts("approve", name).exit_code == 0
         rest = process.stdout.read()
@@ -66,7 +74,7 @@ def test_what_failed_is_said_once_and_is_the_one_cause_of_what_was_skipped(
 ) -> None:
     file = write_plan(tmp_path, ["processPayment", "confirmOrder", {"english": ENGLISH}], *DECLINED)
     with start(file, *watch, cwd=tmp_path, **worker) as process:
-        told = squeeze(process.communicate()[0])
+        told = " ".join(process.communicate()[0].split())
     assert process.returncode == 1
     assert told.count("Your card was declined.") == 1
     assert "2:confirmOrder, 3:english skipped 1:processPayment failed" in told

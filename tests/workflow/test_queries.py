@@ -106,7 +106,7 @@ async def test_a_tool_may_be_named_that_the_worker_has(foreign: Foreign) -> None
     marker, _ = await of_type(handle, "MARKER_RECORDED")  # the second one asks for search attributes
     looked_up = json.loads(marker.details["result"].payloads[0].data)
     assert set(looked_up["tools"]) == {"greet", "tally"}
-    assert looked_up["served"] == ["greet"]
+    assert looked_up["served"] == ["greet", "house.count"]  # by its name, and what the tool names
     assert [s.activity_type.name for s in await of_type(handle, "ACTIVITY_TASK_SCHEDULED")] == ["greet", "house.count"]
 
 

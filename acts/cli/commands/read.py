@@ -231,8 +231,8 @@ async def events(
       acts events batch-7 --type callEnded --call refund
     """
     client = await server.connect()
-    wanted = EventFilter(frozenset(type_ or ()), frozenset(call or ()), instance)
     try:
+        wanted = EventFilter(frozenset(type_ or ()), frozenset(call or ()), instance)
         with explained(client, run):
             async for event in stream_events(client, run, run_id=run_id, after=after, follow=follow, wanted=wanted):
                 line = json.dumps(event.to_json(), ensure_ascii=False) if as_json else _event_line(event, run)
