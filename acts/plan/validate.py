@@ -162,7 +162,7 @@ def validate(raw: Json, registry: Mapping[str, Json] | None = None, served: Iter
     """
     try:
         plan = validate_request(raw, registry, served)
-        return [*plan.warnings, *lint(plan.graph)]
+        return [*plan.warnings, *lint(plan)]
     except InvalidRequest as error:
         return list(error.problems)
 
@@ -220,7 +220,6 @@ def validate_plan(
     graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
     literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
     problems += (*graph_problems, *dropped, *_check_calls(request, graph, literal_ranks, reader.unreadable))
-    problems += islice(_find_plain_references(graph, log, kinds), errors.MAX_PROBLEMS_REPORTED)
     if any(p.fatal for p in problems):
         raise InvalidRequest(problems)
     undecided: frozenset[int] = frozenset()
@@ -420,8 +419,11 @@ def set_refusal(request: Request, what: str) -> list[Problem]:
     return [Problem("invalidSet", text, pointer("context", request.set.index, INSTANCES), hint=hint)]
 
 
-def _find_plain_references(graph: Graph, log: Log, kinds: set[str]) -> Iterator[Problem]:
+def _find_plain_references(plan: ValidatedPlan) -> Iterator[Problem]:
     """A warning for each text that was probably meant to be a reference: nothing replaces what has no ``†``."""
+    graph, log = plan.graph, plan.initial_log
+    kinds = {message.kind for message in plan.request.data()}
+    kinds |= {path.kind for call in graph.order for path in call.writes}
     for call in graph.order:
         known = {*kinds, "input", *(ELEMENT_KINDS if call.is_each else ())}
         for at, text in references.scan_strings(call.parameters):
@@ -482,8 +484,11 @@ def _check_calls(
     return problems
 
 
-def lint(graph: Graph) -> list[Problem]:
-    """The warnings of a valid plan: dropped and partial results, and writes that are set again before they are read."""
+def lint(plan: ValidatedPlan) -> list[Problem]:
+    """The warnings of a valid plan: dropped and partial results, writes that are set again before they are read, and
+    what is probably misspelt. A run does not look for them.
+    """
+    graph = plan.graph
     # Fire-and-forget Calls of Tools with a result that no Call of the plan writes: a path may be missing
     text = "this call has no _outputPath, so nobody waits for it and its result is dropped"
     hint = "give it an _outputPath, unless that is what you want"
@@ -498,6 +503,7 @@ def lint(graph: Graph) -> list[Problem]:
         if call.condition is None and all(fold.at(*wait) for wait in graph.waits[rank]):
             certain.add(rank)
     problems += [*_partial_reads(graph), *_undeclared_failures(graph), *_misspelt_parameters(graph)]
+    problems += islice(_find_plain_references(plan), errors.MAX_PROBLEMS_REPORTED)
     for chain in graph.writers.exact.values():
         for earlier, later in pairwise(chain.entries):
             call, next_call = graph.order[earlier], graph.order[later]

@@ -160,7 +160,7 @@ def _call_item(
 
 def _problem_items(prepared: ValidatedPlan, dry: DryRuns, type_problems: Sequence[TypeProblem]) -> list[dict[str, Any]]:
     """All problems, errors first, at most MAX_PROBLEMS_REPORTED of them."""
-    warnings = [*prepared.warnings, *lint(prepared.graph)]
+    warnings = [*prepared.warnings, *lint(prepared)]
     for node, options in zip(prepared.nodes, dry.options, strict=True):
         for index in sorted(set(range(len(node.outcomes))) - set(options)):
             text = "it overlaps another alternative"

@@ -626,7 +626,8 @@ def _approval_lines(approval: PendingApproval) -> str:
     parts += [f"- changed: {code_span(line, MAX_TEXT)}" for line in change_lines(report.get("changes"))]
     parts += [f"- {code_span(text, MAX_TEXT)}" for text in tool_change_lines(report)]
     content = approval.content
-    if content is None or len(text := fence(content)) > MAX_SUBJECT:
+    # Indented JSON is slow to write, and a character has at most four bytes
+    if content is None or json_size(content) > 4 * MAX_SUBJECT or len(text := fence(content)) > MAX_SUBJECT:
         return "\n\n".join([*parts, _HOW_TO_SEE]) + "\n"
     parts.append(f"What is decided:\n\n{text}")
     if SIGN in report:  # nobody can sign here
