@@ -18,14 +18,14 @@ ACTS = Path(__file__).parents[2] / "acts"
 LINES = {
     ".": 22,
     "activities": 4_320,
-    "cli": 5_742,
+    "cli": 4_893,
     "delegates": 530,
     "language": 3_073,
     "machines": 6_544,
     "payloads": 1_140,
     "plan": 1_780,
     "planner": 1_407,
-    "provenance": 455,
+    "provenance": 448,
     "sets": 821,
     "simulation": 866,
     "telemetry": 1_125,
@@ -56,9 +56,36 @@ RAISED: list[tuple[str, int, str]] = [
     ("worker", 30, "heartbeats for every Tool, with the details that it sent last"),
     ("testing", 2, "a rehearsal answers for the definitions that a run would load"),
     ("sets", 14, "results go to files of the run's own"),
+    (".", 23, "what a program imports: Client, tool, Failure, Call, activities, run_plan"),
+    (
+        "client",
+        2_985,
+        "acts.Client, typed tools and events; the reader of runs and the connection, which were the CLI's",
+    ),
+    ("views", 798, "a history as a stream of events (run_events.py); a plan that waits, Call by Call; changed Tools"),
+    (
+        "language",
+        513,
+        "positions in files of plans, which workers read, too (the CLI had them); plain spelling; typed tools",
+    ),
+    ("activities", 287, "plans by name, typed tools, words of models for who listens, pins of what definitions name"),
+    ("worker", 248, "events over HTTP; plans of the plugin; the heartbeats of a Tool"),
+    ("plan", 107, "warnings of what is misspelt, and of failures that no Tool declares"),
+    (
+        "machines",
+        92,
+        "the one cause of what was skipped; sets of every night; what a plan answers itself is asked about",
+    ),
+    ("simulation", 89, "paths that no result has"),
+    ("workflows", 86, "a plan by name is pinned; what has changed in a Tool since; records come from runs alone"),
+    ("tree", 68, "definitions that a definition names; names with {run} and {date}"),
+    ("telemetry", 37, "a tool's own frames, and its file and line"),
+    ("sets", 19, "the last file of a pattern; types of columns"),
+    ("payloads", 4, "who is on this machine"),
+    ("delegates", 1, "the plain spelling in definitions"),
 ]
-FILES = 127
-TEST_LINES = 42_918
+FILES = 143
+TEST_LINES = 45_021
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
