@@ -19,6 +19,7 @@ LINES = {
     ".": 22,
     "activities": 4_320,
     "cli": 4_893,
+    "client": 0,
     "delegates": 530,
     "language": 3_073,
     "machines": 6_544,
@@ -85,7 +86,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("delegates", 1, "the plain spelling in definitions"),
 ]
 FILES = 143
-TEST_LINES = 45_021
+TEST_LINES = 45_050
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
