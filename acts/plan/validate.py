@@ -327,6 +327,8 @@ class _ReferenceCheck:
         for depth, named in sorted(by_depth.items(), reverse=True):
             if (similar := find_similar(tokens[depth], named)) is not None:
                 return f'did you mean "{named[similar]}"? {text}'
+        if path.kind == "input" and Path("input") not in near and len(path.names) == 1:
+            text = f"a run has an input where it is given one: --input {path.names[0]}=VALUE; {text}"
         return text
 
     def _context_near(self, path: Path, instance: str | None) -> tuple[list[Path], str]:

@@ -37,6 +37,9 @@ CALL = {"_tool": "add", "n": 1, "_outputPath": "†state.x"}
 
 def test_a_registered_tool_that_is_not_loaded_is_a_warning() -> None:
     assert codes(run_preflight(request(CALL)).problems) == ["unseenTool:warning"]
+    unsure = run_preflight(request({**CALL, "n": "†input.n"}))  # what reads nothing may depend on that Tool
+    assert codes(unsure.problems) == ["unknownReference:warning", "unseenTool:warning"]
+    assert unsure.by_model == []
 
 
 def test_an_unknown_tool_of_a_call_is_an_error() -> None:

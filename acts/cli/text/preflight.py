@@ -67,7 +67,10 @@ class Preflight:
         """The Calls of a valid plan that a model answers, by their ids, as far as this environment knows."""
         if self.request is None or self.agent or self.errors:
             return []
-        plan = validate_parsed(self.request, self.tools, self.served)
+        try:
+            plan = validate_parsed(self.request, self.tools, self.served)
+        except InvalidRequest:  # a problem that another worker may not have, shown as a warning
+            return []
         calls = [call for rank, call in enumerate(plan.nodes) if rank not in plan.literal_outputs]
         return [call.id for call in sorted(calls, key=lambda call: call.index) if call.kind == "latent"]
 
