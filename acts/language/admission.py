@@ -56,7 +56,7 @@ LIMITS: Final = {
     # Characters of the texts of a walk, which wait in memory until their Calls start
     TEXTS: Limit("writing the texts of the templates of this plan", 64 * 1024 * 1024, "pass values by reference"),
     # A second and a half of the ten that a workflow task has
-    TASK: Limit("evaluating the values of this workflow task", 1_500_000, "compare, repeat or write smaller values"),
+    TASK: Limit("evaluating the values of one call or message", 1_500_000, "compare, repeat or write smaller values"),
 }
 
 
@@ -91,12 +91,23 @@ class Work:
 
     def __init__(self) -> None:
         self.texts = Meter(TEXTS)
-        self.steps = Meter(TASK)
+        self.steps = Meter(TASK)  # of one Call
+        self.task_steps = 0  # of the Calls before it in this workflow task
         self._sizes: dict[int, tuple[Json, int, bool]] = {}
 
     def begin_task(self) -> None:
         """Give the next workflow task steps of its own."""
+        self.steps.spent = self.task_steps = 0
+
+    def begin_call(self) -> None:
+        """Give the next Call steps of its own: whether it has too many depends on nothing else."""
+        self.task_steps += self.steps.spent
         self.steps.spent = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """True where this workflow task has done its share; what is left can wait for the next one."""
+        return self.task_steps + self.steps.spent > self.steps.limit.most
 
     def add_text(self, length: int, added: int) -> int:
         """Count a part of the text of a template; returns its length with the part."""

@@ -53,6 +53,9 @@ _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "set
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # The keys of a child's report on one instance
 REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
+# What one workflow task has no time for is left to the next one, which this timer brings
+REST_TIMER: Final = "go on with what is left"
+REST_SECONDS: Final = 0.001
 # With each that comes, a digest of all is made: more are refused. A person sees one of so many bytes whole
 MAX_HELD_MESSAGES: Final = 20
 MAX_SHOWN_MESSAGE: Final = 20_000
@@ -118,7 +121,9 @@ class PlanRun(RunMachine):
         is_part = setup.input is not None and setup.input.part
         self.watched_tools = [] if is_part else [node.tool for node in self.whole_plan.nodes]
         self.walk.describe = self._describe
-        self.walk.counts_elements = self.budget.limits_calls
+        self.walk.counts_elements, self.walk.postpones = self.budget.limits_calls, True
+        self._late: list[events.CallEnded] = []  # results that a workflow task had no time for
+        self._has_rest_timer = False
         self.walk.growing = setup.input is not None and setup.input.isGrowing
         self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
         self._batch: tuple[ValidatedPlan, Batch] | None = None  # with the plan that it was made of
@@ -162,8 +167,20 @@ class PlanRun(RunMachine):
         return "awaiting" if waits else "running"
 
     def flush(self, now: str) -> list[commands.RunCommand]:
+        out = super().flush(now)
+        if (self._late or self.walk.has_rest) and not self._has_rest_timer and self.finished is None:
+            self._has_rest_timer = True
+            out.append(commands.StartTimer(REST_TIMER, REST_SECONDS, REST_TIMER))
         self.walk.work.begin_task()
-        return super().flush(now)
+        return out
+
+    def _timer_fired(self, name: str, now: str) -> list[Any]:
+        if name != REST_TIMER:
+            return super()._timer_fired(name, now)
+        self._has_rest_timer = False
+        late, self._late = self._late, []
+        ended = [effect for event in late for effect in self._call_ended(event, now)]
+        return [*ended, *self.perform(self.walk.go_on_later(now), now)]
 
     def react(self, event: events.Event, now: str) -> list[Any]:  # noqa: PLR0911 - a row for each event
         walk = self.walk
@@ -191,6 +208,9 @@ class PlanRun(RunMachine):
         return []
 
     def _call_ended(self, event: events.CallEnded, now: str) -> list[Any]:
+        if self.walk.work.is_spent:
+            self._late.append(event)
+            return []
         self.usage.add(event.usage)
         key, out = event.key, self.budget.settle(event.key, event.usage)
         if event.error is None:

@@ -65,6 +65,8 @@ class Walk:
     ``running`` is how many Calls and elements run. ``counts_elements`` makes the walk ask before a Call is made for all
     elements of a list.
 
+    ``postpones`` makes it leave what a workflow task has no time for to ``go_on_later``.
+
     ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
     is started once for all of its elements: it says whether the condition of a Call (by rank) holds where that
     cannot be known. ``past`` is what an earlier run had done, if this one resumes it.
@@ -81,6 +83,7 @@ class Walk:
         self.may_start = may_start or (lambda _: self.running < self.prepared.max_parallel)
         self.is_held = self.has_begun = False  # held: by its run, until a person has approved the plan
         self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
+        self.postpones = False
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
@@ -101,6 +104,7 @@ class Walk:
         self._readers: dict[tuple[str, ...], list[int]] = {}  # that wait for data, by kind and first name of a path
         self._ready: list[int] = []  # a heap of ranks: of Calls, and of those whose elements are ready
         self._ready_elements: dict[int, Elements] = {}
+        self._later: list[int] = []  # ranks of Calls that are assessed in a later workflow task
         self._out: list[Command] = []
         self._settled: deque[tuple[CallState, str]] = deque()
         self._has_finished = False
@@ -237,12 +241,12 @@ class Walk:
             call = self.calls[rank]
             if call.stage == "awaiting_input":
                 self._move(call, "pending")
-                self._assess(call, now)
+                self._go_on(call, now)
         for call in self.calls:
             kinds = (path.kind for path in paths_read(call.node)) if call.stage == "awaiting" else ()
             if message.kind in kinds and message.instance in (None, call.node.instance):
                 self._move(call, "pending")  # what it waits for may be another subject now
-                self._assess(call, now)
+                self._go_on(call, now)
         return self.advance(now)
 
     def ask_again(self, keys: Iterable[str], now: str) -> list[Command]:
@@ -252,6 +256,17 @@ class Walk:
                 call.asked = None
                 self._move(call, "pending")
                 self._assess(call, now)
+        return self.advance(now)
+
+    @property
+    def has_rest(self) -> bool:
+        """True where this workflow task has no time for what could go on."""
+        return self.postpones and self.work.is_spent and bool(self._later or self._ready)
+
+    def go_on_later(self, now: str) -> list[Command]:
+        later, self._later = self._later, []
+        for rank in later:
+            self._go_on(self.calls[rank], now)
         return self.advance(now)
 
     def void_approvals(self) -> None:
@@ -371,6 +386,7 @@ class Walk:
             return
         if call.rank in self.prepared.undecided:
             return  # until the plan is complete
+        self.work.begin_call()
         try:
             stage = self._check(call)
         except (CallError, TooComplex) as error:
@@ -615,13 +631,16 @@ class Walk:
             self._settled.popleft()
 
     def _go_on(self, call: CallState, now: str) -> None:
-        if call.stage == "pending":
+        if call.stage == "pending" and self.postpones and self.work.is_spent:
+            self._later.append(call.rank)
+        elif call.stage == "pending":
             self._assess(call, now)
         elif call.stage == "applying":
             self._write_when_possible(call)
 
     def _apply_result(self, call: CallState, value: Json, now: str, chosen: int | None = None) -> None:
         """Place and check a result, then write it; ``chosen`` is the outcome that came with it."""
+        self.work.begin_call()
         try:
             if call.parent is not None:
                 refuse_defects(call.parent.node, value, levels=1)
@@ -716,7 +735,7 @@ class Walk:
             heapq.heappush(self._ready, call.rank)
 
     def _start_ready(self, now: str) -> None:
-        while self._ready and not self.holds_starts:
+        while self._ready and not self.holds_starts and not (self.postpones and self.work.is_spent):
             call = self.calls[self._ready[0]]
             if call.stage == "collecting" and call.is_asked_about:
                 self._take_first()
@@ -761,6 +780,7 @@ class Walk:
         elements = call.own_elements
         while elements.next is None and elements.unstarted and call.stage == "collecting":
             node = call.node.element_node(elements.next_index)
+            self.work.begin_call()
             try:
                 reading = self._read_elements(call)
                 resolved = reading.resolve(elements.next_index)

@@ -573,7 +573,8 @@ class DryRuns:
             options = self.options[rank]
             choice = decide(rank, len(options)) if len(options) > 1 else 0
             commands.extend(self._settle(walk, rank, options[choice] if options else None))
-        work = walk.work.texts.spent // _TEXT_PER_STEP + walk.work.steps.spent // _WORK_PER_STEP
+        steps = walk.work.task_steps + walk.work.steps.spent
+        work = walk.work.texts.spent // _TEXT_PER_STEP + steps // _WORK_PER_STEP
         self._steps += self._steps_of_run + work
         return OutcomeRun(walk, decisions, started, self._doomed)
 

@@ -78,7 +78,7 @@ def test_comparisons_of_a_workflow_task_share_a_limit(monkeypatch: pytest.Monkey
     allow(monkeypatch, TASK, 20 * measure_json(LARGE)[0] // 20)
     work, condition = Work(), parse_condition("†large == †copy")
     assert holds(condition, read, work)
-    with pytest.raises(TooComplex, match="evaluating the values of this workflow task"):
+    with pytest.raises(TooComplex, match="evaluating the values of one call or message"):
         all(holds(condition, read, work) for _ in range(100))
     work.begin_task()
     assert holds(condition, read, work)

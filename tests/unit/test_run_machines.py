@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from acts.language.admission import Work
 from acts.language.messages import read_request
 from acts.machines import commands
 from acts.machines.agent_run import AnonymousDelegate, DelegateMachine, WalkedDelegate
 from acts.machines.commands import SendRecord, StartTimer
 from acts.machines.events import (
     Begin,
+    CallEnded,
     ChildEnded,
     ChildStarted,
     DecisionReceived,
@@ -47,6 +49,31 @@ def plan_run(calls: list[dict[str, Any]], **config: Any) -> PlanRun:
     prepared = validate_parsed(read_request(raw), {}, SERVED)
     setup = PlanSetup(raw, prepared, Capabilities(served=SERVED), TreePosition(), SOURCE)
     return PlanRun("r", setup, lambda node: f"key of {node.id}")
+
+
+def test_what_one_workflow_task_has_no_time_for_goes_on_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = property(lambda work: work.task_steps + work.steps.spent > 0)
+    monkeypatch.setattr(Work, "is_spent", spent)
+    properties = {"_activity": {"const": "load"}, "_outputPath": {}, "_each": {}, "x": {"type": "number"}}
+    tool = {"type": "tool", "tool": {"type": "object", "properties": {"_tool": {"const": "look"}, **properties}}}
+    calls = [
+        {"_tool": "look", "x": 1, "_outputPath": "†state.a"}, {"_tool": "look", "x": 2, "_outputPath": "†state.b"},
+        {"_tool": "look", "_each": [1, 2, 3], "x": "†state.a", "_outputPath": "†state.c"},
+        {"_tool": "look", "x": "†state.b", "_outputPath": "†state.d"},
+    ]  # fmt: skip
+    raw = {"context": [tool, {"type": "plan", "plan": calls}]}
+    prepared = validate_parsed(read_request(raw), {}, SERVED)
+    run = PlanRun("r", PlanSetup(raw, prepared, Capabilities(served=SERVED), TreePosition(), SOURCE), lambda n: n.id)
+    tasks: list[list[Any]] = [[Begin()]]
+    starts = 0
+    while tasks:
+        made = [command for event in tasks.pop(0) for command in run.handle(event, NOW)] + run.flush(NOW)
+        ended = [CallEnded(c.node.key, 7) for c in made if isinstance(c, commands.StartCall)]
+        starts += len(ended)
+        tasks += [ended] if ended else []
+        tasks += [[TimerFired(c.name)] for c in made if isinstance(c, StartTimer)]
+    assert (run.finished, starts) == ("completed", 6)
+    assert run.walk.context.log.state() == {"a": 7, "b": 7, "c": [7, 7, 7], "d": 7}
 
 
 @pytest.mark.parametrize(("missing", "path", "left"), [("fail", "†state.a", ["call"]), ("wait", "†input.late", [])])

@@ -151,7 +151,7 @@ def test_messages_that_meet_what_many_calls_wrote_are_folded_up_to_a_limit(monke
         drive.walk.work.steps, "limit", Limit(limit.subject, drive.walk.work.steps.spent * 5 // 2, limit.advice)
     )
     drive.walk.provide(meeting, NOW)
-    with pytest.raises(InvalidRequest, match="evaluating the values of this workflow task"):
+    with pytest.raises(InvalidRequest, match="evaluating the values of one call or message"):
         drive.walk.provide(meeting, NOW)
     drive.walk.work.begin_task()
     drive.walk.provide(meeting, NOW)
