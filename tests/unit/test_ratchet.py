@@ -18,7 +18,7 @@ ACTS = Path(__file__).parents[2] / "acts"
 LINES = {
     ".": 22,
     "activities": 4_320,
-    "cli": 4_893,
+    "cli": 4_896,
     "client": 0,
     "delegates": 530,
     "language": 3_073,
@@ -66,18 +66,18 @@ RAISED: list[tuple[str, int, str]] = [
     ("views", 798, "a history as a stream of events (run_events.py); a plan that waits, Call by Call; changed Tools"),
     (
         "language",
-        513,
+        524,
         "positions in files of plans, which workers read, too (the CLI had them); plain spelling; typed tools",
     ),
     ("activities", 287, "plans by name, typed tools, words of models for who listens, pins of what definitions name"),
     ("worker", 248, "events over HTTP; plans of the plugin; the heartbeats of a Tool"),
-    ("plan", 107, "warnings of what is misspelt, and of failures that no Tool declares"),
+    ("plan", 109, "warnings of what is misspelt, and of failures that no Tool declares"),
     (
         "machines",
-        92,
-        "the one cause of what was skipped; sets of every night; what a plan answers itself is asked about",
+        132,
+        "too much work is that of one Call, the rest waits; one cause of what was skipped; sets of every night",
     ),
-    ("simulation", 89, "paths that no result has"),
+    ("simulation", 90, "paths that no result has"),
     ("workflows", 86, "a plan by name is pinned; what has changed in a Tool since; records come from runs alone"),
     ("tree", 68, "definitions that a definition names; names with {run} and {date}"),
     ("telemetry", 37, "a tool's own frames, and its file and line"),
@@ -86,7 +86,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("delegates", 1, "the plain spelling in definitions"),
 ]
 FILES = 143
-TEST_LINES = 45_050
+TEST_LINES = 45_090
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
