@@ -8,6 +8,7 @@ the next tick reads only the new ones.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -52,6 +53,7 @@ class PromptContext:
     messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     has_settings: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
 
     @property
     def size(self) -> tuple[int, int, bool]:
@@ -80,17 +82,20 @@ class ContextReader:
     async def read(self, client: Client, source: ContextRef, turns: int = 0) -> PromptContext:
         """What of a run's context a model is shown: the messages that count, and of an agent its first ``turns``.
         Raises ApplicationError: ``ContextUnavailable``, the run does not answer; retryable.
+
+        Requests that start together read it once: a server holds few queries of one run.
         """
         key, upto = (source.workflowId, source.runId), source.messageCount
-        context = self._cache.pop(key, None) or PromptContext()
-        while context.size[0] < upto or context.size[1] < turns or not context.has_settings:
-            size = context.size
-            query = {"offset": size[0], "upto": upto, "turns": [size[1], turns], "known": size[2]}
-            context.add_page(await query_run(client, *key, PROMPT_CONTEXT, query))
-            if context.size == size:
-                text = f"run {source.workflowId} has no message {size[0]}, or no turn {size[1]}"
-                raise ApplicationError(text, type=UNAVAILABLE)
-        self._cache[key] = context
+        context = self._cache.setdefault(key, PromptContext())
+        self._cache.move_to_end(key)
+        async with context.lock:
+            while context.size[0] < upto or context.size[1] < turns or not context.has_settings:
+                size = context.size
+                query = {"offset": size[0], "upto": upto, "turns": [size[1], turns], "known": size[2]}
+                context.add_page(await query_run(client, *key, PROMPT_CONTEXT, query))
+                if context.size == size:
+                    text = f"run {source.workflowId} has no message {size[0]}, or no turn {size[1]}"
+                    raise ApplicationError(text, type=UNAVAILABLE)
         while len(self._cache) > MAX_CACHED_RUNS:
             self._cache.popitem(last=False)
         return replace(context, messages=context.messages[:upto], turns=context.turns[:turns])

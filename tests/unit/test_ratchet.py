@@ -69,7 +69,7 @@ RAISED: list[tuple[str, int, str]] = [
         524,
         "positions in files of plans, which workers read, too (the CLI had them); plain spelling; typed tools",
     ),
-    ("activities", 287, "plans by name, typed tools, words of models for who listens, pins of what definitions name"),
+    ("activities", 292, "plans by name, typed tools, words of models for who listens, pins of what definitions name"),
     ("worker", 248, "events over HTTP; plans of the plugin; the heartbeats of a Tool"),
     ("plan", 109, "warnings of what is misspelt, and of failures that no Tool declares"),
     (
