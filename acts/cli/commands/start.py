@@ -395,8 +395,12 @@ async def trigger(schedule_id: ScheduleId) -> None:
 @schedule.add
 async def delete(schedule_id: ScheduleId, yes: cli.Yes = False) -> None:
     """Delete a schedule; its runs continue."""
-    cli.require_yes(f"delete the schedule {clean(schedule_id, 200)}?", "it was not deleted", yes=yes)
-    await _perform(schedule_id, lambda it: it.delete(rpc_timeout=server.RPC), "deleted; its runs continue")
+
+    async def confirm_and_delete(handle: sdk.ScheduleHandle) -> None:
+        cli.require_yes(f"delete the schedule {clean(schedule_id, 200)}?", "it was not deleted", yes=yes)
+        await handle.delete(rpc_timeout=server.RPC)
+
+    await _perform(schedule_id, confirm_and_delete, "deleted; its runs continue")
 
 
 async def _perform(schedule_id: str, request: Callable[[sdk.ScheduleHandle], Awaitable[None]], done: str) -> None:

@@ -174,7 +174,8 @@ def load_registry(
         return {}, ()
     from acts.activities.registry import from_environment, load
 
-    if not is_trusted(Path()):  # the user's own modules come before those of a folder that one only looks into
+    # The user's own modules come before those of a folder that one only looks into, unless the command names some of it
+    if not (is_trusted(Path()) or _named):
         here = str(Path.cwd())
         sys.path[:] = [*(path for path in sys.path if path not in ("", here)), here]
     try:
@@ -197,10 +198,14 @@ def request_cost(model: str, prompt_bytes: int) -> float | None:
     return estimate_request(model, prompt_bytes, LEAST_OUTPUT_TOKENS, per_token).cost
 
 
+_named: Final[set[str]] = set()  # by this command's own option
+
+
 def name_modules(modules: str | None) -> None:
     """Load these modules in the place of those that the environment names."""
     if modules is not None:
         os.environ[MODULES] = modules
+        _named.update(modules.split(","))
 
 
 def is_configured() -> bool:
