@@ -381,10 +381,6 @@ class RunReader:
         """The Calls of the plan that waits for approval, or else is executed."""
         return await self.query(list, wire.PLAN_QUERY)
 
-    async def proposed_plan(self) -> list[Any]:
-        """The same plan of an agent, as its model proposed it."""
-        return await self.query(list, wire.PLAN_QUERY, {"as": "proposed"}) or []
-
     async def messages(self) -> list[Json] | None:
         """The whole context, read page by page: of a run that has ended, the worker replays for each page."""
         messages: list[Json] = []

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -37,7 +37,7 @@ from acts.cli.console import CommandError, clean, command_error, console, messag
 from acts.cli.render.tables import approval_lines, print_diff
 from acts.cli.text import source as texts
 from acts.cli.text.source import source_error
-from acts.client import server
+from acts.client import client, server
 from acts.client.client_errors import ClientError
 from acts.client.run_decisions import Sign, call_position, find_approval, send_decision, send_update
 from acts.client.run_reader import RunReader, add_parameters, open_run, read_pending
@@ -45,7 +45,7 @@ from acts.language.errors import InvalidRequest, visible
 from acts.language.messages import Data, parse_message
 from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
-from acts.language.wire import APPROVE, EDIT, PAUSE, PROVIDE, REJECT, RESUME
+from acts.language.wire import APPROVE, EDIT, PROVIDE, REJECT
 from acts.tree.decisions import (
     SHORT_SUBJECT,
     SIGN,
@@ -58,7 +58,6 @@ from acts.views.text import tool_change_lines
 
 _MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more
 _MAX_WIDTH: Final = 400
-UPDATE_TIMEOUT: Final = timedelta(seconds=10)  # a worker needs milliseconds; one that has just started, a second or two
 
 AnyRun = Annotated[str | None, cli.argument("ID", "The id of a run (default: all runs).")]
 WaitingTool = Annotated[str | None, option("--tool NAME", "Only calls of this tool, and plans that have one.")]
@@ -303,23 +302,19 @@ async def provide(run: cli.Run, message: Message) -> None:
 @app.add
 async def cancel(run: cli.Run) -> None:
     """Cancel a run: running calls are cancelled, no more start."""
-    reader = await open_run(run)
-    await reader.describe_running()  # the server accepts the request for a run that has ended, without any effect
-    await reader.ask(reader.handle.cancel(rpc_timeout=server.RPC))
+    await client.Run(await server.connect(), run).cancel()
     print_err(f"{clean(run)} is being cancelled")
 
 
 @app.add
 async def pause(run: cli.Run) -> None:
     """Start no more calls of a run; running ones continue."""
-    reader = await open_run(run)
-    await reader.ask(reader.handle.signal(PAUSE, rpc_timeout=server.RPC))
+    await client.Run(await server.connect(), run).pause()
     print_err(f"{clean(run)} is paused: it starts no more calls")
 
 
 @app.add
 async def resume(run: cli.Run) -> None:
     """Resume a paused run."""
-    reader = await open_run(run)
-    await reader.ask(reader.handle.signal(RESUME, rpc_timeout=server.RPC))
+    await client.Run(await server.connect(), run).resume()
     print_err(f"{clean(run)} is resumed")
