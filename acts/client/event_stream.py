@@ -169,11 +169,11 @@ class HistoryTree:
 
     async def _look(self) -> bool:
         """Read each open history as far as it goes now; True where no other can have grown meanwhile."""
-        looked: set[_History] = set()
-        while new := [history for history in self._open_histories() if history not in looked]:
-            looked.update(new)
+        current: set[_History] = set()
+        while new := [history for history in self._open_histories() if history not in current]:
+            current.update(new)
             await asyncio.gather(*map(self._catch_up, new))
-        return len(looked) <= 1 or not self._open_histories()
+        return len(current) <= 1 or not self._open_histories()
 
     async def _catch_up(self, history: _History) -> None:
         place = history.view.place

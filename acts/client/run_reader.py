@@ -612,14 +612,14 @@ async def _read_row(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
 
 def _find_line(path: Path, name: str) -> dict[str, Any] | None:
     """The latest line of a results file with this id."""
-    found, part = None, json.dumps(name, ensure_ascii=False)
+    latest, part = None, json.dumps(name, ensure_ascii=False)
     with path.open(encoding="utf-8", errors="replace") as lines:
         for text in lines:
             if part in text:
                 with suppress(ValueError):
                     line = json.loads(text)
-                    found = line if isinstance(line, dict) and line.get("id") == name else found
-    return found
+                    latest = line if isinstance(line, dict) and line.get("id") == name else latest
+    return latest
 
 
 def unknown_instance_error(run: str, names: Sequence[str], name: str) -> ClientError:

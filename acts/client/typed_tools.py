@@ -418,6 +418,5 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     for match, end in zip(starts, ends, strict=False):
         section = text[match.end() : end]
         if match[1] or section.startswith(":param "):
-            found = _PARAMETER.finditer(section)
-            descriptions |= {one["name"]: " ".join(one["text"].split()) for one in found}
+            descriptions |= {one["name"]: " ".join(one["text"].split()) for one in _PARAMETER.finditer(section)}
     return (text[: starts[0].start()] if starts else text).strip(), descriptions
