@@ -1,11 +1,8 @@
 """What runs answer, and which there are: descriptions, queries, Requests, results, progress, lists, approvals.
 
 - A reader keeps each answer. A query that no worker answers in time returns None: the caller decides what that means.
-- A failure of type PlanFailed carries the whole result, one of type InvalidRequest the problems: both are unpacked, so
-  that completed work is never lost.
 - An agent learns the states of its Calls when their plan ends, so the plan of the tick is queried too. Only the server
   knows whether a worker has taken a Call: one that waits in its task queue is ``ready``.
-- The parameters of a pending Call are those that its run has resolved and will use; a decision does not depend on them.
 - An instance is executed by the run itself, by a child of its own, or by a child that it shares with others.
 """
 

@@ -1,13 +1,8 @@
 """``acts pending``, ``approve``, ``reject`` and ``edit``: what waits for a person, and what a person decides; and
 ``provide``, ``cancel``, ``pause`` and ``resume``, which change a run and do not wait for what follows.
 
-- A decision goes to the run that waits, by the update ``decide``: it is applied, or refused with a reason, before the
-  command ends. It names the version that is pending when it is sent, so nobody decides about a change that they have
-  not seen. Every wait is bounded; an update that no worker answered may still be applied later, and the error says so.
-- What is signed is compared with what the run shows: a person signs what they can see.
-- The difference of an edit is printed before it is sent; the worker names its problems. A text that is not sent is kept
-  in a file, and the file is named. An edit is not an approval, and the output says so.
-- ``pending`` says what it has not seen: runs whose worker does not answer, runs beyond the limit.
+- A decision names the version that is pending when it is sent: nobody decides about a change that they have not seen.
+- The difference of an edit is printed before it is sent. A text that is not sent is kept in a file, which is named.
 - ``provide`` is an update, too; where no worker answers, or the server takes no updates, it is a signal.
 """
 
