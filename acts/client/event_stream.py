@@ -274,8 +274,8 @@ class HistoryTree:
             self._open(view.next())
         elif view.ended == "terminated":
             latest, own = await self._describe(id_), await self._describe(id_, run_id)
-            is_later = latest.raw_info.first_run_id == own.raw_info.first_run_id
-            if is_later and latest.run_id not in self._histories:
+            is_same_chain = latest.raw_info.first_run_id == own.raw_info.first_run_id
+            if is_same_chain and latest.run_id not in self._histories:
                 new = await self._find_first(id_, latest.run_id, to_reset=True)
                 self._open(HistoryView(replace(view.place, run_id=new, link=view.place.link + 1, reset_of=run_id)))
 
