@@ -167,7 +167,7 @@ class Run:
     async def cancel(self) -> None:
         """Cancel the run: running Calls are cancelled, no more start. ClientError: it has ended already."""
         reader = self._reader
-        await reader.describe_running()
+        await reader.describe_running()  # the server accepts the request for a run that has ended, without any effect
         await reader.ask(reader.handle.cancel(rpc_timeout=server.RPC))
 
     async def pause(self) -> None:

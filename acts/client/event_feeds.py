@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, closing
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from temporalio.client import Client
@@ -50,9 +50,9 @@ class _Feed:
         self._taken: tuple[tuple[int, int, EventFilter] | None, bytes] = None, b""
         self.task: asyncio.Task[None] | None = None
 
-    async def read(self, workflow_id: str, run_id: str | None) -> None:
+    async def read(self, workflow_id: str) -> None:
         try:
-            async with aclosing(self.tree.read(workflow_id, run_id, follow=True)) as batches:
+            async with aclosing(self.tree.read(workflow_id, follow=True)) as batches:
                 async for batch in batches:
                     self.pass_on(batch)
                     if self.tree.is_read:
@@ -166,12 +166,11 @@ class EventFeeds:
 
     def __init__(self, client: Client, begin_stream: Callable[[], Translate]) -> None:
         self._client, self._begin_stream, self.watchers = client, begin_stream, 0
-        self._feeds: dict[tuple[str, str | None], _Feed] = {}
+        self._feeds: dict[str, _Feed] = {}  # by the workflow id
 
     async def open(
-        self, workflow_id: str, wake: Callable[[], None], *, run_id: str | None = None, after: str = "",
-        wanted: EventFilter | None = None,
-    ) -> Watch:  # fmt: skip
+        self, workflow_id: str, wake: Callable[[], None], *, after: str = "", wanted: EventFilter | None = None
+    ) -> Watch:
         """A watcher of a run, behind the event of an offset; ``wake`` is called, in the loop, when there is more.
 
         Raises EventsRefused: it is no offset of this run; WatchRefused: there are too many; RPCError: as of the server.
@@ -180,34 +179,19 @@ class EventFeeds:
             offset_micros(after)
         if self.watchers >= MAX_WATCHERS:
             raise WatchRefused(f"{MAX_WATCHERS:,} watch already: ask another worker, or read histories (`acts events`)")
-        key = workflow_id, run_id
-        if key not in self._feeds:
-            self._feeds[key] = self._begin(*key)
-        watch = Watch(self, self._feeds[key], wake, wanted or EventFilter())
+        if workflow_id not in self._feeds:
+            self._feeds[workflow_id] = self._begin(workflow_id)
+        watch = Watch(self, self._feeds[workflow_id], wake, wanted or EventFilter())
         try:
-            await watch._begin(after, lambda: self._begin(*key))  # noqa: SLF001 - a part of this
+            await watch._begin(after, lambda: self._begin(workflow_id))  # noqa: SLF001 - a part of this
         except BaseException:
             watch.close()
             raise
         return watch
 
-    async def watch(
-        self, workflow_id: str, *, run_id: str | None = None, after: str = "", wanted: EventFilter | None = None
-    ) -> AsyncIterator[bytes]:
-        """What watchers take, as it comes, until all has ended; raises as ``open`` and ``Watch.take``."""
-        woken, is_over = asyncio.Event(), False
-        with closing(await self.open(workflow_id, woken.set, run_id=run_id, after=after, wanted=wanted)) as watch:
-            while not is_over:
-                woken.clear()
-                content, is_over = watch.take()
-                if content:
-                    yield content
-                if not is_over:
-                    await woken.wait()
-
     def add_words(self, run: str, key: str, message: str, text: str) -> None:
         """Words of the model that a run asks, for those who watch it; "" ends a message."""
-        for (workflow_id, _), feed in self._feeds.items():
+        for workflow_id, feed in self._feeds.items():
             if run in feed.tree.runs or run.startswith(f"{workflow_id}/"):
                 feed.add_words(run, key, message, text)
 
@@ -223,7 +207,7 @@ class EventFeeds:
             if feed.task is not None:
                 feed.task.cancel()
 
-    def _begin(self, workflow_id: str, run_id: str | None) -> _Feed:
+    def _begin(self, workflow_id: str) -> _Feed:
         feed = _Feed(HistoryTree(self._client), self._begin_stream())
-        feed.task = asyncio.create_task(feed.read(workflow_id, run_id))
+        feed.task = asyncio.create_task(feed.read(workflow_id))
         return feed

@@ -19,16 +19,16 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import Message
-from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.common.v1 import Payload
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowHistoryEventAsyncIterator
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowHistoryEventAsyncIterator
 from temporalio.common import RawValue
 from temporalio.service import RPCError, RPCStatusCode
 
+from acts.client.server import RPC
 from acts.payloads.codec import ENCODING, AesGcmCodec, LockedCodec
 from acts.views.run_events import (
     EventFilter,
@@ -40,7 +40,6 @@ from acts.views.run_events import (
     offset_micros,
 )
 
-RPC: Final = timedelta(seconds=10)
 LONG_POLL: Final = timedelta(seconds=30)  # the server answers one after 20 s, with nothing
 # Between two looks at a run that is busy: what happens meanwhile comes in one page, and a person notices no less
 PACE_SECONDS: Final = 0.25
@@ -123,7 +122,7 @@ class HistoryTree:
         self, workflow_id: str, run_id: str | None = None, *, follow: bool = False
     ) -> AsyncGenerator[list[RunEvent]]:
         """Batches of events; an empty one where nothing new may be passed on yet."""
-        run_id = run_id or (await self._describe(workflow_id)).workflow_execution_info.execution.run_id
+        run_id = run_id or (await self._describe(workflow_id)).run_id
         self._open(HistoryView(RunPlace(workflow_id, await self._find_first(workflow_id, run_id))))
         read_before, looks, alone = 0, 0, 0
         try:
@@ -170,17 +169,17 @@ class HistoryTree:
 
     async def _look(self) -> bool:
         """Read each open history as far as it goes now; True where no other can have grown meanwhile."""
-        looked: set[_History] = set()
-        while new := [history for history in self._open_histories() if history not in looked]:
-            looked.update(new)
+        current: set[_History] = set()
+        while new := [history for history in self._open_histories() if history not in current]:
+            current.update(new)
             await asyncio.gather(*map(self._catch_up, new))
-        return len(looked) <= 1 or not self._open_histories()
+        return len(current) <= 1 or not self._open_histories()
 
     async def _catch_up(self, history: _History) -> None:
         place = history.view.place
         async with self._looks:
             try:
-                info = (await self._describe(place.workflow_id, place.run_id)).workflow_execution_info
+                info = await self._describe(place.workflow_id, place.run_id)
             except RPCError as error:
                 if error.status not in _GONE:
                     raise
@@ -245,10 +244,8 @@ class HistoryTree:
 
     # -- runs of one id -------------------------------------------------------------------------------
 
-    async def _describe(self, id_: str, run_id: str = "") -> Any:
-        execution = WorkflowExecution(workflow_id=id_, run_id=run_id)
-        request = DescribeWorkflowExecutionRequest(namespace=self._client.namespace, execution=execution)
-        return await self._client.workflow_service.describe_workflow_execution(request, retry=True, timeout=RPC)
+    async def _describe(self, id_: str, run_id: str | None = None) -> WorkflowExecutionDescription:
+        return await self._client.get_workflow_handle(id_, run_id=run_id).describe(rpc_timeout=RPC)
 
     async def _find_first(self, id_: str, run_id: str, *, to_reset: bool = False) -> str:
         """The first run of those that continue one another up to this one, as far as the server still has them.
@@ -277,9 +274,9 @@ class HistoryTree:
             self._open(view.next())
         elif view.ended == "terminated":
             latest, own = await self._describe(id_), await self._describe(id_, run_id)
-            latest_id, first = latest.workflow_execution_info.execution.run_id, own.workflow_execution_info.first_run_id
-            if latest_id not in self._histories and latest.workflow_execution_info.first_run_id == first:
-                new = await self._find_first(id_, latest_id, to_reset=True)
+            is_same_chain = latest.raw_info.first_run_id == own.raw_info.first_run_id
+            if is_same_chain and latest.run_id not in self._histories:
+                new = await self._find_first(id_, latest.run_id, to_reset=True)
                 self._open(HistoryView(replace(view.place, run_id=new, link=view.place.link + 1, reset_of=run_id)))
 
 

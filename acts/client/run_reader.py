@@ -1,11 +1,8 @@
 """What runs answer, and which there are: descriptions, queries, Requests, results, progress, lists, approvals.
 
 - A reader keeps each answer. A query that no worker answers in time returns None: the caller decides what that means.
-- A failure of type PlanFailed carries the whole result, one of type InvalidRequest the problems: both are unpacked, so
-  that completed work is never lost.
 - An agent learns the states of its Calls when their plan ends, so the plan of the tick is queried too. Only the server
   knows whether a worker has taken a Call: one that waits in its task queue is ``ready``.
-- The parameters of a pending Call are those that its run has resolved and will use; a decision does not depend on them.
 - An instance is executed by the run itself, by a child of its own, or by a child that it shares with others.
 """
 
@@ -381,10 +378,6 @@ class RunReader:
         """The Calls of the plan that waits for approval, or else is executed."""
         return await self.query(list, wire.PLAN_QUERY)
 
-    async def proposed_plan(self) -> list[Any]:
-        """The same plan of an agent, as its model proposed it."""
-        return await self.query(list, wire.PLAN_QUERY, {"as": "proposed"}) or []
-
     async def messages(self) -> list[Json] | None:
         """The whole context, read page by page: of a run that has ended, the worker replays for each page."""
         messages: list[Json] = []
@@ -616,14 +609,14 @@ async def _read_row(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
 
 def _find_line(path: Path, name: str) -> dict[str, Any] | None:
     """The latest line of a results file with this id."""
-    found, part = None, json.dumps(name, ensure_ascii=False)
+    latest, part = None, json.dumps(name, ensure_ascii=False)
     with path.open(encoding="utf-8", errors="replace") as lines:
         for text in lines:
             if part in text:
                 with suppress(ValueError):
                     line = json.loads(text)
-                    found = line if isinstance(line, dict) and line.get("id") == name else found
-    return found
+                    latest = line if isinstance(line, dict) and line.get("id") == name else latest
+    return latest
 
 
 def unknown_instance_error(run: str, names: Sequence[str], name: str) -> ClientError:

@@ -359,9 +359,11 @@ class _Builder:
         meta |= {"_outputPath": {"const": settings["output_path"]}} if "output_path" in settings else {}
         meta |= {"_scopes": {"const": list(settings["scopes"])}} if "scopes" in settings else {}
         meta |= {"_approval": {"const": True}} if settings.get("approval") else {}
-        options = {word: _as_option(settings[key]) for key, word in _OPTIONS.items() if key in settings}
-        if isinstance(options.get("retry"), int):
-            options["retry"] = {"maxAttempts": options["retry"]}
+        options: dict[str, Json] = {}
+        for value, word in ((settings[key], word) for key, word in _OPTIONS.items() if key in settings):
+            is_map, is_count = isinstance(value, Mapping), word == "retry" and isinstance(value, int)
+            plain = value.total_seconds() if isinstance(value, timedelta) else dict(value) if is_map else value
+            options[word] = {"maxAttempts": value} if is_count else plain
         return {**meta, **({"_options": {"const": options}} if options else {}), **settings.get("meta", {})}
 
     def _default(self, name: str, default: Any, adapter: TypeAdapter[Any]) -> Json:
@@ -404,12 +406,6 @@ def _used_definitions(schemas: Mapping[str, Any], defs: Mapping[str, Any]) -> di
         used |= more
 
 
-def _as_option(value: Any) -> Json:
-    return (
-        value.total_seconds() if isinstance(value, timedelta) else dict(value) if isinstance(value, Mapping) else value
-    )
-
-
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """What stands before the first section of a docstring, and the descriptions of the parameters by name."""
     starts = [*_SECTION.finditer(text)]
@@ -418,6 +414,5 @@ def read_docstring(text: str) -> tuple[str, dict[str, str]]:
     for match, end in zip(starts, ends, strict=False):
         section = text[match.end() : end]
         if match[1] or section.startswith(":param "):
-            found = _PARAMETER.finditer(section)
-            descriptions |= {one["name"]: " ".join(one["text"].split()) for one in found}
+            descriptions |= {one["name"]: " ".join(one["text"].split()) for one in _PARAMETER.finditer(section)}
     return (text[: starts[0].start()] if starts else text).strip(), descriptions

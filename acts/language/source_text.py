@@ -120,9 +120,9 @@ def _parse(text: str, format_: Format) -> Json:
         return read_json(text, unique_keys=True)
     except json.JSONDecodeError as error:
         char = text[error.pos : error.pos + 1]
-        found = f"found {char!r}" if char else "found the end"
+        actual = f"found {char!r}" if char else "found the end"
         position, hint = Position(error.lineno, error.colno), _JSON_HINTS.get(char, "")
-        raise TextError(f"not valid JSON: {error.msg}; {found}", position, hint, is_syntax=True) from None
+        raise TextError(f"not valid JSON: {error.msg}; {actual}", position, hint, is_syntax=True) from None
     except ValueError as error:  # YAML's nodes have its position
         _read_yaml(_as_yaml(text))
         raise TextError(str(error), is_syntax=not isinstance(error, DuplicateKeyError)) from None

@@ -127,9 +127,9 @@ def _reads(prepared: ValidatedPlan) -> Iterator[Read]:
 def draw_text(prepared: ValidatedPlan, report: Report | None = None) -> str:
     """A plan wave by wave, a line per Call; without a ``report``, without states."""
     counts = None if report is None else count_states(prepared, report)
-    found, has_more = find_reads(prepared)
+    every_read, has_more = find_reads(prepared)
     reads: dict[int, list[str]] = {}
-    for read in found:
+    for read in every_read:
         reads.setdefault(read.reader, []).append(f"{read.writer} {read.label}")
     drawn = frozenset(drawn_ranks(prepared))
     waves = [wave for ranks in find_waves(prepared.graph) if (wave := [rank for rank in ranks if rank in drawn])]

@@ -57,6 +57,7 @@ MAX_VALUE: Final = 4096
 MAX_PARSED: Final = 1024 * 1024
 MAX_RESULT: Final = wire.MAX_PAYLOAD_BYTES  # all that a run returns; how each Call ended is in it
 MAX_MESSAGE: Final = 1_000  # characters of an error
+_SUFFIX: Final = "_event_attributes"
 _KEY: Final = re.compile(r"(?:(.*)/)?(\d+:[^/]*)", re.DOTALL)
 _OFFSET: Final = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,8}(?:\.[0-9a-f]{1,8})?)-([0-9a-f]{12})")
 _MICRO: Final = 1_000_000
@@ -210,15 +211,15 @@ class HistoryView:
 
     def wants(self, event: Any) -> bool:
         """True for an event whose payloads are read."""
-        return event.WhichOneof("attributes") in self._READERS
+        return str(event.WhichOneof("attributes")).removesuffix(_SUFFIX) in self._READERS
 
     def read(self, event: Any) -> list[RunEvent]:
         """What the next event of the history says."""
         time = event.event_time
         self.micros = max(self.micros, time.seconds * _MICRO + time.nanos // 1000)
         self.last_id, self._count = event.event_id, 0
-        name = event.WhichOneof("attributes")
-        reader = self._READERS.get(name)
+        name = str(event.WhichOneof("attributes"))
+        reader = self._READERS.get(name.removesuffix(_SUFFIX))
         if reader is None:
             return []
         was_silent = self._is_silent
@@ -382,13 +383,7 @@ class HistoryView:
         if not count:
             yield from self._end_tick()
 
-    def _activity_failed(self, a: Any) -> Iterator[RunEvent]:
-        yield from self._activity_ended(a, "failed")
-
-    def _activity_canceled(self, a: Any) -> Iterator[RunEvent]:
-        yield from self._activity_ended(a, "cancelled")
-
-    def _activity_ended(self, a: Any, state: str) -> Iterator[RunEvent]:
+    def _activity_ended(self, a: Any, state: str = "failed") -> Iterator[RunEvent]:
         work = self._work.pop(a.scheduled_event_id, None)
         if work is None:
             return
@@ -470,9 +465,6 @@ class HistoryView:
         report = _object(_first(a.result), MAX_RESULT, is_own=True)
         yield from self._end_child(a, "completed", **_brief("result", report.get("output")))
 
-    def _child_failed(self, a: Any) -> Iterator[RunEvent]:
-        yield from self._end_child(a, "failed", error=_error_of(a.failure))
-
     def _end_child(self, a: Any, state: str, **data: Any) -> Iterator[RunEvent]:
         work = self._children.pop(a.initiated_event_id, None)
         if work is not None and work.tick is not None and work.tick == self._tick:
@@ -536,42 +528,36 @@ class HistoryView:
             version=fields.get("version"),
         )  # fmt: skip
 
-    # By the name of the attributes that an event of a history has; all others say nothing to whoever watches
+    # By the name of the attributes of an event, less ``_SUFFIX``; all others say nothing to whoever watches
     _READERS: ClassVar[Mapping[str, Callable[[Any, Any], Iterator[RunEvent]]]] = {
-        "workflow_execution_started_event_attributes": _started,
-        "workflow_execution_completed_event_attributes": _completed,
-        "workflow_execution_failed_event_attributes": _failed,
-        "workflow_execution_canceled_event_attributes": lambda self, _: self._end("cancelled"),
-        "workflow_execution_terminated_event_attributes": lambda self, _: self._end("terminated"),
-        "workflow_execution_timed_out_event_attributes": lambda self, _: self._end("timedOut"),
-        "workflow_execution_continued_as_new_event_attributes": _continued,
-        "workflow_execution_cancel_requested_event_attributes": _cancel_requested,
-        "workflow_execution_signaled_event_attributes": _signaled,
-        "workflow_execution_update_accepted_event_attributes": _update_accepted,
-        "workflow_execution_update_completed_event_attributes": _update_completed,
-        "workflow_task_failed_event_attributes": _task_failed,
-        "upsert_workflow_search_attributes_event_attributes": _attributes_changed,
-        "activity_task_scheduled_event_attributes": _scheduled,
-        "activity_task_started_event_attributes": _attempt_started,
-        "activity_task_completed_event_attributes": _activity_completed,
-        "activity_task_failed_event_attributes": _activity_failed,
-        "activity_task_timed_out_event_attributes": _activity_failed,
-        "activity_task_canceled_event_attributes": _activity_canceled,
-        "marker_recorded_event_attributes": _marked,
-        "start_child_workflow_execution_initiated_event_attributes": _child_initiated,
-        "start_child_workflow_execution_failed_event_attributes": _child_refused,
-        "child_workflow_execution_started_event_attributes": _child_started,
-        "child_workflow_execution_completed_event_attributes": _child_completed,
-        "child_workflow_execution_failed_event_attributes": _child_failed,
-        "child_workflow_execution_canceled_event_attributes": lambda self, a: self._end_child(
-            a, "cancelled", error=_CANCELLED
-        ),
-        "child_workflow_execution_terminated_event_attributes": lambda self, a: self._end_child(
-            a, "failed", error=_TERMINATED
-        ),
-        "child_workflow_execution_timed_out_event_attributes": lambda self, a: self._end_child(
-            a, "failed", error=_TIMED_OUT
-        ),
+        "workflow_execution_started": _started,
+        "workflow_execution_completed": _completed,
+        "workflow_execution_failed": _failed,
+        "workflow_execution_canceled": lambda self, _: self._end("cancelled"),
+        "workflow_execution_terminated": lambda self, _: self._end("terminated"),
+        "workflow_execution_timed_out": lambda self, _: self._end("timedOut"),
+        "workflow_execution_continued_as_new": _continued,
+        "workflow_execution_cancel_requested": _cancel_requested,
+        "workflow_execution_signaled": _signaled,
+        "workflow_execution_update_accepted": _update_accepted,
+        "workflow_execution_update_completed": _update_completed,
+        "workflow_task_failed": _task_failed,
+        "upsert_workflow_search_attributes": _attributes_changed,
+        "activity_task_scheduled": _scheduled,
+        "activity_task_started": _attempt_started,
+        "activity_task_completed": _activity_completed,
+        "activity_task_failed": _activity_ended,
+        "activity_task_timed_out": _activity_ended,
+        "activity_task_canceled": lambda self, a: self._activity_ended(a, "cancelled"),
+        "marker_recorded": _marked,
+        "start_child_workflow_execution_initiated": _child_initiated,
+        "start_child_workflow_execution_failed": _child_refused,
+        "child_workflow_execution_started": _child_started,
+        "child_workflow_execution_completed": _child_completed,
+        "child_workflow_execution_failed": lambda self, a: self._end_child(a, "failed", error=_error_of(a.failure)),
+        "child_workflow_execution_canceled": lambda self, a: self._end_child(a, "cancelled", error=_CANCELLED),
+        "child_workflow_execution_terminated": lambda self, a: self._end_child(a, "failed", error=_TERMINATED),
+        "child_workflow_execution_timed_out": lambda self, a: self._end_child(a, "failed", error=_TIMED_OUT),
     }
 
 

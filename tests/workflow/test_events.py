@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -256,11 +256,19 @@ async def test_watchers_of_a_process_share_one_reading_and_its_end(foreign: Fore
         handle = await foreign.start(foreign.request(call("wait", "†state.a")))
         feeds = EventFeeds(foreign.client, begin)  # type: ignore[arg-type]
 
-        async def watch(**options: object) -> bytes:
-            return b"".join([part async for part in feeds.watch(handle.id, **options)])  # type: ignore[arg-type]
+        async def watch(wanted: EventFilter | None = None) -> bytes:
+            woken, content, is_over = asyncio.Event(), b"", False
+            with closing(await feeds.open(handle.id, woken.set, wanted=wanted)) as place:
+                while not is_over:
+                    woken.clear()
+                    part, is_over = place.take()
+                    content += part
+                    if not is_over:
+                        await woken.wait()
+            return content
 
-        wanted = EventFilter(types=frozenset({"callEnded"}))
-        watching = [asyncio.create_task(watch()) for _ in range(20)] + [asyncio.create_task(watch(wanted=wanted))]
+        ends_only = EventFilter(types=frozenset({"callEnded"}))
+        watching = [asyncio.create_task(watch(wanted)) for wanted in (*[None] * 20, ends_only)]
         await gate.reached()
         assert feeds.watchers == 21
         gate.opened.set()

@@ -1,13 +1,8 @@
 """``acts pending``, ``approve``, ``reject`` and ``edit``: what waits for a person, and what a person decides; and
 ``provide``, ``cancel``, ``pause`` and ``resume``, which change a run and do not wait for what follows.
 
-- A decision goes to the run that waits, by the update ``decide``: it is applied, or refused with a reason, before the
-  command ends. It names the version that is pending when it is sent, so nobody decides about a change that they have
-  not seen. Every wait is bounded; an update that no worker answered may still be applied later, and the error says so.
-- What is signed is compared with what the run shows: a person signs what they can see.
-- The difference of an edit is printed before it is sent; the worker names its problems. A text that is not sent is kept
-  in a file, and the file is named. An edit is not an approval, and the output says so.
-- ``pending`` says what it has not seen: runs whose worker does not answer, runs beyond the limit.
+- A decision names the version that is pending when it is sent: nobody decides about a change that they have not seen.
+- The difference of an edit is printed before it is sent. A text that is not sent is kept in a file, which is named.
 - ``provide`` is an update, too; where no worker answers, or the server takes no updates, it is a signal.
 """
 
@@ -21,7 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -37,7 +32,7 @@ from acts.cli.console import CommandError, clean, command_error, console, messag
 from acts.cli.render.tables import approval_lines, print_diff
 from acts.cli.text import source as texts
 from acts.cli.text.source import source_error
-from acts.client import server
+from acts.client import client, server
 from acts.client.client_errors import ClientError
 from acts.client.run_decisions import Sign, call_position, find_approval, send_decision, send_update
 from acts.client.run_reader import RunReader, add_parameters, open_run, read_pending
@@ -45,7 +40,7 @@ from acts.language.errors import InvalidRequest, visible
 from acts.language.messages import Data, parse_message
 from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
-from acts.language.wire import APPROVE, EDIT, PAUSE, PROVIDE, REJECT, RESUME
+from acts.language.wire import APPROVE, EDIT, PROVIDE, REJECT
 from acts.tree.decisions import (
     SHORT_SUBJECT,
     SIGN,
@@ -58,7 +53,6 @@ from acts.views.text import tool_change_lines
 
 _MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more
 _MAX_WIDTH: Final = 400
-UPDATE_TIMEOUT: Final = timedelta(seconds=10)  # a worker needs milliseconds; one that has just started, a second or two
 
 AnyRun = Annotated[str | None, cli.argument("ID", "The id of a run (default: all runs).")]
 WaitingTool = Annotated[str | None, option("--tool NAME", "Only calls of this tool, and plans that have one.")]
@@ -303,23 +297,19 @@ async def provide(run: cli.Run, message: Message) -> None:
 @app.add
 async def cancel(run: cli.Run) -> None:
     """Cancel a run: running calls are cancelled, no more start."""
-    reader = await open_run(run)
-    await reader.describe_running()  # the server accepts the request for a run that has ended, without any effect
-    await reader.ask(reader.handle.cancel(rpc_timeout=server.RPC))
+    await client.Run(await server.connect(), run).cancel()
     print_err(f"{clean(run)} is being cancelled")
 
 
 @app.add
 async def pause(run: cli.Run) -> None:
     """Start no more calls of a run; running ones continue."""
-    reader = await open_run(run)
-    await reader.ask(reader.handle.signal(PAUSE, rpc_timeout=server.RPC))
+    await client.Run(await server.connect(), run).pause()
     print_err(f"{clean(run)} is paused: it starts no more calls")
 
 
 @app.add
 async def resume(run: cli.Run) -> None:
     """Resume a paused run."""
-    reader = await open_run(run)
-    await reader.ask(reader.handle.signal(RESUME, rpc_timeout=server.RPC))
+    await client.Run(await server.connect(), run).resume()
     print_err(f"{clean(run)} is resumed")

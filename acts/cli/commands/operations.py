@@ -151,10 +151,10 @@ async def add_findings(
 ) -> None:
     """Add the findings of a check; one that breaks is a finding, with the advice."""
     try:
-        found = await check()
+        listed = await check()
     except Exception as error:  # noqa: BLE001 - whatever is wrong is what a doctor reports
-        found = [fail(clean(error, 500) or type(error).__name__, advice)]
-    findings.setdefault(name, []).extend(found)
+        listed = [fail(clean(error, 500) or type(error).__name__, advice)]
+    findings.setdefault(name, []).extend(listed)
 
 
 async def check_settings() -> list[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,12 +92,17 @@ def simulate(
     Examples:
       acts simulate plan.yaml -i n=3
     """
+    from acts.machines.budget import context_bytes
     from acts.simulation.simulate import simulate as simulate_request
 
     name_modules(activities)
     source, preflight, request = _read_plan(file, inputs, "the simulation", set_file)
+    context = () if preflight.request is None else preflight.request.context
     try:
-        simulation = simulate_request(request, preflight.tools, preflight.served, _price_of(preflight))
+        simulation = simulate_request(
+            request, preflight.tools, preflight.served,
+            lambda model: request_cost(model, estimate_prompt_bytes(context_bytes(context), 0, latent=True)),
+        )  # fmt: skip
     except InvalidRequest as error:
         raise source_error(source, error.problems) from None
     has_errors = any(p.get("severity", "error") == "error" for p in simulation["problems"])
@@ -112,14 +117,6 @@ def simulate(
     if "set" in simulation:
         print_err(clean(f"all figures are for one row of {simulation['set']['source']}", 300), "yellow")
     return code
-
-
-def _price_of(preflight: Preflight) -> Callable[[str], float | None]:
-    """What one latent request of this Request costs, by its model."""
-    from acts.machines.budget import context_bytes
-
-    context = () if preflight.request is None else preflight.request.context
-    return lambda model: request_cost(model, estimate_prompt_bytes(context_bytes(context), 0, latent=True))
 
 
 def _read_plan(

@@ -24,16 +24,14 @@ from acts.cli.console import argument, clean, command_error, console, option, pr
 from acts.cli.render import tables
 from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import compare_plans, problem_blocks
-from acts.client import run_reader, server
-from acts.client.client_errors import explained
-from acts.client.event_stream import stream_events
+from acts.client import client, run_reader, server
 from acts.client.run_reader import PLANNING_TYPES, RunReader, RunResult, open_run
 from acts.client.served import ask_worker
 from acts.language.errors import ExpressionError, format_choices, suggest, visible
 from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, hint_words, read_tool
 from acts.language.values import Json, is_equal
-from acts.language.wire import INSTANCE, PLAN, PROMPT_CONTEXT
+from acts.language.wire import INSTANCE, PLAN, PLAN_QUERY, PROMPT_CONTEXT
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
 from acts.views.run_events import TYPES, EventFilter, EventsRefused, RunEvent
@@ -87,9 +85,9 @@ async def list_(
         phase or (), waiting=waiting, tool=tool, model=model, min_cost=min_cost, since=earliest, older=latest,
         below=below,
     )  # fmt: skip
-    client = await server.connect()
-    rows = [row async for row in run_reader.list_runs(client, query, limit)]
-    await run_reader.add_errors(client, rows[:_MAX_READ])
+    temporal = await server.connect()
+    rows = [row async for row in run_reader.list_runs(temporal, query, limit)]
+    await run_reader.add_errors(temporal, rows[:_MAX_READ])
     if as_json:
         return print_json(rows)
     if not rows:
@@ -100,6 +98,7 @@ async def list_(
     for row in rows:
         style = tables.STATE_STYLES.get(row["phase"], "")
         end = datetime.fromisoformat(row["closed"]) if "closed" in row else now
+        errors = f", {cli.count_text(row['errors'], 'error')}" if "errors" in row else ""
         cells = (
             row.get("waiting") or "", row["started"][:19].replace("T", " ").removeprefix(f"{now:%Y-}"),
             _duration(datetime.fromisoformat(row["started"]), end), f"{row['cost']:.4f}" if "cost" in row else "",
@@ -107,17 +106,13 @@ async def list_(
         )  # fmt: skip
         table.add_row(
             Text(STATE_MARKS.get(row["phase"], "·"), style), Text(clean(row["id"])), row["workflow"],
-            Text(clean(row["phase"]), style).append(_errors_text(row), "yellow"),
+            Text(clean(row["phase"]), style).append(errors, "yellow"),
             *(Text(clean(cell, _MAX_CELL)) for cell in cells),
         )  # fmt: skip
     cli.print_rows(table)
     if len(rows) == limit:
         print_err(f"the newest {limit:,}; --limit lists more", "dim")
     return cli.EXIT_DONE
-
-
-def _errors_text(row: Mapping[str, Any]) -> str:
-    return f", {cli.count_text(row['errors'], 'error')}" if "errors" in row else ""
 
 
 def _duration(start: datetime, end: datetime | None) -> str:
@@ -230,13 +225,12 @@ async def events(
       acts events plan-1f2e3d4c --json --after 6438ad1c9d3f0-1b-0a1b2c3d4e5f
       acts events batch-7 --type callEnded --call refund
     """
-    client = await server.connect()
+    source = client.Run(await server.connect(), run, run_id)
     try:
         wanted = EventFilter(frozenset(type_ or ()), frozenset(call or ()), instance)
-        with explained(client, run):
-            async for event in stream_events(client, run, run_id=run_id, after=after, follow=follow, wanted=wanted):
-                line = json.dumps(event.to_json(), ensure_ascii=False) if as_json else _event_line(event, run)
-                print(visible(line), flush=follow)
+        async for event in source.events(after, follow=follow, wanted=wanted):
+            line = json.dumps(event.to_json(), ensure_ascii=False) if as_json else _event_line(event, run)
+            print(visible(line), flush=follow)
     except EventsRefused as error:
         raise command_error(clean(error)) from None
 
@@ -271,7 +265,8 @@ async def diff(run: cli.Run, as_json: cli.AsJson = False) -> int:
     plans = [[], *(m.get("plan") or [] for m in messages if isinstance(m, dict) and m.get("type") == "plan")]
     before = plans[-1]
     if info.workflow_type not in (PLAN, INSTANCE):  # of an agent, the one before the last if that is the current plan
-        before, proposed = plans[-2 if version is None and len(plans) > 1 else -1], await reader.proposed_plan()
+        before = plans[-2 if version is None and len(plans) > 1 else -1]
+        proposed = await reader.query(list, PLAN_QUERY, {"as": "proposed"})
         if proposed and not is_equal(proposed, plan):
             before, name = proposed, "as it was proposed"
     now = f"version {version}, waits" if version is not None else "as it is now" if running else "as it ended"
@@ -301,8 +296,11 @@ async def tools(name: ToolName = None, here: Here = False, as_json: cli.AsJson =
         schemas, activities = load_registry()
         answer: dict[str, Any] = {"tools": schemas, "activities": sorted(activities)}
     else:
-        answer = await _read_worker_tools()
-        schemas = answer["tools"]
+        reply = await ask_worker(await server.connect(), server.task_queue(), {})
+        if reply is None:
+            head = "the server cannot run an activity without a workflow, so no worker can be asked"
+            raise command_error(head, hint="`acts tools --here` lists what this environment loads")
+        answer, schemas = reply, reply["tools"]
     if name is None:
         if as_json:
             return print_json({"taskQueue": server.task_queue(), "workers": [answer]})
@@ -316,14 +314,6 @@ async def tools(name: ToolName = None, here: Here = False, as_json: cli.AsJson =
     if schemas[name] is None:
         raise command_error("its schema is left out of the answer, which would be too large", where=clean(name, 100))
     return print_json(schemas[name])
-
-
-async def _read_worker_tools() -> dict[str, Any]:
-    answer = await ask_worker(await server.connect(), server.task_queue(), {})
-    if answer is None:
-        head = "the server cannot run an activity without a workflow, so no worker can be asked"
-        raise command_error(head, hint="`acts tools --here` lists what this environment loads")
-    return answer
 
 
 def _print_tools(schemas: Mapping[str, Any], activities: Sequence[str]) -> None:

@@ -132,7 +132,7 @@ def _find_problems(
     hint = "; or set config.model: then an agent makes the plan" if request.config.model is None else ""
     problems = validate(raw, tools, served)
     if not any(p.fatal for p in problems):
-        problems += [found.problem for found in find_type_problems(validate_request(raw, tools, served))]
+        problems += [mismatch.problem for mismatch in find_type_problems(validate_request(raw, tools, served))]
     return [replace(p, hint=f"{p.hint or ''}{hint}") if p.code == "noPlan" else p for p in problems]
 
 
