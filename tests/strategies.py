@@ -99,13 +99,26 @@ def near(draw: st.DrawFn, pool: list[Where]) -> Where:
 @st.composite
 def texts(draw: st.DrawFn, pool: list[Where], depth: int = 0) -> str:
     """An expression over places near the pool."""
-    sign = draw(st.sampled_from(["", "", "", "||", "||", "&&"])) if depth < 2 else ""
+    sign = draw(st.sampled_from(["", "", "", "||", "||", "&&", "new"])) if depth < 2 else ""
     if not sign:
         return render(draw(near(pool)))
+    if sign == "new":
+        return draw(computed(pool))
     parts = [draw(texts(pool, depth + 1)) for _ in range(draw(st.integers(2, 3)))]
     space = draw(st.sampled_from(["", " "]))
     joined = f"{space}{sign}{space}".join(f"({p})" if depth or ("|" in p or "&" in p) else p for p in parts)
     return joined if joined.startswith("†") else f"{render(draw(near(pool)))} || {joined}" if depth == 0 else joined
+
+
+@st.composite
+def computed(draw: st.DrawFn, pool: list[Where]) -> str:
+    """An expression that makes or chooses its value."""
+    one, other = (render(draw(near(pool))) for _ in range(2))
+    forms = [
+        f"{one}[*].a", f"{one}.length", f"{one} != null", f'{one} || "none"', f"{one} > 1 && {other}",
+        f"{one} ? {other} : 1", f"{one} == {other} ? {one} : {other}", f"{one}[*] || {other}",
+    ]  # fmt: skip
+    return draw(st.sampled_from(forms))
 
 
 @st.composite
@@ -116,7 +129,7 @@ def templates(draw: st.DrawFn, expressions: st.SearchStrategy[str]) -> str:
         text = draw(expressions)
         parts += [
             "†{",
-            text.replace("†", "") if draw(st.booleans()) else text,
+            text.replace("†", "") if draw(st.booleans()) and "[†" not in text else text,
             "}",
             draw(st.sampled_from(["", " ††{x}"])),
         ]
@@ -156,9 +169,12 @@ def timings(draw: st.DrawFn, pool: list[Where]) -> dict[str, Any]:
 @st.composite
 def parameters(draw: st.DrawFn, pool: list[Where], *, each: bool = False) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    own = st.sampled_from(["†item", "†item.a", "†index", "†item.a || †index", "†item && †index"])
+    own = st.sampled_from(
+        ["†item", "†item.a", "†index", "†item.a || †index", "†item && †index", "†item.length || †item[*]"]
+    )
+    at_index = texts(pool).map(lambda text: f"{text}[†index]" if text.count("†") == 1 and " " not in text else text)
     mixed = st.tuples(own, texts(pool)).map(lambda pair: f"{pair[0]} || ({pair[1]})")
-    expressions = st.one_of(own, mixed, texts(pool)) if each else texts(pool)
+    expressions = st.one_of(own, mixed, at_index, texts(pool)) if each else texts(pool)
     for name in draw(st.lists(st.sampled_from(["p", "q"]), max_size=2, unique=True)):
         text = draw(st.one_of(expressions, expressions, templates(expressions)))
         out[name] = draw(st.sampled_from([text, text, text, [1, text], {"deep": {"er": [text]}}, "††literal", 7]))

@@ -1,18 +1,20 @@
 """``†`` expressions: their grammar, the trees that they become, what these yield, and where they are in JSON values.
 
-An expression names values of the context; a condition (of ``_when``) also compares and negates them; a template puts
-them into a text. Every (sub)expression is absent, null, or a value. A value replaces its whole expression and is never
-parsed again, so nothing that a Tool returns can become an expression.
+An expression names values of the context, compares them and chooses one; a template puts them into a text. Every
+(sub)expression is absent, null, or a value. A value replaces its whole expression and is never parsed again, so nothing
+that a Tool returns can become an expression.
 
-    expression  = conjunction { "||" conjunction }
+    expression  = disjunction [ "?" expression ":" expression ]
+    disjunction = conjunction { "||" conjunction }
     conjunction = comparison { "&&" comparison }
-    comparison  = term [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) term ]       (two terms in a condition alone)
-    term        = path | "(" expression ")" | "!" term | JSON                   (the last two in a condition alone)
-    path        = "†" kind { "." name | "[" digits "]" | "[" JSON-string "]" }
+    comparison  = term [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) term ]
+    term        = path | "(" expression ")" | "!" term | JSON
+    path        = "†" kind { "." name | "[" digits "]" | "[" JSON-string "]" | "[*]" | "[†index]" }
 
-A template is text with expressions between ``†{`` and ``}``, whose paths may leave out their ``†``. A string without
-``†`` is literal. The parser costs time linear in the length of its text; errors name the column, from 1. Where values
-come from is not known here: readers pass a ``read`` function.
+A value begins with ``†``, a condition (of ``_when``) with anything. A template is text with expressions between ``†{``
+and ``}``, whose paths may leave out their ``†``. A string without ``†`` is literal. The parser costs time linear in the
+length of its text; errors name the column, from 1. Where values come from is not known here: readers pass a ``read``
+function.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import math
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache, partial
 from itertools import product
 from typing import Any, Final, NoReturn
@@ -29,10 +32,22 @@ from typing import Any, Final, NoReturn
 from acts.language.admission import MAX_ALTERNATIVES, MAX_NAMES, MAX_PARENTHESES, MAX_PATHS, Work
 from acts.language.errors import ExpressionError, Problem, truncate
 from acts.language.strict_json import DECODER, write_json
-from acts.language.values import ABSENT, UNKNOWN, UNKNOWN_TEXT, Json, Place, defect, is_unicode, pointer, replace_parts
+from acts.language.values import (
+    ABSENT,
+    UNKNOWN,
+    UNKNOWN_TEXT,
+    Json,
+    Place,
+    defect,
+    get,
+    is_unicode,
+    pointer,
+    replace_parts,
+)
 
 MARK: Final = "†"
 OPENING: Final = f"{MARK}{{"
+CHOICE: Final = "?:"
 COMPARISONS: Final = ("==", "!=", "<=", ">=", "<", ">")  # the longer ones first, as a parser tries them
 # The kinds of the two paths that a Call with ``_each`` has for each of its elements
 ITEM: Final = "item"
@@ -46,6 +61,8 @@ _KIND: Final = re.compile(r"[\w-]+")
 _DIGITS: Final = re.compile(r"[0-9]{1,9}(?=\])")
 _JSON_STARTS: Final = frozenset('"-0123456789[{')
 _WORD: Final = re.compile(r"(?:true|false|null)\b")
+# A number or a word between braces, where a kind may stand without its mark
+_UNMARKED_LITERAL: Final = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)(?![\w.\[-])")
 _ESCAPED_INSIDE: Final = re.compile(rf"{MARK}{MARK}(?=[\w-])")
 # What looks like a path inside a text: a kind, a dot, and mostly names
 _EMBEDDED: Final = re.compile(rf"(?<!{MARK}){MARK}([\w-]+)(?:(\.)((?:[\w-]+(?:\.[\w-]+)*)?))?")
@@ -97,16 +114,52 @@ class Literal:
         return self.text
 
 
+class Step(Enum):
+    """What a path does with a list, beside taking an item by its number."""
+
+    EVERY = "[*]"
+    CURRENT = f"[{MARK}{INDEX}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Parts of a list: ``†state.orders[*].id`` of each element, ``†state.orders[†index].id`` of the one at a position.
+
+    ``steps`` are what follows the list, a Step first.
+    """
+
+    source: Path
+    steps: tuple[str | Step, ...]
+
+    def __str__(self) -> str:
+        names = [step.value if isinstance(step, Step) else str(Path("", (step,)))[1:] for step in self.steps]
+        return f"{self.source}{''.join(names)}"
+
+    @property
+    def makes_list(self) -> bool:
+        return Step.EVERY in self.steps
+
+    @property
+    def of_first(self) -> Path:
+        """The path of what it reads of the first element."""
+        return Path(self.source.kind, (*self.source.names, *("0" if isinstance(s, Step) else s for s in self.steps)))
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Terms with a sign: ``||`` is the first that is a value, ``&&`` the last when all are, ``!``, or a comparison."""
+    """Terms with a sign: ``||`` is the first that is a value, ``&&`` the last when all are, ``!``, or a comparison;
+    ``?:`` is the second if the first holds, else the third.
+    """
 
     sign: str
     terms: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        enclosed = {"||": (), "&&": ("||",)}.get(self.sign, ("||", "&&", *COMPARISONS))
-        texts = [f"({t})" if isinstance(t, Operation) and t.sign in enclosed else str(t) for t in self.terms]
+        enclosed = {"?:": (CHOICE,), "||": (CHOICE,), "&&": (CHOICE, "||")}
+        inner = enclosed.get(self.sign, (CHOICE, "||", "&&", *COMPARISONS))
+        texts = [f"({t})" if isinstance(t, Operation) and t.sign in inner else str(t) for t in self.terms]
+        if self.sign == CHOICE:
+            return f"{texts[0]} ? {texts[1]} : {texts[2]}"
         return f" {self.sign} ".join(texts) if len(texts) > 1 else f"{self.sign}{texts[0]}"
 
     @property
@@ -125,13 +178,22 @@ class TextTemplate:
         return "".join(p if isinstance(p, str) else f"{MARK}{{{p}}}" for p in self.parts)
 
 
-Expression = Path | Literal | Operation | TextTemplate
+Expression = Path | Projection | Literal | Operation | TextTemplate
 
 
 def operands(tree: Expression) -> tuple[Expression, ...]:
     if isinstance(tree, TextTemplate):
         return tuple(part for part in tree.parts if not isinstance(part, str))
+    if isinstance(tree, Projection):
+        return (tree.source, Path(INDEX)) if Step.CURRENT in tree.steps else (tree.source,)
     return tree.terms if isinstance(tree, Operation) else ()
+
+
+def subtrees(tree: Expression) -> Iterator[Expression]:
+    """An expression and all that it is made of."""
+    yield tree
+    for part in operands(tree):
+        yield from subtrees(part)
 
 
 def unescape_inside(text: str) -> str:
@@ -146,10 +208,14 @@ def evaluate(tree: Expression, read: Read, work: Work | None = None) -> Json:
     """What an expression yields: ABSENT, None, or a value; ``work`` counts, and raises TooComplex."""
     if isinstance(tree, Path):
         return read(tree)
-    if isinstance(tree, TextTemplate):
-        return _fill(tree, read, work or Work())
     if isinstance(tree, Literal):
         return tree.value
+    if not isinstance(tree, Operation):
+        work = work or Work()
+        return _fill(tree, read, work) if isinstance(tree, TextTemplate) else _project(tree, read, work)
+    if tree.sign == CHOICE:
+        chosen = choose(tree, read, work)
+        return UNKNOWN if chosen is UNKNOWN else evaluate(chosen, read, work)
     if tree.sign not in ("||", "&&"):
         return holds(tree, read, work)
     results = [evaluate(term, read, work) for term in tree.terms]
@@ -159,6 +225,31 @@ def evaluate(tree: Expression, read: Read, work: Work | None = None) -> Json:
     if any(result is ABSENT for result in results):
         return ABSENT
     return results[-1] if len(values) == len(results) else None
+
+
+def choose(choice: Operation, read: Read, work: Work | None = None) -> Any:
+    """The term of ``c ? a : b`` that is its value, or UNKNOWN where a dry run cannot say."""
+    condition, then, otherwise = choice.terms
+    is_met = holds(condition, read, work)
+    return UNKNOWN if is_met is UNKNOWN else then if is_met else otherwise
+
+
+def _project(projection: Projection, read: Read, work: Work) -> Json:
+    def follow(value: Json, steps: tuple[str | Step, ...]) -> Json:
+        for at, step in enumerate(steps):
+            if step is Step.EVERY:
+                if not isinstance(value, list):
+                    return UNKNOWN if value is UNKNOWN else ABSENT
+                work.steps.spend(len(value))
+                parts = [follow(item, steps[at + 1 :]) for item in value]
+                return [None if part is ABSENT else part for part in parts]
+            name = read(Path(INDEX)) if step is Step.CURRENT else step
+            if name is UNKNOWN:
+                return UNKNOWN
+            value = get(value, (str(name),))
+        return value
+
+    return follow(read(projection.source), projection.steps)
 
 
 def _fill(template: TextTemplate, read: Read, work: Work) -> Json:
@@ -191,6 +282,9 @@ def holds(tree: Expression, read: Read, work: Work | None = None) -> Any:
         return UNKNOWN if value is UNKNOWN else value is not ABSENT and value is not None and value is not False
     if tree.sign in COMPARISONS:
         return _compare(tree, read, work)
+    if tree.sign == CHOICE:
+        chosen = choose(tree, read, work)
+        return UNKNOWN if chosen is UNKNOWN else holds(chosen, read, work)
     results = [holds(term, read, work) for term in tree.terms]
     if tree.sign == "!":
         return UNKNOWN if results[0] is UNKNOWN else not results[0]
@@ -203,8 +297,9 @@ def holds(tree: Expression, read: Read, work: Work | None = None) -> Any:
 def _compare(comparison: Operation, read: Read, work: Work) -> Any:
     sides = []
     for term in comparison.terms:  # what it yields, or whether it holds where it is a condition itself
+        is_joined = isinstance(term, Operation) and term.sign in ("||", "&&")
         is_condition = any(isinstance(part, Operation) and part.sign not in ("||", "&&") for part in operands(term))
-        sides.append((holds if is_condition else evaluate)(term, read, work))
+        sides.append((holds if is_joined and is_condition else evaluate)(term, read, work))
     if comparison.accepts_absence:
         sides = [None if side is ABSENT else side for side in sides]
     left, right = sides
@@ -230,8 +325,20 @@ def is_provided(tree: Expression, has: Callable[[Path], bool]) -> bool:
     """Return True when ``has`` is true of every path of one alternative of the expression."""
     if isinstance(tree, Path):
         return has(tree)
+    if isinstance(tree, Operation) and tree.sign == CHOICE:
+        return is_provided(tree.terms[0], has) and any(is_provided(term, has) for term in tree.terms[1:])
     is_any = isinstance(tree, Operation) and tree.sign == "||"
     return (any if is_any else all)(is_provided(term, has) for term in operands(tree))
+
+
+def may_yield(tree: Expression, has: Callable[[Path], bool]) -> bool:
+    """Return True when an expression is not certainly absent where only the paths that ``has`` tells have a value."""
+    if isinstance(tree, Path):
+        return has(tree)
+    if not isinstance(tree, Operation) or tree.sign == "&&":
+        return all(may_yield(term, has) for term in operands(tree))
+    terms = tree.terms[1:] if tree.sign == CHOICE else tree.terms
+    return tree.sign not in ("||", CHOICE) or any(may_yield(term, has) for term in terms)
 
 
 def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
@@ -241,6 +348,8 @@ def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
     if len(paths(tree)) > MAX_PATHS:
         raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
     parts = [alternatives(term) for term in operands(tree)]
+    if isinstance(tree, Operation) and tree.sign == CHOICE:
+        parts = [parts[0], parts[1] + parts[2]]
     is_any = isinstance(tree, Operation) and tree.sign == "||"
     if (sum if is_any else math.prod)(map(len, parts)) > MAX_ALTERNATIVES:
         raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
@@ -264,9 +373,17 @@ def parse(text: str, *, is_condition: bool = False) -> Expression:
 parse_condition: Final = partial(parse, is_condition=True)
 
 
+def parse_output(text: str) -> Expression:
+    """The tree of an output path: paths with ``||`` and ``&&``. Raises ExpressionError."""
+    tree = parse(text)
+    if not _is_plain(tree):
+        raise ExpressionError("an output path is made of paths, || and && alone", 1)
+    return tree
+
+
 def _parse(text: str, *, is_condition: bool) -> Expression:
     parser = _Parser(text, is_condition=is_condition)
-    tree = parser.any_of(0)
+    tree = parser.expression(0)
     parser.skip_space()
     if parser.at < len(text):
         parser.fail_at_rest()
@@ -296,7 +413,7 @@ def parse_text_template(text: str) -> TextTemplate:
             continue
         parser = _Parser(text, start, in_braces=True)
         parser.skip_space()
-        tree = parser.any_of(0) if parser.at < len(text) else None
+        tree = parser.expression(0) if parser.at < len(text) else None
         parser.skip_space()
         if tree is None or parser.at == len(text):
             raise ExpressionError("the brace is not closed", start - 1)
@@ -313,8 +430,8 @@ class _Parser:
 
     def __init__(self, text: str, at: int = 0, *, is_condition: bool = False, in_braces: bool = False) -> None:
         self.text, self.at = text, at
-        self.is_condition, self.marks_are_optional = is_condition, in_braces
-        # Operators and braces need no space around them, so a name that contains one is written in brackets
+        self.marks_are_optional = in_braces
+        # In conditions and braces, operators need no space around them: a name that contains one is in brackets there
         self.plain_name = _PLAIN_EVERYWHERE if is_condition or in_braces else _PLAIN_NAME
 
     def fail(self, reason: str) -> NoReturn:
@@ -322,11 +439,11 @@ class _Parser:
 
     def fail_at_rest(self) -> NoReturn:
         sign = self.text[self.at]
-        if self.is_condition and self._operator():
+        if self._operator():
             self.fail("a comparison has two sides; join two comparisons with &&")
-        if self.is_condition and sign == "=":
+        if sign == "=":
             self.fail("a single = compares nothing; equality is ==")
-        self.fail(f"unexpected {sign!r}; an expression continues with ., [, || or &&")
+        self.fail(f"unexpected {sign!r}; an expression continues with ., [, ||, &&, ? or a comparison")
 
     def skip_space(self) -> None:
         while self.text[self.at : self.at + 1].isspace():
@@ -338,6 +455,17 @@ class _Parser:
         self.at += len(token) if is_next else 0
         return is_next
 
+    def expression(self, depth: int) -> Expression:
+        condition = self.any_of(depth)
+        if not self.accept("?"):
+            return condition
+        if depth > MAX_PARENTHESES:
+            self.fail(f"choices nest deeper than {MAX_PARENTHESES}")
+        then = self.expression(depth + 1)
+        if not self.accept(":"):
+            self.fail('a choice is written "c ? a : b", with spaces around the colon')
+        return Operation(CHOICE, (condition, then, self.expression(depth + 1)))
+
     def any_of(self, depth: int, sign: str = "||") -> Expression:
         terms: list[Expression] = []
         while not terms or self.accept(sign):
@@ -346,7 +474,7 @@ class _Parser:
 
     def comparison(self, depth: int) -> Expression:
         left = self.term(depth)
-        operator = self._operator() if self.is_condition else None
+        operator = self._operator()
         if operator is None:
             return left
         self.at += len(operator)
@@ -362,19 +490,24 @@ class _Parser:
         if depth > MAX_PARENTHESES:
             self.fail(f"parentheses nest deeper than {MAX_PARENTHESES}")
         if self.accept("("):
-            inner = self.any_of(depth + 1)
+            inner = self.expression(depth + 1)
             if not self.accept(")"):
                 self.fail("a parenthesis is not closed")
             return inner
-        if self.is_condition:
-            if self.accept("!"):
-                return Operation("!", (self.term(depth + 1),))
-            if self.text[self.at : self.at + 1] in _JSON_STARTS or _WORD.match(self.text, self.at):
-                return self.literal()
+        if self.accept("!"):
+            return Operation("!", (self.term(depth + 1),))
+        if self._is_at_literal():
+            return self.literal()
         if not self.accept(MARK) and not (self.marks_are_optional and _KIND.match(self.text, self.at)):
             rest = repr(self.text[self.at]) if self.at < len(self.text) else "the end"
             self.fail(f"expected a path like {MARK}state.name, found {rest}")
         return self.path()
+
+    def _is_at_literal(self) -> bool:
+        sign = self.text[self.at : self.at + 1]
+        if self.marks_are_optional and sign not in '"[{':
+            return _UNMARKED_LITERAL.match(self.text, self.at) is not None
+        return sign in _JSON_STARTS or _WORD.match(self.text, self.at) is not None
 
     def literal(self) -> Literal:
         """A JSON value, written again so that equal values are equal literals."""
@@ -391,12 +524,12 @@ class _Parser:
         except (ValueError, RecursionError):
             self.fail(reason)
 
-    def path(self) -> Path:
+    def path(self) -> Path | Projection:
         kind = _KIND.match(self.text, self.at)
         if not kind:
             self.fail(f"a kind (letters, digits, _ and -) must follow {MARK}")
         self.at = kind.end()
-        names: list[str] = []
+        names: list[str | Step] = []
         while self.at < len(self.text) and self.text[self.at] in ".[":
             self.at += 1
             name = None if self.text[self.at - 1] == "[" else self.plain_name.match(self.text, self.at)
@@ -407,15 +540,21 @@ class _Parser:
             names.append(name.group() if name else self.bracket())
             if len(names) > MAX_NAMES:
                 self.fail(f"a path has at most {MAX_NAMES} names")
-        return Path(kind.group(), tuple(names))
+        first = next((at for at, name in enumerate(names) if isinstance(name, Step)), len(names))
+        source = Path(kind.group(), tuple(map(str, names[:first])))
+        return Projection(source, tuple(names[first:])) if first < len(names) else source
 
-    def bracket(self) -> str:
+    def bracket(self) -> str | Step:
+        for step in Step:
+            if self.text.startswith(step.value, self.at - 1):
+                self.at += len(step.value) - 1
+                return step
         digits = _DIGITS.match(self.text, self.at)
         if digits:
             self.at = digits.end() + 1
             return str(int(digits.group()))
         if not self.text.startswith('"', self.at):
-            self.fail("brackets hold an index or a JSON string")
+            self.fail(f"brackets hold an index, *, {MARK}{INDEX} or a JSON string")
         name, end = self._json("the JSON string in brackets is not closed or not valid")
         if not is_unicode(name):
             self.fail("the name is not valid Unicode: it holds a lone surrogate")
@@ -541,7 +680,7 @@ def resolve_references(
     work = work or Work()
     replacements: list[tuple[Place, Json]] = []
     missing = []
-    present: set[int] = set()
+    present: set[Any] = set()
     repeated = 0
     for use in uses:
         result = evaluate(use.tree, read, work)
@@ -549,9 +688,11 @@ def resolve_references(
             missing.append(use)
             continue
         replacements.append((use.at, result))
-        if id(result) in present:
+        # A projection makes its list anew, whatever is repeated in it
+        identity = Projection if any(isinstance(tree, Projection) for tree in subtrees(use.tree)) else id(result)
+        if identity in present:
             repeated = work.add_repeated(repeated, result)
-        present.add(id(result))
+        present.add(identity)
     return replace_parts(value, replacements), missing
 
 

@@ -29,7 +29,7 @@ from acts.language.admission import SUBSCHEMAS, TOOLS, Meter
 from acts.language.config import Options, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
 from acts.language.messages import METHODS, Request, ToolMessage
-from acts.language.references import parse
+from acts.language.references import parse_output
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, subschemas, with_defs
 from acts.language.spelling import expression_hint
 from acts.language.values import ABSENT, Json, Place, pointer
@@ -337,9 +337,9 @@ def _definition_problems(
             yield Problem("invalidTool", text, place)
         elif key in ("_outputPath", "_errorPath"):
             try:
-                parse(value)
+                parse_output(value)
             except ExpressionError as error:
-                text, hint = f'{key} of "{name}": {error}', expression_hint(value, parse)
+                text, hint = f'{key} of "{name}": {error}', expression_hint(value, parse_output)
                 yield Problem("invalidExpression", text, place, hint=hint)
         elif key == "_outputMethod" and value not in METHODS:
             text = f'{key} of "{name}" is {value!r}; allowed: {", ".join(METHODS)}'

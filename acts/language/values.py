@@ -40,6 +40,8 @@ ABSENT: Final = _Marker.ABSENT
 UNKNOWN: Final = _Marker.UNKNOWN
 UNKNOWN_TEXT: Final = _Marker.UNKNOWN_TEXT
 
+# The name at which a list has the number of its elements
+LENGTH: Final = "length"
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")  # no list with an index of more digits fits into memory
 
 
@@ -57,6 +59,8 @@ def get(value: Json, names: Names) -> Json:
             value = value[name]
         elif isinstance(value, list) and (index := list_index(name)) is not None and index < len(value):
             value = value[index]
+        elif isinstance(value, list) and name == LENGTH:
+            value = len(value)
         else:
             return UNKNOWN if value is UNKNOWN else ABSENT
     return value

@@ -443,7 +443,7 @@ class _CallParser:
             return (*(intended or ()), *(_parse_outcomes(self.call.get(key)) or ()))
         if key not in self.call:
             return ()
-        use = self._read(parse, self.call[key], key)
+        use = self._read(references.parse_output, self.call[key], key)
         if use is None:
             self.writes_unknown = True
             return ()
@@ -555,6 +555,6 @@ class _CallParser:
 def _parse_outcomes(text: Json) -> Outcomes | None:
     """The alternatives of an output path, or None when it cannot be parsed."""
     try:
-        return alternatives(parse(text)) if isinstance(text, str) else None
+        return alternatives(references.parse_output(text)) if isinstance(text, str) else None
     except ExpressionError:
         return None

@@ -28,7 +28,7 @@ from acts.language.errors import (
     truncate,
 )
 from acts.language.messages import INSTANCES, Request, read_request
-from acts.language.references import ELEMENT_KINDS, Expression, Literal, Operation, Path, operands
+from acts.language.references import ELEMENT_KINDS, Expression, Literal, Operation, Path
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
 from acts.language.spelling import propose_text
 from acts.language.tools import FAILURES, Tool, hint_words, read_tools
@@ -56,6 +56,8 @@ _WRITES_LISTED: Final = 6
 _PATHS_LISTED: Final = 20
 # The codes of a failure that a Tool need not declare
 _OTHER_CODES: Final = wire.ENGINE_CODES | {wire.EACH_FAILED, wire.TOO_COMPLEX, wire.REJECTED, wire.VALUE_LOST}
+# What a path hardly has in a name
+_OPERATORS: Final = frozenset(f"=!<>?{references.MARK}")
 # Keywords that say more of a property than ``properties`` does
 _UNFOLLOWED: Final = frozenset({"$ref", "anyOf", "oneOf", "allOf", "if", "patternProperties", "nullable"})
 
@@ -306,11 +308,15 @@ class _ReferenceCheck:
         text = f"nothing in the context or the plan provides {', nor '.join(texts)}"
         self._hints_left -= 1
         hint = self._hint(missing[0][0], position, instance or call.instance) if self._hints_left >= 0 else None
-        # A condition that reads nothing is false: its Call is skipped
-        severity = "warning" if use is call.condition else self._severity
+        # A condition that reads nothing is false: its Call is skipped. A comparison of nothing yields something, too
+        unread = {path for paths in missing for path in paths}
+        lacks_value = all(references.may_yield(tree, lambda path: path not in unread) for tree in use.expressions)
+        severity = "warning" if use is call.condition or lacks_value else self._severity
         return Problem("unknownReference", text, call.pointer + pointer(*use.at), call.id, hint, severity)
 
     def _hint(self, path: Path, position: int, instance: str | None) -> str:
+        if not _OPERATORS.isdisjoint("".join(path.names)):
+            return "in a value, an operator stands between spaces; else it is a part of the name before it"
         if path.kind in ELEMENT_KINDS:
             return f"{path} is an element of a list in the parameters of a call with _each, and nowhere else"
         near, text = self._context_near(path, instance)
@@ -442,6 +448,26 @@ def _find_plain_references(plan: ValidatedPlan) -> Iterator[Problem]:
             yield Problem("plainReference", message, call.pointer + pointer(*at), call.id, hint, "warning")
 
 
+def _find_hidden_typos(plan: ValidatedPlan) -> Iterator[Problem]:
+    """A warning for each path that nothing provides beside a literal, which takes its place without a word.
+
+    An input may be left out, and that is what the literal is for.
+    """
+    for call in plan.graph.order:
+        for use in call.reads:
+            defaulted = (
+                term for term in references.subtrees(use.tree) if isinstance(term, Operation) and term.sign == "||"
+            )
+            trees = [tree for tree in defaulted if any(isinstance(term, Literal) for term in tree.terms)]
+            for path in dict.fromkeys(path for tree in trees for path in references.paths(tree)):
+                is_element = use.is_of_element and path.kind in ELEMENT_KINDS
+                is_written = is_element or any(plan.graph.writers.overlapping(path, call.instance))
+                if not (path.kind == "input" or is_written or plan.initial_log.has_initially(path, call.instance)):
+                    text = f"nothing in the context or the plan provides {path}: the literal beside it is the value"
+                    place = call.pointer + pointer(*use.at)
+                    yield Problem("unknownReference", text, place, call.id, severity="warning")
+
+
 def find_literal_outputs(graph: Graph, mode: str) -> tuple[frozenset[int], list[Problem]]:
     """The ranks of latent Calls whose ``_output`` is their result, and a warning for each other: it was a guess."""
     literal: set[int] = set()
@@ -506,6 +532,7 @@ def lint(plan: ValidatedPlan) -> list[Problem]:
             certain.add(rank)
     problems += [*_partial_reads(graph), *_undeclared_failures(graph), *_misspelt_parameters(graph)]
     problems += islice(_find_plain_references(plan), errors.MAX_PROBLEMS_REPORTED)
+    problems += islice(_find_hidden_typos(plan), errors.MAX_PROBLEMS_REPORTED)
     for chain in graph.writers.exact.values():
         for earlier, later in pairwise(chain.entries):
             call, next_call = graph.order[earlier], graph.order[later]
@@ -523,7 +550,7 @@ def lint(plan: ValidatedPlan) -> list[Problem]:
 
 
 def _undeclared_failures(graph: Graph) -> Iterator[Problem]:
-    """A warning for each condition on the code of a failure that the Tools which fail there do not declare."""
+    """A warning for each comparison with the code of a failure that the Tools which fail there do not declare."""
     declared: dict[Path, set[str] | None] = {}  # by path of a code; None: a Tool says nothing of its failures
     for call in graph.order:
         codes = call.tool.schema.get(FAILURES)
@@ -531,20 +558,17 @@ def _undeclared_failures(graph: Graph) -> Iterator[Problem]:
             place = Path(path.kind, (*path.names, "code"))
             others = declared.setdefault(place, set())
             declared[place] = {*others, *codes} if others is not None and isinstance(codes, dict) else None
-    for call in graph.order:
-        for path, code in [] if call.condition is None else _compared_texts(call.condition.tree):
+    for reader, use in [(call, use) for call in graph.order for use in call.reads]:
+        for path, code in _compared_texts(use.tree):
             if (codes := declared.get(path)) is not None and code not in codes | _OTHER_CODES:
                 text = f'no call fails with the code "{code}" at {path}; declared: {format_choices(sorted(codes))}'
                 hint = suggest(code, codes) or "declare it in the failures of the tool"
-                yield Problem("unknownFailure", text, f"{call.pointer}/_when", call.id, hint, "warning")
+                yield Problem("unknownFailure", text, reader.pointer + pointer(*use.at), reader.id, hint, "warning")
 
 
-def _compared_texts(tree: Expression) -> Iterator[tuple[Path, str]]:
-    """The paths that a condition compares with texts, and these texts."""
-    stack = [tree]
-    while stack:
-        tree = stack.pop()
-        stack += operands(tree)
+def _compared_texts(root: Expression) -> Iterator[tuple[Path, str]]:
+    """The paths that an expression compares with texts, and these texts."""
+    for tree in references.subtrees(root):
         if isinstance(tree, Operation) and tree.sign in ("==", "!="):
             paths_ = [term for term in tree.terms if isinstance(term, Path)]
             texts = [term.value for term in tree.terms if isinstance(term, Literal)]

@@ -254,7 +254,10 @@ def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path
     if isinstance(tree, Path):
         yield tree
         return
-    for term in references.operands(tree):
+    terms = references.operands(tree)
+    if isinstance(tree, references.Operation) and tree.sign == references.CHOICE:
+        terms = tree.terms[0], references.choose(tree, read)
+    for term in terms:
         yield from _paths_used(term, read)
         if isinstance(tree, references.Operation) and tree.sign == "||" and evaluate(term, read) not in (ABSENT, None):
             return
@@ -350,6 +353,8 @@ class ProvenanceIndex:
         for depth, name in enumerate(path.names):
             above = Path(path.kind, path.names[:depth])
             if isinstance(self.value(above, instance, upto), list):
+                if list_index(name) is None:  # its length is from all of it
+                    return None
                 is_last = depth + 1 == len(path.names)
                 for by, start, end in self._pieces(above, instance, upto):
                     if int(name) < end:

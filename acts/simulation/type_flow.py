@@ -18,18 +18,21 @@ from typing import Any, Final, NamedTuple
 
 from acts.language.errors import Problem, did_you_mean, find_similar, format_choices, truncate
 from acts.language.references import (
+    CHOICE,
+    COMPARISONS,
     ELEMENT_KINDS,
     ITEM,
     Expression,
+    Literal,
     Operation,
     Path,
+    Projection,
     ReferenceUse,
     TextTemplate,
     operands,
-    paths,
 )
 from acts.language.schemas import follow, with_null
-from acts.language.values import ABSENT, UNKNOWN, Json, Names, get, list_index, pointer, type_name
+from acts.language.values import ABSENT, LENGTH, UNKNOWN, Json, Names, get, list_index, pointer, type_name
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import START
 from acts.plan.graph import WriterChain
@@ -126,7 +129,7 @@ def _at_name(one: TypeAlternative, name: str) -> Alternatives:
     if one.name == "list" and list_index(name) is not None:
         return (ANY,) if "prefixItems" in one.schema else type_alternatives(one.schema.get("items", True), one.root)
     if one.name != "object":
-        return (_NOTHING,)
+        return (TypeAlternative("number", {}) if one.name == "list" and name == LENGTH else _NOTHING,)
     declared, extra = one.schema.get("properties") or {}, one.schema.get("additionalProperties", True)
     if name in declared:
         return type_alternatives(declared[name], one.root)
@@ -205,12 +208,13 @@ def find_type_problems(prepared: ValidatedPlan) -> list[TypeProblem]:
 def _find_undeclared(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:
     """A path of a reference that the ``_output`` of each of its writers does not have."""
     node = prepared.nodes[rank]
-    for path in paths(read.tree):
+    for path in _paths_to_first(read.tree):
         source = _element_path(prepared, node, path) if node.is_each and path.kind in ELEMENT_KINDS else path
         producers = [] if source is None else _producers_of_path(prepared, rank, source)
         names = {one.name for _, types in producers for one in types}
         # That nothing can be there at all is an error of its own, but in a condition
-        is_certain = names == {NOTHING} and read is not node.condition
+        is_certain = names == {NOTHING} and all(isinstance(tree, Path) for tree in read.expressions)
+        is_certain = is_certain and read is not node.condition
         if source is None or not names or is_certain or not names <= {NOTHING, UNDECLARED}:
             continue
         producer, text = producers[0][0], f"{path} is not in the _output of {producers[0][0]}"
@@ -219,6 +223,14 @@ def _find_undeclared(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> 
         problem = Problem("undeclaredPath", text, place, node.id, hint, "warning")
         return TypeProblem(rank, problem, {"producer": producer})
     return None
+
+
+def _paths_to_first(tree: Expression) -> Iterator[Path]:
+    """The paths of an expression, those through a list to its first element."""
+    if isinstance(tree, (Path, Projection)):
+        yield tree if isinstance(tree, Path) else tree.of_first
+    for part in () if isinstance(tree, Projection) else operands(tree):
+        yield from _paths_to_first(part)
 
 
 def _element_path(prepared: ValidatedPlan, node: PlannedCall, path: Path) -> Path | None:
@@ -297,8 +309,11 @@ def _producers(prepared: ValidatedPlan, rank: int, tree: Expression) -> list[_Pr
     """The producers of an expression's value, as far as they may give one."""
     if isinstance(tree, Operation) and tree.sign == "&&":
         return _producers(prepared, rank, tree.terms[-1])
+    if isinstance(tree, (Literal, Projection)) or (isinstance(tree, Operation) and tree.sign in ("!", *COMPARISONS)):
+        return [("the expression", (_made_type(tree),))]
     if not isinstance(tree, Path):
-        producers = [p for term in operands(tree) for p in _producers(prepared, rank, term)]
+        terms = tree.terms[1:] if isinstance(tree, Operation) and tree.sign == CHOICE else operands(tree)
+        producers = [p for term in terms for p in _producers(prepared, rank, term)]
         dropped: tuple[str, ...] = (NOTHING, UNDECLARED, "null")
     elif prepared.nodes[rank].is_each and tree.kind in ELEMENT_KINDS:
         return [("_each", (ANY,))]
@@ -306,6 +321,15 @@ def _producers(prepared: ValidatedPlan, rank: int, tree: Expression) -> list[_Pr
         producers, dropped = _producers_of_path(prepared, rank, tree), (NOTHING, UNDECLARED)
     rest = [(name, tuple(one for one in types if one.name not in dropped)) for name, types in producers]
     return [(name, types) for name, types in rest if types] or producers
+
+
+def _made_type(tree: Literal | Projection | Operation) -> TypeAlternative:
+    """The type of what an expression makes itself."""
+    if isinstance(tree, Literal):
+        return exact_type(tree.value)
+    if isinstance(tree, Projection):
+        return TypeAlternative("list", {}) if tree.makes_list else ANY
+    return TypeAlternative("boolean", {})
 
 
 def _producers_of_path(prepared: ValidatedPlan, rank: int, path: Path) -> list[_Producer]:

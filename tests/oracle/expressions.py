@@ -15,84 +15,119 @@ class Malformed(Exception):
     """Not an expression."""
 
 
-PATH = re.compile(r"""†[\w-]+(\.[^.\[\]()|&"\s]+|\[[0-9]+\]|\["([^"\\]|\\.)*"\])*""")
-STEP = re.compile(r"""\.([^.\[\]()|&"\s]+)|\[([0-9]+)\]|\[("([^"\\]|\\.)*")\]""")
+OPERATORS = ("==", "!=", "<=", ">=", "<", ">")
+BRACKETS = r"""\[[0-9]+\]|\[\*\]|\[†index\]|\["([^"\\]|\\.)*"\]"""
+# How a path is written: in a value, in a condition, and between braces, where its mark may be missing
+PATHS = {
+    "value": re.compile(rf"""†[\w-]+(\.[^.\[\]()|&"\s]+|{BRACKETS})*"""),
+    "condition": re.compile(rf"""†[\w-]+(\.[^.\[\]()|&"\s=!<>{{}}]+|{BRACKETS})*"""),
+    "braces": re.compile(rf"""†?[\w-]+(\.[^.\[\]()|&"\s=!<>{{}}]+|{BRACKETS})*"""),
+}
+STEP = re.compile(r"""\.([^.\[\]()|&"\s]+)|\[([0-9]+)\]|\[("([^"\\]|\\.)*")\]|\[(\*|†index)\]""")
+SIGNS = ("||", "&&", *OPERATORS, "!", "?", ":", "(", ")")
+LITERAL_IN_BRACES = re.compile(r"(-?\d+(\.\d+)?([eE][+-]?\d+)?|true|false|null)(?![\w.\[-])")
 
 Where = tuple[str, ...]  # (kind, name, name, …)
 
 
-def parse(text: str) -> Any:
-    """``("path", where)``, ``("or", [trees])`` or ``("and", [trees])``."""
-    for sign, word in (("||", "or"), ("&&", "and")):
-        parts = split(text, sign)
-        if len(parts) > 1:
-            return (word, [parse(part) for part in parts])
-    text = text.strip()
-    if text.startswith("(") and text.endswith(")"):
-        return parse(text[1:-1])
-    if not PATH.fullmatch(text):
+def parse(text: str, where: str = "value") -> Any:
+    """``("path", where)``, ``("json", value)``, ``("or", [trees])``, ``("and", …)``, ``("not", …)``, ``("==", …)`` …,
+    ``("choice", [condition, then, otherwise])``, ``("part", (where, steps))``.
+    """
+    tokens, rest = tokenize(text, where)
+    if rest:
         raise Malformed(text)
-    kind = re.match(r"†([\w-]+)", text)
-    assert kind
-    where = [kind.group(1)]
-    for name, digits, quoted, _ in STEP.findall(text[kind.end() :]):
-        try:
-            where.append(name or (str(int(digits)) if digits else json.loads(quoted)))
-        except ValueError:
-            raise Malformed(text) from None
-    return ("path", tuple(where))
-
-
-def split(text: str, sign: str) -> list[str]:
-    """``text`` split at each ``sign`` outside of parentheses and quoted names."""
-    parts, depth, at, start = [], 0, 0, 0
-    while at < len(text):
-        if text[at] == '"':
-            at += 1
-            while at < len(text) and text[at] != '"':
-                at += 2 if text[at] == "\\" else 1
-        elif text[at] in "()":
-            depth += 1 if text[at] == "(" else -1
-            if depth < 0:
-                raise Malformed(text)
-        elif depth == 0 and text.startswith(sign, at):
-            parts.append(text[start:at])
-            at += 1
-            start = at + 1
-        at += 1
-    if depth:
+    tree = choice(tokens)
+    if tokens:
         raise Malformed(text)
-    return [*parts, text[start:]]
-
-
-OPERATORS = ("==", "!=", "<=", ">=", "<", ">")
-UNMARKED = re.compile(r"""†?[\w-]+(\.[^.\[\]()|&"\s{}]+|\[[0-9]+\]|\["([^"\\]|\\.)*"\])*""")
+    return tree
 
 
 def parse_condition(text: str) -> Any:
-    """A tree of ``parse``, or ``("not", [tree])``, ``("==", [left, right])`` …, ``("json", value)``."""
-    for sign, word in (("||", "or"), ("&&", "and")):
-        parts = split(text, sign)
-        if len(parts) > 1:
-            return (word, [parse_condition(part) for part in parts])
-    for operator in OPERATORS:
-        parts = split(text, operator)
-        if len(parts) == 2:
-            return (operator, [parse_side(part) for part in parts])
-    return parse_side(text)
+    return parse(text, "condition")
 
 
-def parse_side(text: str) -> Any:
-    """One side of a comparison, or a condition without one."""
-    text = text.strip()
-    if text.startswith("!"):
-        return ("not", [parse_side(text[1:])])
-    if text.startswith("(") and text.endswith(")"):
-        return parse_condition(text[1:-1])
-    try:
-        return ("json", json.loads(text))
-    except ValueError:
-        return parse(text)
+def tokenize(text: str, where: str) -> tuple[list[Any], str]:
+    """Trees and signs, up to the end or, between braces, to the one that closes; and the text that is left."""
+    out: list[Any] = []
+    while text := text.lstrip():
+        path = PATHS[where].match(text)
+        literal = LITERAL_IN_BRACES.match(text) if where == "braces" else re.match(r"(true|false|null)\b", text)
+        sign = next((s for s in SIGNS if text.startswith(s)), None)
+        if literal:
+            out.append(("json", json.loads(literal[0])))
+            text = text[literal.end() :]
+        elif path:
+            out.append(tree_of_path(path[0]))
+            text = text[path.end() :]
+        elif sign:
+            out.append(sign)
+            text = text[len(sign) :]
+        elif where == "braces" and text.startswith("}"):
+            return out, text
+        else:
+            try:
+                value, end = json.JSONDecoder().raw_decode(text)
+            except ValueError:
+                raise Malformed(text) from None
+            out.append(("json", value))
+            text = text[end:]
+    return out, text
+
+
+def tree_of_path(text: str) -> Any:
+    kind = re.match(r"†?([\w-]+)", text)
+    assert kind
+    names: list[Any] = [kind[1]]
+    for name, digits, quoted, _, step in STEP.findall(text[kind.end() :]):
+        try:
+            names.append([step] if step else name or (str(int(digits)) if digits else json.loads(quoted)))
+        except ValueError:
+            raise Malformed(text) from None
+    first = next((at for at, name in enumerate(names) if isinstance(name, list)), len(names))
+    whole = ("path", tuple(names[:first]))
+    return whole if first == len(names) else ("part", (tuple(names[:first]), names[first:]))
+
+
+def choice(tokens: list[Any]) -> Any:
+    condition = joined(tokens, ("||", "or"), ("&&", "and"))
+    if tokens[:1] != ["?"]:
+        return condition
+    tokens.pop(0)
+    then = choice(tokens)
+    if tokens[:1] != [":"]:
+        raise Malformed("no colon")
+    tokens.pop(0)
+    return ("choice", [condition, then, choice(tokens)])
+
+
+def joined(tokens: list[Any], *signs: tuple[str, str]) -> Any:
+    if not signs:
+        left = term(tokens)
+        if tokens[:1] and tokens[0] in OPERATORS:
+            return (tokens.pop(0), [left, term(tokens)])
+        return left
+    (sign, word), *inner = signs
+    parts = [joined(tokens, *inner)]
+    while tokens[:1] == [sign]:
+        tokens.pop(0)
+        parts.append(joined(tokens, *inner))
+    return parts[0] if len(parts) == 1 else (word, parts)
+
+
+def term(tokens: list[Any]) -> Any:
+    first = tokens.pop(0) if tokens else None
+    if first == "!":
+        return ("not", [term(tokens)])
+    if first == "(":
+        inner = choice(tokens)
+        if tokens[:1] != [")"]:
+            raise Malformed("no parenthesis")
+        tokens.pop(0)
+        return inner
+    if not isinstance(first, tuple):
+        raise Malformed(first)
+    return first
 
 
 ESCAPED_INSIDE = re.compile(r"††(?=[\w-])")
@@ -109,25 +144,14 @@ def parts_of_template(text: str) -> list[Any]:
         elif ESCAPED_INSIDE.match(text):
             out, text = [*out, "†"], text[2:]
         elif text.startswith("†{"):
-            inside, text = expression_in_braces(text[2:])
-            out.append(parse(inside))
+            tokens, text = tokenize(text[2:], "braces")
+            out.append(choice(tokens))
+            if tokens or not text:
+                raise Malformed(text)
+            text = text[1:]
         else:
             out, text = [*out, text[0]], text[1:]
     return out
-
-
-def expression_in_braces(text: str) -> tuple[str, str]:
-    """An expression with all of its marks, and the text after its brace."""
-    out = ""
-    while not text.startswith("}"):
-        path = UNMARKED.match(text)
-        sign = path or re.match(r"\|\||&&|[()\s]", text)
-        if not sign:
-            raise Malformed(text)
-        token = sign.group()
-        out += ("†" if path and not token.startswith("†") else "") + token
-        text = text[len(token) :]
-    return out, text[1:]
 
 
 def is_template(value: Any) -> bool:
@@ -155,11 +179,13 @@ def holds(tree: Any, read: Any) -> bool:
     word, rest = tree
     if word == "not":
         return not holds(rest[0], read)
+    if word == "choice":
+        return holds(rest[1] if holds(rest[0], read) else rest[2], read)
     if word in ("or", "and"):
         return (any if word == "or" else all)(holds(part, read) for part in rest)
     if word in OPERATORS:
         return compares(word, *(side(part, read) for part in rest), null=("json", None) in rest)
-    value = rest if word == "json" else read(rest)
+    value = evaluate(tree, read)
     return value is not ABSENT and value is not None and value is not False
 
 
@@ -167,7 +193,8 @@ def side(tree: Any, read: Any) -> Any:
     word, rest = tree
     if word == "json":
         return rest
-    is_plain = word == "path" or (word in ("or", "and") and all(p[0] not in ("not", *OPERATORS) for p in rest))
+    inner = ("not", "choice", *OPERATORS)
+    is_plain = word in ("path", "part", "choice") or (word in ("or", "and") and all(p[0] not in inner for p in rest))
     return evaluate(tree, read) if is_plain else holds(tree, read)
 
 
@@ -201,6 +228,12 @@ def evaluate(tree: Any, read: Any) -> Any:
         return read(rest)
     if word == "json":
         return rest
+    if word == "part":
+        return project(read(rest[0]), rest[1], read)
+    if word == "choice":
+        return evaluate(rest[1] if holds(rest[0], read) else rest[2], read)
+    if word == "not" or word in OPERATORS:
+        return holds(tree, read)
     results = [evaluate(part, read) for part in rest]
     values = [v for v in results if v is not ABSENT and v is not None]
     if word == "or":
@@ -210,21 +243,58 @@ def evaluate(tree: Any, read: Any) -> Any:
     return ABSENT if any(v is ABSENT for v in results) else None
 
 
+def project(value: Any, steps: list[Any], read: Any) -> Any:
+    if not steps:
+        return value
+    step, rest = steps[0], steps[1:]
+    if step == ["*"]:
+        if not isinstance(value, list):
+            return ABSENT
+        parts = [project(item, rest, read) for item in value]
+        return [None if part is ABSENT else part for part in parts]
+    name = str(read(("index",))) if isinstance(step, list) else step
+    if isinstance(value, list):
+        inner = (
+            len(value)
+            if name == "length"
+            else value[int(name)]
+            if name.isdigit() and int(name) < len(value)
+            else ABSENT
+        )
+    else:
+        inner = value.get(name, ABSENT) if isinstance(value, dict) else ABSENT
+    return ABSENT if inner is ABSENT else project(inner, rest, read)
+
+
 def paths(tree: Any) -> list[Where]:
     word, rest = tree
+    if word == "part":
+        return [rest[0], *([("index",)] if ["†index"] in rest[1] else [])]
     return [rest] if word == "path" else [] if word == "json" else [p for part in rest for p in paths(part)]
 
 
 def alternatives(tree: Any) -> list[list[Where]]:
     word, rest = tree
-    if word == "path":
-        return [[rest]]
+    if word in ("path", "part"):
+        return [paths(tree)]
     if word == "or":
         return [option for part in rest for option in alternatives(part)]
+    if word == "choice":
+        return [option for part in rest[1:] for option in alternatives(("and", [rest[0], part]))]
     out: list[list[Where]] = [[]]
     for part in () if word == "json" else rest:
         out = [left + [p for p in right if p not in left] for left in out for right in alternatives(part)]
     return out
+
+
+def may_yield(tree: Any, possible: Any) -> bool:
+    """Whether it could be anything but absent where ``possible`` says which paths could."""
+    word, rest = tree
+    if word in ("path", "part"):
+        return all(possible(p) for p in paths(tree))
+    if word in ("or", "choice"):
+        return any(may_yield(part, possible) for part in (rest if word == "or" else rest[1:]))
+    return word != "and" or all(may_yield(part, possible) for part in rest)
 
 
 def render(where: Where) -> str:

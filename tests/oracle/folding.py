@@ -26,6 +26,8 @@ def get(value: Any, names: Where) -> Any:
             value = value[name]
         elif isinstance(value, list) and name.isdigit() and str(int(name)) == name and int(name) < len(value):
             value = value[int(name)]
+        elif isinstance(value, list) and name == "length":
+            value = len(value)
         else:
             return ABSENT
     return value

@@ -6,7 +6,17 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from tests.oracle.expressions import ABSENT, Where, alternatives, expressions, parse, parse_condition, paths, trees_of
+from tests.oracle.expressions import (
+    ABSENT,
+    Where,
+    alternatives,
+    expressions,
+    may_yield,
+    parse,
+    parse_condition,
+    paths,
+    trees_of,
+)
 from tests.oracle.folding import Entry, get, read_messages, view
 
 META = {
@@ -165,15 +175,13 @@ def unsatisfied(request: dict[str, Any]) -> list[str]:
         for tree in call.reads:
             if tree is call.when:
                 continue  # it is false, and no mistake
-            options = alternatives(tree)
             possible = {
                 p: (call.each and p[0] in ELEMENT)
                 or has_value(entries, call, p)
                 or any(feeds(calls[j], call, [p]) for j in order[:rank])
-                for option in options
-                for p in option
+                for p in paths(tree)
             }
-            if not any(all(possible[p] for p in option) for option in options):
+            if not may_yield(tree, possible.__getitem__):
                 out.append(call.id)
                 break
     return out

@@ -12,20 +12,26 @@ from hypothesis import strategies as st
 from acts.language.errors import ExpressionError
 from acts.language.references import (
     Expression,
+    Literal,
     Operation,
     Path,
+    Projection,
     ReferenceUse,
+    Step,
     alternatives,
     evaluate,
+    is_provided,
     is_reference,
+    may_yield,
     parse,
     parse_marked,
+    parse_output,
     resolve_references,
     scan,
     scan_marked,
     unread_value,
 )
-from acts.language.values import ABSENT
+from acts.language.values import ABSENT, get
 from tests import oracle
 
 
@@ -175,19 +181,27 @@ def test_what_begins_with_one_mark_is_a_reference(text: str, reference: bool, pl
 # -- against another reader -----------------------------------------------------------------
 
 fragments = st.sampled_from(
-    ["†", "††", "a", "state", ".", "..", ".x", ".0", "[0]", "[", "]", '["k"]', '["', '"]', "||", "|", "&&", "&", "("]
+    ["†", "††", "a", "state", ".", "..", ".x", ".0", "[0]", "[", "]", '["k"]', '["', '"]', "||", "|", "&&", "&", "(",
+     "==", "!", " ? ", " : ", "null", "[*]", "[†index]"]
 )  # fmt: skip
-fine = st.sampled_from(["†a", "†b.x", "†c[0]", '†d["k k"]', "(†a || †b)", "(†a)", " || ", " && ", "||", "&&", " "])
+fine = st.sampled_from(
+    ["†a", "†b.x", "†c[0]", '†d["k k"]', "(†a || †b)", "(†a)", " || ", " && ", "||", "&&", " ", "†a[*].k", "†b[†index]",
+     " == ", " < ", "!", " ? ", " : ", "1", '"†"', "null", "(†a == 1 ? †b : †c)"]
+)  # fmt: skip
 
 
 def plainly(tree: Expression) -> Any:
     match tree:
         case Path(kind, names):
             return ("path", (kind, *names))
-        case Operation("||", terms):
-            return ("or", [plainly(t) for t in terms])
-        case Operation("&&", terms):
-            return ("and", [plainly(t) for t in terms])
+        case Projection(source, steps):
+            names = [[step.value[1:-1]] if isinstance(step, Step) else step for step in steps]
+            return ("part", ((source.kind, *source.names), names))
+        case Literal():
+            return ("json", tree.value)
+        case Operation(sign, terms):
+            words = {"||": "or", "&&": "and", "!": "not", "?:": "choice"}
+            return (words.get(sign, sign), [plainly(t) for t in terms])
 
 
 @settings(max_examples=200, deadline=None)
@@ -215,6 +229,84 @@ names = st.text(min_size=1, max_size=4).filter(lambda n: n.encode("utf-8", "repl
 def test_any_name_can_be_written_and_read_again(parts: list[str]) -> None:
     path = Path("state", tuple(parts))
     assert parse(str(path)) == path
+
+
+# -- one grammar: a value compares and chooses, too -------------------------------------------
+
+ORDERS = [{"id": 1, "at": {"city": "Oslo"}, "rows": [{"n": 1}, {"n": 2}]}, {"id": 2}, 3]
+CONTEXT: dict[str, Any] = {
+    "n": 5, "zero": 0, "no": False, "nil": None, "list": [], "orders": ORDERS, "box": {"length": 7}, "index": 1,
+}  # fmt: skip
+# what is written, what it yields
+VALUES: list[tuple[str, Any]] = [
+    ('†x.missing || "none"', "none"),
+    ('†x.nil || "none"', "none"),
+    ('†x.zero || "none"', 0),
+    ("†x.missing || null", None),
+    ("†x.n >= 0.8", True),
+    ("†x.n == 5.0", True),
+    ("†x.missing == null", True),
+    ("†x.missing != null", False),
+    ("†x.missing < 1", False),
+    ('†x.n > 3 ? "many" : "few"', "many"),
+    ('†x.no ? "yes" : "no"', "no"),
+    ('†x.list ? "holds" : "not"', "holds"),
+    ('†x.missing == null && †x.n ? †x.n : "x"', 5),
+    ("†x.n > 9 ? 1 : †x.n > 3 ? 2 : 3", 2),
+    ("†x.no ? 1 : †x.missing", ABSENT),
+    ("†x.n == 1 || †x.zero", False),
+    ("†x.orders[*].id", [1, 2, None]),
+    ("†x.orders[*].at.city", ["Oslo", None, None]),
+    ("†x.orders[*].rows[*].n", [[1, 2], None, None]),
+    ("†x.orders[*].rows.length", [2, None, None]),
+    ("†x.orders[*].id.length", [None, None, None]),
+    ("†x.n[*]", ABSENT),
+    ("†x.nil[*]", ABSENT),
+    ("†x.list[*].id", []),
+    ("†x.orders.length", 3),
+    ("†x.list.length", 0),
+    ("†x.box.length", 7),
+    ("†x.n.length", ABSENT),
+    ("†x.orders[*].id.length ? 1 : 2", 1),
+    ("†x.orders[†index].id", 2),
+    ('†x.orders[†index].at.city || "nowhere"', "nowhere"),
+    ('†{x.n > 3 ? "many" : "few"} of †{x.orders.length}', "many of 3"),
+    ('†{x.missing || "none"}, †{x.n == 5}, †{1.5}, †{null}', "none, true, 1.5, "),
+    ("†{x.orders[*].id}", "[1,2,null]"),
+]
+
+
+def read_context(path: Path) -> Any:
+    return get({"x": CONTEXT, "index": 1}, (path.kind, *path.names))
+
+
+@pytest.mark.parametrize(("text", "expected"), VALUES, ids=lambda x: x if isinstance(x, str) else None)
+def test_a_value_compares_and_chooses(text: str, expected: Any) -> None:
+    assert evaluate(parse_marked(text), read_context) == expected
+
+
+@pytest.mark.parametrize(("text", "expected"), VALUES, ids=lambda x: x if isinstance(x, str) else None)
+def test_another_reader_finds_the_same(text: str, expected: Any) -> None:
+    def read(where: tuple[str, ...]) -> Any:
+        value = read_context(Path(where[0], where[1:]))
+        return oracle.ABSENT if value is ABSENT else value
+
+    assert oracle.yields(text, read) == (oracle.ABSENT if expected is ABSENT else expected)
+
+
+def test_what_is_not_chosen_need_not_be_there() -> None:
+    tree = parse("†a ? †b : †c")
+    assert is_provided(tree, {A, B}.__contains__)
+    assert is_provided(tree, {A, C}.__contains__)
+    assert not is_provided(tree, {B, C}.__contains__)
+    assert may_yield(parse("†a != null"), lambda _: False)
+    assert not may_yield(parse("†a && †b != null"), lambda _: False)
+
+
+@pytest.mark.parametrize("text", ["†a == 1", '†a || "x"', "†a[*].b", "†a ? †b : †c", "!†a", "1"])
+def test_an_output_path_is_made_of_paths(text: str) -> None:
+    with pytest.raises(ExpressionError, match="output path"):
+        parse_output(text)
 
 
 # -- expressions inside JSON values ----------------------------------------------------------------
