@@ -241,7 +241,7 @@ class AgentRun(RunMachine):
         if problems:
             return self._refuse(problems, now)
         calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
-        problems = list(output_problems(self._wanted_output))
+        problems = list(output_problems(self._wanted_output, self.context.log.shared.kinds()))
         started = self.stream.started_calls
         if calls[: len(started)] != started:
             text = "the answer does not begin with the calls that had started while it was written"

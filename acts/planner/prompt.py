@@ -31,10 +31,10 @@ from typing import Any, Final, NamedTuple
 from acts.language.messages import GROWING_METHODS, Data, ErrorMessage, Instruction, Message, PlanMessage
 from acts.language.references import Path, parse, paths
 from acts.language.strict_json import json_size
-from acts.language.tools import META, Tool, without_secrets
+from acts.language.tools import FAILURES, META, Tool, without_secrets
 from acts.language.values import ABSENT, Json, get
 from acts.plan.context_log import START, Log
-from acts.planner.answer_schema import author_choices, is_author_choice
+from acts.planner.answer_schema import author_choices
 from acts.planner.notation import LARGE_VALUE_BYTES, data_json, describe_type, escape_text, find_limit, in_part
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
 from acts.planner.turns import COMPLETED, FAILED, STARTED
@@ -186,8 +186,11 @@ def _tool_line(tool: Tool, mode: str) -> str:
     if tool.approval:
         marks.append("a person confirms each call")
     text = f"- {tool.name} ({', '.join(marks)})" if marks else f"- {tool.name}"
-    if tool.output is not None and not is_author_choice(tool, "_output", mode):
-        text += f" gives {describe_type(tool.output, _definitions(tool))}"
+    if tool.output is not None:
+        result = describe_type(tool.output, _definitions(tool))
+        text += "" if result in ("any", "object", "{…}") else f" gives {result}"
+    if isinstance(codes := tool.schema.get(FAILURES), dict) and codes:
+        text += f"; may fail with {', '.join(data_json(code) for code in codes)}"
     fixed = [(words, tool.consts[key]) for key, words in _FIXED.items() if key in tool.consts]
     facts = [words.format(value if isinstance(value, str) else data_json(value)) for words, value in fixed]
     return f"{text}; {', '.join(facts)}" if facts else text

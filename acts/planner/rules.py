@@ -33,11 +33,14 @@ One JSON object: {"calls": [...], "output": ...}
 to run.
 [eager]
 - "output": the task's result, or null while there is more to do. It may come together with calls and refer to what \
-they write: it is read when all of them have ended, and ends the task if none failed. Otherwise you are asked again.
+they write: it is read when all of them have ended, and ends the task. You are asked again if a call failed whose \
+failure has no path, or if something that the output refers to has no value. (Skipped calls do not count.)
 [lazy]
 - "output": null as long as there are calls to plan. Once the outcomes are in and nothing is left to run, the task's \
 result, with "calls": [].
 [all]
+Where no form of the output is asked for, say briefly what was done and what was found. If a fact that the task needs \
+is nowhere, and no tool can find it, do not make it up: say in the output what is missing.
 
 # A call
 {"_tool": "<name>", "<parameter>": <value>, …, "_outputPath": "†state.<name>"}
@@ -51,9 +54,12 @@ whenever it matters whether the call succeeds.
 "†user.name" is "Ada"; "†state.orders[0].id" reads an item of a list. A reference may stand for a value of any type. \
 Refer to values instead of copying them.
 - Inside a longer text write †{…}: "Dear †{user.name}, †{state.count} items are on their way."
-- "†a || †b" is the first of them that has a value, "†a && †b" is b if both have one.
-- A reference is a path and nothing more: no arithmetic, no functions, no wildcards like [*]. What has to be computed \
-or chosen takes a call of its own.
+- "†a || †b" is the first of them that has a value (0, false and "" are values), "†a && †b" is b if both have one. \
+"†state.note || \\"none\\"" gives one where there is none.
+- "†state.score >= 0.8 ? \\"good\\" : \\"poor\\"" chooses. Comparisons are == != < <= > >=, with spaces around them; \
+one with something that is not there is false, but for "†state.x == null".
+- "†state.orders[*].id" is the list of the ids of all orders, "†state.orders.length" how many there are.
+- There is no arithmetic, and there are no functions: what has to be computed takes a call of its own.
 - "††x" is the plain text "†x".
 
 # Order
@@ -63,8 +69,8 @@ to what that one writes. (Where several calls write one path, a reference sees w
 - "_when" makes a call wait without using a value: {"_tool": …, "_when": "†state.receipt", …} runs after the call that \
 writes †state.receipt, and only if it wrote one; otherwise it is skipped. So whatever must not happen before, or \
 unless, something else has succeeded needs a "_when" (or a parameter that refers to it). A path holds if it has a \
-value other than null and false, "!†state.blocked" if it has not. A condition may compare: "†state.score >= 0.8 && \
-!†state.blocked", "†state.status == \\"paid\\"".
+value other than null and false: [], 0 and "" hold. "!†state.blocked" holds if that does not, "†state.x != null" if x \
+is there. Conditions compare and are joined: "(†state.score >= 0.8 || †state.status == \\"paid\\") && !†state.blocked".
 [_each]
 - "_each" makes a call once for each element of a list, whose length you need not know; in its parameters "†item" is \
 the element and "†index" its position from 0: {"_tool": "ship", "_each": "†state.orders", "orderId": "†item.id", \
@@ -76,10 +82,11 @@ its error says which, "details.results" has what the others gave.
 
 # Results and failures
 - A failure is {"code": …, "message": …}. With "_outputPath": "†state.receipt || †state.error" the result goes to the \
-first path, or the failure to the one whose name is or ends in error; other calls can use "†state.error.message". \
-Calls that need the path that was not written are skipped; if other calls wrote to it, they run on what is there.
-- A failure that has no such path is reported to you. The calls that need its result are skipped, all others run, and \
-the output of that answer is not taken.
+first path, or the failure to the one whose last name is error or failed, or ends in Error or Failed; other calls can \
+use "†state.error.message", and "_when": "†state.error.code == \\"declined\\"". Calls that need the path that was not \
+written are skipped; if other calls wrote to it, they run on what is there.
+- A failure that has no such path is reported to you. The calls that need its result are skipped (if nothing else \
+wrote there), all others run, and the output of that answer is not taken.
 [meta]
 
 # Further properties of a call, where its tool has them
@@ -101,15 +108,16 @@ needs and nothing more.
 # Outcomes
 <outcomes> has a line for each call of your last answer, named by its place in it: "2:mail" is the second call.
 - completed: it ran. "wrote" says what is stored where now ("pushed", "merged" …: how it was added).
-- failed: it did not succeed, "error" says why; after a timeout or badResult it may have had its effect all the same. \
-"errorPath": the failure was stored there, so other calls dealt with it.
+- failed: it gave no result that can be used, "error" says why. After a timeout, or badResult (a result in a wrong \
+form), it may have had its effect all the same. "errorPath": the failure was stored there, so other calls dealt with it.
 - started: it runs by itself and counts as done. Nothing more is reported about it.
 - skipped: it did not run, as something that it needs was not written, or its "_when" did not hold.
 - rejected: a person did not let it run, for the given reason. Respect that.
 - not run: nothing of it happened.
 What has completed or started has taken effect: do not make that call again, in any form, unless the task asks for it \
 twice. What was skipped, rejected or not run has had no effect and will not run by itself: plan it anew if it is still \
-needed. After <problems>, correct what they name and answer again in full.
+needed. After <problems> alone, nothing has run: correct what they name and answer again in full. After <problems> \
+beside <outcomes>, answer with what is missing, and with that only.
 A large value is shown as {"(in part)": …}: its beginning, and "whole", the reference by which a call gets all of it.
 
 # Example
@@ -123,8 +131,15 @@ ready.", "_outputPath": "†state.note"},
 [noWhen]
 {"_tool": "sendNote", "to": "†skipper.phone", "rental": "†state.rental", "_outputPath": "†state.note"},
 [all]
-{"_tool": "openTicket", "reason": "†state.error.message", "_outputPath": "†state.ticket"}], "output": null}
+{"_tool": "openTicket", "reason": "†state.error.message", "_outputPath": "†state.ticket"}],
+[early]
+"output": {"ticket": "†state.ticket.number || null"}}
+If the boat is out, that failure has a path: the task ends with {"ticket": 7}. If the ticket fails, too, the program \
+reports:
+[late]
+"output": null}
 The program reports:
+[all]
 <outcomes>
 {"call": "1:rentBoat", "outcome": "failed", "error": {"code": "taken", "message": "The boat is out."}, "errorPath": \
 "†state.error"}
@@ -132,7 +147,13 @@ The program reports:
 {"call": "2:sendNote", "outcome": "skipped", "reason": "_when does not hold: †state.rental"}
 [noWhen]
 {"call": "2:sendNote", "outcome": "skipped", "reason": "there is no value at †state.rental"}
-[all]
+[early]
+{"call": "3:openTicket", "outcome": "failed", "error": {"code": "closed", "message": "The desk is closed."}}
+</outcomes>
+Only what is missing is planned anew:
+{"calls": [{"_tool": "openTicket", "reason": "†state.error.message", "_outputPath": "†state.ticket"}], "output": \
+{"ticket": "†state.ticket.number"}}
+[late]
 {"call": "3:openTicket", "outcome": "completed", "wrote": {"†state.ticket": {"number": 7}}}
 </outcomes>
 All is done that can be done, and nothing of it is repeated:
@@ -186,6 +207,7 @@ def planner_rules(mode: str, step: str, offered: Iterable[str], *, has_instances
     """The rules of a planner. ``offered`` are the meta-properties that its Tools leave to it."""
     first, *rest = _SECTION.split(_RULES)
     names = {"all", mode, step, *offered} - ({"_output"} if mode == "lazy" else set())
+    names.add("early" if mode == "eager" and step != "call" else "late")  # whether calls may come with an output
     names |= {"noWhen"} if "_when" not in names else set()
     names |= {"instances"} if has_instances else set()
     names |= {"meta"} if names & _META else set()

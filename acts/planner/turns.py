@@ -70,12 +70,16 @@ def shape_problems(solution: Json) -> Iterator[Problem]:
         yield Problem("invalidSolution", f"calls is a list of Calls, not {type_name(calls)}", "/calls")
 
 
-def output_problems(value: Json) -> Iterator[Problem]:
+def output_problems(value: Json, kinds: Container[str]) -> Iterator[Problem]:
+    """What is wrong with an output before anything runs; ``kinds`` are those that there are then."""
     for at, text in _marked_texts(value):
         try:
-            parse_marked(text)
+            use = ReferenceUse.of(at, text, parse_marked(text))
         except ExpressionError as error:
             yield Problem("invalidExpression", f"{error} in {text!r}", pointer("output", *at))
+            continue
+        if (problem := find_embedded(use, kinds)) is not None:
+            yield replace(problem, pointer="/output" + problem.pointer)
 
 
 def _marked_texts(value: Json, *at: str | int) -> Iterator[tuple[Place, str]]:

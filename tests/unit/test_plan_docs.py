@@ -22,7 +22,7 @@ from tests.property.drive import Drive, begin
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text("utf-8")
 BLOCKS: list[Any] = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-MAIL, PAY, REVIEW, EACH, EACH_FAILED, LITERAL, OUTCOMES = BLOCKS
+MAIL, CHOSEN, PAY, REVIEW, EACH, EACH_FAILED, LITERAL, OUTCOMES = BLOCKS
 INPUT = {
     "type": "input",
     "input": {
