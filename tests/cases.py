@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from tests.case_rows import Row, call, fails, own, row, state, thought, tool
 from tests.cases_of_calls import FAILURES, INSTANCES, SCOPES, THOUGHTS, VALUES
-from tests.cases_of_elements import CONDITIONS, ELEMENTS, TEMPLATES
+from tests.cases_of_elements import CHOICES, CONDITIONS, ELEMENTS, TEMPLATES
 from tests.cases_of_writes import METHODS, ORDER, OUTCOMES
 
 __all__ = ["ROWS", "Row", "call", "fails", "own", "row", "state", "thought", "tool"]
@@ -38,6 +38,7 @@ ROWS: list[Row] = [
     *INSTANCES,
     *THOUGHTS,
     *TEMPLATES,
+    *CHOICES,
     *CONDITIONS,
     *ELEMENTS,
 ]

@@ -42,6 +42,65 @@ TEMPLATES: list[Row] = [
     ),
 ]
 
+# -- values that are chosen, counted, and taken apart ------------------------------------
+
+CHOICES: list[Row] = [
+    row(
+        "a value compares, chooses, counts and takes a list apart; what is not chosen need not be there",
+        [
+            call("find", "†state.orders"),
+            call("refund", "†state.refund", _when="†state.orders.length > 9"),
+            call(
+                "mail",
+                "†state.mail",
+                ids="†state.orders[*].id",
+                cities="†state.orders[*].to.city",
+                count="†state.orders.length",
+                size='†state.orders.length > 1 ? "many" : †state.refund',
+                paid="†state.refund != null",
+                note='†state.note || "none"',
+                text='†{state.refund ? "paid" : "open"}: †{state.orders.length}',
+            ),
+            call("each", "†state.each", _each="†state.prices", price="†item", order="†state.orders[†index].id"),
+        ],
+        context=[state(prices=[7, 8])],
+        results={"find": [{"id": 1, "to": {"city": "Oslo"}}, {"id": 2}], "mail": 1, "each": 0},
+        states={"refund": "skipped"},
+        started={
+            "mail": {
+                "ids": [1, 2],
+                "cities": ["Oslo", None],
+                "count": 2,
+                "size": "many",
+                "paid": False,
+                "note": "none",
+                "text": "open: 2",
+            },
+            "each[0]": {"price": 7, "order": 1},
+            "each[1]": {"price": 8, "order": 2},
+        },
+    ),
+    row(
+        "a condition that reads the element is decided for each; groups are lists",
+        [
+            call("some", "†state.some", _each="†input.l", _when="†item.ok && †input.go", x="†item.n"),
+            call("none", "†state.none", _each="†input.l", _when="†index > 5", x="†item.n"),
+            call("groups", "†state.groups", _each={"of": "†input.l[*].n", "size": 2}, x="†item", at="†index"),
+        ],
+        context=[
+            {"type": "input", "input": {"l": [{"n": 1}, {"n": 2, "ok": True}, {"n": 3, "ok": True}], "go": 1}},
+        ],
+        results={"some[1]": "b", "some[2]": "c", "none": 0, "groups": 0},
+        state={"some": [None, "b", "c"], "none": [None] * 3, "groups": [0, 0]},
+        started={
+            "some[1]": {"x": 2},
+            "some[2]": {"x": 3},
+            "groups[0]": {"x": [1, 2], "at": 0},
+            "groups[1]": {"x": [3], "at": 1},
+        },
+    ),
+]
+
 # -- conditions --------------------------------------------------------------------
 
 CONDITIONS: list[Row] = [

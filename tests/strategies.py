@@ -156,13 +156,17 @@ def lists(draw: st.DrawFn, pool: list[Where]) -> Any:
     text = draw(texts(pool))
     items = st.sampled_from([1, "s", None, {"a": 2}, {"a": None}, [3], "††x"])
     literal = draw(st.lists(items, max_size=3))
-    return draw(st.sampled_from([*[literal] * 5, [*literal, text], [{"a": text}, *literal], text]))
+    groups = {"of": draw(st.sampled_from([literal, text])), "size": draw(st.integers(1, 2))}
+    return draw(st.sampled_from([*[literal] * 5, [*literal, text], [{"a": text}, *literal], text, groups]))
 
 
 @st.composite
 def timings(draw: st.DrawFn, pool: list[Where]) -> dict[str, Any]:
     """When and how often a Call runs; mostly nothing of it."""
     each = {"_each": draw(lists(pool))} if draw(st.integers(0, 5)) == 0 else {}
+    if each and draw(st.booleans()):
+        forms = ["†item", "†item.a != null", "†index > 0", f"†item && !{render(draw(near(pool)))}", "†item.length > 1"]
+        return {**each, "_when": draw(st.sampled_from(forms))}
     return {**each, "_when": draw(conditions(pool))} if draw(st.integers(0, 5)) == 0 else each
 
 

@@ -76,6 +76,12 @@ class Elements:
         return self.total - self.started + len(self.postponed)
 
     @property
+    def left(self) -> int:
+        """How many of them are to be made."""
+        skipped = () if self.reading is None else self.reading.skipped
+        return self.unstarted - sum(i >= self.started or i in self.postponed for i in skipped)
+
+    @property
     def next_index(self) -> int:
         """The index of the element that starts next, while there is one."""
         return self.postponed[0] if self.postponed else self.started
@@ -88,6 +94,12 @@ class Elements:
         else:
             self.started += 1
             self.results.append(None)
+
+    def skip(self) -> None:
+        """The next element does not start: its result is null."""
+        index = self.next_index
+        self.start()
+        del self.running[index]
 
     def postpone(self, index: int) -> None:
         """An element that was about to start does so later."""

@@ -483,7 +483,8 @@ class PlanRun(RunMachine):
             self._unasked.append(node.key)
             return list(loads)
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
-        about |= {"elements": len(call["_each"])} if "_each" in call else {}
+        skipped = command.subject.get("skipped", ())
+        about |= {"elements": len(call["_each"]) - len(skipped)} if "_each" in call else {}
         answer = node.delegate if node.delegate not in (None, wire.ANONYMOUS) else node.tool.answer
         about |= {ANSWER: answer} if answer not in (None, node.tool.name) else {}
         if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:

@@ -401,7 +401,8 @@ class Walk:
             self._move(call, stage)
             self._await_input(call)
         else:
-            self._apply_result(call, call.node.literal_output if call.elements is None else [], now)
+            own = call.elements
+            self._apply_result(call, call.node.literal_output if own is None else [None] * own.total, now)
 
     def _admit(self, call: CallState, resolved: dict[str, Any], now: str) -> None:
         """Take over what an earlier run did; else let a human confirm the Call, or let it start."""
@@ -446,6 +447,8 @@ class Walk:
         if call.stage == "collecting":
             resolved, elements = {**reading.call, "_each": reading.items}, call.own_elements
             about["left"] = [*sorted(elements.postponed), f"{elements.started} to {elements.total - 1}"]
+        if reading.skipped:
+            about["skipped"] = sorted(reading.skipped)
         return {**self.describe(call.node, resolved, reading.context), **about}
 
     def _ask_about_rest(self, call: CallState) -> None:
@@ -456,7 +459,8 @@ class Walk:
             elements.is_held = False  # each of them fails with it
             self._add_ready(call)
             return
-        left = [*sorted(elements.postponed), *range(elements.started, elements.total)]
+        every = (*sorted(elements.postponed), *range(elements.started, elements.total))
+        left = [index for index in every if index not in reading.skipped]
         resolved = {**reading.call, "_each": [reading.items[index] for index in left]}
         what = approval_needed(call.node, self.prepared.request.config.approve) or "call"
         kept, before = keep(subject := self.subject_of(call, resolved)), call.approved or call.asked
@@ -469,7 +473,7 @@ class Walk:
         """
         node, rank, read = call.node, call.rank, self.context.reader(call.rank)
         call.missing = ()
-        if node.condition is not None:
+        if node.condition is not None and not node.condition.is_of_element:
             is_met = holds(node.condition.tree, read, self.work)
             if is_met is UNKNOWN and self._assume is not None:
                 is_met = self._assume(rank)
@@ -496,7 +500,7 @@ class Walk:
         if missing:
             return self._check_missing(call, missing)
         call.elements = Elements(len(reading.items), len(self.context.provided), reading)
-        if not reading.items:
+        if len(reading.skipped) == len(reading.items):  # none, or none for which the condition holds
             return "applying"
         call.resolved = {**reading.call, "_each": reading.items}  # each element is checked when it starts
         return "ready"
@@ -747,7 +751,7 @@ class Walk:
             if call.stage == "ready" and self._is_spread(call):
                 self._move(call, "collecting")
                 call.resolved = None
-                if self.counts_elements and (more := call.own_elements.unstarted - 1) > 0:
+                if self.counts_elements and (more := call.own_elements.left - 1) > 0:
                     self._take_first()
                     self._out.append(CountElements(call.node, more))
                 continue
@@ -783,6 +787,9 @@ class Walk:
             self.work.begin_call()
             try:
                 reading = self._read_elements(call)
+                if elements.next_index in reading.skipped:
+                    elements.skip()
+                    continue
                 resolved = reading.resolve(elements.next_index)
                 self._require_parameters(node, resolved)
             except CallError as error:

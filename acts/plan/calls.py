@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.language import references
@@ -104,6 +105,11 @@ class PlannedCall:
         object.__setattr__(self, "is_each", "_each" in self.call and self.element is None)
 
     @property
+    def is_grouped(self) -> bool:
+        """True where an element is a group: ``{"of": list, "size": n}``."""
+        return isinstance(self.call["_each"], dict)
+
+    @property
     def parameters(self) -> dict[str, Any]:
         return {k: v for k, v in self.call.items() if k not in META}
 
@@ -174,13 +180,14 @@ def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
     return "scopes" if approve.scopes and call.scopes and "_scopes" not in call.tool.consts else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ElementReading:
     """What the elements of a Call are made of.
 
     ``items`` are the elements, ``call`` what they share, with the expressions of ``uses`` in place; ``values`` are what
-    these read besides, and ``context`` what the Call's scopes show. One unknown element stands for all in a dry run
-    that does not know the list (``is_known`` is False).
+    these and the ``condition`` of each element read besides, and ``context`` what the Call's scopes show. ``skipped``
+    are the elements for which it does not hold. One unknown element stands for all in a dry run that does not know the
+    list (``is_known`` is False).
     """
 
     items: list[Json]
@@ -190,6 +197,17 @@ class ElementReading:
     context: list[dict[str, Any]] = field(default_factory=list)
     is_known: bool = True
     work: Work = field(default_factory=Work, compare=False)
+    condition: ReferenceUse | None = None
+
+    @cached_property
+    def skipped(self) -> frozenset[int]:
+        """Raises TooComplex."""
+        if self.condition is None:
+            return frozenset()
+        tree = self.condition.tree
+        self.work.steps.spend(3 * len(self.items) * len(references.paths(tree)))
+        indexes = range(len(self.items))
+        return frozenset(index for index in indexes if references.holds(tree, self._reader(index), self.work) is False)
 
     def resolve(self, index: int) -> dict[str, Any]:
         """The Call of one element. Raises CallError: an expression yields nothing for it, or its texts are too long."""
@@ -210,7 +228,8 @@ class ElementReading:
         """
         mixed = [use for use in self.uses if any(self.values[path] is ABSENT for path in use.paths)]
         self.work.steps.spend(3 * len(self.items) * sum(len(references.paths(use.tree)) for use in mixed))
-        readers = [self._reader(index) for index in range(len(self.items))] if mixed else []
+        left = (index for index in range(len(self.items)) if index not in self.skipped)
+        readers = [self._reader(index) for index in left] if mixed else []
         pairs = [(use, tree) for use in mixed for tree in use.expressions]
         absent = (use for use, tree in pairs if any(evaluate(tree, read) is ABSENT for read in readers))
         return list(dict.fromkeys(absent))
@@ -238,15 +257,20 @@ def read_elements(
     missing += more
     if missing:
         return ElementReading([], call), missing
-    is_known = each["_each"] is not UNKNOWN
-    items = each["_each"] if is_known else [UNKNOWN]
+    listed, size = (each["_each"]["of"], each["_each"]["size"]) if node.is_grouped else (each["_each"], None)
+    is_known = listed is not UNKNOWN
+    items = listed if is_known else [UNKNOWN]
     if not isinstance(items, list):
         text = f"_each needs a list; {node.call['_each']} is {with_article(type_name(items))}"
         raise CallError(WRONG_KIND, text)
+    if size is not None and is_known:
+        items = [items[start : start + size] for start in range(0, len(items), size)]
     if len(items) > MAX_ELEMENTS:
         raise CallError(LIMIT_EXCEEDED, f"_each has {len(items):,} elements; at most {MAX_ELEMENTS:,} are allowed")
-    values = {path: read(path) for use in own for path in use.paths}
-    return ElementReading(items, call, own, values, context, is_known, work), []
+    condition = node.condition if node.condition is not None and node.condition.is_of_element else None
+    decided = () if condition is None else (condition,)
+    values = {path: read(path) for use in (*own, *decided) for path in use.paths}
+    return ElementReading(items, call, own, values, context, is_known, work, condition), []
 
 
 class CallReader:
@@ -483,9 +507,9 @@ class _CallParser:
             hint = (expression_hint(text, parse_text) if at[0] in META else None) or hint
             self.report("invalidExpression", f"{error} in {truncate(text, 200)!r}", *at, hint=hint)
             return None
-        if use.is_of_element and at[0] in META:
+        if use.is_of_element and at[0] in META and at[0] != "_when":
             message = f"{MARK}item is an element of _each; {at[0]} is read once, for all elements"
-            self.report("invalidExpression", message, *at, hint="use it in parameters")
+            self.report("invalidExpression", message, *at, hint="use it in parameters and in _when")
         return use
 
     def _add_use(self, parse_text: Callable[[str], Expression], text: Json, *at: str | int) -> ReferenceUse | None:
@@ -504,10 +528,20 @@ class _CallParser:
 
     def _read_elements(self) -> None:
         value = self.call.get("_each", ABSENT)
+        at: tuple[str, ...] = ("_each",)
+        if isinstance(value, dict):
+            size = value.get("size")
+            is_size = isinstance(size, int) and not isinstance(size, bool) and 0 < size <= MAX_ELEMENTS
+            if value.keys() != {"of", "size"} or not is_size:
+                text = f'_each as an object is {{"of": a list, "size": 1 to {MAX_ELEMENTS:,}}}: groups of up to so many'
+                self.report("invalidExpression", text, "_each")
+                del self.call["_each"]
+                return
+            value, at = value["of"], ("_each", "of")
         if isinstance(value, list):
             self.plan.meter.spend(measure_json(value)[0] // 20)  # a Tool may fix a list for each of its Calls
-            for at, text in references.scan_marked(value, "_each"):
-                self._add_use(references.parse_marked, text, *at)
+            for place, text in references.scan_marked(value, *at):
+                self._add_use(references.parse_marked, text, *place)
             if len(value) > MAX_ELEMENTS:
                 text = f"_each has {len(value):,} elements; at most {MAX_ELEMENTS:,} are allowed"
                 self.report("limitExceeded", text, "_each", hint="split the list, or use instances")
@@ -515,7 +549,7 @@ class _CallParser:
             text = "_each needs a list, and a template yields a string"
             self.report("invalidExpression", text, "_each", hint=f'write "{MARK}state.items" without braces')
         elif value is not ABSENT:
-            self._add_use(parse, value, "_each")
+            self._add_use(parse, value, *at)
 
     def _scopes(self) -> tuple[Path, ...]:
         items = self.call.get("_scopes", [])

@@ -24,6 +24,7 @@ from acts.language.values import Json
 REFERENCE: Final = "reference"
 TEXT: Final = "text"
 CONDITION: Final = "condition"
+LIST: Final = "list"
 INSTANCE: Final = "instance"
 _SHARED: Final = {
     TEXT: {
@@ -33,10 +34,16 @@ _SHARED: Final = {
     CONDITION: {
         "type": "string", "pattern": "†", "description": "a condition, like †state.score >= 0.8 && !†state.blocked",
     },
+    LIST: {"anyOf": [
+        {"type": "string", "pattern": "^†", "description": "a reference to a list"},
+        {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
+        {"type": "object", "description": "groups of up to so many", "additionalProperties": False,
+         "properties": {"of": {"type": "string"}, "size": {"type": "integer"}}, "required": ["of", "size"]},
+    ]},
     REFERENCE: {"type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name"},
 }  # fmt: skip
 # Properties that every Call may have, unless its Tool declares them itself, or false
-_CONTROL: Final = {"_when": CONDITION, "_each": REFERENCE}
+_CONTROL: Final = {"_when": CONDITION, "_each": LIST}
 # Keywords through which a Tool may declare parameters outside ``properties``
 _INDIRECT: Final = ("allOf", "anyOf", "oneOf", "$ref", "if", "patternProperties", "dependentSchemas")
 # Characters of a definition's name; OpenAI counts names against a limit of 120,000 characters per schema

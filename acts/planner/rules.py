@@ -75,9 +75,10 @@ is there. Conditions compare and are joined: "(†state.score >= 0.8 || †state
 - "_each" makes a call once for each element of a list, whose length you need not know; in its parameters "†item" is \
 the element and "†index" its position from 0: {"_tool": "ship", "_each": "†state.orders", "orderId": "†item.id", \
 "note": "for †{item.name}", "_outputPath": "†state.shipments"}. The result is the list of all results, in the same \
-order; it may be the "_each" of a further call. A "_when" beside it is for the call as a whole, not for single \
-elements. If elements fail, the others are still made, then the call has failed ("eachFailed"): "details.errors" of \
-its error says which, "details.results" has what the others gave.
+order; it may be the "_each" of a further call. A "_when" that reads †item or †index is decided for each element; the \
+result of one that is skipped is null. "_each": {"of": "†state.docs", "size": 5} makes the call for groups of up to 5: \
+†item is a list. If elements fail, the others are still made, then the call has failed ("eachFailed"): \
+"details.errors" of its error says which, "details.results" has what the others gave.
 [all]
 
 # Results and failures

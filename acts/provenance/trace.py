@@ -424,6 +424,8 @@ class ProvenanceIndex:
         """What an expression of a Call yielded, and what it would have; ``is_list``: it is the whole ``_each``."""
         upto, name = author.start, self.authors.by_index[author.start].raw.get("_instance")
         instance, each = name if isinstance(name, str) else None, _meta(author.call or {}, author.tool, EACH)
+        if isinstance(each, dict):  # of a group, all of the list is named
+            each, element = each.get("of"), None
 
         def read(path: Path) -> Json:
             return self.value(path, instance, upto)

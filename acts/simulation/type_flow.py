@@ -296,7 +296,7 @@ def _find_misfit(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> Type
 
 def _types_of_parameter(node: PlannedCall, at: tuple[str | int, ...]) -> Alternatives:
     if at[0] == "_each":
-        return (TypeAlternative("list", {}),) if at == ("_each",) else (ANY,)
+        return (TypeAlternative("list", {}),) if at in (("_each",), ("_each", "of")) else (ANY,)
     schema = node.tool.parameters.schema
     types = type_alternatives(schema, schema)
     if any(one.name == "any" for one in types):  # a Call is an object

@@ -86,7 +86,10 @@ def _facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
         yield f"@{node.instance}"
     if node.is_each:
         each = node.call["_each"]
-        yield f"each of {len(each):,} values" if isinstance(each, list) else f"each {each}"
+        group = ""
+        if isinstance(each, dict):
+            group, each = f"group of {each['size']:,} of ", each["of"]
+        yield f"each {group or 'of '}{len(each):,} values" if isinstance(each, list) else f"each {group}{each}"
     if node.condition is not None:
         yield f"when {node.condition.text}"
     if len(counts) > 1:

@@ -73,7 +73,7 @@ class _Turn:
 
     def run(self, results: dict[str, Any]) -> str:
         call = self.call
-        if call.when is not None and not holds(call.when, self.read):
+        if call.when is not None and not self.is_per_element(call.when) and not holds(call.when, self.read):
             return "skipped"
         if call.latent and not call.each and "_output" in call.raw and self.has_literal_output():
             return self.write([(p, call.raw["_output"]) for p in call.outcomes[0]]) if call.outcomes else "completed"
@@ -107,21 +107,32 @@ class _Turn:
         if missing:
             return "skipped" if self.is_withheld(missing) else self.fail("UnresolvedReference")
         each = call.raw["_each"]
+        size = each["size"] if isinstance(each, dict) else None
+        each = each["of"] if isinstance(each, dict) else each
         items = evaluate(parse(each), self.read) if isinstance(each, str) else resolve(each, self.read)
         if not isinstance(items, list):
             return self.fail("WrongKind")
+        items = items if size is None else [items[at : at + size] for at in range(0, len(items), size)]
+        runs = [not self.is_per_element(call.when) or holds(call.when, self.reader(*pair)) for pair in enumerate(items)]
         mixed = [t for t in texts if self.is_of_element(t) and self.lacks_a_path(t)]
-        missing = [t for t in mixed if any(yields(t, self.reader(*pair)) is ABSENT for pair in enumerate(items))]
+        missing = [
+            t
+            for t in mixed
+            if any(runs[i] and yields(t, self.reader(i, item)) is ABSENT for i, item in enumerate(items))
+        ]
         if missing and self.is_withheld(missing):
             return "skipped"
-        ends = [self.run_element(index, item, results) for index, item in enumerate(items)]
+        ends = [self.run_element(i, item, results) if runs[i] else None for i, item in enumerate(items)]
         errors = [{"index": i, **end["$fail"]} for i, end in enumerate(ends) if is_failure(end)]
         values = [None if is_failure(end) else end for end in ends]
         if errors:
             return self.fail("eachFailed", SOME_TEXT, {"errors": errors, "results": values})
-        if not call.outcomes and items:
+        if not call.outcomes and any(runs):
             return "detached"
         return self.write([(p, values) for p in call.outcomes[0]] if call.choices else [])
+
+    def is_per_element(self, when: Any) -> bool:
+        return self.call.each and when is not None and any(p[0] in ELEMENT for p in paths(when))
 
     def is_of_element(self, text: str) -> bool:
         return any(p[0] in ELEMENT for tree in trees_of(text) for p in paths(tree))
