@@ -501,6 +501,7 @@ class Walk:
             return self._check_missing(call, missing)
         call.elements = Elements(len(reading.items), len(self.context.provided), reading)
         if len(reading.skipped) == len(reading.items):  # none, or none for which the condition holds
+            call.elements.started = len(reading.items)
             return "applying"
         call.resolved = {**reading.call, "_each": reading.items}  # each element is checked when it starts
         return "ready"
