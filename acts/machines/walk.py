@@ -480,7 +480,8 @@ class Walk:
             if not is_met:
                 call.reason = f"_when does not hold: {truncate(node.condition.text, MAX_REASON)}"
                 return "skipped"
-        if rank in self.prepared.literal_outputs and self._needs_approval(call) is None:
+        # A thought, which writes nothing, needs nobody's approval
+        if rank in self.prepared.literal_outputs and (not node.outcomes or self._needs_approval(call) is None):
             return "applying"
         if node.kind == "latent" and not node.outcomes:
             call.reason = "a latent call without _outputPath is never run"
