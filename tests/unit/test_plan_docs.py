@@ -22,7 +22,7 @@ from tests.property.drive import Drive, begin
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text("utf-8")
 BLOCKS: list[Any] = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-MAIL, CHOSEN, PAY, REVIEW, EACH, EACH_FAILED, LITERAL, OUTCOMES = BLOCKS
+MAIL, CHOSEN, PAY, REVIEW, EACH, EACH_FAILED, LITERAL, SOME, GROUPS, OUTCOMES = BLOCKS
 INPUT = {
     "type": "input",
     "input": {
@@ -45,9 +45,10 @@ def state_of(drive: Drive) -> Any:
     return drive.walk.context.log.read(ReferencePath("state"), END)
 
 
-@pytest.mark.parametrize("block", [MAIL, PAY, REVIEW, EACH, LITERAL, OUTCOMES])
+@pytest.mark.parametrize("block", [MAIL, CHOSEN, PAY, REVIEW, EACH, LITERAL, SOME, GROUPS, OUTCOMES])
 def test_an_example_validates(block: Any) -> None:
-    prepared = walk(block, {}, score=1, amount=1).prepared
+    lists = {"docs": [1], "invoices": [{"id": 1, "open": True, "cents": 2000}], "orders": []}
+    prepared = walk(block, {}, score=1, amount=1, order={"cents": 1}, refund=None, **lists).prepared
     assert not prepared.warnings
 
 
