@@ -6,6 +6,7 @@
 * ``ACTS_TOOLS``: folders, separated like ``PATH``. Each ``*.json`` is one schema with ``_tool``, or a map of name to
   schema.
 * ``ACTS_PLANS``: folders of plans, which runs are started with by name (``plan_folders.py``).
+* ``ACTS_SHIPPED_TOOLS``: which of the Tools that ship with the engine (``shipped_tools.py``); all where it is not set.
 * ``ACTS_MCP``: a file that names MCP servers; what they offer may change while the worker runs. The Activity of a
   server is ``mcp.<server>``, with the three arguments of any Activity; its Tool, as the run recorded it, says which of
   the server's tools is meant (``x-mcp``).
@@ -39,6 +40,7 @@ from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer,
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.endpoints import highest_price
 from acts.activities.plan_folders import NamedPlan, plans_from_environment
+from acts.activities.shipped_tools import shipped_tools
 from acts.language import wire
 from acts.language.errors import MAX_NAME, SettingsError, format_choices, suggest, truncate
 from acts.language.spelling import read_plain
@@ -242,12 +244,13 @@ def from_environment() -> Registry:
     modules = [m.strip() for m in os.environ.get("ACTS_ACTIVITIES", "").split(",") if m.strip()]
     folders = [Path(p) for p in os.environ.get("ACTS_TOOLS", "").split(os.pathsep) if p]
     mcp = os.environ.get(VARIABLE)
-    return load(modules, folders, Path(mcp) if mcp else None, plans_from_environment())
+    shipped = os.environ.get("ACTS_SHIPPED_TOOLS")
+    return load(modules, folders, Path(mcp) if mcp else None, plans_from_environment(), shipped)
 
 
 def load(
     modules: Sequence[str], tool_folders: Sequence[Path], mcp: Path | None = None,
-    plans: Mapping[str, NamedPlan] | None = None,
+    plans: Mapping[str, NamedPlan] | None = None, shipped: str | None = "",
 ) -> Registry:  # fmt: skip
     """Import the modules (and entry points), read the folders, and the file of MCP servers. Raises SettingsError:
     naming the module or file, and the reason.
@@ -263,6 +266,10 @@ def load(
     for folder in tool_folders:
         for name, schema in _read_folder(folder).items():
             loaded.add_tool(name, schema, str(folder))
+    for name, (schema, function) in shipped_tools(shipped).items():
+        if name not in loaded.tools and name not in loaded.functions:  # one's own takes its place
+            loaded.add_tool(name, schema, "acts")
+            loaded.functions[name] = function
     tools, functions = loaded.tools, loaded.functions
     refuse_unanswered(tools, functions, loaded.places)
     refuse_same_name(plans or {}, loaded.places)

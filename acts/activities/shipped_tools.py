@@ -1,0 +1,114 @@
+"""Tools that every worker of ours has, unless ``ACTS_SHIPPED_TOOLS`` leaves them out.
+
+``compute`` evaluates Python over values of the plan, in a sandbox: a process of its own without files, network, clock
+or randomness, with limits on time, memory and depth. What it cannot do it says in its failure, with the line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+import pydantic_monty as monty
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from acts.language.errors import SettingsError, format_choices, truncate
+from acts.language.values import Json
+
+FAILED: Final = "computeFailed"
+MAX_SECONDS: Final = 1.0
+MAX_BYTES: Final = 128 * 1024 * 1024
+MAX_DEPTH: Final = 200
+# Processes at most, and evaluations that one of them makes before another takes its place
+MAX_PROCESSES: Final = 4
+_MAX_EVALUATIONS: Final = 1_000
+# How long an evaluation waits for a process; then its Call is tried again
+_WAIT_SECONDS: Final = 20.0
+_MAX_MESSAGE: Final = 2_000
+
+_LIMITS: Final[monty.ResourceLimits] = {
+    "max_feed_duration_secs": MAX_SECONDS, "max_memory": MAX_BYTES, "max_recursion_depth": MAX_DEPTH,
+    "max_suspensions": 100,  # of names that are not defined, and of what the host would have to answer
+}  # fmt: skip
+# Asks the host, which answers nothing of it
+_POLICY: Final[monty.OSPolicy] = {"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"}
+
+COMPUTE: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "Evaluates Python. Its other parameters are the names that the code sees; the value of the last "
+    "expression is the result. No files, network, clock or randomness; modules: datetime, json, math, re.",
+    "properties": {
+        "_tool": {"const": "compute"},
+        "_activity": {"const": "compute"},
+        "_options": {"const": {"local": True, "timeout": "30s"}},
+        "_outputPath": {"type": "string", "pattern": "^†"},
+        "_errorPath": {"type": "string", "pattern": "^†"},
+        "_outputMethod": {"type": "string"},
+        "code": {"type": "string", "minLength": 1, "description": "like: [o['id'] for o in orders if o['paid']]"},
+    },
+    "required": ["_tool", "code"],
+    "x-hints": {"readOnly": True, "idempotent": True},
+    "x-failures": {FAILED: "the code raised an error, took too long or too much memory, or its value is no JSON"},
+}
+SHIPPED: Final = {"compute": COMPUTE}
+
+
+@activity.defn(name="compute")
+async def compute(call: dict[str, Any], _tool: dict[str, Any], _context: list[Any]) -> Json:
+    """The value of ``code`` over the Call's other parameters. Fails with ``computeFailed``, once and for all."""
+    names = {key: value for key, value in call.items() if not key.startswith("_") and key != "code"}
+    try:
+        return await asyncio.to_thread(evaluate, call["code"], names)
+    except (monty.MontyError, ValueError) as error:
+        text = error.display("traceback") if isinstance(error, monty.MontyRuntimeError) else str(error)
+        lines = text.replace('  File "<python-input-0>", line', "  line").removeprefix(
+            "Traceback (most recent call last):\n"
+        )
+        raise ApplicationError(truncate(lines, _MAX_MESSAGE), type=FAILED, non_retryable=True) from None
+
+
+def evaluate(code: str, names: Mapping[str, Json]) -> Json:
+    """Raises MontyError: of the code; ValueError: its value is no JSON."""
+    with _pool().checkout(limits=_LIMITS, os_policy=_POLICY) as session:
+        value = session.feed_run(code, inputs=dict(names))
+    return _to_json(value)
+
+
+@cache
+def _pool() -> monty.Monty:
+    pool = monty.Monty(
+        min_processes=0, max_processes=MAX_PROCESSES, checkout_timeout=_WAIT_SECONDS,
+        max_checkouts_per_worker=_MAX_EVALUATIONS,
+    )  # fmt: skip
+    pool.__enter__()
+    atexit.register(pool.__exit__, None, None, None)
+    return pool
+
+
+def _to_json(value: Any) -> Json:
+    if value is None or isinstance(value, (bool, str, int, float)):
+        json.dumps(value, allow_nan=False)  # raises ValueError
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_to_json(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: _to_json(item) for key, item in value.items()}
+    what = "an object with keys that are no texts" if isinstance(value, dict) else type(value).__name__
+    hint = "sorted(…) makes a list of a set, str(…) a text of anything"
+    raise ValueError(f"the value of the code is no JSON: it has {what}; {hint}")
+
+
+def shipped_tools(setting: str | None) -> dict[str, tuple[dict[str, Any], Callable[..., Any]]]:
+    """The Tools of ``ACTS_SHIPPED_TOOLS`` with their Activities: names with spaces or commas; all where it is not set,
+    none where it is empty. Raises SettingsError.
+    """
+    names = list(SHIPPED) if setting is None else setting.replace(",", " ").split()
+    for name in names:
+        if name not in SHIPPED:
+            raise SettingsError(f'ACTS_SHIPPED_TOOLS names "{name}"; there are: {format_choices(SHIPPED)}')
+    return {name: (SHIPPED[name], compute) for name in names}

@@ -1,0 +1,74 @@
+"""Tools that ship: what ``compute`` yields, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from acts.activities.registry import load
+from acts.activities.shipped_tools import COMPUTE, FAILED, SHIPPED, compute
+from acts.language.errors import SettingsError
+from acts.language.tools import read_tool
+
+ORDERS = [{"id": 1, "paid": True, "cents": 5}, {"id": 2, "paid": False, "cents": 7}]
+VALUES: list[tuple[str, Any]] = [
+    ("[o['id'] for o in orders if o['paid']]", [1]),
+    ("sum(o['cents'] for o in orders) / len(orders)", 6.0),
+    ("total = 0\nfor o in orders:\n    total += o['cents']\n{'total': total}", {"total": 12}),
+    ("import json\njson.loads('[1, null]')", [1, None]),
+    ("(1, 'a')", [1, "a"]),
+    ("x = 1", None),
+]
+# what is written, a word of the failure
+REFUSED: list[tuple[str, str]] = [
+    ("while True: pass", "time limit"),
+    ("x = [0]\nwhile True: x = x + x", "memory limit"),
+    ("'a' * 10**10", "memory limit"),
+    ("def f(n): return f(n + 1)\nf(0)", "recursion"),
+    ("a = 1\nb = a / 0", "line 2"),
+    ("x +", "Expected an expression"),
+    ("undefined", "'undefined' is not defined"),
+    ("import socket", "No module named"),
+    ("open('/etc/passwd').read()", "Permission denied"),
+    ("import os\nos.environ['PATH']", "not supported"),
+    ("import random\nrandom.random()", "not supported"),
+    ("import datetime\ndatetime.datetime.now()", "not supported"),
+    ("import time\ntime.sleep(5)", "not supported"),
+    ("{1, 2}", "sorted"),
+    ("{1: 2}", "keys"),
+    ("float('nan')", "JSON"),
+]
+
+
+async def run(code: str) -> Any:
+    return await ActivityEnvironment().run(compute, {"_tool": "compute", "code": code, "orders": ORDERS}, {}, [])
+
+
+@pytest.mark.parametrize(("code", "value"), VALUES)
+async def test_the_last_expression_is_the_result(code: str, value: Any) -> None:
+    assert await run(code) == value
+
+
+@pytest.mark.parametrize(("code", "word"), REFUSED)
+async def test_what_it_cannot_do_fails_once_with_the_reason(code: str, word: str) -> None:
+    with pytest.raises(ApplicationError, match=word) as caught:
+        await run(code)
+    assert (caught.value.type, caught.value.non_retryable) == (FAILED, True)
+
+
+def test_a_worker_has_them_unless_its_settings_leave_them_out() -> None:
+    assert set(load((), (), shipped=None).tools) == set(SHIPPED)
+    assert not load((), (), shipped="").tools
+    assert load((), (), shipped="compute").names == ["compute"]
+    with pytest.raises(SettingsError, match='names "comptue"; there are: compute'):
+        load((), (), shipped="comptue")
+
+
+def test_a_shipped_tool_is_sound() -> None:
+    tool, problems = read_tool("compute", COMPUTE, served=True)
+    assert not problems
+    assert tool is not None
+    assert tool.call_kind(None) == "activity"
