@@ -55,7 +55,7 @@ OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_inst
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
     "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,), "_when": (str,),
-    "_each": (str, list, dict),
+    "_each": (str, list),
 }  # fmt: skip
 # Temporal stores these names in columns, ids and labels
 MAX_NAME: Final = 200
@@ -329,10 +329,11 @@ def _definition_problems(
             brief_value = truncate(repr(value), 60)
             text = f"{what} is 1 to {MAX_NAME} printable characters without space at the ends, not {brief_value}"
             yield Problem("invalidTool", text, pointer(*at))
-    words = {str: "a string", list: "a list", dict: "an object", bool: "true or false"}
+    words = {str: "a string", list: "a list", bool: "true or false"}
     for key, value in consts.items():
         place = pointer(*at, "properties", key)
-        if key in _PLAIN and not isinstance(value, _PLAIN[key]):
+        is_group = key == "_each" and isinstance(value, dict)  # as a value of its own it would be a schema
+        if key in _PLAIN and not isinstance(value, _PLAIN[key]) and not is_group:
             text = f'{key} of "{name}" must be {" or ".join(words[type_] for type_ in _PLAIN[key])}'
             yield Problem("invalidTool", text, place)
         elif key in ("_outputPath", "_errorPath"):

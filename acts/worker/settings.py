@@ -88,6 +88,7 @@ class Settings(LogSettings):
     task_queue: str = Field(TASK_QUEUE, description="the queue to serve (acts)")
     activities: str = Field("", description="Python modules with Tools (docs/tools.md), comma separated")
     tools: str = Field("", description="folders with *.json Tools, separated like PATH")
+    shipped_tools: str | None = Field(None, description="which Tools that ship it has (docs/tools.md): all, if not set")
     plans: str = Field("", description="folders with plans that are started by name (docs/plans.md)")
     mcp: str = Field("", description="a file with MCP servers, whose tools are Tools (docs/mcp.md)")
     scripts: str = Field("", description="folders with the scripts of ``scripted:`` models")
