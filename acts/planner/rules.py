@@ -33,14 +33,14 @@ One JSON object: {"calls": [...], "output": ...}
 to run.
 [eager]
 - "output": the task's result, or null while there is more to do. It may come together with calls and refer to what \
-they write: it is read when all of them have ended, and ends the task. You are asked again if a call failed whose \
-failure has no path, or if something that the output refers to has no value. (Skipped calls do not count.)
+they write: it is read when all of them have ended, and ends the task, unless a call failed without a path for its \
+failure, or the output refers to what has no value. Then you are asked again.
 [lazy]
 - "output": null as long as there are calls to plan. Once the outcomes are in and nothing is left to run, the task's \
 result, with "calls": [].
 [all]
-Where no form of the output is asked for, say briefly what was done and what was found. If a fact that the task needs \
-is nowhere, and no tool can find it, do not make it up: say in the output what is missing.
+Where no form of it is asked for, it says briefly what was done and found. A fact that is nowhere, and that no tool \
+finds, is not made up: say in the output what is missing.
 
 # A call
 {"_tool": "<name>", "<parameter>": <value>, …, "_outputPath": "†state.<name>"}
@@ -54,12 +54,10 @@ whenever it matters whether the call succeeds.
 "†user.name" is "Ada"; "†state.orders[0].id" reads an item of a list. A reference may stand for a value of any type. \
 Refer to values instead of copying them.
 - Inside a longer text write †{…}: "Dear †{user.name}, †{state.count} items are on their way."
-- "†a || †b" is the first of them that has a value (0, false and "" are values), "†a && †b" is b if both have one. \
-"†state.note || \\"none\\"" gives one where there is none.
-- "†state.score >= 0.8 ? \\"good\\" : \\"poor\\"" chooses. Comparisons are == != < <= > >=, with spaces around them; \
-one with something that is not there is false, but for "†state.x == null".
-- "†state.orders[*].id" is the list of the ids of all orders, "†state.orders.length" how many there are.
-- There is no arithmetic, and there are no functions: what has to be computed takes a call of its own.
+- "†a || †b" is the first that has a value, "†a && †b" is b if both have one; "†state.note || \\"none\\"" has a default. \
+"†state.score >= 0.8 ? \\"good\\" : \\"poor\\"" chooses (== != < <= > >=, with spaces; a comparison with something \
+absent is false, but for == null). "†state.orders[*].id" lists the ids of all orders, "†state.orders.length" counts \
+them. There is no arithmetic and there are no functions: what has to be computed takes a call.
 - "††x" is the plain text "†x".
 
 # Order
@@ -69,8 +67,8 @@ to what that one writes. (Where several calls write one path, a reference sees w
 - "_when" makes a call wait without using a value: {"_tool": …, "_when": "†state.receipt", …} runs after the call that \
 writes †state.receipt, and only if it wrote one; otherwise it is skipped. So whatever must not happen before, or \
 unless, something else has succeeded needs a "_when" (or a parameter that refers to it). A path holds if it has a \
-value other than null and false: [], 0 and "" hold. "!†state.blocked" holds if that does not, "†state.x != null" if x \
-is there. Conditions compare and are joined: "(†state.score >= 0.8 || †state.status == \\"paid\\") && !†state.blocked".
+value other than null and false ([], 0 and "" hold), "†state.x != null" if x is there. Conditions are joined: \
+"(†state.score >= 0.8 || †state.status == \\"paid\\") && !†state.blocked".
 [_each]
 - "_each" makes a call once for each element of a list, whose length you need not know; in its parameters "†item" is \
 the element and "†index" its position from 0: {"_tool": "ship", "_each": "†state.orders", "orderId": "†item.id", \
@@ -109,16 +107,16 @@ needs and nothing more.
 # Outcomes
 <outcomes> has a line for each call of your last answer, named by its place in it: "2:mail" is the second call.
 - completed: it ran. "wrote" says what is stored where now ("pushed", "merged" …: how it was added).
-- failed: it gave no result that can be used, "error" says why. After a timeout, or badResult (a result in a wrong \
-form), it may have had its effect all the same. "errorPath": the failure was stored there, so other calls dealt with it.
+- failed: "error" says why. After a timeout or badResult (a result in a wrong form) it may have had its effect all \
+the same. "errorPath": the failure was stored there, so other calls dealt with it.
 - started: it runs by itself and counts as done. Nothing more is reported about it.
 - skipped: it did not run, as something that it needs was not written, or its "_when" did not hold.
 - rejected: a person did not let it run, for the given reason. Respect that.
 - not run: nothing of it happened.
 What has completed or started has taken effect: do not make that call again, in any form, unless the task asks for it \
 twice. What was skipped, rejected or not run has had no effect and will not run by itself: plan it anew if it is still \
-needed. After <problems> alone, nothing has run: correct what they name and answer again in full. After <problems> \
-beside <outcomes>, answer with what is missing, and with that only.
+needed. After <problems> alone, correct what they name and answer again in full; beside <outcomes>, answer with what is \
+missing, and that only.
 A large value is shown as {"(in part)": …}: its beginning, and "whole", the reference by which a call gets all of it.
 
 # Example
