@@ -54,8 +54,8 @@ whenever it matters whether the call succeeds.
 "†user.name" is "Ada"; "†state.orders[0].id" reads an item of a list. A reference may stand for a value of any type. \
 Refer to values instead of copying them.
 - Inside a longer text write †{…}: "Dear †{user.name}, †{state.count} items are on their way."
-- "†a || †b" is the first that has a value, "†a && †b" is b if both have one; "†state.note || \\"none\\"" has a default. \
-"†state.score >= 0.8 ? \\"good\\" : \\"poor\\"" chooses (== != < <= > >=, with spaces; a comparison with something \
+- "†a || †b" is the first that has a value, "†a && †b" is b if both have one; "†state.note || \\"none\\"" has a \
+default. "†state.score >= 0.8 ? \\"good\\" : \\"poor\\"" chooses (== != < <= > >=, with spaces; a comparison with something \
 absent is false, but for == null). "†state.orders[*].id" lists the ids of all orders, "†state.orders.length" counts \
 them. There is no arithmetic and there are no functions: what has to be computed takes a call.
 - "††x" is the plain text "†x".
@@ -115,8 +115,8 @@ the same. "errorPath": the failure was stored there, so other calls dealt with i
 - not run: nothing of it happened.
 What has completed or started has taken effect: do not make that call again, in any form, unless the task asks for it \
 twice. What was skipped, rejected or not run has had no effect and will not run by itself: plan it anew if it is still \
-needed. After <problems> alone, correct what they name and answer again in full; beside <outcomes>, answer with what is \
-missing, and that only.
+needed. After <problems> alone, correct what they name and answer again in full; beside <outcomes>, answer with what \
+is missing, and that only.
 A large value is shown as {"(in part)": …}: its beginning, and "whole", the reference by which a call gets all of it.
 
 # Example
