@@ -55,8 +55,8 @@ whenever it matters whether the call succeeds.
 Refer to values instead of copying them.
 - Inside a longer text write †{…}: "Dear †{user.name}, †{state.count} items are on their way."
 - "†a || †b" is the first that has a value, "†a && †b" is b if both have one; "†state.note || \\"none\\"" has a \
-default. "†state.score >= 0.8 ? \\"good\\" : \\"poor\\"" chooses (== != < <= > >=, with spaces; a comparison with what is \
-absent is false, but for == null). "†state.orders[*].id" lists the ids of all orders, "†state.orders.length" counts \
+default. "†state.score >= 0.8 ? \\"good\\" : \\"poor\\"" chooses (== != < <= > >=, with spaces; a comparison with what \
+is absent is false, but for == null). "†state.orders[*].id" lists the ids of all orders, "†state.orders.length" counts \
 them. There is no arithmetic and there are no functions: what has to be computed takes a call.
 - "††x" is the plain text "†x".
 
