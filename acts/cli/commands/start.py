@@ -37,7 +37,7 @@ from acts.cli.text.source import STDIN, looks_like_file, parse_source, problem_b
 from acts.client import server
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
 from acts.client.served import workflow_of_plan
-from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, start_run
+from acts.client.start_runs import AGAIN, HAS_ENDED, IdPolicy, OnceEnded, WhileRunning, make_request, start_run
 from acts.language.source_text import SourceText
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
@@ -48,7 +48,8 @@ IfRunning = Annotated[
     WhileRunning, option("--if-running WORD", "If a run of --id runs: fail, use-existing or terminate it.")
 ]
 IfEnded = Annotated[
-    OnceEnded, option("--if-ended WORD", "If one has ended: again, again-if-failed, use-existing or fail.")
+    OnceEnded | None,
+    option("--if-ended WORD", "If one has ended: use-existing (default), again, again-if-failed or fail."),
 ]
 Delay = Annotated[str | None, option("--delay TIME", "Begin after this time, like 30m or 2h.")]
 NewPlan = Annotated[
@@ -77,7 +78,7 @@ schedule = cli.CommandGroup("schedule", "Start plans and agents by the clock: Te
 app.add_typer(schedule)
 
 
-_FRESH: Final = IdPolicy("fail", "again")
+_FRESH: Final = IdPolicy("fail")
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class StartPolicy:
 async def run(
     file: cli.FileOrPlan, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     run_id: cli.NewId = None, detach: cli.Detach = False, agent: cli.Agent = None, if_running: IfRunning = "fail",
-    if_ended: IfEnded = "again", delay: Delay = None, set_file: cli.SetFile = None, results: ResultsFile = None,
+    if_ended: IfEnded = None, delay: Delay = None, set_file: cli.SetFile = None, results: ResultsFile = None,
 ) -> int:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -256,7 +257,8 @@ async def start(
     """Start a run, or say that the one that has the id is used."""
     run, state = await start_run(client, workflow, request, run_id, policy.id_policy, server.task_queue(), source_name)
     if state:
-        print_err(f'the run "{clean(run_id)}" {state}: no other one is started', "dim")
+        anew = f"; {AGAIN} runs it again" if state == HAS_ENDED else ""
+        print_err(f'the run "{clean(run_id)}" {state}: no other one is started{anew}', "yellow")
     return run
 
 
