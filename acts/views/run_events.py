@@ -31,7 +31,8 @@ from acts.tree.search_attributes import PHASE, WAITING
 # Each type of event, and what it has besides ``offset``, ``time``, ``type`` and ``run``
 TYPES: Final[Mapping[str, str]] = {
     "runStarted": "workflow; parent? is the run above it",
-    "runEnded": "workflow, status, output?, error?, usage?; the stream ends when all runs of the tree have ended",
+    "runEnded": "workflow, status, output?, error?, usage?, undeclared?: what no Tool declares and took an error path, "
+    "by Call (of a set, counts); the stream ends when all runs of the tree have ended",
     "runContinued": "it goes on as a new run of the same id (continue-as-new)",
     "runReset": "a person has reset it: what it had done after this point does not count",
     "phaseChanged": "phase, waiting: what the search attributes say (`acts setup`)",
@@ -276,6 +277,7 @@ class HistoryView:
         output = _brief("output", report["output"]) if "output" in report else {}
         usage = report.get("usage") if isinstance(report.get("usage"), dict) else None
         end = {"status": _text(report.get("status")) or status, "error": error, "usage": usage, **output}
+        end["undeclared"] = _undeclared(report)
         yield self._event("runEnded", workflow=self.workflow, **end)
 
     def _settle(self, calls: Json, instance: str | None) -> Iterator[RunEvent]:
@@ -637,6 +639,12 @@ def _error_of(failure: Any) -> dict[str, Any]:
 
 def _field(value: Json, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
+
+
+def _undeclared(report: Mapping[str, Any]) -> Json:
+    calls = report.get("calls")
+    taken = {str(_field(c, "id")): _text(_field(c, "undeclared")) for c in calls} if isinstance(calls, list) else {}
+    return {call: text for call, text in taken.items() if text} or _field(report.get("instances"), "undeclared")
 
 
 def _text(value: Any) -> str | None:

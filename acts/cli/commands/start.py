@@ -23,7 +23,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
-from acts.cli.render.tables import await_run, failure_blocks, print_outcome, text_table, watch_run
+from acts.cli.render.tables import (
+    await_run,
+    error_path_blocks,
+    failure_blocks,
+    print_outcome,
+    text_table,
+    watch_run,
+)
 from acts.cli.text.preflight import (
     add_set,
     check_file,
@@ -227,6 +234,7 @@ async def start_and_wait(
         raise
     if policy.as_json:
         print_json(outcome.to_json())
+        print_blocks(error_path_blocks(outcome.raw if isinstance(outcome.raw, dict) else {}))
     elif not outcome.problems:
         print_outcome(outcome, run.id, workflow, f"{time.monotonic() - began:.1f} s")
         print_blocks(failure_blocks(outcome))
