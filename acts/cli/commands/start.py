@@ -40,7 +40,15 @@ from acts.cli.text.preflight import (
     require_valid,
     run_preflight,
 )
-from acts.cli.text.source import STDIN, looks_like_file, parse_source, problem_blocks, read_inputs, read_source
+from acts.cli.text.source import (
+    STDIN,
+    find_plan,
+    looks_like_file,
+    parse_source,
+    problem_blocks,
+    read_inputs,
+    read_source,
+)
 from acts.client import server
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
 from acts.client.served import workflow_of_plan
@@ -193,13 +201,19 @@ async def _run_named(
     name: str, inputs: list[str] | None, agent: bool | None, of_sets: list[str | None], run_id: str | None,
     policy: StartPolicy,
 ) -> int:  # fmt: skip
+    request = _named_request(name, inputs, of_sets)
+    workflow = None if agent is None else AGENT if agent else PLAN
+    file = find_plan(name)  # where the worker has other folders, its problems have no lines
+    source = SourceText(f'the plan "{name}"', "", "JSON", request) if file is None else read_source(file)
+    return await start_and_wait(request, workflow, run_id or new_id(name), source, policy)
+
+
+def _named_request(name: str, inputs: list[str] | None, of_sets: list[str | None]) -> dict[str, Any]:
     if any(of_sets):
-        raise command_error("a plan by name has its set in its file", where="--set", hint="or run the file itself")
+        raise command_error("a plan by name has its set in its file", where="--set", hint="or name the file itself")
     if not re.fullmatch(r"[\w.-]+", name):
         read_source(name)  # which says that there is no such file
-    request = make_request(name, read_inputs(inputs or ()))
-    workflow = None if agent is None else AGENT if agent else PLAN
-    return await start_and_wait(request, workflow, run_id or new_id(name), _source_of(request), policy)
+    return make_request(name, read_inputs(inputs or ()))
 
 
 async def start_and_wait(
@@ -323,14 +337,15 @@ def _source_of(request: Json) -> SourceText:
 
 @schedule.add
 async def create(
-    schedule_id: ScheduleId, file: cli.File, cron: Cron = None, every: Every = None, timezone: Zone = None,
+    schedule_id: ScheduleId, file: cli.FileOrPlan, cron: Cron = None, every: Every = None, timezone: Zone = None,
     overlap: Overlap = "skip", replace: Replace = False, inputs: cli.Inputs = None, agent: cli.Agent = None,
     set_file: cli.SetFile = None, results: ResultsFile = None,
 ) -> None:  # fmt: skip
-    """Start a file by the clock, with --cron or --every.
+    """Start a file, or a plan, by the clock, with --cron or --every.
 
-    Each start is a run of its own, so its calls have ids of their own. In the names of a set and of its results, {date}
-    is the day of the start in UTC, and {run} the id of the run.
+    A file is kept as it is now; of a name, each start takes the plan that the workers serve then. Each start is a run
+    of its own, so its calls have ids of their own. In the names of a set and of its results, {date} is the day of the
+    start in UTC, and {run} the id of the run.
 
       acts schedule create nightly plan.yaml --cron '0 2 * * *' --set 'orders-{date}.csv' --results 'out-{run}.jsonl'
     """
@@ -339,12 +354,9 @@ async def create(
     seconds = read_seconds(every, "--every")
     intervals = [] if seconds is None else [sdk.ScheduleIntervalSpec(every=timedelta(seconds=seconds))]
     spec = sdk.ScheduleSpec(cron_expressions=cron or [], intervals=intervals, time_zone_name=timezone)
-    source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent)
-    require_valid(preflight, source)
-    if (problem := repeated_problem(request, seconds)) is not None:
-        raise problem
-    workflow = AGENT if preflight.agent else PLAN
+    request, workflow = _scheduled_request(file, inputs, [set_file, results], agent, seconds)
     client = await server.connect()
+    workflow = workflow or await workflow_of_plan(client, server.task_queue(), file)
     action = sdk.ScheduleActionStartWorkflow(workflow, request, id=schedule_id, task_queue=server.task_queue())
     # What an outage of the server has kept from starting is made up for, an hour back
     word = sdk.ScheduleOverlapPolicy[overlap.upper().replace("-", "_")]
@@ -365,6 +377,21 @@ async def create(
         cli.print_message(text, severity="warning")
     first = f"; first start {cli.moment_text(iso_text(upcoming[0]))}" if upcoming else ""
     print_err(f"schedule {clean(schedule_id)} starts {clean(file)} as {workflow}{first}")
+
+
+def _scheduled_request(
+    file: str, inputs: list[str] | None, of_set: list[str | None], agent: bool | None, seconds: float | None
+) -> tuple[Json, str | None]:
+    """What each start of a schedule is started with, and the type of workflow; None where the worker knows it."""
+    named = None if looks_like_file(file) else _named_request(file, inputs, of_set)
+    if named is not None and find_plan(file) is None:
+        return named, None if agent is None else AGENT if agent else PLAN
+    source, request, preflight = check_file(file, inputs, set_file=of_set[0], results=of_set[1], agent=agent)
+    require_valid(preflight, source)
+    if (problem := repeated_problem(request, seconds)) is not None:
+        raise problem
+    workflow = AGENT if preflight.agent else PLAN
+    return (request, workflow) if named is None else (named, None if agent is None else workflow)
 
 
 @schedule.add

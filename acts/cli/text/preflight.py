@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks, shell
-from acts.cli.text.source import STDIN, add_inputs, problem_blocks, read_source, source_error
+from acts.cli.text.source import STDIN, add_inputs, find_plan, problem_blocks, read_source, source_error
 from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, choose_workflow, parse_request
 from acts.language.references import scan
@@ -140,6 +140,7 @@ def check_file(
     file: str, inputs: Sequence[str] | None = None, *, set_file: str | None = None, results: str | None = None,
     strict: bool = False, agent: bool | None = None,
 ) -> tuple[SourceText, Json, Preflight]:  # fmt: skip
+    file = find_plan(file) or file
     source = read_source(file)
     request = add_set(add_inputs(source.value, inputs or ()), set_file, results)
     return source, request, run_preflight(request, strict=strict, file=None if file == STDIN else file, agent=agent)
