@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks, shell
+from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks, print_message, shell
 from acts.cli.text.source import STDIN, add_inputs, find_plan, problem_blocks, read_source, source_error
 from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
 from acts.language.messages import INSTANCES, Request, ToolMessage, choose_workflow, parse_request
@@ -112,6 +112,11 @@ def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, a
         hint = f"the worker may have them (`acts tools` asks it); {MODULES} and {FOLDERS} say what is loaded here"
         where = pointer("context", at, "tool")
         problems.append(Problem(UNSEEN_TOOL, text, where, hint=hint, severity="warning"))
+    places = {m.tool: m.index for m in request.context if isinstance(m, ToolMessage) and isinstance(m.tool, str)}
+    for name in places.keys() & _undecorated.keys():
+        if name in missing or name not in tools:
+            place = pointer("context", places[name], "tool")
+            problems.append(Problem("undecorated", f"{_undecorated[name]}: it is no tool", place, severity="warning"))
     problems += inline_secret_problems(request)
     named = approve_problems(request, read_tools(request, tools, frozenset(served).__contains__).by_name)
     problems += [replace(p, severity="warning") if missing else p for p in named]  # an unseen Tool may have the name
@@ -184,6 +189,9 @@ def load_registry(
     except SettingsError as error:
         hint = f"correct {MODULES}, {FOLDERS} or {SERVERS}"
         raise command_error(str(error), where="the environment", hint=hint) from None
+    _undecorated.update(registry.undecorated)
+    for line in registry.warnings:
+        print_message(clean(line), severity="warning")
     of_servers, _ = registry.servers.read_once([name for name in names if name not in registry.tools])
     return {**of_servers, **registry.tools}, tuple(registry.names)
 
@@ -199,6 +207,7 @@ def request_cost(model: str, prompt_bytes: int) -> float | None:
     return estimate_request(model, prompt_bytes, LEAST_OUTPUT_TOKENS, per_token).cost
 
 
+_undecorated: Final[dict[str, str]] = {}  # functions that are no Tools, of the modules that are loaded here
 _named: Final[set[str]] = set()  # by this command's own option
 
 
