@@ -62,6 +62,13 @@ _SUFFIX: Final = "_event_attributes"
 _KEY: Final = re.compile(r"(?:(.*)/)?(\d+:[^/]*)", re.DOTALL)
 _OFFSET: Final = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,8}(?:\.[0-9a-f]{1,8})?)-([0-9a-f]{12})")
 _MICRO: Final = 1_000_000
+# What a workflow task may have written after an update that it accepted
+_COMMANDS: Final = frozenset({
+    "activity_task_scheduled", "activity_task_cancel_requested", "marker_recorded", "timer_started", "timer_canceled",
+    "start_child_workflow_execution_initiated", "signal_external_workflow_execution_initiated",
+    "request_cancel_external_workflow_execution_initiated", "upsert_workflow_search_attributes",
+    "workflow_properties_modified", "workflow_execution_update_accepted", "workflow_execution_update_completed",
+})  # fmt: skip
 # The server's numbers (temporalio.api.enums), which the core cannot import
 _CAUSE_RESET: Final = 20
 _CONTINUED: Final = 1
@@ -197,6 +204,9 @@ class HistoryView:
         self._work: dict[int, _Work] = {}
         self._children: dict[int, _Work] = {}
         self._updates: dict[int, Any] = {}
+        # Decisions that the task at hand has accepted, and what it did meanwhile: the decision comes first
+        self._accepted: dict[int, tuple[int, int]] = {}
+        self._held: list[RunEvent] = []
         self._origin, self._token = "", place.token
         self._tick: int | None = None
         # Calls by id and instance: those that have started or ended, and the Tools of those that are in flight
@@ -220,12 +230,23 @@ class HistoryView:
         self.micros = max(self.micros, time.seconds * _MICRO + time.nanos // 1000)
         self.last_id, self._count = event.event_id, 0
         name = str(event.WhichOneof("attributes"))
+        if self._accepted and name.removesuffix(_SUFFIX) not in _COMMANDS:  # judged later than in its own task
+            return [*self._release(), *self.read(event)]
         reader = self._READERS.get(name.removesuffix(_SUFFIX))
         if reader is None:
             return []
         was_silent = self._is_silent
         events = list(reader(self, getattr(event, name)))
-        return [] if was_silent and self._is_silent else events
+        events = [] if was_silent and self._is_silent else events
+        if not self._accepted and not self._held:
+            return events
+        self._held = sorted([*self._held, *events], key=lambda event: event.order)
+        return [] if self._accepted else self._release()
+
+    def _release(self) -> list[RunEvent]:
+        events, self._held = self._held, []
+        self._accepted.clear()
+        return events
 
     def _event(
         self, type_: str, call: str | None = None, tool: str | None = None, instance: str | None = None,
@@ -505,6 +526,8 @@ class HistoryView:
 
     def _update_accepted(self, a: Any) -> Iterator[RunEvent]:
         self._updates[self.last_id] = a.accepted_request.input
+        if a.accepted_request.input.name == wire.DECIDE:
+            self._accepted[self.last_id] = self.micros, self.last_id
         yield from ()
 
     def _update_completed(self, a: Any) -> Iterator[RunEvent]:
@@ -517,7 +540,11 @@ class HistoryView:
             last = records[-1] if isinstance(records, list) and records else None
             if isinstance(last, dict) and "workflowId" not in fields and last.get("decision") == fields.get("decision"):
                 fields = {**last, **fields}
-            yield self._decision(fields, "refused" if is_refused else "accepted", error)
+            now = self.micros, self.last_id
+            self.micros, self.last_id = self._accepted.pop(a.accepted_event_id, now)
+            decision = self._decision(fields, "refused" if is_refused else "accepted", error)
+            self.micros, self.last_id = now
+            yield decision
         elif own is not None and own.name == wire.PROVIDE and not is_refused:
             yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
 
