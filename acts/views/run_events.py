@@ -47,11 +47,17 @@ TYPES: Final[Mapping[str, str]] = {
     "modelWaiting": "model, reason, seconds, nextTry; without seconds it waits no more",
     "callStarted": "call, tool, instance?, id, parameters, and activity, model, or delegate with its child run",
     "callEnded": "call, tool, instance?, state, result?, error?, usage?, attempts?",
-    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?: a run waits for a decision",
+    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?, waiting?: a run waits for a decision; "
+    "of the root itself with how many wait there",
     "waitClosed": "what, call?, instance?: it waits no more",
     "decision": "decision, what?, call?, instance?, by?, reason?, outcome: accepted, refused, or sent (a signal)",
     "text": "tick? or call?, message, delta, isComplete?: words of a model as they come; no history has them",
 }
+# What a root has in its memo of what waits in itself: {"opened": [facts], "closed": [keys], "waiting": how many}
+WAITS_MEMO: Final = "ActsWaits"
+WAIT_FACTS: Final = (
+    "workflowId", "what", "call", "instance", "version", "subject", "since", "deadline", "elements", "hints",
+)  # fmt: skip
 # Longer ones are named by size and digest: a page shows a value of a few lines, and the run has it whole
 MAX_VALUE: Final = 4096
 # What is parsed for the names in it; 1 MiB takes 10 ms
@@ -509,16 +515,20 @@ class HistoryView:
             yield from self._waits(fields) if name == "pendingChanged" else self._model_wait(fields)
 
     def _waits(self, record: Mapping[str, Any]) -> Iterator[RunEvent]:
-        """A run below has told this root what waits there."""
+        """A run below has told this root what waits there; or what waits in the root itself has changed."""
         opened, closed = record.get("opened"), record.get("closed")
-        for wait in opened if isinstance(opened, list) else ():
-            call, instance, source = (_text(_field(wait, name)) for name in ("call", "instance", "workflowId"))
-            facts = ("what", "version", "subject", "since", "deadline", "elements", "hints")
-            data = {name: _field(wait, name) for name in facts}
-            yield self._event("waitOpened", call, _tool_of(call), instance, source=source, **data)
         for key in closed if isinstance(closed, list) else ():
             source, what, call, instance, *_ = map(_text, (*(key if isinstance(key, list) else ()), *[None] * 4))
             yield self._event("waitClosed", call, _tool_of(call), instance, source=source, what=what)
+        for wait in opened if isinstance(opened, list) else ():
+            call, instance, source = (_text(_field(wait, name)) for name in ("call", "instance", "workflowId"))
+            data = {name: _field(wait, name) for name in WAIT_FACTS if name not in ("call", "instance", "workflowId")}
+            data["waiting"] = record.get("waiting")
+            yield self._event("waitOpened", call, _tool_of(call), instance, source=source, **data)
+
+    def _memo_changed(self, a: Any) -> Iterator[RunEvent]:
+        if WAITS_MEMO in a.upserted_memo.fields:
+            yield from self._waits(_object(a.upserted_memo.fields[WAITS_MEMO]))
 
     def _model_wait(self, record: Mapping[str, Any]) -> Iterator[RunEvent]:
         data = {key: record.get(key) or None for key in ("model", "reason", "seconds", "nextTry")}
@@ -572,6 +582,7 @@ class HistoryView:
         "workflow_execution_update_completed": _update_completed,
         "workflow_task_failed": _task_failed,
         "upsert_workflow_search_attributes": _attributes_changed,
+        "workflow_properties_modified": _memo_changed,
         "activity_task_scheduled": _scheduled,
         "activity_task_started": _attempt_started,
         "activity_task_completed": _activity_completed,
