@@ -230,6 +230,8 @@ def test_code_that_a_folder_names_runs_only_where_somebody_asks_for_it(tmp_path:
     assert runs_code("validate", "plan.yaml", XDG_CONFIG_HOME=os.environ["XDG_CONFIG_HOME"])  # who has made it
     assert not runs_code("trust", ".")
     assert runs_code("validate", "plan.yaml")
+    assert not runs_code("trust", "--remove")
+    assert not runs_code("validate", "plan.yaml", note=True)
 
 
 # -- ``acts doctor`` against a real server and worker ----------------------------------------------------
