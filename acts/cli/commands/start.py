@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -55,7 +56,7 @@ from acts.client.served import workflow_of_plan
 from acts.client.start_runs import AGAIN, HAS_ENDED, IdPolicy, OnceEnded, WhileRunning, make_request, start_run
 from acts.language.source_text import SourceText
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
+from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND
 from acts.payloads.converter import verify_storage
 
 ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
@@ -141,7 +142,7 @@ async def run(
     workflow = AGENT if preflight.agent else PLAN
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
-    policy = replace(policy, watch=watch or (names_set(request) and not as_json))
+    policy = dataclasses.replace(policy, watch=watch or (names_set(request) and not as_json))
     return await start_and_wait(request, workflow, run_id or new_id(file), source, policy)
 
 
@@ -387,9 +388,10 @@ def _scheduled_request(
     if named is not None and find_plan(file) is None:
         return named, None if agent is None else AGENT if agent else PLAN
     source, request, preflight = check_file(file, inputs, set_file=of_set[0], results=of_set[1], agent=agent)
-    require_valid(preflight, source)
     if (problem := repeated_problem(request, seconds)) is not None:
         raise problem
+    later = [dataclasses.replace(p, severity="warning") if p.code == SET_NOT_FOUND else p for p in preflight.problems]
+    require_valid(dataclasses.replace(preflight, problems=later), source)
     workflow = AGENT if preflight.agent else PLAN
     return (request, workflow) if named is None else (named, None if agent is None else workflow)
 
