@@ -134,7 +134,7 @@ async def test_a_set_of_tonight_is_run_and_any_of_its_rows_is_shown(
     assert {line["id"]: [e["call"] for e in line.get("handled", ())] for line in lines} == {"A-1": [], "A-2": ["1:pay"]}
     used = acts("run", str(file), "--set", "night-{date}.csv:orderId", "--results", f"out-{name}.jsonl")
     assert (used.exit_code, "exists already" in used.stderr) == (2, True), used.stderr
-    file.write_text(file.read_text("utf-8").replace("†order.amount", "†order.amuont"), "utf-8")
+    file.write_text(file.read_text("utf-8").replace("order.amount", "order.amuont"), "utf-8")
     typo = acts("validate", str(file), "--set", "night-{date}.csv:orderId")
     assert (typo.exit_code, "no row has †order.amuont" in typo.stderr) == (2, True), typo.stderr
     shown = acts("show", name, "--instance", "A-2")
