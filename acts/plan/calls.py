@@ -391,8 +391,8 @@ class _CallParser:
         if key not in META:
             text = f'unknown meta-property "{key}"; known: {", ".join(META)}'
             similar, value = find_similar(key, META), self.call.pop(key)
-            hint = "names that begin with _ are reserved" if similar is None else did_you_mean(similar)
-            self.report("forbiddenMeta", text, key, hint=hint)
+            rule = "names that begin with _ are reserved"
+            self.report("forbiddenMeta", text, key, hint=rule if similar is None else did_you_mean(similar))
             if similar is not None and similar not in (*self.call, *TOOL_ONLY):  # no more errors come of the one
                 self.call[similar] = value
                 self._check_meta_property(similar, tool)
