@@ -19,10 +19,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import socket
 import sys
+import traceback
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -46,6 +48,7 @@ from acts.language.errors import MAX_NAME, SettingsError, format_choices, sugges
 from acts.language.spelling import read_plain
 from acts.language.strict_json import json_size, read_json
 from acts.language.tools import SERVER_TOOL, TYPED_TOOL, read_tool, tool_name
+from acts.telemetry.failures import find_place
 
 if TYPE_CHECKING:
     from temporalio.worker import ExecuteActivityInput
@@ -67,13 +70,16 @@ MAX_PROGRESS_TEXT: Final = 200
 class Registry:
     """``tools``: schemas by name; ``activities``: the functions, in the order of loading.
 
-    ``servers`` are MCP servers, which have Tools besides. ``start`` and ``stop`` them around the work.
+    ``servers`` are MCP servers, which have Tools besides. ``start`` and ``stop`` them around the work. ``undecorated``
+    are functions of the modules that are no Tools, by name: what a Request that names one is told.
     """
 
     tools: dict[str, dict[str, Any]]
     activities: tuple[Callable[..., Any], ...]
     servers: McpServers = field(default_factory=lambda: McpServers(()))
     plans: Mapping[str, NamedPlan] = field(default_factory=dict)
+    undecorated: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -116,11 +122,13 @@ class Registry:
 
         ``served`` are those of ``activities`` that this worker has, and the Activities of the ``tools``. ``price``
         answers ``model``: US dollars per token, null where no price list has the model. Where a Tool is missing,
-        ``tools`` also names the others, without their schemas; ``unavailable`` says why an MCP server offers none.
+        ``tools`` also names the others, without their schemas; ``unavailable`` says why an MCP server offers none, or
+        that a function of that name is no Tool.
         """
         names, tools = request.get("tools", []), self.tools
         remote, unavailable = await self.servers.find_tools(n for n in names if n not in tools)
         schemas = {n: tools[n] for n in names if n in tools} | remote
+        unavailable |= {n: self.undecorated[n] for n in names if n in self.undecorated and n not in schemas}
         others = [] if len(schemas) == len(names) else sorted({*tools, *self.servers.tools})[:MAX_NAMES]
         own = set(self.names)
         tools_read = (read_tool(n, schema, served=n in own)[0] for n, schema in schemas.items())
@@ -276,7 +284,7 @@ def load(
     if conflict := functions.keys() & map(activity_of, servers.configs):
         text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
         raise SettingsError(text)
-    return Registry(tools, tuple(functions.values()), servers, plans or {})
+    return Registry(tools, tuple(functions.values()), servers, plans or {}, loaded.undecorated, tuple(loaded.warnings))
 
 
 @dataclass
@@ -286,9 +294,12 @@ class Loaded:
     tools: dict[str, dict[str, Any]] = field(default_factory=dict)
     functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
+    undecorated: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, source: str, module: Any) -> None:
         """Add what a module has; an entry point may also be an Activity or a typed Tool itself."""
+        count = len(self.tools) + len(self.functions)
         parts = [module, *(getattr(module, name) for name in dir(module))]
         typed = {
             id(one): one for part in parts if (one := getattr(part, TYPED_TOOL, None)) is not None and callable(part)
@@ -307,11 +318,28 @@ class Loaded:
             raise SettingsError(f"TOOLS of {source} is a map of name to schema, not {type(more).__name__}")
         for name, schema in more.items():
             self.add_tool(name, schema, str(getattr(module, "__file__", source)))
+        plain = find_undecorated(parts, getattr(module, "__name__", ""))
+        self.undecorated |= plain
+        if len(self.tools) + len(self.functions) == count:
+            names = f"; {format_choices(plain)} may lack it" if plain else ""
+            self.warnings.append(f"{source} brings no tool: nothing in it has @acts.tool or @activity.defn{names}")
 
     def add_tool(self, name: str, schema: dict[str, Any], place: str) -> None:
         if self.tools.setdefault(name, schema) != schema:
             raise SettingsError(f'two tools are called "{name}": one is at {self.places[name]}, one at {place}')
         self.places.setdefault(name, place)
+
+
+def find_undecorated(parts: Sequence[Any], module: str) -> dict[str, str]:
+    """The public functions that a module defines and that are no Tools, by name: ``pay in tools.py:7 has no @…``."""
+    out = {}
+    for one in parts:
+        is_tool = hasattr(one, TYPED_TOOL) or hasattr(one, "__temporal_activity_definition")
+        if inspect.isfunction(one) and one.__module__ == module and not is_tool and not one.__name__.startswith("_"):
+            code = inspect.unwrap(one).__code__
+            place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+            out[one.__name__] = f"{one.__name__} in {place} has no @acts.tool"
+    return out
 
 
 def activities(*modules: Any) -> list[Callable[..., Any]]:
@@ -353,13 +381,21 @@ def _import_module(name: str) -> Any:
         raise
     except Exception as error:
         text = f'"{name}" of ACTS_ACTIVITIES cannot be imported: {type(error).__name__}: {error}'
-        raise SettingsError(text) from error
+        raise SettingsError(f"{place}: {text}" if (place := _place_of(error)) else text) from error
     file = getattr(module, "__file__", None)
     if file is not None and _ENGINE in Path(file).resolve().parents and not name.startswith("acts."):
         raise SettingsError(
             f'ACTS_ACTIVITIES names "{name}", which leads to the engine itself, {file}: it has no tools'
         )
     return module
+
+
+def _place_of(error: Exception) -> str | None:
+    """The file and line of a module at which its import has failed; None where there is no such module."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = [f for f in traceback.extract_tb(error.__traceback__)[1:] if not f.filename.startswith("<frozen ")]
+    return find_place("".join(traceback.format_list([f for f in frames if f.filename != importlib.__file__])))
 
 
 def _read_folder(folder: Path) -> dict[str, dict[str, Any]]:

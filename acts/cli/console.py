@@ -267,6 +267,11 @@ def trust(folder: Path) -> None:
         mark.write_bytes(os.fsencode(folder.resolve()))
 
 
+def distrust(folder: Path) -> None:
+    """Forget that a folder is trusted."""
+    _mark_of(folder).unlink(missing_ok=True)
+
+
 def _mark_of(folder: Path) -> Path:
     """A file in the user's own settings: what a folder holds cannot make it trusted."""
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()

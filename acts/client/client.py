@@ -197,7 +197,7 @@ class Client:
 
     async def start(
         self, plan: str | Path | Mapping[str, Any], input: Mapping[str, Any] | None = None, *, id: str | None = None,  # noqa: A002 - the words of the protocol
-        agent: bool | None = None, if_running: WhileRunning = "use-existing", if_ended: OnceEnded = "use-existing",
+        agent: bool | None = None, if_running: WhileRunning = "use-existing", if_ended: OnceEnded | None = None,
         delay: float | None = None,
     ) -> Run:  # fmt: skip
         """Start a plan by its name, or the Request of a file or a dict, with ``input`` as †input.

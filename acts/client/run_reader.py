@@ -593,7 +593,8 @@ async def _read_row(run: RunReader, name: str) -> tuple[dict[str, Any], str]:
     folders = [*filter(None, os.environ.get("ACTS_RESULTS", "").split(os.pathsep)), "results", "."]
     for path in dict.fromkeys(Path(folder, file) for folder in folders) if isinstance(file, str) else ():
         if path.is_file() and (line := await asyncio.to_thread(_find_line, path, name)) is not None:
-            handled = [{"id": e.get("call"), "state": "completed", "error": e} for e in line.get("handled") or ()]
+            handled = [{"id": e.get("call"), "state": "completed", "error": e, "undeclared": e.get("undeclared")}
+                       for e in line.get("handled") or ()]  # fmt: skip
             return _item({**line, "calls": handled}, name, {}), str(path)
     for number in range(1, _MAX_BATCHES + 1):
         batch = run.other(child_id(run.id, f"batch-{number}"))
@@ -704,7 +705,8 @@ def _row(run: WorkflowExecution) -> dict[str, Any]:
 
 
 async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
-    """Add ``errors`` to the rows of completed runs: how many of a run's Calls took an error path.
+    """Add ``errors`` to the rows of completed runs: how many of a run's Calls, or of a set's rows, took an error path;
+    and ``undeclared``: of these, by failures that their Tools do not declare.
 
     Their results say so, a request to the server each; one that cannot be read says nothing.
     """
@@ -717,8 +719,11 @@ async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
                 result = (await wait_for_outcome(handle, follow_runs=False)).raw
             reports = [result, *(item for item in named_instances(result).values() if isinstance(item, dict))]
             calls = [call for report in reports for call in report.get("calls") or ()]
-            if errors := sum(call.get("state") == "completed" and "error" in call for call in calls):
-                row["errors"] = errors
+            counts = set_counts(result) or {}
+            errors = sum(call.get("state") == "completed" and "error" in call for call in calls)
+            undeclared = sum("undeclared" in call for call in calls) + sum(counts.get("undeclared", {}).values())
+            found = {"errors": errors + counts.get("handled", 0), "undeclared": undeclared}
+            row |= {name: count for name, count in found.items() if count}
 
     await asyncio.gather(*(count(row) for row in rows if row["phase"] == "completed"))
 

@@ -33,16 +33,25 @@ if TYPE_CHECKING:
 # What to do while a run of the id runs, and where one has ended
 WhileRunning = Literal["fail", "use-existing", "terminate"]
 OnceEnded = Literal["again", "again-if-failed", "use-existing", "fail"]
+HAS_ENDED: Final = "has ended"
+AGAIN: Final = "--if-ended again"
 _REUSE: Final = {"again": "ALLOW_DUPLICATE", "again-if-failed": "ALLOW_DUPLICATE_FAILED_ONLY"}
 
 
 @dataclass(frozen=True)
 class IdPolicy:
-    """What happens where a run has the id; ``delay`` are seconds until the new one begins, visible already."""
+    """What happens where a run has the id; ``delay`` are seconds until the new one begins, visible already.
+
+    A start that is repeated must do nothing twice. So a run that has ended is used, unless the start says otherwise.
+    """
 
     if_running: WhileRunning = "use-existing"
-    if_ended: OnceEnded = "use-existing"
+    if_ended: OnceEnded | None = None
     delay: float | None = None
+
+    @property
+    def once_ended(self) -> OnceEnded:
+        return self.if_ended or ("again" if self.if_running == "terminate" else "use-existing")
 
 
 async def start_run(
@@ -62,7 +71,7 @@ async def start_run(
         with explained(client):
             await client.start_workflow(
                 workflow, request, id=run_id, task_queue=queue, rpc_timeout=server.RPC,
-                id_reuse_policy=WorkflowIDReusePolicy[_REUSE.get(policy.if_ended, "REJECT_DUPLICATE")],
+                id_reuse_policy=WorkflowIDReusePolicy[_REUSE.get(policy.once_ended, "REJECT_DUPLICATE")],
                 # USE_EXISTING would not say whether the run is new, so a refused start is looked up instead
                 id_conflict_policy=WorkflowIDConflictPolicy["TERMINATE_EXISTING" if conflict else "FAIL"],
                 start_delay=None if policy.delay is None else timedelta(seconds=policy.delay),
@@ -82,23 +91,24 @@ def _check(client: Client, request: Json, run_id: str, policy: IdPolicy, name: s
         raise ClientError(text, hint, name)
     if not run_id or not run_id.isprintable() or len(run_id.encode()) > MAX_ID_BYTES:
         raise ClientError(f"an id is 1 to {MAX_ID_BYTES} bytes of printable text", where="the id")
-    if policy.if_running == "terminate" and not policy.if_ended.startswith("again"):
-        text = f"--if-running terminate starts a run anew, --if-ended {policy.if_ended} never does"
+    if policy.if_running == "terminate" and not policy.once_ended.startswith("again"):
+        text = f"--if-running terminate starts a run anew, --if-ended {policy.once_ended} never does"
         raise ClientError(text, "leave one of them out")
 
 
 async def _use_existing(run: RunReader, request: Json, policy: IdPolicy) -> str:
     """The state of the run that has the id, where the policy is to use it, and it is the run that was meant."""
     is_running = (await run.describe()).close_time is None
-    state, name = ("is still running", "--if-running") if is_running else ("has ended", "--if-ended")
-    if (policy.if_running if is_running else policy.if_ended) != "use-existing":
+    state, name = ("is still running", "--if-running") if is_running else (HAS_ENDED, "--if-ended")
+    if (policy.if_running if is_running else policy.once_ended) != "use-existing":
         hint = (
             f"choose another id, or see what it does: {shell('acts', 'show', run.id)}; or use it: {name} use-existing"
         )
         raise ClientError(f'the run "{clean(run.id)}" {state}', hint)
     if not is_equal(await run.request(as_started=True), request):
         text = f'the run "{clean(run.id)}" {state}, and was started with another request'
-        raise ClientError(text, f"choose another id, or see that run: {shell('acts', 'show', run.id)}")
+        anew = "--if-running terminate" if is_running else AGAIN
+        raise ClientError(text, f"choose another id, or see that run: {shell('acts', 'show', run.id)}; anew: {anew}")
     return state
 
 

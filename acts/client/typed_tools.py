@@ -34,7 +34,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from acts.language.config import settings_text
-from acts.language.errors import SettingsError, format_choices, truncate
+from acts.language.errors import Problem, SettingsError, format_choices, truncate
 from acts.language.messages import METHODS
 from acts.language.references import MARK
 from acts.language.schemas import DEFS
@@ -273,9 +273,15 @@ class _Builder:
         schema = self._schema(own, None if "return" not in hints else result, passed)
         read, problems = read_tool(self.name, schema)
         if read is None or problems:
-            raise self.refusal("; ".join(problem.message for problem in problems))
+            raise self.refusal("; ".join(map(self._problem_text, problems)))
         is_latent, spec = bool(self.settings.get("latent")), self.function.__globals__.get("__spec__")
         return TypedTool(self.name, self.place, self.function, schema, own, passed, result, is_latent, spec)
+
+    def _problem_text(self, problem: Problem) -> str:
+        """What is wrong with the schema; with a setting, in the words of ``ToolSettings``."""
+        option = problem.pointer.partition("/_options/")[2].partition("/")[0]
+        key = next((key for key, word in _OPTIONS.items() if word == option and key in self.settings), None)
+        return problem.message if key is None else f"{key}={self.settings[key]!r}: {problem.message.partition(': ')[2]}"
 
     def _read_hints(self) -> dict[str, Any]:
         try:
@@ -316,6 +322,8 @@ class _Builder:
         except (PydanticSchemaGenerationError, PydanticUserError, TypeError, ValueError) as error:
             allowed = "models, dataclasses, TypedDict, Literal, Annotated, Enum, lists, dicts and plain values have one"
             reason = str(error).partition("\n")[0]
+            if isinstance(error, PydanticSchemaGenerationError):  # whose advice is for models
+                reason = "make its class a dataclass or a pydantic model, or pass what it is made of"
             raise self.refusal(f"the type hint of {what}, {hint!r}, has no JSON Schema: {reason}; {allowed}") from None
         return adapter
 

@@ -21,14 +21,16 @@ People and results see *states*: a stage, except for those that are a finer view
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acts.language.errors import CallError, EngineError
+from acts.language.errors import MAX_NAME, CallError, EngineError, truncate
 from acts.language.references import Path, conjunction
+from acts.language.tools import FAILURES
 from acts.language.values import Json
-from acts.language.wire import EACH_FAILED
+from acts.language.wire import EACH_FAILED, MCP_TOOL_ERROR
 from acts.machines.commands import StartCall
 from acts.plan.calls import UNIT, ElementReading, PlannedCall
 from acts.tree.records import CallRecord
@@ -230,13 +232,14 @@ def status_of(shared: str, parts: Sequence[str]) -> str:
 
 
 def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]:
-    """``{id, tool, state, instance?, answeredBy?, outputPath?, error?, place?, reason?, cause?, elements?, call?,
-    waitsFor?, taskQueue?}``.
+    """``{id, tool, state, instance?, answeredBy?, outputPath?, error?, place?, undeclared?, reason?, cause?, elements?,
+    call?, waitsFor?, taskQueue?}``.
 
-    ``reason`` says why a Call was skipped, ``cause`` is the Call to which that goes back; ``elements`` is ``{total,
-    completed, failed, running}``. ``call`` is the Call as planned, if a person put it into the plan and it failed: no
-    plan message has it. The results of many elements are left out of the ``error``: ``errors`` has them.
-    ``in_queue`` are the keys of Calls that no worker has taken: they are ``ready``, in their ``taskQueue``.
+    ``undeclared`` names what took its error path and is no failure that its Tool declares. ``reason`` says why a Call
+    was skipped, ``cause`` is the Call to which that goes back; ``elements`` is ``{total, completed, failed, running}``.
+    ``call`` is the Call as planned, if a person put it into the plan and it failed: no plan message has it. The results
+    of many elements are left out of the ``error``: ``errors`` has them. ``in_queue`` are the keys of Calls that no
+    worker has taken: they are ``ready``, in their ``taskQueue``.
     """
     node, error = call.node, call.error
     out: dict[str, Any] = {"id": node.id, "tool": node.tool.name, "state": call.state}
@@ -249,11 +252,28 @@ def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]
     more = {
         "instance": node.instance, "answeredBy": "model" if node.kind == "latent" else None,
         "outputPath": conjunction([path for path, _, _ in call.written]) or None, "error": error, "place": call.place,
+        "undeclared": undeclared_failure(call),
         "reason": call.reason, "cause": call.cause,
         "elements": call.elements and call.elements.counts(), "call": node.planned if has_failed_edit else None,
         "waitsFor": list(call.missing) or None,
     }  # fmt: skip
     return out | {name: value for name, value in more.items() if value is not None}
+
+
+_SLASH: Final = r"[/\\]"
+
+
+def undeclared_failure(call: CallState) -> str | None:
+    """``KeyError in refund (tools.py:31)``: a bug or an outage, most likely, that took an error path all the same."""
+    tool, error = call.node.tool, call.error
+    if error is None or call.stage != "completed" or call.node.kind != "activity":
+        return None
+    details = error.get("details") if error["code"] == EACH_FAILED else None
+    failures = details["errors"] if isinstance(details, dict) else [error]
+    declared = {*tool.schema.get(FAILURES, ()), MCP_TOOL_ERROR}  # an MCP server has no other way to say it
+    others = [str(failure["code"]) for failure in failures if failure["code"] not in declared]
+    place = f" ({re.split(_SLASH, call.place)[-1]})" if call.place else ""
+    return f"{truncate(others[0], MAX_NAME)} in {tool.name}{place}" if others else None
 
 
 def call_items(calls: Iterable[CallState], in_queue: Collection[str] = ()) -> list[dict[str, Any]]:

@@ -100,7 +100,8 @@ class SetSetup:
 
 
 class SetProgress:
-    """``survey`` is what the survey returned, None before; ``failures`` are the first ``{id, status, errors}``.
+    """``survey`` is what the survey returned, None before; ``failures`` are the first ``{id, status, errors}``,
+    ``handled`` and ``undeclared`` as in ``RowCounts``.
 
     ``stopped`` says why no further Batch starts: ``{code, message}``. ``rows`` are those that ended in this run of the
     workflow, where no results file has them: another run that resumes this one reads them; they are not carried over.
@@ -110,6 +111,7 @@ class SetProgress:
         self.survey: set_records.Survey | None = None
         self.next_page = self.completed = self.failed = 0
         self.failures: list[dict[str, Any]] = []
+        self.handled, self.undeclared = 0, dict[str, int]()
         self.stopped: dict[str, str] | None = None
         self.rows: list[PastRow] = []
         self._repeated = self._skipped = b""
@@ -159,6 +161,8 @@ class SetProgress:
         self.completed += report["completed"]
         self.failed += report["failed"]
         self.failures += list(report["failures"])[: set_records.MAX_FAILURES - len(self.failures)]
+        self.handled += report.get("handled", 0)
+        set_records.add_counts(self.undeclared, report.get("undeclared", {}))
         for id_, item in report.get("instances", {}).items():
             is_line = set_records.is_bad_row(id_, item["errors"])
             self.rows.append(PastRow(id=id_, status=item["status"], isLine=is_line, hasErrors="handled" in item))
@@ -177,7 +181,8 @@ class SetProgress:
     def text(self) -> str:
         total = self.total or 0
         rest = f", {total - self.ended:,} did not run to their end" if self.ended < total else ""
-        counts = f"{self.completed:,} completed, {self.failed:,} failed"
+        handled = f", {self.handled:,} took an error path" if self.handled else ""
+        counts = f"{self.completed:,} completed, {self.failed:,} failed{handled}"
         return f"{self.ended:,} of {total:,} rows have ended ({counts}){rest}"
 
     def errors(self) -> list[dict[str, Any]]:
@@ -505,7 +510,8 @@ class SetRun(RunMachine):
             **self.common_snapshot(), request=self.setup.raw, position=self.position,
             capabilities=self.setup.capabilities, survey=progress.survey, nextPage=progress.next_page,
             completed=progress.completed, failed=progress.failed, failures=tuple(progress.failures),
-            stopped=progress.stopped, provided=tuple(self.provided), usage=self.usage.to_json(),
+            handled=progress.handled, undeclared=progress.undeclared, stopped=progress.stopped,
+            provided=tuple(self.provided), usage=self.usage.to_json(),
             notes=tuple(self.notes), isApproved=self.is_approved, isPaused=self.is_paused, resumed=self.setup.resumed,
         )  # fmt: skip
 
@@ -520,6 +526,7 @@ class SetRun(RunMachine):
             progress.begin(state.survey)
         progress.next_page, progress.completed, progress.failed = state.nextPage, state.completed, state.failed
         progress.failures, progress.stopped = list(state.failures), state.stopped
+        progress.handled, progress.undeclared = state.handled, dict(state.undeclared)
 
 
 def _ending(error: CallError | None) -> str:

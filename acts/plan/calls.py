@@ -25,6 +25,7 @@ from acts.language.errors import (
     ExpressionError,
     Problem,
     TooComplex,
+    did_you_mean,
     find_similar,
     format_choices,
     suggest,
@@ -318,6 +319,9 @@ class CallReader:
         return call
 
 
+_EXPRESSIONS: Final = ("_outputPath", "_errorPath", "_each")
+
+
 class _CallParser:
     def __init__(self, plan: CallReader, raw: Json, index: int) -> None:
         self.plan, self.raw, self.index = plan, raw, index
@@ -410,7 +414,12 @@ class _CallParser:
     def _check_meta_property(self, key: str, tool: Tool) -> None:
         if key not in META:
             text = f'unknown meta-property "{key}"; known: {", ".join(META)}'
-            self.report("forbiddenMeta", text, key, hint=suggest(key, META) or "names that begin with _ are reserved")
+            similar, value = find_similar(key, META), self.call.pop(key)
+            rule = "names that begin with _ are reserved"
+            self.report("forbiddenMeta", text, key, hint=rule if similar is None else did_you_mean(similar))
+            if similar is not None and similar not in (*self.call, *TOOL_ONLY):  # no more errors come of the one
+                self.call[similar] = value
+                self._check_meta_property(similar, tool)
             return
         if key in CONTROL and key not in tool.meta:
             return
@@ -423,8 +432,10 @@ class _CallParser:
         if key == "_output":
             return
         defects = tool.meta_checks[key].defects(self.call[key], self.plan.meter)
+        value = self.call[key]
+        hint = expression_hint(value, parse) if key in _EXPRESSIONS and isinstance(value, str) else None
         for at, text in defects:
-            self.report("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', key, *at)
+            self.report("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', key, *at, hint=hint)
         if not defects and key == "_outputMethod" and self.call[key] not in METHODS:
             self.report("forbiddenMeta", f"{key} {self.call[key]!r}; allowed: {', '.join(METHODS)}", key)
             self.call[key] = "set"

@@ -27,7 +27,7 @@ from acts.language.errors import (
     suggest,
     truncate,
 )
-from acts.language.messages import INSTANCES, Request, read_request
+from acts.language.messages import INSTANCES, TYPES, Request, read_request
 from acts.language.references import ELEMENT_KINDS, Expression, Literal, Operation, Path
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
 from acts.language.spelling import propose_text
@@ -333,8 +333,10 @@ class _ReferenceCheck:
         for depth, named in sorted(by_depth.items(), reverse=True):
             if (similar := find_similar(tokens[depth], named)) is not None:
                 return f'did you mean "{named[similar]}"? {text}'
-        if path.kind == "input" and Path("input") not in near and len(path.names) == 1:
+        if path.kind == "input" and len(path.names) == 1:
             text = f"a run has an input where it is given one: --input {path.names[0]}=VALUE; {text}"
+        elif path.kind not in TYPES and Path(path.kind) not in near and len(path.names) == 1:
+            text = f"--set FILE gives each row of a file as {references.MARK}{path.kind}; {text}"
         return text
 
     def _context_near(self, path: Path, instance: str | None) -> tuple[list[Path], str]:

@@ -178,13 +178,18 @@ def bound(failure: Failure) -> None:
         level.message = truncate(text, MAX_MESSAGE)
 
 
-def format_error(error: BaseException) -> str:
-    """A traceback as Python writes it, with the frames of each exception from the Activity's own function on."""
+def format_error(error: BaseException, *, is_brief: bool = False) -> str:
+    """A traceback as Python writes it, with the frames of each exception from the Activity's own function on.
+
+    ``is_brief``: without the frames of libraries, and of a cause that has no others without any.
+    """
     report = traceback.TracebackException.from_exception(error)
     parts = [report]
     while parts:
         part = parts.pop()
-        part.stack = traceback.StackSummary.from_list(_own_frames(part.stack))
+        frames = _own_frames(part.stack)
+        own = [f for f in frames if not (is_brief and _LIBRARY.search(f.filename))]
+        part.stack = traceback.StackSummary.from_list(own or (frames if part is report else []))
         parts += filter(None, (part.__cause__, part.__context__, *(part.exceptions or ())))
     return "".join(report.format()).rstrip("\n")
 

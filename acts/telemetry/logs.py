@@ -1,8 +1,9 @@
 """Log lines of the worker and its Tools: readable ones with time and level, or JSON, with the ids of run and Call.
 
 Laws of this file: standard ``logging``, set up once per process. No parameter, result or prompt: libraries that write
-requests or tasks at DEBUG are kept at WARNING. A failure that a Tool declares (an ``ApplicationError``) is one line; an
-unexpected exception keeps its traceback. No secret (``LogGuard``), in what Tools print neither.
+requests or tasks at DEBUG are kept at WARNING. A failure that a Tool declares (an ``ApplicationError``) is one line, of
+the level INFO; so is an attempt that is followed by another. Any other exception keeps its traceback, an attempt's
+without the frames of libraries. No secret (``LogGuard``), in what Tools print neither.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acts.language.errors import visible
 from acts.language.secret_masks import SecretMasks
-from acts.language.wire import INSTANCE, MODEL
-from acts.telemetry.failures import format_error
+from acts.language.wire import ENGINE_CODES, INSTANCE, MODEL
+from acts.telemetry.failures import find_place, format_error
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -109,7 +110,7 @@ class LogGuard:
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return record
-        trace = format_error(error)
+        trace = format_error(error, is_brief=_is_attempt(record))
         is_hidden = self.hides_failures and record.name.startswith("temporalio")
         if (masked := self._mask_text(_bare_traceback(error) if is_hidden else trace)) != trace:
             record.exc_info, record.exc_text = None, masked
@@ -176,6 +177,7 @@ def configure_logs(level: str, form: str = "text", stream: TextIO | None = None)
 
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(Lines(is_json=form == "json"))
+    handler.addFilter(lower_declared)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -213,6 +215,38 @@ def read_fields(record: logging.LogRecord) -> dict[str, Any]:
     return fields
 
 
+def _is_attempt(record: logging.LogRecord) -> bool:
+    return getattr(record, "__temporal_error_identifier", "") == "ActivityFailure"
+
+
+def _is_declared(error: BaseException) -> bool:
+    """True for what a Tool or the engine raised on purpose: no exception that became a failure."""
+    from temporalio.exceptions import ApplicationError
+
+    return isinstance(error, ApplicationError) and error.type != type(error.__cause__).__name__
+
+
+def _is_retried(error: BaseException) -> bool:
+    """True for the failure of an attempt in this Activity that another attempt follows."""
+    from temporalio import activity
+
+    policy = activity.info().retry_policy if activity.in_activity() else None
+    if policy is None or getattr(error, "non_retryable", False):
+        return False
+    is_last = 0 < policy.maximum_attempts <= activity.info().attempt
+    return not is_last and _type_of(error) not in (policy.non_retryable_error_types or ())
+
+
+def lower_declared(record: logging.LogRecord) -> bool:
+    """Make a failure that a Tool declares INFO: its plan deals with it. False where that is not to be written."""
+    error = record.exc_info[1] if record.exc_info else None
+    is_own = error is not None and _is_attempt(record) and _is_declared(error) and _type_of(error) not in ENGINE_CODES
+    if not is_own or read_fields(record).get("tool", PLANNER) == PLANNER:
+        return True
+    record.levelno, record.levelname = logging.INFO, "INFO"
+    return logging.getLogger().level <= logging.INFO
+
+
 class Lines(logging.Formatter):
     """One line per record, a traceback below it; or one object in JSON. Times are UTC.
 
@@ -225,16 +259,16 @@ class Lines(logging.Formatter):
         self._is_json = is_json
 
     def format(self, record: logging.LogRecord) -> str:
-        from temporalio.exceptions import ApplicationError
-
         error = record.exc_info[1] if record.exc_info else None
         message, stack = record.getMessage(), record.exc_text  # set where it was masked before it came here
         if error is not None:
-            # Raised on purpose, by a Tool or the engine: not an exception that became a failure
-            is_declared = isinstance(error, ApplicationError) and error.type != type(error.__cause__).__name__
-            stack = None if is_declared else stack or format_error(error)
-            if getattr(record, "__temporal_error_identifier", "") == "ActivityFailure":
+            is_attempt = _is_attempt(record)
+            is_retried = is_attempt and _is_retried(error)
+            stack = None if is_retried or _is_declared(error) else stack or format_error(error, is_brief=is_attempt)
+            if is_attempt:
+                place = find_place(format_error(error)) if is_retried and not _is_declared(error) else None
                 message = f"the attempt failed: {_type_of(error)}: {getattr(error, 'message', None) or error}"
+                message += f" (at {place})" if place else ""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         message, fields = message[:MAX_MESSAGE], read_fields(record)
         if self._is_json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -106,6 +107,8 @@ class SetState(RunState):
     completed: int = 0
     failed: int = 0
     failures: tuple[dict[str, Any], ...] = ()
+    handled: int = 0
+    undeclared: dict[str, int] = {}  # noqa: RUF012 - pydantic copies defaults
     stopped: dict[str, str] | None = None
     provided: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
@@ -149,13 +152,16 @@ def fill_results(request: Json, run: str, date: str) -> Json:
 
 
 def line_of(id_: str, report: Mapping[str, Any]) -> dict[str, Any]:
-    """``{id, status, state, errors, handled?}``: ``handled`` are the failures that took an error path."""
+    """``{id, status, state, errors, handled?}``: ``handled`` are the failures that took an error path,
+    ``{call, code, message, undeclared?}``.
+    """
     known = {"status": report.get("status", "failed"), "state": report.get("state", {})}
     calls = (c for c in report.get("calls") or () if c.get("state") == "completed" and isinstance(c.get("error"), dict))
     handled = [
-        {"call": c.get("id"), "code": c["error"].get("code"), "message": f"{c['error'].get('message')}"[:MAX_ERROR]}
+        {"call": c.get("id"), "code": c["error"].get("code"), "message": f"{c['error'].get('message')}"[:MAX_ERROR],
+         **({"undeclared": c["undeclared"]} if "undeclared" in c else {})}
         for c in islice(calls, MAX_ERRORS)
-    ]
+    ]  # fmt: skip
     line = {"id": id_, **known, "errors": list(report.get("errors") or ())}
     return {**line, "handled": handled} if handled else line
 
@@ -177,15 +183,29 @@ def is_bad_row(id_: str, errors: Any) -> bool:
     return isinstance(error, dict) and error.get("call") is None and error.get("code") in (BAD_ROW, DUPLICATE_ID)
 
 
+def add_counts(counts: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add counts by name; of names beyond the first ``MAX_ERRORS`` under one."""
+    for name, count in more.items():
+        key = name if name in counts or len(counts) < MAX_ERRORS else "others"
+        counts[key] = counts.get(key, 0) + count
+
+
 @dataclass(slots=True)
 class RowCounts:
-    """What the run over a set adds of some lines; ``failures`` are the first ``{id, status, errors}``."""
+    """What the run over a set adds of some lines; ``failures`` are the first ``{id, status, errors}``.
+
+    ``handled`` rows took an error path; ``undeclared`` counts what no Tool declares and did, by its name.
+    """
 
     completed: int = 0
     failed: int = 0
     failures: list[dict[str, Any]] = field(default_factory=list)
+    handled: int = 0
+    undeclared: dict[str, int] = field(default_factory=dict)
 
     def add(self, line: Mapping[str, Any]) -> None:
+        self.handled += "handled" in line
+        add_counts(self.undeclared, Counter(e["undeclared"] for e in line.get("handled", ()) if "undeclared" in e))
         if line["status"] == "completed":
             self.completed += 1
             return

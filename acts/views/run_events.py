@@ -31,7 +31,8 @@ from acts.tree.search_attributes import PHASE, WAITING
 # Each type of event, and what it has besides ``offset``, ``time``, ``type`` and ``run``
 TYPES: Final[Mapping[str, str]] = {
     "runStarted": "workflow; parent? is the run above it",
-    "runEnded": "workflow, status, output?, error?, usage?; the stream ends when all runs of the tree have ended",
+    "runEnded": "workflow, status, output?, error?, usage?, undeclared?: what no Tool declares and took an error path, "
+    "by Call (of a set, counts); the stream ends when all runs of the tree have ended",
     "runContinued": "it goes on as a new run of the same id (continue-as-new)",
     "runReset": "a person has reset it: what it had done after this point does not count",
     "phaseChanged": "phase, waiting: what the search attributes say (`acts setup`)",
@@ -46,11 +47,17 @@ TYPES: Final[Mapping[str, str]] = {
     "modelWaiting": "model, reason, seconds, nextTry; without seconds it waits no more",
     "callStarted": "call, tool, instance?, id, parameters, and activity, model, or delegate with its child run",
     "callEnded": "call, tool, instance?, state, result?, error?, usage?, attempts?",
-    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?: a run waits for a decision",
+    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?, waiting?: a run waits for a decision; "
+    "of the root itself with how many wait there",
     "waitClosed": "what, call?, instance?: it waits no more",
     "decision": "decision, what?, call?, instance?, by?, reason?, outcome: accepted, refused, or sent (a signal)",
     "text": "tick? or call?, message, delta, isComplete?: words of a model as they come; no history has them",
 }
+# What a root has in its memo of what waits in itself: {"opened": [facts], "closed": [keys], "waiting": how many}
+WAITS_MEMO: Final = "ActsWaits"
+WAIT_FACTS: Final = (
+    "workflowId", "what", "call", "instance", "version", "subject", "since", "deadline", "elements", "hints",
+)  # fmt: skip
 # Longer ones are named by size and digest: a page shows a value of a few lines, and the run has it whole
 MAX_VALUE: Final = 4096
 # What is parsed for the names in it; 1 MiB takes 10 ms
@@ -61,6 +68,13 @@ _SUFFIX: Final = "_event_attributes"
 _KEY: Final = re.compile(r"(?:(.*)/)?(\d+:[^/]*)", re.DOTALL)
 _OFFSET: Final = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,8}(?:\.[0-9a-f]{1,8})?)-([0-9a-f]{12})")
 _MICRO: Final = 1_000_000
+# What a workflow task may have written after an update that it accepted
+_COMMANDS: Final = frozenset({
+    "activity_task_scheduled", "activity_task_cancel_requested", "marker_recorded", "timer_started", "timer_canceled",
+    "start_child_workflow_execution_initiated", "signal_external_workflow_execution_initiated",
+    "request_cancel_external_workflow_execution_initiated", "upsert_workflow_search_attributes",
+    "workflow_properties_modified", "workflow_execution_update_accepted", "workflow_execution_update_completed",
+})  # fmt: skip
 # The server's numbers (temporalio.api.enums), which the core cannot import
 _CAUSE_RESET: Final = 20
 _CONTINUED: Final = 1
@@ -196,6 +210,9 @@ class HistoryView:
         self._work: dict[int, _Work] = {}
         self._children: dict[int, _Work] = {}
         self._updates: dict[int, Any] = {}
+        # Decisions that the task at hand has accepted, and what it did meanwhile: the decision comes first
+        self._accepted: dict[int, tuple[int, int]] = {}
+        self._held: list[RunEvent] = []
         self._origin, self._token = "", place.token
         self._tick: int | None = None
         # Calls by id and instance: those that have started or ended, and the Tools of those that are in flight
@@ -219,12 +236,23 @@ class HistoryView:
         self.micros = max(self.micros, time.seconds * _MICRO + time.nanos // 1000)
         self.last_id, self._count = event.event_id, 0
         name = str(event.WhichOneof("attributes"))
+        if self._accepted and name.removesuffix(_SUFFIX) not in _COMMANDS:  # judged later than in its own task
+            return [*self._release(), *self.read(event)]
         reader = self._READERS.get(name.removesuffix(_SUFFIX))
         if reader is None:
             return []
         was_silent = self._is_silent
         events = list(reader(self, getattr(event, name)))
-        return [] if was_silent and self._is_silent else events
+        events = [] if was_silent and self._is_silent else events
+        if not self._accepted and not self._held:
+            return events
+        self._held = sorted([*self._held, *events], key=lambda event: event.order)
+        return [] if self._accepted else self._release()
+
+    def _release(self) -> list[RunEvent]:
+        events, self._held = self._held, []
+        self._accepted.clear()
+        return events
 
     def _event(
         self, type_: str, call: str | None = None, tool: str | None = None, instance: str | None = None,
@@ -276,6 +304,7 @@ class HistoryView:
         output = _brief("output", report["output"]) if "output" in report else {}
         usage = report.get("usage") if isinstance(report.get("usage"), dict) else None
         end = {"status": _text(report.get("status")) or status, "error": error, "usage": usage, **output}
+        end["undeclared"] = _undeclared(report)
         yield self._event("runEnded", workflow=self.workflow, **end)
 
     def _settle(self, calls: Json, instance: str | None) -> Iterator[RunEvent]:
@@ -486,16 +515,20 @@ class HistoryView:
             yield from self._waits(fields) if name == "pendingChanged" else self._model_wait(fields)
 
     def _waits(self, record: Mapping[str, Any]) -> Iterator[RunEvent]:
-        """A run below has told this root what waits there."""
+        """A run below has told this root what waits there; or what waits in the root itself has changed."""
         opened, closed = record.get("opened"), record.get("closed")
-        for wait in opened if isinstance(opened, list) else ():
-            call, instance, source = (_text(_field(wait, name)) for name in ("call", "instance", "workflowId"))
-            facts = ("what", "version", "subject", "since", "deadline", "elements", "hints")
-            data = {name: _field(wait, name) for name in facts}
-            yield self._event("waitOpened", call, _tool_of(call), instance, source=source, **data)
         for key in closed if isinstance(closed, list) else ():
             source, what, call, instance, *_ = map(_text, (*(key if isinstance(key, list) else ()), *[None] * 4))
             yield self._event("waitClosed", call, _tool_of(call), instance, source=source, what=what)
+        for wait in opened if isinstance(opened, list) else ():
+            call, instance, source = (_text(_field(wait, name)) for name in ("call", "instance", "workflowId"))
+            data = {name: _field(wait, name) for name in WAIT_FACTS if name not in ("call", "instance", "workflowId")}
+            data["waiting"] = record.get("waiting")
+            yield self._event("waitOpened", call, _tool_of(call), instance, source=source, **data)
+
+    def _memo_changed(self, a: Any) -> Iterator[RunEvent]:
+        if WAITS_MEMO in a.upserted_memo.fields:
+            yield from self._waits(_object(a.upserted_memo.fields[WAITS_MEMO]))
 
     def _model_wait(self, record: Mapping[str, Any]) -> Iterator[RunEvent]:
         data = {key: record.get(key) or None for key in ("model", "reason", "seconds", "nextTry")}
@@ -503,6 +536,8 @@ class HistoryView:
 
     def _update_accepted(self, a: Any) -> Iterator[RunEvent]:
         self._updates[self.last_id] = a.accepted_request.input
+        if a.accepted_request.input.name == wire.DECIDE:
+            self._accepted[self.last_id] = self.micros, self.last_id
         yield from ()
 
     def _update_completed(self, a: Any) -> Iterator[RunEvent]:
@@ -515,7 +550,11 @@ class HistoryView:
             last = records[-1] if isinstance(records, list) and records else None
             if isinstance(last, dict) and "workflowId" not in fields and last.get("decision") == fields.get("decision"):
                 fields = {**last, **fields}
-            yield self._decision(fields, "refused" if is_refused else "accepted", error)
+            now = self.micros, self.last_id
+            self.micros, self.last_id = self._accepted.pop(a.accepted_event_id, now)
+            decision = self._decision(fields, "refused" if is_refused else "accepted", error)
+            self.micros, self.last_id = now
+            yield decision
         elif own is not None and own.name == wire.PROVIDE and not is_refused:
             yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
 
@@ -543,6 +582,7 @@ class HistoryView:
         "workflow_execution_update_completed": _update_completed,
         "workflow_task_failed": _task_failed,
         "upsert_workflow_search_attributes": _attributes_changed,
+        "workflow_properties_modified": _memo_changed,
         "activity_task_scheduled": _scheduled,
         "activity_task_started": _attempt_started,
         "activity_task_completed": _activity_completed,
@@ -637,6 +677,12 @@ def _error_of(failure: Any) -> dict[str, Any]:
 
 def _field(value: Json, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
+
+
+def _undeclared(report: Mapping[str, Any]) -> Json:
+    calls = report.get("calls")
+    taken = {str(_field(c, "id")): _text(_field(c, "undeclared")) for c in calls} if isinstance(calls, list) else {}
+    return {call: text for call, text in taken.items() if text} or _field(report.get("instances"), "undeclared")
 
 
 def _text(value: Any) -> str | None:

@@ -468,11 +468,12 @@ class SetView(RunView):
         return self._run.setup.prepared
 
     def counts(self) -> dict[str, Any]:
-        """``{total, completed, failed, running}``; ``total`` None until the rows are counted."""
+        """``{total, completed, failed, running, handled?, undeclared?}``; ``total`` None until the rows are counted."""
         progress = self._run.progress
+        handled = {"handled": progress.handled, "undeclared": dict(progress.undeclared)} if progress.handled else {}
         return {
             "total": progress.total, "completed": progress.completed, "failed": progress.failed,
-            "running": sum(map(progress.rows_to_run, self._run.running.values())),
+            "running": sum(map(progress.rows_to_run, self._run.running.values())), **handled,
         }  # fmt: skip
 
     def _own_status(self) -> dict[str, Any]:
@@ -492,6 +493,7 @@ class SetView(RunView):
         return [
             f"{code_span(source)}: {rows or 'counting the rows'}",
             f"{counts['completed']:,} completed, {counts['failed']:,} failed, {counts['running']:,} running",
+            f"{progress.handled:,} took an error path" if progress.handled else "",
             f"results: {code_span(run.config.results)}" if run.config.results is not None else "",
             *(f"failed: {code_span(_failure_line(failure))}" for failure in progress.failures[:_MAX_FAILURES]),
             "" if progress.stopped is None else f"stopped: {code_span(progress.errors()[0]['message'], MAX_TEXT)}",

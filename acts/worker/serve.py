@@ -289,6 +289,8 @@ def main() -> int:
         settings, registry = Settings.from_environment(), from_environment()
         for line in check_tools(registry.tools, settings.secrets):
             announce(f"acts worker: warning: {line}; calls of it wait until it is there", logs.log, logging.WARNING)
+        for line in registry.warnings:
+            announce(f"acts worker: warning: {line}", logs.log, logging.WARNING)
         freeze_imports()
         run_until_signal(settings, registry)
     except SettingsError as error:

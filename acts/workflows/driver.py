@@ -26,14 +26,15 @@ from temporalio.common import SearchAttributeKey
 from acts.language.errors import CallError, truncate
 from acts.language.wire import CANCELLED, ENGINE_ERROR, INSTANCE, PLAN, SEARCH_ATTRIBUTES, TIMEOUT
 from acts.machines import commands, events
-from acts.machines.approvals import iso
+from acts.machines.approvals import MAX_CHANGES, iso
 from acts.machines.lifetime import DRAIN_TIMER, HistorySize, Lifetime
 from acts.machines.run_machine import RunMachine
 from acts.plan.calls import UNIT
 from acts.telemetry import metrics
 from acts.tree import search_attributes as names
-from acts.tree.decisions import PendingApproval
+from acts.tree.decisions import PendingApproval, WaitKey
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, Told
+from acts.views.run_events import WAIT_FACTS, WAITS_MEMO
 from acts.views.run_views import RunView
 from acts.workflows.children import ROOT, Children, Lifeline, Outbox
 from acts.workflows.engine_calls import ask_or_none
@@ -43,6 +44,7 @@ from acts.workflows.payloads import TaskRoom, encode, encode_record, encode_stat
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
 SLICE_PAUSE: Final = timedelta(milliseconds=1)
 _JUDGE_PATCH: Final = "acts-judge-later"
+_WAITS_PATCH: Final = "acts-own-waits"
 # What a run has to know before it begins
 BEFORE_THE_BEGIN: Final = (events.RunReset, events.PauseChanged, events.Provided)
 # What people and other programs can bring about by themselves
@@ -383,6 +385,7 @@ class RunIndex:
     What it counts never becomes a command. It records nothing while history is replayed, but keeps what it needs to
     measure what ends after it. A root that has ``ActsRoot`` writes the search attributes, one event for each change of
     its phase: it gives that to itself when the namespace has them, a child gets it, and continue-as-new keeps it.
+    What waits in a root itself is in its memo, as it opens and closes. Of those below it there are signals.
     """
 
     def __init__(self, run: RunMachine, view: RunView) -> None:
@@ -391,6 +394,7 @@ class RunIndex:
         self._started: dict[str, tuple[str, float]] = {}  # by a Call's key: its Tool, and when it was started
         self._waits: dict[tuple[str, str | None, str | None], PendingApproval] = {}
         self._low: set[str] = set()
+        self._recorded: dict[WaitKey, tuple[int, str | None]] = {}  # versions and subjects
         attributes = workflow.info().typed_search_attributes
         self._is_indexed = run.position.is_root and attributes.get(ROOT) is not None
         self._last = attributes.get(PHASE), bool(attributes.get(WAITING))
@@ -431,6 +435,8 @@ class RunIndex:
                         metrics.record(metrics.BUDGET_LOW, limit=limit)
                         text = "the budget of this run is nearly spent: %.0f %% of %s"
                         workflow.logger.warning(text, 100 * share, limit)
+        if self._run.position.is_root and (self._recorded or self._run.approvals.waits.own):
+            self._record_waits()
         if not self._is_indexed:
             return
         current = self._run.phase, bool(self._run.approvals.waits.open.by_key)
@@ -442,6 +448,23 @@ class RunIndex:
         values = {names.ROOT: held.get(ROOT) or info.workflow_id, **self._view.search_values()}
         changes = [_KEYS[k].value_set(v) for k, v in values.items() if v is not None and held.get(_KEYS[k]) != v]
         workflow.upsert_search_attributes(changes)
+
+    def _record_waits(self) -> None:
+        waits = {wait.key: wait for wait in self._run.approvals.waits.own}
+        now = {key: (wait.version, wait.subject) for key, wait in waits.items()}
+        if now == self._recorded or not workflow.patched(_WAITS_PATCH):
+            return
+        before, self._recorded = self._recorded, now
+        info = workflow.info()
+        began = info.workflow_start_time.timestamp() if info.continued_run_id else 0.0
+        new = [w for key, w in waits.items() if before.get(key) != now[key]]
+        # What the run before this one had opened already is in its history
+        opened = [w for w in new if w.key in before or datetime.fromisoformat(w.since).timestamp() >= began]
+        closed = [list(key) for key in before if key not in waits]
+        if opened or closed:
+            facts = [{k: v for k, v in w.to_json().items() if k in WAIT_FACTS} for w in opened[:MAX_CHANGES]]
+            record = {"opened": facts, "closed": closed[:MAX_CHANGES], "waiting": len(waits)}
+            workflow.upsert_memo({WAITS_MEMO: record})
 
     def _update_waits(self) -> None:
         before, self._waits = self._waits, {(w.what, w.call, w.instance): w for w in self._run.approvals.waits.own}

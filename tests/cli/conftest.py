@@ -26,6 +26,11 @@ from acts.language.wire import PENDING, STATUS
 from tests.support import assert_eventually
 
 ROOT = Path(__file__).parents[2]
+NEEDY = """
+context:
+- {type: tool, tool: askWeather}
+- {type: plan, plan: [{_tool: askWeather, city: †input.city, _outputPath: †state.weather}]}
+"""
 COMMAND_SECONDS = 180  # it needs about one; a machine under full load many times that
 
 Acts = Callable[..., Result]
@@ -75,6 +80,7 @@ def worker(server: DevServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "ACTS_SHUTDOWN_SECONDS": "1",
     }
     shutil.copy(ROOT / "examples" / "weather" / "plan.yaml", plans / "outing.yaml")
+    (plans / "needy.yaml").write_text(NEEDY, "utf-8")
     process = subprocess.Popen(
         [sys.executable, "-m", "acts.worker"],
         cwd=ROOT,

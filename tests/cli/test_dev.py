@@ -227,7 +227,7 @@ async def test_a_worker_that_dies_or_whose_tools_change_starts_again(start: Star
         return printed
 
     os.kill(dev.worker, signal.SIGKILL)
-    read_until("the worker has ended by itself and starts again in 1 s", "the worker is ready: ")
+    read_until("the worker was ended by SIGKILL and starts again in 1 s", "the worker is ready: ")
     done = run_acts("run", "plan.yaml", "--json", cwd=folder, **state)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["state"]["mail"]["to"] == "ann@example.com"

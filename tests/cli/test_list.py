@@ -110,19 +110,20 @@ async def test_a_start_is_repeated_without_a_second_run(acts: Acts, client: Clie
     await client.get_workflow_handle(name).terminate()
 
 
-async def test_a_run_that_has_ended_is_used_again_where_the_start_says_so(acts: Acts, client: Client) -> None:
+async def test_a_run_that_has_ended_runs_again_only_where_the_start_says_so(acts: Acts, client: Client) -> None:
     name = new_name()
     assert acts("run", "--json", "--id", name, LINEAR).exit_code == 0
     first = await run_id(client, name)
-    again = acts("run", "--json", "--id", name, "--if-ended", "use-existing", LINEAR)
+    again = acts("run", "--json", "--id", name, LINEAR)
     assert again.exit_code == 0
+    assert "has ended: no other one is started; --if-ended again runs it again" in again.stderr
     assert json.loads(again.stdout)["status"] == "completed"
     assert await run_id(client, name) == first
     for word in ("fail", "again-if-failed"):
         refused = acts("run", "--id", name, "--if-ended", word, LINEAR)
         assert refused.exit_code == 2
         assert "has ended" in refused.stderr
-    assert acts("run", "--id", name, LINEAR).exit_code == 0
+    assert acts("run", "--id", name, "--if-ended", "again", LINEAR).exit_code == 0
     assert await run_id(client, name) != first
 
 
@@ -229,6 +230,8 @@ def test_code_that_a_folder_names_runs_only_where_somebody_asks_for_it(tmp_path:
     assert runs_code("validate", "plan.yaml", XDG_CONFIG_HOME=os.environ["XDG_CONFIG_HOME"])  # who has made it
     assert not runs_code("trust", ".")
     assert runs_code("validate", "plan.yaml")
+    assert not runs_code("trust", "--remove")
+    assert not runs_code("validate", "plan.yaml", note=True)
 
 
 # -- ``acts doctor`` against a real server and worker ----------------------------------------------------

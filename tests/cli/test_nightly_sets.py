@@ -18,7 +18,7 @@ from acts.plan.validate import validate_request
 from acts.sets.set_files import SetError, SetSources, find_source
 from acts.tree.past_run import PastRun, PastSet
 from acts.tree.set_records import fill_name, fill_results
-from tests.cli.conftest import Acts, new_name
+from tests.cli.conftest import Acts, new_name, squeeze
 
 ROWS = "orderId,amount\nA-1,50.5\nA-2,sixty\n"
 PAYMENT = {
@@ -118,12 +118,25 @@ async def test_a_set_of_tonight_is_run_and_any_of_its_rows_is_shown(
     plan = {"context": [{"type": "tool", "tool": {"pay": PAYMENT}}, card, {"type": "plan", "plan": [call]}]}
     file.write_text(json.dumps(plan), "utf-8")
     name = new_name()
+    for command in ("validate", "run"):
+        wrong = acts(command, str(file), "--set", "night-{date}.csv:orderID")
+        assert (wrong.exit_code, 'did you mean "orderId"?' in wrong.stderr) == (2, True), wrong.stderr
+        missing = acts(command, str(file), "--set", "nigth.csv")
+        assert (missing.exit_code, f"there are: night-{today}.csv" in missing.stderr) == (2, True), missing.stderr
     for command in ("validate", "simulate"):
         assert acts(command, str(file), "--set", "night-{date}.csv:orderId").exit_code == 0
     done = acts("run", str(file), "--set", "night-{date}.csv:orderId", "--results", "out-{run}.jsonl", "--id", name)
     assert done.exit_code == 0, done.stderr + done.stdout
+    assert "2 completed, 0 failed, 1 took an error path" in squeeze(done.stdout)
+    assert f"acts retry {name} --only-errors" in squeeze(done.stdout)
+    assert "1 call of rows went down an error path: SchemaMismatch in pay" in squeeze(done.stderr)
     lines = [json.loads(text) for text in (Path(worker["ACTS_RESULTS"]) / f"out-{name}.jsonl").read_text().splitlines()]
     assert {line["id"]: [e["call"] for e in line.get("handled", ())] for line in lines} == {"A-1": [], "A-2": ["1:pay"]}
+    used = acts("run", str(file), "--set", "night-{date}.csv:orderId", "--results", f"out-{name}.jsonl")
+    assert (used.exit_code, "exists already" in used.stderr) == (2, True), used.stderr
+    file.write_text(file.read_text("utf-8").replace("order.amount", "order.amuont"), "utf-8")
+    typo = acts("validate", str(file), "--set", "night-{date}.csv:orderId")
+    assert (typo.exit_code, "no row has †order.amuont" in typo.stderr) == (2, True), typo.stderr
     shown = acts("show", name, "--instance", "A-2")
     words = " ".join(shown.stdout.split())
     assert "✓ 1:pay completed SchemaMismatch: parameters of \"pay\": /amount: 'sixty' is not" in words, shown.stderr

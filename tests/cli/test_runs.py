@@ -362,6 +362,22 @@ def test_a_plan_runs_by_its_name_with_inputs_of_words_and_files(acts: Acts, tmp_
     assert "there is no such file" in acts("run", "no/such/plan").stderr
 
 
+def test_a_plan_by_name_is_checked_and_scheduled_and_its_errors_have_its_file_and_line(
+    acts: Acts, worker: dict[str, str]
+) -> None:
+    place = str(Path(worker["ACTS_PLANS"], "needy.yaml:4"))
+    for command in ("validate", "simulate", "run"):
+        bare = acts(command, "needy")
+        assert (bare.exit_code, place in bare.stderr) == (2, True), bare.stderr
+        assert "--input city=VALUE" in bare.stderr
+    for command in ("validate", "simulate"):
+        assert acts(command, "needy", "--input", "city=Bergen").exit_code == 0
+    name = new_name()
+    done = acts("schedule", "create", name, "needy", "--cron", "0 0 1 1 *", "--input", "city=Bergen")
+    assert f"schedule {name} starts needy as Plan" in done.stderr
+    assert acts("schedule", "delete", "--yes", name).exit_code == 0
+
+
 def test_events_are_printed_a_line_each_and_read_on_from_an_offset(acts: Acts) -> None:
     id_ = new_name()
     acts("run", WEATHER, "--id", id_)

@@ -88,3 +88,22 @@ async def test_a_run_that_took_an_error_path_is_marked_in_the_list(acts: Acts, c
     (row,) = [row for row in json.loads(acts("list", "--json").stdout) if row["id"] == name]
     assert row["errors"] == 1
     assert any(name in line and "completed, 1 error" in line for line in acts("list").stdout.splitlines())
+
+
+async def test_a_bug_that_took_an_error_path_is_named_by_every_view_of_the_run(
+    acts: Acts, client: Client, worker: dict[str, str], tmp_path: Path
+) -> None:
+    once = {"_options": {"const": {"retry": {"maxAttempts": 1}}}, "_outputPath": {}}
+    tool = {"english": {"type": "object", "properties": {**ENGLISH["properties"], **once}}}
+    file = write_plan(tmp_path, [tool], {"_tool": "english", "_outputPath": "†state.a || †state.error"})
+    name = new_name()
+    with start(file, "--id", name, cwd=tmp_path, **worker) as process:
+        told = " ".join(process.communicate()[0].split())
+    assert process.returncode == 0
+    bug = "KeyError in english (served.py:12)"
+    assert f"1:english went down an error path: {bug}, not one of its tool's declared failures" in told
+    assert bug in squeeze(acts("show", name).stderr)
+    (end,) = map(json.loads, acts("events", name, "--json", "--type", "runEnded").stdout.splitlines())
+    assert end["undeclared"] == {"1:english": bug}
+    await wait_for_listing(client, name, "ActsPhase = 'completed'")
+    assert any(name in line and "1 error (1 undeclared)" in line for line in acts("list").stdout.splitlines())

@@ -214,3 +214,20 @@ LATENT = {"properties": {"_activity": {"const": ""}, "_outputPath": TEXT, "_outp
 )
 def test_an_output_of_a_latent_call_is_checked(call: dict[str, Any], codes: list[str]) -> None:
     assert [p.code for p in problems_of(call, LATENT) if p.fatal] == codes
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ({"_outputPth": "†state.w"}, 'did you mean "_outputPath"?'),
+        ({"_outputPath": "state.w"}, 'did you mean "†state.w"?'),
+    ],
+)
+def test_a_misspelt_output_path_is_one_problem_whatever_reads_it(call: Any, hint: str) -> None:
+    typed = {**OPEN["properties"], "_outputPath": {"type": "string", "pattern": "^†"}, "x": TEXT}
+    tool = {"type": "object", "properties": typed, "additionalProperties": False}
+    reader = {"_tool": "a", "x": "†state.w", "_outputPath": "†state.y"}
+    raw = request({"_tool": "a", "x": "1", **call}, tool)
+    raw["context"][-1]["plan"].append(reader)
+    (problem,) = [p for p in validate(raw) if p.fatal]
+    assert problem.hint == hint

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from temporalio import workflow
 from temporalio.api.failure.v1 import Failure
+from temporalio.common import RetryPolicy
 from temporalio.converter import PayloadConverter
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
+from temporalio.testing import ActivityEnvironment
 
 import acts
 from acts.language.config import Options
@@ -21,6 +25,7 @@ from acts.telemetry.failures import (
     format_error,
     levels_of,
 )
+from acts.telemetry.logs import _is_retried
 from acts.workflows.in_flight import call_error
 
 
@@ -200,3 +205,15 @@ def test_a_traceback_in_the_log_begins_at_the_tool() -> None:
     lines = format_error(failed.value).splitlines()
     assert [line for line in lines if line.startswith("  File")] == [line for line in lines if __file__ in line]
     assert sum(", in charge" in line for line in lines) == 2
+
+
+def test_a_brief_traceback_leaves_out_the_frames_of_libraries_and_an_attempt_before_the_last_has_none() -> None:
+    with pytest.raises(ValueError, match="Expecting value") as failed:
+        json.loads("")
+    lines = format_error(failed.value, is_brief=True).splitlines()
+    assert [__file__ in line for line in lines if line.startswith("  File")] == [True]
+    environment = ActivityEnvironment()
+    for attempt, is_retried in ((1, True), (2, False)):
+        policy = RetryPolicy(maximum_attempts=2)
+        environment.info = replace(environment.info, attempt=attempt, retry_policy=policy)
+        assert environment.run(_is_retried, failed.value) is is_retried

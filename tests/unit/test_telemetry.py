@@ -144,7 +144,7 @@ def test_a_line_has_time_level_and_the_ids_of_the_call(log: io.StringIO) -> None
 def test_what_a_tool_declares_is_one_line_and_any_other_exception_has_its_place(log: io.StringIO) -> None:
     fail_attempt(ApplicationError("the card was declined", type="CardDeclined"))
     assert log.getvalue().count("\n") == 1
-    assert "the attempt failed: CardDeclined: the card was declined  run=order-1" in log.getvalue()
+    assert " INFO    the attempt failed: CardDeclined: the card was declined  run=order-1" in log.getvalue()
     fail_attempt(ValueError("odd"))
     assert "the attempt failed: ValueError: odd" in log.getvalue()
     assert "Traceback" in log.getvalue()

@@ -188,7 +188,14 @@ REFUSED = [
     ("@acts.tool\ndef f(): yield", "a tool is a plain function"),
     ("@acts.tool\nclass f: ...", "a tool is a plain function"),
     ("@acts.tool(timeuot=3)\ndef f(): ...", 'no setting "timeuot"; allowed: name, description, timeout'),
-    ("@acts.tool(timeout='soon')\ndef f(): ...", "a duration is a number of seconds"),
+    ("@acts.tool(timeout='soon')\ndef f(): ...", "tool \"f\": timeout='soon': a duration is a number of seconds"),
+    (
+        "class A: ...\n@acts.tool\ndef f(a: A): ...",
+        "has no JSON Schema: make its class a dataclass or a pydantic model",
+    ),
+    ("import json\njson.loads('')", 'refused_tools.py:3: "refused_tools" of ACTS_ACTIVITIES cannot be imported'),
+    ("import no_such_module_at_all", "refused_tools.py:2: "),
+    ("def f(:", "refused_tools.py:2: "),
     ("@acts.tool(failures='no')\ndef f(): ...", 'failures=["declined"]'),
     ("@acts.tool(secrets={'k': 's'})\ndef f(a: str): ...", 'secrets name "k"; its parameters: a'),
     ("@acts.tool(meta={'_outputpath': True})\ndef f(): ...", 'declares "_outputpath"'),
@@ -218,3 +225,16 @@ def test_what_cannot_be_a_tool_stops_the_worker_with_the_place(
         load(["refused_tools"], [])
     assert text in str(error.value)
     assert "refused_tools" in str(error.value)
+
+
+async def test_a_function_without_its_decorator_is_named_where_a_plan_means_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain_tools.py").write_text("def refund(): ...\ndef _own(): ...\n", "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry = load(["plain_tools"], [])
+    assert registry.warnings == (
+        "plain_tools brings no tool: nothing in it has @acts.tool or @activity.defn; refund may lack it",
+    )
+    answer = await registry.look_up({"tools": ["refund", "other"]})
+    assert answer["unavailable"] == {"refund": "refund in plain_tools.py:1 has no @acts.tool"}

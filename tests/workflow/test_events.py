@@ -128,7 +128,13 @@ async def test_a_decision_says_what_it_was_about(foreign: Foreign) -> None:
             await assert_eventually(lambda what=what: is_awaiting(handle, what))  # type: ignore[misc]
             await handle.execute_update("decide", {"decision": "approve", "by": "Ada"})
         await came_to(handle)
-    decisions = [event for event in await read(foreign.client, handle.id) if event.type == "decision"]
+    events = await read(foreign.client, handle.id)
+    assert [e.type for e in events if e.type in ("decision", "callStarted")] == ["decision", "decision", "callStarted"]
+    waits = [(e.type, e.data["what"], e.call, e.data.get("waiting")) for e in events if e.type.startswith("wait")]
+    assert waits == [("waitOpened", "plan", None, 1), ("waitClosed", "plan", None, None),
+                     ("waitOpened", "call", "1:echo", 1), ("waitClosed", "call", "1:echo", None)]  # fmt: skip
+    assert all(e.data["subject"] for e in events if e.type == "waitOpened")
+    decisions = [event for event in events if event.type == "decision"]
     assert [(e.data["what"], e.call, e.data["by"], e.data["outcome"]) for e in decisions] == [
         ("plan", None, "Ada", "accepted"), ("call", "1:echo", "Ada", "accepted"),
     ]  # fmt: skip

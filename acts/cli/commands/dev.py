@@ -266,7 +266,7 @@ class Engine:
                 raise KeyboardInterrupt
             has_ended = self._worker is not None and self._has_ended_within(CHECK_SECONDS)
             if has_ended:
-                text = f"the worker has ended by itself and starts again in {RESTART_SECONDS:g} s"
+                text = f"the worker {self._ending()} and starts again in {RESTART_SECONDS:g} s"
                 print_message(f"{text}; its calls are retried", severity="warning")
             if has_ended or self._worker is None:
                 time.sleep(RESTART_SECONDS)
@@ -288,6 +288,14 @@ class Engine:
                 print_err(f"the worker is ready: {format_choices(self.serves['activities'])}", "dim")
         self._kill_worker()  # it could report nothing, and its own end would write the stacks of all threads
         return "the server has ended by itself, and the worker with it"
+
+    def _ending(self) -> str:
+        """How the worker has ended, while nobody stopped it: ``was ended by SIGKILL``."""
+        code = None if self._worker is None else self._worker.returncode
+        if code is not None and code < 0:
+            names = {-one.value: one.name for one in signal.Signals}
+            return f"was ended by {names.get(code, f'the signal {-code}')}"
+        return f"has ended by itself (exit code {code})"
 
     def _has_ended_within(self, seconds: float) -> bool:
         with suppress(subprocess.TimeoutExpired):

@@ -38,7 +38,7 @@ app = cli.CommandGroup()
 
 @app.add
 def validate(
-    file: cli.File,
+    file: cli.FileOrPlan,
     inputs: cli.Inputs = None,
     strict: Strict = False,
     as_json: cli.AsJson = False,
@@ -46,7 +46,7 @@ def validate(
     activities: cli.Modules = None,
     set_file: cli.SetFile = None,
 ) -> int:
-    """List every problem of a request. Needs no server.
+    """List every problem of a request, or of a plan by its name (in ACTS_PLANS, or in this folder). Needs no server.
 
     Whether a file is a plan or a task for an agent is decided as by `acts run`.
 
@@ -82,7 +82,7 @@ def validate(
 
 @app.add
 def simulate(
-    file: cli.File, inputs: cli.Inputs = None, as_json: cli.AsJson = False, activities: cli.Modules = None,
+    file: cli.FileOrPlan, inputs: cli.Inputs = None, as_json: cli.AsJson = False, activities: cli.Modules = None,
     set_file: cli.SetFile = None,
 ) -> int:  # fmt: skip
     """Show what a plan would do: waves, outcomes, forecast. Runs nothing.

@@ -99,6 +99,7 @@ async def list_(
         style = tables.STATE_STYLES.get(row["phase"], "")
         end = datetime.fromisoformat(row["closed"]) if "closed" in row else now
         errors = f", {cli.count_text(row['errors'], 'error')}" if "errors" in row else ""
+        errors += f" ({row['undeclared']:,} undeclared)" if "undeclared" in row else ""
         cells = (
             row.get("waiting") or "", row["started"][:19].replace("T", " ").removeprefix(f"{now:%Y-}"),
             _duration(datetime.fromisoformat(row["started"]), end), f"{row['cost']:.4f}" if "cost" in row else "",
@@ -192,6 +193,7 @@ def _show_running(info: WorkflowExecutionDescription, status: Mapping[str, Any] 
     facts = (info.workflow_type, f"tick {tick}" if tick else "", took, f"run {info.run_id}")
     console().print(tables.headline(str(phase), info.id, *facts))
     tables.print_parts(info.id, status or {})
+    print_blocks(tables.error_path_blocks(status or {}))
     if obstacle:
         hint = "the server begins a failed workflow task again, as long as it takes; the worker's log says more"
         cli.print_message(obstacle, hint=hint)

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -23,7 +24,14 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
-from acts.cli.render.tables import await_run, failure_blocks, print_outcome, text_table, watch_run
+from acts.cli.render.tables import (
+    await_run,
+    error_path_blocks,
+    failure_blocks,
+    print_outcome,
+    text_table,
+    watch_run,
+)
 from acts.cli.text.preflight import (
     add_set,
     check_file,
@@ -33,14 +41,22 @@ from acts.cli.text.preflight import (
     require_valid,
     run_preflight,
 )
-from acts.cli.text.source import STDIN, looks_like_file, parse_source, problem_blocks, read_inputs, read_source
+from acts.cli.text.source import (
+    STDIN,
+    find_plan,
+    looks_like_file,
+    parse_source,
+    problem_blocks,
+    read_inputs,
+    read_source,
+)
 from acts.client import server
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
 from acts.client.served import workflow_of_plan
-from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, start_run
+from acts.client.start_runs import AGAIN, HAS_ENDED, IdPolicy, OnceEnded, WhileRunning, make_request, start_run
 from acts.language.source_text import SourceText
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, PLAN
+from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND
 from acts.payloads.converter import verify_storage
 
 ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
@@ -48,7 +64,8 @@ IfRunning = Annotated[
     WhileRunning, option("--if-running WORD", "If a run of --id runs: fail, use-existing or terminate it.")
 ]
 IfEnded = Annotated[
-    OnceEnded, option("--if-ended WORD", "If one has ended: again, again-if-failed, use-existing or fail.")
+    OnceEnded | None,
+    option("--if-ended WORD", "If one has ended: use-existing (default), again, again-if-failed or fail."),
 ]
 Delay = Annotated[str | None, option("--delay TIME", "Begin after this time, like 30m or 2h.")]
 NewPlan = Annotated[
@@ -77,7 +94,7 @@ schedule = cli.CommandGroup("schedule", "Start plans and agents by the clock: Te
 app.add_typer(schedule)
 
 
-_FRESH: Final = IdPolicy("fail", "again")
+_FRESH: Final = IdPolicy("fail")
 
 
 @dataclass(frozen=True)
@@ -94,7 +111,7 @@ class StartPolicy:
 async def run(
     file: cli.FileOrPlan, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     run_id: cli.NewId = None, detach: cli.Detach = False, agent: cli.Agent = None, if_running: IfRunning = "fail",
-    if_ended: IfEnded = "again", delay: Delay = None, set_file: cli.SetFile = None, results: ResultsFile = None,
+    if_ended: IfEnded = None, delay: Delay = None, set_file: cli.SetFile = None, results: ResultsFile = None,
 ) -> int:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -125,7 +142,7 @@ async def run(
     workflow = AGENT if preflight.agent else PLAN
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
-    policy = replace(policy, watch=watch or (names_set(request) and not as_json))
+    policy = dataclasses.replace(policy, watch=watch or (names_set(request) and not as_json))
     return await start_and_wait(request, workflow, run_id or new_id(file), source, policy)
 
 
@@ -185,13 +202,19 @@ async def _run_named(
     name: str, inputs: list[str] | None, agent: bool | None, of_sets: list[str | None], run_id: str | None,
     policy: StartPolicy,
 ) -> int:  # fmt: skip
+    request = _named_request(name, inputs, of_sets)
+    workflow = None if agent is None else AGENT if agent else PLAN
+    file = find_plan(name)  # where the worker has other folders, its problems have no lines
+    source = SourceText(f'the plan "{name}"', "", "JSON", request) if file is None else read_source(file)
+    return await start_and_wait(request, workflow, run_id or new_id(name), source, policy)
+
+
+def _named_request(name: str, inputs: list[str] | None, of_sets: list[str | None]) -> dict[str, Any]:
     if any(of_sets):
-        raise command_error("a plan by name has its set in its file", where="--set", hint="or run the file itself")
+        raise command_error("a plan by name has its set in its file", where="--set", hint="or name the file itself")
     if not re.fullmatch(r"[\w.-]+", name):
         read_source(name)  # which says that there is no such file
-    request = make_request(name, read_inputs(inputs or ()))
-    workflow = None if agent is None else AGENT if agent else PLAN
-    return await start_and_wait(request, workflow, run_id or new_id(name), _source_of(request), policy)
+    return make_request(name, read_inputs(inputs or ()))
 
 
 async def start_and_wait(
@@ -226,6 +249,7 @@ async def start_and_wait(
         raise
     if policy.as_json:
         print_json(outcome.to_json())
+        print_blocks(error_path_blocks(outcome.raw if isinstance(outcome.raw, dict) else {}))
     elif not outcome.problems:
         print_outcome(outcome, run.id, workflow, f"{time.monotonic() - began:.1f} s")
         print_blocks(failure_blocks(outcome))
@@ -256,7 +280,8 @@ async def start(
     """Start a run, or say that the one that has the id is used."""
     run, state = await start_run(client, workflow, request, run_id, policy.id_policy, server.task_queue(), source_name)
     if state:
-        print_err(f'the run "{clean(run_id)}" {state}: no other one is started', "dim")
+        anew = f"; {AGAIN} runs it again" if state == HAS_ENDED else ""
+        print_err(f'the run "{clean(run_id)}" {state}: no other one is started{anew}', "yellow")
     return run
 
 
@@ -313,14 +338,15 @@ def _source_of(request: Json) -> SourceText:
 
 @schedule.add
 async def create(
-    schedule_id: ScheduleId, file: cli.File, cron: Cron = None, every: Every = None, timezone: Zone = None,
+    schedule_id: ScheduleId, file: cli.FileOrPlan, cron: Cron = None, every: Every = None, timezone: Zone = None,
     overlap: Overlap = "skip", replace: Replace = False, inputs: cli.Inputs = None, agent: cli.Agent = None,
     set_file: cli.SetFile = None, results: ResultsFile = None,
 ) -> None:  # fmt: skip
-    """Start a file by the clock, with --cron or --every.
+    """Start a file, or a plan, by the clock, with --cron or --every.
 
-    Each start is a run of its own, so its calls have ids of their own. In the names of a set and of its results, {date}
-    is the day of the start in UTC, and {run} the id of the run.
+    A file is kept as it is now; of a name, each start takes the plan that the workers serve then. Each start is a run
+    of its own, so its calls have ids of their own. In the names of a set and of its results, {date} is the day of the
+    start in UTC, and {run} the id of the run.
 
       acts schedule create nightly plan.yaml --cron '0 2 * * *' --set 'orders-{date}.csv' --results 'out-{run}.jsonl'
     """
@@ -329,12 +355,9 @@ async def create(
     seconds = read_seconds(every, "--every")
     intervals = [] if seconds is None else [sdk.ScheduleIntervalSpec(every=timedelta(seconds=seconds))]
     spec = sdk.ScheduleSpec(cron_expressions=cron or [], intervals=intervals, time_zone_name=timezone)
-    source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent)
-    require_valid(preflight, source)
-    if (problem := repeated_problem(request, seconds)) is not None:
-        raise problem
-    workflow = AGENT if preflight.agent else PLAN
+    request, workflow = _scheduled_request(file, inputs, [set_file, results], agent, seconds)
     client = await server.connect()
+    workflow = workflow or await workflow_of_plan(client, server.task_queue(), file)
     action = sdk.ScheduleActionStartWorkflow(workflow, request, id=schedule_id, task_queue=server.task_queue())
     # What an outage of the server has kept from starting is made up for, an hour back
     word = sdk.ScheduleOverlapPolicy[overlap.upper().replace("-", "_")]
@@ -355,6 +378,22 @@ async def create(
         cli.print_message(text, severity="warning")
     first = f"; first start {cli.moment_text(iso_text(upcoming[0]))}" if upcoming else ""
     print_err(f"schedule {clean(schedule_id)} starts {clean(file)} as {workflow}{first}")
+
+
+def _scheduled_request(
+    file: str, inputs: list[str] | None, of_set: list[str | None], agent: bool | None, seconds: float | None
+) -> tuple[Json, str | None]:
+    """What each start of a schedule is started with, and the type of workflow; None where the worker knows it."""
+    named = None if looks_like_file(file) else _named_request(file, inputs, of_set)
+    if named is not None and find_plan(file) is None:
+        return named, None if agent is None else AGENT if agent else PLAN
+    source, request, preflight = check_file(file, inputs, set_file=of_set[0], results=of_set[1], agent=agent)
+    if (problem := repeated_problem(request, seconds)) is not None:
+        raise problem
+    later = [dataclasses.replace(p, severity="warning") if p.code == SET_NOT_FOUND else p for p in preflight.problems]
+    require_valid(dataclasses.replace(preflight, problems=later), source)
+    workflow = AGENT if preflight.agent else PLAN
+    return (request, workflow) if named is None else (named, None if agent is None else workflow)
 
 
 @schedule.add

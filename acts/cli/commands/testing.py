@@ -40,6 +40,7 @@ _MAX_DIFF_LINES: Final = 40
 TEST_SUFFIXES: Final = (".test.yaml", ".test.yml", ".test.json")
 
 Folder = Annotated[Path, cli.argument("[FOLDER]", "Where to write (default: here).")]
+Remove = Annotated[bool, option("--remove", "Take it back.")]
 TrustedFolder = Annotated[Path, cli.argument("[FOLDER]", "The folder (default: this one).")]
 Files = Annotated[
     list[str] | None, cli.argument("[FILES]...", "Test files, or folders of them (default: this folder).")
@@ -81,11 +82,18 @@ def init(folder: Folder = Path(), as_json: cli.AsJson = False) -> int:
 
 
 @app.add
-def trust(folder: TrustedFolder = Path()) -> int:
+def trust(folder: TrustedFolder = Path(), remove: Remove = False) -> int:
     """Let commands in a folder load the tools that its acts.toml names.
 
-    They are Python modules, whose code runs as it is loaded. It is remembered in your own settings, for this folder.
+    They are Python modules, whose code runs as it is loaded. It is remembered in your own settings, for this folder,
+    until --remove; `acts dev` and `acts worker` trust the folder in which they start again.
     """
+    if remove:
+        was_trusted = cli.is_trusted(folder)
+        cli.distrust(folder)
+        text = "is not trusted any more" if was_trusted else "was not trusted"
+        console().print(f"{clean(folder.resolve())} {text}")
+        return cli.EXIT_DONE
     cli.trust(folder)
     if not cli.is_trusted(folder):
         text = f"there is no {cli.PROJECT_FILE}, or your own settings cannot be written to"

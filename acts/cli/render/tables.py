@@ -252,6 +252,9 @@ def counts_text(calls: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{counts[s]} {s}" for s in words.CALL_STATES if counts.get(s))
 
 
+_MORE_COUNTS: Final = {"running": "running", "handled": "took an error path"}
+
+
 def set_text(report: Mapping[str, Any]) -> str:
     """``100,000 rows: 12,000 completed, 500 failed, 200 running; results: out.jsonl``; empty for any other run."""
     counts = words.set_counts(report)
@@ -259,9 +262,19 @@ def set_text(report: Mapping[str, Any]) -> str:
         return ""
     total = "rows not counted yet" if counts.get("total") is None else f"{counts['total']:,} rows"
     parts = [f"{counts['completed']:,} completed", f"{counts['failed']:,} failed"]
-    parts += [f"{counts['running']:,} running"] if counts.get("running") else []
+    parts += [f"{counts[key]:,} {text}" for key, text in _MORE_COUNTS.items() if counts.get(key)]
     results = f"; results: {report['results']}" if report.get("results") else ""
     return clean(f"{total}: {', '.join(parts)}{results}", MAX_NOTE)
+
+
+def _set_parts(run: str, report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    if text := set_text(report):
+        yield Text(text)
+    if failures := report.get("failures"):
+        yield Text(f"one that failed: {shell('acts', 'show', run, '--instance', failures[0])}", "dim")
+    if (words.set_counts(report) or {}).get("handled") and "phase" not in report:
+        command = shell("acts", "retry", run, "--only-errors")
+        yield Text(f"what took an error path, and what failed, runs again with: {command}", "dim")
 
 
 def headline(status: str, run: str, *facts: str) -> Text:
@@ -283,10 +296,7 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
     if instances:
         yield calls_table(instances, min(rows, MAX_SHOWN), "instance")
         yield Text(f"one of them: {shell('acts', 'show', run, '--instance', instances[0]['id'])}", "dim")
-    if text := set_text(report):
-        yield Text(text)
-    if failures := report.get("failures"):
-        yield Text(f"one that failed: {shell('acts', 'show', run, '--instance', failures[0])}", "dim")
+    yield from _set_parts(run, report)
     for name in ("output", "state"):
         if report.get(name) not in (None, {}):
             yield Text(f"\n{name}", "bold")
@@ -350,7 +360,25 @@ def failure_blocks(outcome: RunResult) -> list[MessageBlock]:
             blocks.append(message(f"{error.get('message')} [{error.get('code')}]{place}", where=" of ".join(where)))
     if (more := len(blocks) - MAX_SHOWN) > 0:
         blocks[MAX_SHOWN:] = [message(f"… and {more} more failures; --json has all", severity="note")]
+    return [*blocks, *error_path_blocks(outcome.raw if isinstance(outcome.raw, dict) else {})]
+
+
+def error_path_blocks(report: Mapping[str, Any]) -> list[MessageBlock]:
+    """A warning for each error path that was taken by a failure which no Tool declares: most likely a bug."""
+    calls = [*(report.get("calls") or ())]
+    for name, item in words.named_instances(report).items():
+        calls += [{**call, "instance": name} for call in (item.get("calls") or () if isinstance(item, dict) else ())]
+    texts = [f"{call_name(call)} {_WENT_DOWN}: {call['undeclared']}" for call in calls if call.get("undeclared")]
+    rows = (words.set_counts(report) or {}).get("undeclared") or {}
+    texts += [f"{count_text(count, 'call')} of rows {_WENT_DOWN}: {name}" for name, count in rows.items()]
+    blocks = [message(clean(f"{text}, {_UNDECLARED}", MAX_NOTE), severity="warning") for text in texts[:MAX_SHOWN]]
+    if more := len(texts) - len(blocks):
+        blocks.append(message(f"… and {more} more; --json has all", severity="note"))
     return blocks
+
+
+_WENT_DOWN: Final = "went down an error path"
+_UNDECLARED: Final = "not one of its tool's declared failures"
 
 
 # A query costs the worker a look at the run. Four per second look live; an unchanged run is polled once per second.

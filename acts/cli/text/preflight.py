@@ -10,25 +10,28 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks, shell
-from acts.cli.text.source import STDIN, add_inputs, problem_blocks, read_source, source_error
-from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices
-from acts.language.messages import INSTANCES, Request, ToolMessage, choose_workflow, parse_request
+from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks, print_message, shell
+from acts.cli.text.source import STDIN, add_inputs, find_plan, problem_blocks, read_source, source_error
+from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices, suggest
+from acts.language.messages import INSTANCES, Request, SetData, ToolMessage, choose_workflow, parse_request
 from acts.language.references import scan
 from acts.language.source_text import SourceText
 from acts.language.tools import META, inline_secret_problems, read_tools, registered_names, undecided_names
 from acts.language.values import Json, pointer
+from acts.language.wire import RESULTS_EXIST
 from acts.machines.budget import LEAST_OUTPUT_TOKENS
-from acts.plan.validate import approve_problems, validate, validate_parsed, validate_request
+from acts.plan.validate import ValidatedPlan, approve_problems, validate, validate_parsed, validate_request
 from acts.planner.request_estimate import estimate_request
 from acts.simulation.type_flow import CANNOT_FIT, find_type_problems
-from acts.tree.set_records import DATE_PART, RUN_PART
+from acts.tree.set_records import DATE_PART, RUN_PART, fill_name, is_wild
 
 MODULES: Final = "ACTS_ACTIVITIES"
 FOLDERS: Final = "ACTS_TOOLS"
@@ -112,9 +115,16 @@ def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, a
         hint = f"the worker may have them (`acts tools` asks it); {MODULES} and {FOLDERS} say what is loaded here"
         where = pointer("context", at, "tool")
         problems.append(Problem(UNSEEN_TOOL, text, where, hint=hint, severity="warning"))
+    places = {m.tool: m.index for m in request.context if isinstance(m, ToolMessage) and isinstance(m.tool, str)}
+    for name in places.keys() & _undecorated.keys():
+        if name in missing or name not in tools:
+            place = pointer("context", places[name], "tool")
+            problems.append(Problem("undecorated", f"{_undecorated[name]}: it is no tool", place, severity="warning"))
     problems += inline_secret_problems(request)
     named = approve_problems(request, read_tools(request, tools, frozenset(served).__contains__).by_name)
     problems += [replace(p, severity="warning") if missing else p for p in named]  # an unseen Tool may have the name
+    if request.set is not None and not any(p.fatal for p in problems):
+        problems += _set_problems(request, request.set, tools, served)
     unseen = missing if any(p.fatal for p in depends) else ()
     return Preflight(problems, tools, served, request, as_agent, why, tuple(unseen))
 
@@ -140,6 +150,7 @@ def check_file(
     file: str, inputs: Sequence[str] | None = None, *, set_file: str | None = None, results: str | None = None,
     strict: bool = False, agent: bool | None = None,
 ) -> tuple[SourceText, Json, Preflight]:  # fmt: skip
+    file = find_plan(file) or file
     source = read_source(file)
     request = add_set(add_inputs(source.value, inputs or ()), set_file, results)
     return source, request, run_preflight(request, strict=strict, file=None if file == STDIN else file, agent=agent)
@@ -183,6 +194,9 @@ def load_registry(
     except SettingsError as error:
         hint = f"correct {MODULES}, {FOLDERS} or {SERVERS}"
         raise command_error(str(error), where="the environment", hint=hint) from None
+    _undecorated.update(registry.undecorated)
+    for line in registry.warnings:
+        print_message(clean(line), severity="warning")
     of_servers, _ = registry.servers.read_once([name for name in names if name not in registry.tools])
     return {**of_servers, **registry.tools}, tuple(registry.names)
 
@@ -198,6 +212,7 @@ def request_cost(model: str, prompt_bytes: int) -> float | None:
     return estimate_request(model, prompt_bytes, LEAST_OUTPUT_TOKENS, per_token).cost
 
 
+_undecorated: Final[dict[str, str]] = {}  # functions that are no Tools, of the modules that are loaded here
 _named: Final[set[str]] = set()  # by this command's own option
 
 
@@ -273,8 +288,7 @@ def repeated_problem(request: Json, every: float | None = None) -> CommandError 
     text = f"{clean(file, 200)} would be the results file of each start, and a run takes only one of its own"
     if DATE_PART in file:
         text = f"{clean(file, 200)} would be the results file of all starts of a day"
-    better = path.with_name(f"{path.stem.replace(DATE_PART, '').rstrip('-_.') or 'out'}-{RUN_PART}{path.suffix}")
-    return command_error(text, where="results", hint=f"name one for each run: --results {shell(better)}")
+    return command_error(text, where="results", hint=f"name one for each run: --results {shell(_name_by_run(path))}")
 
 
 def next_results(file: str) -> str:
@@ -288,6 +302,79 @@ def next_results(file: str) -> str:
     while (name := path.with_name(f"{stem}.{count}{path.suffix}")).exists():
         count += 1
     return str(name)
+
+
+_ROWS_READ: Final = 100  # of JSON Lines, whose rows may have different fields
+
+
+def _set_problems(
+    request: Request, message: SetData, tools: Mapping[str, Any], served: Iterable[str]
+) -> Iterator[Problem]:
+    """What can be seen here of a set before a run begins: its file, the columns that calls read, and its results file.
+
+    The worker may have other folders: where this environment does not name them, what is missing is a warning.
+    """
+    from acts.sets.results_file import find_results
+    from acts.sets.set_files import SetError, SetSources, find_source, open_set
+    from acts.sets.survey import LineReader, iterate_rows, read_dialect
+
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    source, results = fill_name(message.source, "", today), request.config.results
+    at, (data, severity) = ("context", message.index, INSTANCES), _folders_of("ACTS_DATA", "data")
+    if not data and Path(source).is_file():
+        data = (Path(source).absolute().parent,)
+    if data and "://" not in source and not source.endswith(".gz"):
+        try:
+            with open_set(find_source(source, SetSources(data)), SetSources(data)) as (name, stream, _):
+                dialect = read_dialect(stream, name)
+                stream.seek(dialect.start)
+                rows = islice(iterate_rows(LineReader(stream), dialect, dialect.lines + 1), _ROWS_READ)
+                columns = dict.fromkeys(dialect.columns or (key for row in rows for key in row.data or ()))
+        except SetError as error:
+            severity = severity if source == message.source and not is_wild(source) else "warning"  # it may come later
+            yield Problem(error.type, error.message, pointer(*at, "source"), severity=severity)
+        else:
+            with suppress(InvalidRequest):  # by a problem that another worker may not have
+                yield from _column_problems(message, columns, validate_parsed(request, tools, served), name)
+    folders, severity = _folders_of("ACTS_RESULTS", "results")
+    if results is not None and folders and RUN_PART not in results:
+        with suppress(SetError):  # what else is wrong with its name, the worker says
+            file = find_results(folders, fill_name(results, "", today))
+            if Path(file.root, *file.steps).exists():
+                text = f"the results file {results} exists already, and a run appends only to its own"
+                hint = f"remove it, or name one for each run: --results {shell(_name_by_run(Path(results)))}"
+                severity = "warning" if DATE_PART in results else severity
+                yield Problem(RESULTS_EXIST, text, pointer("config", "results"), hint=hint, severity=severity)
+
+
+def _folders_of(variable: str, of_dev: str) -> tuple[tuple[Path, ...], str]:
+    """The folders that a variable names, else the one that `acts dev` makes; and how certain it is that it is those."""
+    named = tuple(Path(part) for part in os.environ.get(variable, "").split(os.pathsep) if part)
+    return (named, "error") if named else ((Path(of_dev),) if Path(of_dev).is_dir() else (), "warning")
+
+
+def _column_problems(
+    message: SetData, columns: Mapping[str, None], plan: ValidatedPlan, file: str
+) -> Iterator[Problem]:
+    known = f"{file} has: {format_choices(columns)}"
+    if message.id_field is not None and message.id_field not in columns:
+        text = f'no column is called "{message.id_field}", which is to be the id'
+        hint = suggest(message.id_field, columns) or known
+        yield Problem("unknownColumn", text, pointer("context", message.index, INSTANCES, "id"), hint=hint)
+    written = {path.names[0] for node in plan.nodes for path in node.writes if path.kind == message.kind and path.names}
+    for node in plan.nodes:
+        for use in node.reads:
+            paths = [path for path in use.paths if path.kind == message.kind and path.names]
+            wrong = [path for path in paths if path.names[0] not in (*columns, *written)]
+            if wrong and columns and len(wrong) == len(use.paths):
+                text, hint = f"no row has {wrong[0]}", suggest(wrong[0].names[0], columns) or known
+                place = node.pointer + pointer(*use.at)
+                severity = "warning" if use is node.condition or not file.endswith(".csv") else "error"
+                yield Problem("unknownColumn", text, place, node.id, hint, severity)
+
+
+def _name_by_run(path: Path) -> Path:
+    return path.with_name(f"{path.stem.replace(DATE_PART, '').rstrip('-_.') or 'out'}-{RUN_PART}{path.suffix}")
 
 
 def _put_set(context: list[Any], text: str) -> None:

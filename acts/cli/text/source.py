@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -60,7 +62,7 @@ def _read_bytes(name: str) -> bytes:
         path = Path(name)
         names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = [str(path.parent / n) for n in difflib.get_close_matches(path.name, names, 3, 0.5)]
-        hint = f"did you mean {' or '.join(near)}?" if near else ""
+        hint = f"did you mean {' or '.join(near)}?" if near else "or a plan's name: in ACTS_PLANS, or in this folder"
         raise command_error("there is no such file", where=name, hint=hint) from None
     except (OSError, ValueError) as error:
         text = f"the file cannot be read: {getattr(error, 'strerror', None) or error}"
@@ -85,6 +87,15 @@ def parse_source(name: str, text: str, format_: Format) -> SourceText:
 
 def looks_like_file(argument: str) -> bool:
     return argument == STDIN or argument.lower().endswith(SUFFIXES) or Path(argument).is_file()
+
+
+def find_plan(name: str) -> str | None:
+    """The file of a plan's name: in the folders of ``ACTS_PLANS``, or else in this one."""
+    if looks_like_file(name) or not re.fullmatch(r"[\w.-]+", name):
+        return None
+    folders = [*filter(None, os.environ.get("ACTS_PLANS", "").split(os.pathsep)), ""]
+    files = (Path(folder, f"{name}{suffix}") for folder in folders for suffix in SUFFIXES)
+    return next((str(file) for file in files if file.is_file()), None)
 
 
 def source_error(source: SourceText, problems: Iterable[Problem]) -> CommandError:
