@@ -15,28 +15,26 @@ from acts.language.errors import clean, format_choices
 
 PREFIX: Final = "ACTS_"
 # Those of the worker: fields of ``worker/settings.py``, which has their types and meanings
-WORKER: Final = frozenset(
-    f"{PREFIX}{name.upper()}"
-    for name in """
-    log log_level task_queue activities tools plans mcp scripts delegates delegate_hosts delegate_private_hosts
-    data results data_hosts data_private_hosts models storage approvers secrets page codec_keys openai_api
-    max_activities worker_memory deployment build_id shutdown_seconds watchdog_seconds metrics health events_token
-    """.split()
-)
+_WORKER: Final = """
+log log_level task_queue activities tools plans mcp scripts delegates delegate_hosts delegate_private_hosts data results
+data_hosts data_private_hosts models storage approvers secrets page codec_keys openai_api max_activities worker_memory
+deployment build_id shutdown_seconds watchdog_seconds metrics health events_token
+"""
+WORKER: Final = frozenset(f"{PREFIX}{name.upper()}" for name in _WORKER.split())
 # The folder of `acts dev`, the token of `acts codec-server`, and what `acts dev` tells its worker
 COMMANDS: Final = frozenset({"ACTS_STATE", "ACTS_CODEC_TOKEN", "ACTS_START_REPORT"})
 _TEMPORAL: Final = "TEMPORAL_"
 _TLS: Final = "TLS"
 # Temporal's environment configuration, as the SDK reads it, without the prefix
-CONNECTION: Final = frozenset(
-    """
-    ADDRESS NAMESPACE API_KEY PROFILE CONFIG_FILE TLS TLS_CLIENT_CERT_PATH TLS_CLIENT_CERT_DATA TLS_CLIENT_KEY_PATH
-    TLS_CLIENT_KEY_DATA TLS_SERVER_CA_CERT_PATH TLS_SERVER_CA_CERT_DATA TLS_SERVER_NAME TLS_DISABLE_HOST_VERIFICATION
-    CODEC_ENDPOINT CODEC_AUTH
-    """.split()
-)
+_CONNECTION: Final = """
+ADDRESS NAMESPACE API_KEY PROFILE CONFIG_FILE TLS TLS_CLIENT_CERT_PATH TLS_CLIENT_CERT_DATA TLS_CLIENT_KEY_PATH
+TLS_CLIENT_KEY_DATA TLS_SERVER_CA_CERT_PATH TLS_SERVER_CA_CERT_DATA TLS_SERVER_NAME TLS_DISABLE_HOST_VERIFICATION
+CODEC_ENDPOINT CODEC_AUTH
+"""
+CONNECTION: Final = frozenset(_CONNECTION.split())
 # TEMPORAL_ADRESS and TEMPORAL_APIKEY are near; the old TEMPORAL_CLI_NAMESPACE is another program's
 _NEARNESS: Final = 0.84
+_SHORTEST: Final = 4  # TEMPORAL_ADDR
 _SECRETS: Final = "env:"  # before the prefix of variables that ACTS_SECRETS may name
 
 
@@ -60,7 +58,9 @@ def _find_meant(name: str) -> str | None:
     if short == name or short in CONNECTION:
         return None
     near = get_close_matches(short, sorted(CONNECTION), 1, _NEARNESS)
-    near += [known for known in ("ADDRESS", "NAMESPACE", "PROFILE") if len(short) > len("ADD") and known.startswith(short)]
+    near += [
+        known for known in ("ADDRESS", "NAMESPACE", "PROFILE") if len(short) >= _SHORTEST and known.startswith(short)
+    ]
     if near:
         return f"did you mean {_TEMPORAL}{near[0]}?"
     listed = format_choices((_TEMPORAL + known for known in CONNECTION if known.startswith(_TLS)), len(CONNECTION))

@@ -72,9 +72,13 @@ MODEL_COST = _counter("acts_model_cost_microdollars_total", "model", "list price
 MODEL_WAITS = _counter("acts_model_waits_total", "model reason", "pauses before another attempt")
 MODEL_WAIT_SECONDS = _histogram("acts_model_wait_seconds", "model", "length of these pauses", _SECONDS)
 MODEL_IN_FLIGHT = _gauge("acts_model_requests_in_flight", "model", "requests that this worker has in flight")
-ATTEMPTS_FAILED = _counter("acts_attempts_failed_total", "tool", "attempts of Calls that failed, of which most are repeated")
+ATTEMPTS_FAILED = _counter(
+    "acts_attempts_failed_total", "tool", "attempts of Calls that failed, of which most are repeated"
+)
 SERVER_REACHABLE = _gauge("acts_server_reachable", "", "1 while the server answers this worker, else 0")
-POLLERS = _gauge("acts_queue_pollers", "kind", "workers that the server has seen poll the task queue within two minutes")
+POLLERS = _gauge(
+    "acts_queue_pollers", "kind", "workers that the server has seen poll the task queue within two minutes"
+)
 BACKLOG = _gauge("acts_backlog_tasks", "kind", "tasks that wait in the task queue for a worker: workflow, activity")
 BACKLOG_AGE = _gauge("acts_backlog_age_seconds", "kind", "how long the oldest of them has waited")
 RUNS_FAILING = _gauge("acts_runs_failing_tasks", "", "open runs whose workflow tasks fail again and again")

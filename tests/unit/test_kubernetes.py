@@ -11,7 +11,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from tests.unit.test_deploy import ROOT, dockerfile_stages, only, settings_in_the_sources
+from acts.language import variables
+from tests.unit.test_deploy import ROOT, dockerfile_stages, only
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 SCHEMAS = json.loads((Path(__file__).parent / "schemas" / "kubernetes-1.34.json").read_text("utf-8"))
@@ -51,7 +52,7 @@ def test_every_file_is_part_of_something_that_is_built() -> None:
 def test_every_setting_is_one_that_the_worker_reads() -> None:
     texts = [file.read_text("utf-8") for file in KUBERNETES.rglob("*.yaml")]
     names = {name for text in texts for name in re.findall(r"\bACTS_[A-Z_]+", text)}
-    assert names <= settings_in_the_sources()
+    assert names <= variables.WORKER
 
 
 def test_the_pod_runs_as_the_user_of_the_image_and_writes_to_tmp_only() -> None:
