@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -72,13 +73,9 @@ MODEL_COST = _counter("acts_model_cost_microdollars_total", "model", "list price
 MODEL_WAITS = _counter("acts_model_waits_total", "model reason", "pauses before another attempt")
 MODEL_WAIT_SECONDS = _histogram("acts_model_wait_seconds", "model", "length of these pauses", _SECONDS)
 MODEL_IN_FLIGHT = _gauge("acts_model_requests_in_flight", "model", "requests that this worker has in flight")
-ATTEMPTS_FAILED = _counter(
-    "acts_attempts_failed_total", "tool", "attempts of Calls that failed, of which most are repeated"
-)
+ATTEMPTS_FAILED = _counter("acts_attempts_failed_total", "tool", "failed attempts of Calls; most are repeated")
 SERVER_REACHABLE = _gauge("acts_server_reachable", "", "1 while the server answers this worker, else 0")
-POLLERS = _gauge(
-    "acts_queue_pollers", "kind", "workers that the server has seen poll the task queue within two minutes"
-)
+POLLERS = _gauge("acts_queue_pollers", "kind", "workers that have polled the task queue within two minutes")
 BACKLOG = _gauge("acts_backlog_tasks", "kind", "tasks that wait in the task queue for a worker: workflow, activity")
 BACKLOG_AGE = _gauge("acts_backlog_age_seconds", "kind", "how long the oldest of them has waited")
 RUNS_FAILING = _gauge("acts_runs_failing_tasks", "", "open runs whose workflow tasks fail again and again")
@@ -113,8 +110,11 @@ class Meters:
                 self.record(metric, 0)
         for limit in ("requests", "tokens", "cost"):
             self.record(BUDGET_LOW, 0, limit=limit)
+        self.record(WORKER_START, time.time())
         for type_, phase in product(("Plan", "Agent"), ("completed", "partial", "rejected", "failed", "cancelled")):
             self.record(RUNS, 0, type=type_, phase=phase)
+        for tool in sorted(tools):
+            self.record(ATTEMPTS_FAILED, 0, tool=tool)
         for tool, outcome in product(sorted(tools), ("completed", "failed")):
             self.record(CALLS, 0, tool=tool, outcome=outcome)
 
