@@ -13,7 +13,7 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning fuzz fuzz-minute soak \
-	soak-approvals soak-minute mcp-servers clients live-smoke clean help
+	soak-approvals soak-minute mcp-servers clients alerts live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -92,6 +92,9 @@ clients: setup ## build the clients of examples/clients in TypeScript and Go, an
 	@! command -v go >/dev/null || (cd examples/clients/go && go get go.temporal.io/sdk@latest \
 		go.temporal.io/sdk/contrib/envconfig@latest && go mod tidy && go build -o bin/ ./client ./worker)
 	$(BIN)/python -m pytest tests/examples/test_clients.py -p no:xdist -rs
+
+alerts: setup ## make outages, and wait until Prometheus has fired the alert of each (needs prometheus; ten minutes)
+	$(BIN)/python -m benchmarks.alerts
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m benchmarks.live_smoke
