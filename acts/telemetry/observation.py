@@ -254,7 +254,7 @@ async def _describe_queue(
 # == what the server says, as metrics =================================================================
 # `acts doctor` says the same, once. The server alone is asked, never a run: one whose workers are gone answers nothing
 ROUND_SECONDS: Final = 15.0  # as often as Prometheus comes
-COUNT_ROUNDS: Final = 4  # runs are counted each minute: visibility is behind by more than a round
+COUNT_ROUNDS: Final = 2  # runs are counted half as often: each count is work for the database
 _KINDS: Final = {
     "workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
 }  # fmt: skip

@@ -66,7 +66,8 @@ def build(folder: Path, *components: str) -> dict[tuple[str, str], Any]:
         "nameSuffix": "-x",
     }  # fmt: skip
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(content), "utf-8")
-    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
+    command = [str(shutil.which("kubectl")), "kustomize", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     built = [item for item in yaml.safe_load_all(done.stdout) if item]
     return {(item["kind"], item["metadata"]["name"].partition("-x")[0]): item for item in built}
