@@ -129,7 +129,8 @@ class Site:
 
     async def start(self, *calls: dict[str, Any], context: Sequence[Any] = (), **config: Any) -> None:
         client = await Client.connect(self.address)
-        request = {"config": config, "context": [*context, {"type": "plan", "plan": list(calls)}]}
+        tools = context or [{"type": "tool", "tool": name} for name in ("nap", "broken")]
+        request = {"config": config, "context": [*tools, {"type": "plan", "plan": list(calls)}]}
         await client.start_workflow("Plan", request, id=f"alert-{uuid.uuid4().hex[:6]}", task_queue=QUEUE)
 
     async def settles(self) -> None:
