@@ -13,7 +13,7 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning fuzz fuzz-minute soak \
-	soak-approvals soak-minute mcp-servers clients live-smoke clean help
+	soak-approvals soak-minute mcp-servers clients alerts live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -26,7 +26,7 @@ test: setup ## run all tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Of each property that has many; `make test` tries more
-test-fast: export ACTS_EXAMPLES = 10
+test-fast: export TEST_EXAMPLES = 10
 test-fast: setup ## the tests without a server: a minute
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not server" tests/unit tests/property tests/replay
 
@@ -61,8 +61,8 @@ bench-planning: setup ## score how well models plan: recorded answers, and model
 soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
 	$(BIN)/python -m tests.crash.soak --seconds $(SECONDS) --seed $(SEED)
 
-soak-approvals: export ACTS_APPROVED_RUNS = 100
-soak-approvals: export ACTS_SEED = $(SEED)
+soak-approvals: export TEST_APPROVED_RUNS = 100
+soak-approvals: export TEST_SEED = $(SEED)
 soak-approvals: setup ## a hundred runs in which people decide and others interfere, by SEED (1)
 	$(BIN)/python -m pytest tests/security/test_approved_runs.py
 
@@ -84,7 +84,7 @@ mcp-servers: setup ## install MCP reference servers into .mcp-servers/, and run 
 		mcp-server-time mcp-server-git
 	@npm install --silent --no-fund --no-audit --prefix $(MCP_SERVERS) @modelcontextprotocol/server-everything \
 		@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory
-	ACTS_MCP_SERVERS=$(MCP_SERVERS) $(BIN)/python -m pytest tests/mcp/test_reference_servers.py -p no:xdist
+	TEST_MCP_SERVERS=$(MCP_SERVERS) $(BIN)/python -m pytest tests/mcp/test_reference_servers.py -p no:xdist
 
 # Node.js from your system; Go, too. What is missing is left out, and its test is skipped
 clients: setup ## build the clients of examples/clients in TypeScript and Go, and run them against a server
@@ -92,6 +92,9 @@ clients: setup ## build the clients of examples/clients in TypeScript and Go, an
 	@! command -v go >/dev/null || (cd examples/clients/go && go get go.temporal.io/sdk@latest \
 		go.temporal.io/sdk/contrib/envconfig@latest && go mod tidy && go build -o bin/ ./client ./worker)
 	$(BIN)/python -m pytest tests/examples/test_clients.py -p no:xdist -rs
+
+alerts: setup ## make outages, and wait until Prometheus has fired the alert of each (needs prometheus; ten minutes)
+	$(BIN)/python -m benchmarks.alerts
 
 live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
 	$(BIN)/python -m benchmarks.live_smoke

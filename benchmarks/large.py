@@ -7,7 +7,7 @@
 * 400 calls of a second, each with a timeout of 20 s, on a worker with five slots: a backlog fails none.
 
     python -m benchmarks.large
-    ACTS_LARGE_INSTANCES=2000 python -m benchmarks.large
+    BENCH_INSTANCES=2000 python -m benchmarks.large
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmarks.instances import peak_memory
 from benchmarks.live import Bench, Process
 from benchmarks.tables import Cell, Table, median, print_progress, ratio, run_program
 
-INSTANCES: Final = int(os.environ.get("ACTS_LARGE_INSTANCES", "20000"))
+INSTANCES: Final = int(os.environ.get("BENCH_INSTANCES", "20000"))
 CALLS: Final = 5
 PER_CHILD: Final = 100
 PARALLEL: Final = 100

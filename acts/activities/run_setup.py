@@ -46,7 +46,7 @@ from acts.language.strict_json import read_json
 from acts.telemetry.observation import RPC_TIMEOUT, read_pollers
 from acts.tree.child_requests import named_delegates
 from acts.tree.decisions import Approver, read_approvers
-from acts.tree.search_attributes import TYPES
+from acts.tree.search_attributes import ALL_ATTRIBUTES, TYPES, WAITING_SINCE
 
 VARIABLE: Final = "ACTS_APPROVERS"
 # Attributes that are missing may be registered while the worker runs
@@ -72,12 +72,13 @@ async def look_up_approvers() -> list[dict[str, Any]]:
 
 
 # By namespace: whether it has all attributes, and the time until which that counts
-_answers: Final[dict[str, tuple[bool, float]]] = {}
+_answers: Final[dict[str, tuple[int, float]]] = {}
 
 
 def value_type(name: str) -> IndexedValueType.ValueType:
     """The server's number for the type of a search attribute."""
     words = {"Keyword": "KEYWORD", "Int": "INT", "KeywordList": "KEYWORD_LIST", "Double": "DOUBLE"}
+    words |= {"Datetime": "DATETIME"}
     return IndexedValueType.Value(f"INDEXED_VALUE_TYPE_{words[TYPES[name]]}")
 
 
@@ -89,18 +90,22 @@ async def registered_types(client: Client) -> dict[str, IndexedValueType.ValueTy
 
 
 @activity.defn(name=wire.SEARCH_ATTRIBUTES)
-async def check_search_attributes() -> bool:
-    """Whether the namespace has all of them, with the right types; False when the server does not say."""
+async def check_search_attributes() -> int:
+    """2: the namespace has all of them, with the right types; 1: all but ``ActsWaitingSince``, which came later.
+
+    0 for others, and when the server does not say.
+    """
     client = activity.client()
-    is_complete, until = _answers.get(client.namespace, (False, 0.0))
-    if not is_complete and time.monotonic() >= until:
+    level, until = _answers.get(client.namespace, (0, 0.0))
+    if level < ALL_ATTRIBUTES and time.monotonic() >= until:
         try:
             types = await registered_types(client)
         except RPCError:
             types = {}
-        is_complete = all(types.get(name) == value_type(name) for name in TYPES)
-        _answers[client.namespace] = is_complete, time.monotonic() + _RECHECK_SECONDS
-    return is_complete
+        wrong = {name for name in TYPES if types.get(name) != value_type(name)}
+        level = 0 if wrong - {WAITING_SINCE} else ALL_ATTRIBUTES - len(wrong)
+        _answers[client.namespace] = level, time.monotonic() + _RECHECK_SECONDS
+    return level
 
 
 @activity.defn(name=wire.FIRST_ATTEMPT)

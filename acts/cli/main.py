@@ -15,6 +15,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from acts.language.variables import find_mistake
+
 HELP: Final = """Run plans of tool calls as durable Temporal workflows.
 
 Exit codes: 0 done, 1 the plan failed, 2 the input is wrong, 3 no server.
@@ -70,6 +72,8 @@ COMMANDS: Final = {
 
 # Who starts one of these runs the code of the folder, and trusts it from then on
 _SERVING: Final = ("dev", "worker")
+# These say themselves which variable of the environment is misspelt
+_REPORTING: Final = ("doctor", "worker")
 
 
 class LazyGroup(TyperGroup):
@@ -135,6 +139,15 @@ Version_ = Annotated[
 @app.callback()
 def main(ctx: typer.Context, version: Version_ = False) -> None:  # noqa: ARG001, FBT002 - a flag, which exits
     """The options of the program itself. The settings of the folder hold before a command reads its options."""
+    _load_project(ctx)
+    if ctx.invoked_subcommand not in _REPORTING and (mistake := find_mistake(os.environ)):
+        from acts.cli.console import print_message
+
+        print_message(mistake, severity="error")
+        raise typer.Exit(2)
+
+
+def _load_project(ctx: typer.Context) -> None:
     if not Path("acts.toml").is_file():
         return
     from acts.cli.console import CommandError, is_trusted, load_project_file, print_blocks, print_message

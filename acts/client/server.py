@@ -108,6 +108,10 @@ def find_target(address: str | None = None) -> ServerTarget:
     """The server to connect to: the one at ``address``, or the one of this environment and folder."""
     from temporalio.envconfig import ClientConfig
 
+    if (profiles := os.environ.get("TEMPORAL_CONFIG_FILE")) and not Path(profiles).exists():  # the SDK ignores it
+        raise ClientError(
+            f"TEMPORAL_CONFIG_FILE names {clean(profiles, 300)}, which is not there", "correct or unset it"
+        )
     try:
         config: dict[str, Any] = dict(ClientConfig.load_client_connect_config())
     except (RuntimeError, OSError) as error:  # ConfigError, or a file that cannot be read

@@ -300,6 +300,7 @@ class Approvals:
         self.records: list[dict[str, Any]] = []
         self.expired: str | None = None
         self.reset: str | None = None  # which reset of this run was the last
+        self.is_dated = False  # the namespace has ``ActsWaitingSince``, as the engine has asked when the run began
         self._self_approval = True
         self.waits = TreeWaits(own)
         self.reports = PendingReports(own, position)
@@ -641,12 +642,12 @@ class Approvals:
         return {
             "records": self.records, "since": [[list(key), when] for key, when in since.items()],
             "reported": self.reports.to_json(), "past": self.waits.snapshot(),
-            "early": [item.to_json() for item, _ in self._early], "reset": self.reset,
+            "early": [item.to_json() for item, _ in self._early], "reset": self.reset, "dated": self.is_dated,
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over a snapshot; ``open`` follows for each wait."""
-        self.records, self.reset = list(data["records"]), data["reset"]
+        self.records, self.reset, self.is_dated = list(data["records"]), data["reset"], data.get("dated", False)
         for (own, what, call, instance, inner), since in data["since"]:
             self._since[own, what, call, instance, inner] = (since, True)
         for item in data["early"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -72,6 +73,13 @@ MODEL_COST = _counter("acts_model_cost_microdollars_total", "model", "list price
 MODEL_WAITS = _counter("acts_model_waits_total", "model reason", "pauses before another attempt")
 MODEL_WAIT_SECONDS = _histogram("acts_model_wait_seconds", "model", "length of these pauses", _SECONDS)
 MODEL_IN_FLIGHT = _gauge("acts_model_requests_in_flight", "model", "requests that this worker has in flight")
+ATTEMPTS_FAILED = _counter("acts_attempts_failed_total", "tool", "failed attempts of Calls; most are repeated")
+SERVER_REACHABLE = _gauge("acts_server_reachable", "", "1 while the server answers this worker, else 0")
+POLLERS = _gauge("acts_queue_pollers", "kind", "workers that have polled the task queue within two minutes")
+BACKLOG = _gauge("acts_backlog_tasks", "kind", "tasks that wait in the task queue for a worker: workflow, activity")
+BACKLOG_AGE = _gauge("acts_backlog_age_seconds", "kind", "how long the oldest of them has waited")
+RUNS_FAILING = _gauge("acts_runs_failing_tasks", "", "open runs whose workflow tasks fail again and again")
+WORKER_START = _gauge("acts_worker_start_time_seconds", "", "when the process began, in seconds since 1970")
 STUCK_TASKS = _counter("acts_worker_stuck_tasks_total", "", "workflow tasks that were stopped because they did not end")
 SLOW_TASKS = _counter("acts_worker_slow_tasks_total", "", "workflow tasks that took more than half of their timeout")
 LOST_THREADS = _gauge("acts_worker_lost_threads", "", "threads that stuck workflow tasks have taken for good")
@@ -102,8 +110,11 @@ class Meters:
                 self.record(metric, 0)
         for limit in ("requests", "tokens", "cost"):
             self.record(BUDGET_LOW, 0, limit=limit)
+        self.record(WORKER_START, time.time())
         for type_, phase in product(("Plan", "Agent"), ("completed", "partial", "rejected", "failed", "cancelled")):
             self.record(RUNS, 0, type=type_, phase=phase)
+        for tool in sorted(tools):
+            self.record(ATTEMPTS_FAILED, 0, tool=tool)
         for tool, outcome in product(sorted(tools), ("completed", "failed")):
             self.record(CALLS, 0, tool=tool, outcome=outcome)
 

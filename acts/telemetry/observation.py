@@ -20,19 +20,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.service import RPCError
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, DescribeTaskQueueResponse
+from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError, RPCStatusCode
 
 from acts.language.errors import SettingsError
-from acts.language.wire import LOAD_DELEGATE, PENDING
+from acts.language.wire import LOAD_DELEGATE, MODEL
 from acts.telemetry import metrics
 from acts.telemetry.logs import current_call, identify
 from acts.telemetry.tracing import INSTANCE, ROOT, Tracing, read_header, start_tracing
@@ -100,12 +102,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 # An idle poll lasts a minute, and is then repeated: without one for two minutes, one was missed
 MAX_POLL_SECONDS: Final = 120.0
-ROUND_SECONDS: Final = 60.0  # between two looks at the runs that wait
-QUERY: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
-# A query makes some worker load the run; the oldest runs are asked
-MAX_ASKED: Final = 20
-MAX_LISTED: Final = 1_000
-_QUERY_SECONDS: Final = 5
 # A run, or its workflow task, may wait for an answer: a slow server must not hold it up
 RPC_TIMEOUT: Final = timedelta(seconds=2)
 
@@ -162,13 +158,18 @@ class Observation:
                 "acts.queue.seconds": round(queue_seconds, 3),
             }  # fmt: skip
             span = self.tracing.span(tool or info.activity_type, attributes=attributes, carrier=carrier)
+        began = time.monotonic()
         with span:
-            if tool is None or not logger.isEnabledFor(logging.DEBUG):
-                return await proceed(call)
-            began = time.monotonic()
-            logger.debug("the attempt begins")
-            result = await proceed(call)
-            logger.debug("the attempt succeeded after %.3f s", time.monotonic() - began)
+            if tool is not None:
+                logger.debug("the attempt begins")
+            try:
+                result = await proceed(call)
+            except Exception:
+                if tool is not None and info.activity_type != MODEL:  # that a model is out is no fault of a Tool
+                    metrics.record(metrics.ATTEMPTS_FAILED, tool=tool)
+                raise
+            if tool is not None:
+                logger.debug("the attempt succeeded after %.3f s", time.monotonic() - began)
             return result
 
     @asynccontextmanager
@@ -185,13 +186,13 @@ class Observation:
     @asynccontextmanager
     async def serving(self, client: Client, task_queue: str, identity: str) -> AsyncIterator[None]:
         self.is_polling = lambda: has_polled(client, task_queue, identity)
-        waiting = asyncio.create_task(_count_waiting_runs(client)) if metrics.is_on() else None
+        watch = asyncio.create_task(watch_server(client, task_queue)) if metrics.is_on() else None
         try:
             yield
         finally:
             self.is_stopping = True
-            if waiting is not None:
-                waiting.cancel()
+            if watch is not None:
+                watch.cancel()
 
     def live_problem(self) -> str | None:
         """Why this process should be started again, or None."""
@@ -223,34 +224,6 @@ class Observation:
         return "the server has seen no poll of this worker within two minutes"
 
 
-async def _count_waiting_runs(client: Client) -> None:
-    while True:
-        with suppress(RPCError):  # the next round sees
-            await record_waiting_runs(client)
-        await asyncio.sleep(ROUND_SECONDS)
-
-
-async def record_waiting_runs(client: Client) -> None:
-    """Count the roots that wait for a decision, and record the age of the oldest one among those that answer."""
-    count = (await client.count_workflows(QUERY)).count
-    runs = [(run.id, run.run_id) async for run in client.list_workflows(QUERY, limit=MAX_LISTED)] if count else []
-    # Side by side: runs whose workers are gone answer none, and each would hold up the round
-    answers = await asyncio.gather(*[_ask(client, *run) for run in runs[-MAX_ASKED:]])
-    metrics.record(metrics.RUNS_WAITING, count)
-    metrics.record(metrics.OLDEST_WAIT, max(answers, default=0.0))
-
-
-async def _ask(client: Client, id_: str, run_id: str) -> float:
-    """For how many seconds the oldest decision of a run has been waited for; 0: it does not say."""
-    handle = client.get_workflow_handle(id_, run_id=run_id)
-    try:
-        waits: Any = await handle.query(PENDING, rpc_timeout=timedelta(seconds=_QUERY_SECONDS))
-        dates = [datetime.fromisoformat(wait["since"]) for wait in waits]
-    except Exception:  # noqa: BLE001 - a run that does not answer, or ended: the next round sees
-        return 0.0
-    return max((time.time() - date.timestamp() for date in dates), default=0.0)
-
-
 async def has_polled(client: Client, task_queue: str, identity: str) -> bool:
     """True when the server has seen a poll of this queue in the last two minutes, by who ends in this identity."""
     # One kind is enough: a worker whose slots for Activities are all in use polls for workflow tasks only
@@ -266,6 +239,78 @@ async def read_pollers(
     client: Client, queue: str, kind: TaskQueueType.ValueType = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 ) -> Sequence[PollerInfo]:
     """Who polls a task queue, for activities by default. Raises RPCError: the server does not say."""
-    place = TaskQueue(name=queue)
-    request = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=place, task_queue_type=kind)
-    return (await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)).pollers
+    return (await _describe_queue(client, queue, kind)).pollers
+
+
+async def _describe_queue(
+    client: Client, queue: str, kind: TaskQueueType.ValueType, *, has_stats: bool = False
+) -> DescribeTaskQueueResponse:
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind, report_stats=has_stats
+    )
+    return await client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
+
+
+# == what the server says, as metrics =================================================================
+# `acts doctor` says the same, once. The server alone is asked, never a run: one whose workers are gone answers nothing
+ROUND_SECONDS: Final = 15.0  # as often as Prometheus comes
+COUNT_ROUNDS: Final = 2  # runs are counted half as often: each count is work for the database
+_KINDS: Final = {
+    "workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+}  # fmt: skip
+WAITING_RUNS: Final = "ActsWaiting > 0 AND ExecutionStatus = 'Running'"
+FAILING_RUNS: Final = "ExecutionStatus = 'Running' AND TemporalReportedProblems IS NOT NULL"
+SINCE: Final = SearchAttributeKey.for_datetime("ActsWaitingSince")
+MAX_LISTED: Final = 1_000
+# Runs that have waited for longer are looked for first, in case that more wait than are listed
+AGES: Final = (timedelta(days=7), timedelta(days=1), timedelta(hours=1), timedelta())
+_AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+
+
+async def watch_server(client: Client, queue: str) -> None:
+    """Record what the server says of this queue, and of all runs, for as long as the worker serves."""
+    for number in count():
+        await record_queue(client, queue)
+        if number % COUNT_ROUNDS == 0:
+            await record_runs(client)
+        await asyncio.sleep(ROUND_SECONDS)
+
+
+async def record_queue(client: Client, queue: str) -> None:
+    """Record whether the server answers, who polls the queue, and what waits in it."""
+    try:
+        for kind, number in _KINDS.items():
+            answer = await _describe_queue(client, queue, number, has_stats=True)
+            latest = time.time() - MAX_POLL_SECONDS
+            polling = sum(poller.last_access_time.seconds > latest for poller in answer.pollers)
+            metrics.record(metrics.POLLERS, polling, kind=kind)
+            metrics.record(metrics.BACKLOG, answer.stats.approximate_backlog_count, kind=kind)
+            metrics.record(metrics.BACKLOG_AGE, answer.stats.approximate_backlog_age.ToSeconds(), kind=kind)
+        metrics.record(metrics.SERVER_REACHABLE, 1)
+    except RPCError as error:
+        metrics.record(metrics.SERVER_REACHABLE, error.status not in _AWAY)
+
+
+async def record_runs(client: Client) -> None:
+    """Record how many runs wait for a decision, for how long at most, and how many cannot go on."""
+    with suppress(RPCError):  # a server before 1.29 knows no such runs
+        metrics.record(
+            metrics.RUNS_FAILING, (await client.count_workflows(FAILING_RUNS, rpc_timeout=RPC_TIMEOUT)).count
+        )
+    with suppress(RPCError):  # a namespace without the search attributes; the next round sees the rest
+        metrics.record(
+            metrics.RUNS_WAITING, (await client.count_workflows(WAITING_RUNS, rpc_timeout=RPC_TIMEOUT)).count
+        )
+        metrics.record(metrics.OLDEST_WAIT, await measure_oldest_wait(client))
+
+
+async def measure_oldest_wait(client: Client) -> float:
+    """For how many seconds the run that has waited longest has waited, as the server lists it; 0: none waits."""
+    now = datetime.now(UTC)
+    for age in AGES:
+        query = f"{WAITING_RUNS} AND {SINCE.name} <= '{(now - age).isoformat()}'"
+        runs = client.list_workflows(query, limit=MAX_LISTED, rpc_timeout=RPC_TIMEOUT)
+        dates = [date async for run in runs if (date := run.typed_search_attributes.get(SINCE)) is not None]
+        if dates:
+            return max(0.0, (now - min(dates)).total_seconds())
+    return 0.0

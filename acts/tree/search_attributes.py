@@ -12,6 +12,7 @@ from typing import Final
 ROOT: Final = "ActsRoot"
 PHASE: Final = "ActsPhase"
 WAITING: Final = "ActsWaiting"
+WAITING_SINCE: Final = "ActsWaitingSince"
 TOOLS: Final = "ActsTools"
 MODEL: Final = "ActsModel"
 COST: Final = "ActsCost"
@@ -19,7 +20,10 @@ COST: Final = "ActsCost"
 # By name, as ``temporal operator search-attribute create --type`` calls the types
 TYPES: Final[Mapping[str, str]] = {
     PHASE: "Keyword", WAITING: "Int", TOOLS: "KeywordList", MODEL: "Keyword", COST: "Double", ROOT: "Keyword",
+    WAITING_SINCE: "Datetime",
 }  # fmt: skip
+# What the engine's look-up says of a namespace that has all; 1: all but the last, as namespaces of before
+ALL_ATTRIBUTES: Final = 2
 # The server takes 2 kB in one value (``limit.searchAttributesSizeOfValue``) and 255 characters in a keyword in SQL
 MAX_TOOLS_BYTES: Final = 1_500
 MAX_KEYWORD: Final = 255

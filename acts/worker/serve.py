@@ -23,14 +23,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from acts.activities.registry import Registry, from_environment
 from acts.activities.secret_interceptor import check_tools
-from acts.client.client_errors import ClientError
-from acts.client.server import find_target
-from acts.language.errors import SettingsError, format_choices
+from acts.client.client_errors import ClientError, describe_server, explain_rpc_error
+from acts.client.server import RPC, find_target
+from acts.language.errors import SettingsError, clean, format_choices
 from acts.payloads.codec import is_encrypting
 from acts.payloads.converter import activity_converter
 from acts.telemetry import metrics
@@ -101,6 +103,12 @@ class Watches:
                 yield
 
 
+# Between two attempts to reach a server that is away at the start
+RETRY_SECONDS: Final = 1.0
+_AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+# In what the SDK's core says of an attempt to connect: the server is there, and will not have this client
+_NO_WAITING: Final = ("ertificate", "Unauthenticated", "PermissionDenied", "InvalidArgument")
+
 QUERY: Final = "acts_last_poll"
 DRAIN_SECONDS: Final = 1.0  # it takes 5 to 100 ms. What has not arrived by then must not delay the stop
 # A query for a run that has become busy waits for the run's next task; then another run is asked
@@ -152,6 +160,38 @@ async def connect(runtime: Runtime | None = None) -> Client:
     """A client for the server that commands in this folder use, too."""
     target = find_target()
     return await Client.connect(target.address, **target.config, data_converter=engine_converter(), runtime=runtime)
+
+
+async def wait_for_server(runtime: Runtime | None, stop: threading.Event, form: str) -> Client | None:
+    """A client of the namespace, once the server answers; None: a stop was requested before.
+
+    One line says that the server is away. Raises ClientError for what no waiting mends: keys, certificates, a namespace
+    that is not there.
+    """
+    metrics.record(metrics.SERVER_REACHABLE, 0)
+    is_announced = False
+    while not stop.is_set():
+        try:
+            client = await connect(runtime)
+            request = DescribeNamespaceRequest(namespace=client.namespace)
+            await client.workflow_service.describe_namespace(request, timeout=RPC)
+        except RPCError as error:
+            if error.status not in _AWAY:
+                raise explain_rpc_error(error, describe_server(client)) from None
+            problem = error.message
+        except (RuntimeError, ValueError) as error:
+            problem = clean(connection_problem(error), 300)
+            if isinstance(error, ValueError) or any(word in str(error) for word in _NO_WAITING):
+                hint = "check TEMPORAL_ADDRESS, TEMPORAL_API_KEY and the TLS settings"
+                raise ClientError(f"the server at {find_target().address} is not reached: {problem}", hint) from None
+        else:
+            return client
+        if not is_announced:
+            target, is_announced = find_target(), True
+            text = f"no Temporal server answers at {target.address} ({target.source}): {problem}"
+            announce(f"acts worker: {text}; waiting for it", form, logging.WARNING)
+        await asyncio.to_thread(stop.wait, RETRY_SECONDS)
+    return None
 
 
 def build(
@@ -214,7 +254,9 @@ async def serve(settings: Settings, registry: Registry, stop: threading.Event) -
     observation.count_lost, observation.threads = lambda: watches.tasks.lost_threads, TASK_THREADS
     executor = ThreadPoolExecutor(max_workers=settings.max_activities, thread_name_prefix="activity")
     async with observation.run():
-        client = await connect(observation.runtime)
+        client = await wait_for_server(observation.runtime, stop, settings.log)
+        if client is None:
+            return
         with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
             async with build(client, settings, registry, executor, watches, observation) as worker:
                 identity = worker.config(active_config=True)["identity"] or client.identity
@@ -297,13 +339,6 @@ def main() -> int:
         announce(f"acts worker: {error}", logs.log, logging.ERROR)
         return 2
     except ClientError as error:
-        announce(f"acts worker: {error.head}\n{error.hint}", logs.log, logging.ERROR)
+        announce(f"acts worker: {error}", logs.log, logging.ERROR)
         return 3 if error.is_unavailable else 2
-    except (RuntimeError, ValueError) as error:
-        if not any(word in str(error).lower() for word in ("connect", "target url")):
-            raise
-        text = f"no Temporal server answers at {find_target().address}: {connection_problem(error)}"
-        hint = "set TEMPORAL_ADDRESS, or start one with: acts dev"
-        announce(f"acts worker: {text}\n{hint}", logs.log, logging.ERROR)
-        return 3
     return 0

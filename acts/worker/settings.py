@@ -8,6 +8,7 @@ read where it is used; here it has its description, and is checked. ``acts docto
 from __future__ import annotations
 
 import logging
+import os
 import re
 import socket
 from pathlib import Path
@@ -23,6 +24,7 @@ from acts.activities.run_setup import approvers_from_environment
 from acts.activities.secret_interceptor import check_setting
 from acts.delegates import sources
 from acts.language.errors import SettingsError
+from acts.language.variables import PREFIX, find_mistake
 from acts.language.wire import TASK_QUEUE
 from acts.payloads.codec import CodecError, codec_from_environment
 from acts.payloads.converter import verify_storage
@@ -31,7 +33,6 @@ from acts.sets import set_files
 from acts.worker.watch import read_container_limit
 
 logger = logging.getLogger(__name__)
-PREFIX: Final = "ACTS_"
 _MAX_PORT: Final = 65_535
 
 
@@ -139,6 +140,8 @@ class Settings(LogSettings):
     @classmethod
     def from_environment(cls) -> Self:
         """Read the settings and have each room check its own. Raises SettingsError, as above."""
+        if mistake := find_mistake(os.environ):
+            raise SettingsError(mistake)
         settings = super().from_environment()
         _ = settings.delegate_sources, settings.set_sources, approvers_from_environment()
         check_setting(settings.secrets)

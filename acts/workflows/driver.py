@@ -367,6 +367,7 @@ _ENDS: Final = (events.CallEnded, events.CallDetached, events.ChildEnded)
 _OUTCOMES: Final = {CANCELLED: "cancelled", TIMEOUT: "timeout"}
 PHASE: Final = SearchAttributeKey.for_keyword(names.PHASE)
 WAITING: Final = SearchAttributeKey.for_int(names.WAITING)
+SINCE: Final = SearchAttributeKey.for_datetime(names.WAITING_SINCE)
 _KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {
     names.PHASE: PHASE, names.WAITING: WAITING, names.TOOLS: SearchAttributeKey.for_keyword_list(names.TOOLS),
     names.MODEL: SearchAttributeKey.for_keyword(names.MODEL), names.COST: SearchAttributeKey.for_float(names.COST),
@@ -403,7 +404,8 @@ class RunIndex:
         """Ask the server, once, whether the namespace has the attributes."""
         if not (self._is_indexed or self._run.is_continued) and self._run.position.is_root:
             label = "whether the namespace has our search attributes"
-            self._is_indexed = bool(await ask_or_none(SEARCH_ATTRIBUTES, None, label))
+            level = int(await ask_or_none(SEARCH_ATTRIBUTES, None, label) or 0)
+            self._is_indexed, self._run.approvals.is_dated = level > 0, level == names.ALL_ATTRIBUTES
 
     def record_start(self, command: object) -> None:
         node = command.node if self._is_counted and isinstance(command, _CALLS) else None
@@ -446,7 +448,10 @@ class RunIndex:
         info = workflow.info()
         held = info.typed_search_attributes
         values = {names.ROOT: held.get(ROOT) or info.workflow_id, **self._view.search_values()}
+        since = values.pop(names.WAITING_SINCE)
         changes = [_KEYS[k].value_set(v) for k, v in values.items() if v is not None and held.get(_KEYS[k]) != v]
+        if self._run.approvals.is_dated and held.get(SINCE) != since:
+            changes.append(SINCE.value_unset() if since is None else SINCE.value_set(since))
         workflow.upsert_search_attributes(changes)
 
     def _record_waits(self) -> None:

@@ -50,5 +50,6 @@ ActsTools KeywordList
 ActsModel Keyword
 ActsCost Double
 ActsRoot Keyword
+ActsWaitingSince Datetime
 ATTRIBUTES
 echo "Namespace $TEMPORAL_NAMESPACE keeps closed plans for $RETENTION"

@@ -2,7 +2,7 @@
 
 To write them again:
 
-    ACTS_REWRITE_GOLDEN=1 .venv/bin/python -m pytest tests/cli/test_golden_output.py
+    TEST_REWRITE_GOLDEN=1 .venv/bin/python -m pytest tests/cli/test_golden_output.py
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def check(name: str, text: str, run: str = "") -> None:
     """Compare an output with its golden file."""
     file = GOLDEN / f"{name}.txt"
     text = normalize(text, run)
-    if os.environ.get("ACTS_REWRITE_GOLDEN"):
+    if os.environ.get("TEST_REWRITE_GOLDEN"):
         file.write_text(text, "utf-8")
     assert text == file.read_text("utf-8")
 

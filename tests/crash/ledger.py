@@ -18,7 +18,7 @@ create table if not exists effects (id text primary key, call text);
 
 def book() -> sqlite3.Connection:
     """The ledger that all processes of one test share."""
-    found = sqlite3.connect(Path(os.environ["ACTS_TEST_LEDGER"]), timeout=30, isolation_level=None)
+    found = sqlite3.connect(Path(os.environ["TEST_LEDGER"]), timeout=30, isolation_level=None)
     found.executescript("pragma journal_mode=wal;" + SCHEMA)
     return found
 
@@ -40,7 +40,7 @@ def add(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> int:
 @activity.defn(name="ledger.gate")
 def gate(call: dict[str, Any], tool: dict[str, Any], context: list[Any]) -> int:
     """As ``ledger.add``, but it only returns while the file of the gate is there."""
-    opened = Path(os.environ["ACTS_TEST_LEDGER"]).with_suffix(".open")
+    opened = Path(os.environ["TEST_LEDGER"]).with_suffix(".open")
     value = add(call, tool, context)
     if not opened.exists():
         os.abort()  # the worker dies in the middle of this call, its effect booked

@@ -41,7 +41,7 @@ def add(name: str, *reads: str, tool: str = "add") -> dict[str, Any]:
 def engine(server: DevServer, ledger: Path, queue: str) -> Iterator[subprocess.Popen[str]]:
     """``python -m acts.worker`` as somebody starts it; killed without mercy at the end."""
     environment = {
-        **os.environ, "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": queue, "ACTS_TEST_LEDGER": str(ledger),
+        **os.environ, "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": queue, "TEST_LEDGER": str(ledger),
         "ACTS_ACTIVITIES": "tests.crash.ledger",
     }  # fmt: skip
     process = subprocess.Popen(

@@ -28,7 +28,7 @@ from tests.workflow.foreign import call, came_to, run_chain, tool
 
 Json = Any
 ROOT = Path(__file__).parents[2]
-SEED = int(os.environ.get("ACTS_SEED", "1"))
+SEED = int(os.environ.get("TEST_SEED", "1"))
 KILLS = 4
 # A plan that is started in the round of each kill: however fast the others are, there is something to kill
 ROUNDS = [f"round {n}" for n in range(KILLS)]

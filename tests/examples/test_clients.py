@@ -25,7 +25,7 @@ from tests.workflow.conftest import engine_on, plain_client  # noqa: F401 - a fi
 
 ROOT = Path(__file__).parents[2]
 # Where `make clients` builds them
-CLIENTS = Path(os.environ.get("ACTS_CLIENTS", ROOT / "examples" / "clients"))
+CLIENTS = Path(os.environ.get("TEST_CLIENTS", ROOT / "examples" / "clients"))
 SECONDS = 60  # a client needs about one
 NODE = shutil.which("node") or "node"
 

@@ -1,6 +1,6 @@
 """Plans with the tools of the SDK's reference servers, through a worker that is killed in mid-call.
 
-`make mcp-servers` installs them, into the folder that ``ACTS_MCP_SERVERS`` names; without it the tests are skipped.
+`make mcp-servers` installs them, into the folder that ``TEST_MCP_SERVERS`` names; without it the tests are skipped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.crash.test_kill import Program
 from tests.support import assert_eventually
 from tests.workflow.foreign import Handle, call, came_to
 
-FOLDER = Path(os.environ.get("ACTS_MCP_SERVERS") or ".mcp-servers").absolute()
+FOLDER = Path(os.environ.get("TEST_MCP_SERVERS") or ".mcp-servers").absolute()
 pytestmark = pytest.mark.skipif(not (FOLDER / "venv").exists(), reason="`make mcp-servers` installs the servers")
 
 

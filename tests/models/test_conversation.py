@@ -110,6 +110,6 @@ async def test_a_request_is_word_for_word_its_golden_file(
     body = (await send_ticks(raw, api, monkeypatch, 2))[-1]
     file = GOLDEN / f"request-{api.name}.json"
     text = json.dumps(body, ensure_ascii=False, indent=1) + "\n"
-    if os.environ.get("ACTS_REWRITE_GOLDEN"):
+    if os.environ.get("TEST_REWRITE_GOLDEN"):
         file.write_text(text, "utf-8")
     assert text == file.read_text("utf-8")

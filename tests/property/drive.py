@@ -27,9 +27,9 @@ from tests.cases import row
 
 
 def many(examples: int) -> settings:
-    """So many examples, or as many as ``ACTS_EXAMPLES`` says; a busy machine is not a slow engine."""
+    """So many examples, or as many as ``TEST_EXAMPLES`` says; a busy machine is not a slow engine."""
     return settings(
-        max_examples=int(os.environ.get("ACTS_EXAMPLES", str(examples))), deadline=None,
+        max_examples=int(os.environ.get("TEST_EXAMPLES", str(examples))), deadline=None,
         suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
     )  # fmt: skip
 

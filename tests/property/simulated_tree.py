@@ -257,7 +257,7 @@ class Tree:
 
 ROOT = "r"
 SETTINGS = settings(
-    max_examples=int(os.environ.get("ACTS_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
+    max_examples=int(os.environ.get("TEST_EXAMPLES", "60")), stateful_step_count=60, deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     report_multiple_bugs=False,
 )  # fmt: skip

@@ -32,8 +32,8 @@ from tests.workflow.tools import echo
 pytestmark = pytest.mark.server
 Json = Any
 # Of `make soak-approvals`; each is another one
-RUNS = int(os.environ.get("ACTS_APPROVED_RUNS", "10"))
-SEED = int(os.environ.get("ACTS_SEED", "1"))
+RUNS = int(os.environ.get("TEST_APPROVED_RUNS", "10"))
+SEED = int(os.environ.get("TEST_SEED", "1"))
 STEPS = 10
 NOW = "2026-01-01T00:00:00.000Z"
 KEYS = {name: Ed25519PrivateKey.from_private_bytes(name.encode().ljust(32)) for name in ("ada", "eve")}

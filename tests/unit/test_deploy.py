@@ -7,6 +7,7 @@ was run by hand. The programs that the containers run (health check, namespace s
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import re
 import subprocess
@@ -15,16 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import temporalio.bridge
 import yaml
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker
+from typer.testing import CliRunner
 
 from acts.cli.dev.temporal_server import DevServer, find_program
+from acts.cli.main import app
+from acts.language import variables
 from acts.language.errors import SettingsError
 from acts.tree.search_attributes import TYPES
-from acts.worker.settings import Settings
+from acts.worker.settings import Settings, list_variables
 from tests.support import assert_eventually
 
 ROOT = Path(__file__).parents[2]
@@ -126,38 +131,66 @@ def test_no_password_has_a_default() -> None:
 
 
 def test_env_example_names_every_variable_with_its_default() -> None:
-    lines = re.findall(r"^(?:# )?([A-Z_]+)=(.*)$", (DEPLOY / ".env.example").read_text("utf-8"), flags=re.MULTILINE)
-    variables = compose_variables()
-    assert {name for name, _ in lines} == set(variables)
-    assert {name: value for name, value in lines if variables[name] is not None} == {
-        name: default for name, default in variables.items() if default is not None
+    text = (DEPLOY / ".env.example").read_text("utf-8")
+    lines = re.findall(r"^(?:# )?([A-Z_0-9]+)=(.*)$", text, flags=re.MULTILINE)
+    named = compose_variables()
+    assert {name for name, _ in lines} == set(named)
+    assert {name: value for name, value in lines if named[name] is not None} == {
+        name: default for name, default in named.items() if default is not None
     }
 
 
 def documented_settings() -> set[str]:
     section = (ROOT / "docs" / "deploy.md").read_text("utf-8").split("## Settings")[1].split("\n## ")[0]
-    return set(re.findall(r"^\| `([A-Z_]+)`", section, flags=re.MULTILINE))
+    return {
+        name
+        for row in re.findall(r"^\| (`[A-Z_`, 0-9]+) \|", section, flags=re.MULTILINE)
+        for name in re.findall(r"\w+", row)
+    }
 
 
-def settings_in_the_sources() -> set[str]:
-    """The names of settings that a program reads: those in strings of the code."""
-    rooms = ("activities", "delegates", "payloads", "sets", "telemetry", "worker", "workflows")
-    files = [file for room in rooms for file in (ROOT / "acts" / room).rglob("*.py")]
-    names = {name for file in files for name in re.findall(r"[\"'](ACTS_[A-Z_]+)[\"']", file.read_text("utf-8"))}
-    from acts.worker.settings import list_variables
-
-    return names | set(list_variables())
-
-
-def test_the_docs_have_the_settings_that_the_worker_reads() -> None:
-    from acts.worker.settings import list_variables
-
-    assert {name for name in documented_settings() if name.startswith("ACTS_")} == set(list_variables())
+def test_the_list_of_settings_is_what_the_code_reads_and_the_docs_say() -> None:
+    files = (ROOT / "acts").rglob("*.py")
+    written = {name for file in files for name in re.findall(r"[\"'](ACTS_[A-Z_]+)[\"']", file.read_text("utf-8"))}
+    assert written - {"ACTS_", "ACTS_DELEGATE"} <= variables.WORKER | variables.COMMANDS
+    assert set(list_variables()) == variables.WORKER
+    assert {name for name in documented_settings() if name.startswith("ACTS_")} == variables.WORKER
+    (library,) = Path(temporalio.bridge.__file__).parent.glob("*.so")
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as code:
+        assert [name for name in variables.CONNECTION if code.find(f"TEMPORAL_{name}".encode()) < 0] == []
 
 
-def test_each_setting_of_the_workers_in_compose_is_one_that_they_read() -> None:
-    ours = {name for name in SERVICES["worker"]["environment"] if name.startswith("ACTS_")}
-    assert ours <= settings_in_the_sources()
+def test_compose_passes_every_setting() -> None:
+    environment = SERVICES["worker"]["environment"]
+    assert {name for name in environment if name.startswith("ACTS_")} == variables.WORKER
+    documented = {name for name in documented_settings() if not name.startswith("TEMPORAL_")}
+    assert documented <= set(environment), "models, storage, traces"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("ACTS_CODEC_KEY", "did you mean ACTS_CODEC_KEYS?"),
+        ("ACTS_STORE", "did you mean ACTS_STORAGE?"),
+        ("ACTS_XYZZY", "there are ACTS_ACTIVITIES, "),
+        ("TEMPORAL_ADRESS", "did you mean TEMPORAL_ADDRESS?"),
+        ("TEMPORAL_ADDR", "did you mean TEMPORAL_ADDRESS?"),
+        ("TEMPORAL_TLS_CERT", "TEMPORAL_TLS_CLIENT_CERT_PATH"),
+    ],
+)
+def test_a_variable_that_nobody_reads_stops_worker_and_command_with_the_name_that_was_meant(
+    name: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(SettingsError, match=rf"^{name} is set, and .*{re.escape(meant)}"):
+        Settings.from_environment()
+    found = CliRunner().invoke(app, ["validate", "none.json"])
+    assert (found.exit_code, meant in " ".join(found.output.split())) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["TEMPORAL_CLI_ADDRESS_X", "TEMPORAL_GRPC_META_TEAM", "TEMPORAL_HOME", "ACT_ONE"])
+def test_variables_of_others_are_left_alone(name: str) -> None:
+    assert variables.find_mistake({name: "x", "ACTS_SECRETS": "env:ACTS_SECRET_", "ACTS_SECRET_KEY": "x"}) is None
 
 
 def test_the_servers_version_is_the_one_that_the_tests_run_on() -> None:

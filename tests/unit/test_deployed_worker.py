@@ -14,11 +14,12 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import yaml
 
-from acts.cli.dev.temporal_server import DevServer
+from acts.cli.dev.temporal_server import DevServer, dev_server, free_address
 from tests.support import assert_eventually, free_port
 from tests.unit.test_deploy import DEPLOY, ROOT, SERVICES, with_defaults
 
@@ -68,6 +69,25 @@ def get(port: int, path: str) -> int:
         return int(error.code)
     except OSError:
         return 0
+
+
+async def test_a_server_that_is_away_at_the_start_is_waited_for_and_a_namespace_that_is_not_there_is_named(
+    server: DevServer, task_queue: str, tmp_path: Path
+) -> None:
+    host, _, port = free_address(None).rpartition(":")
+    environment = {"TEMPORAL_ADDRESS": f"{host}:{port}", "ACTS_TASK_QUEUE": task_queue}
+    async with running_worker(environment) as (process, line):
+        assert line.rstrip().endswith("(TEMPORAL_ADDRESS): Connection refused; waiting for it")
+        with dev_server(state=tmp_path, port=int(port), ui=False):
+            assert process.stdout is not None
+            ready = await asyncio.wait_for(process.stdout.readline(), START_SECONDS)
+            assert task_queue in ready.decode()
+    environment = {"TEMPORAL_ADDRESS": server.address, "TEMPORAL_NAMESPACE": "nowhere"}
+    async with running_worker(environment) as (process, line):
+        assert "Namespace nowhere is not found" in line
+        assert await asyncio.wait_for(process.wait(), START_SECONDS) == 3
+        assert process.stdout is not None
+        assert await process.stdout.read() == b"", "one line"
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

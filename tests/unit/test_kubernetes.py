@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from tests.unit.test_deploy import ROOT, dockerfile_stages, only, settings_in_the_sources
+from acts.language import variables
+from tests.unit.test_deploy import ROOT, dockerfile_stages, only
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 SCHEMAS = json.loads((Path(__file__).parent / "schemas" / "kubernetes-1.34.json").read_text("utf-8"))
@@ -48,10 +52,71 @@ def test_every_file_is_part_of_something_that_is_built() -> None:
             assert file.name in (file.parent / "kustomization.yaml").read_text("utf-8")
 
 
+COMPONENTS = [
+    "storage-gc", "storage", "keys", "secrets", "sets", "s3-private", "otlp", "monitoring", "keda", "keda-version",
+    "temporal-cloud", "keda-cloud",
+]  # fmt: skip
+
+
+def build(folder: Path, *components: str) -> dict[tuple[str, str], Any]:
+    """What kustomize makes of the base with components, by kind and name without a suffix of ours."""
+    place = os.path.relpath(KUBERNETES, folder)
+    content = {
+        "resources": [f"{place}/base"], "components": [f"{place}/components/{name}" for name in components],
+        "nameSuffix": "-x",
+    }  # fmt: skip
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(content), "utf-8")
+    command = [str(shutil.which("kubectl")), "kustomize", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    built = [item for item in yaml.safe_load_all(done.stdout) if item]
+    return {(item["kind"], item["metadata"]["name"].partition("-x")[0]): item for item in built}
+
+
+needs_kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl builds the manifests")
+
+
+@needs_kustomize
+@pytest.mark.parametrize("components", [[], *([name] for name in COMPONENTS[:9]), COMPONENTS], ids=str)
+def test_the_base_with_components_is_built_and_fits(components: list[str], tmp_path: Path) -> None:
+    built = build(tmp_path, *components)
+    for found in built.values():
+        if found["kind"] in SCHEMAS["kinds"]:
+            assert problems(found) == []
+    if ("CronJob", "acts-storage-gc") in built:
+        job = built["CronJob", "acts-storage-gc"]["spec"]["jobTemplate"]["spec"]["template"]
+        job["spec"]["restartPolicy"] = "Always"
+        selector = {"matchLabels": job["metadata"]["labels"]}
+        as_deployment = {**DEPLOYMENT, "spec": {"selector": selector, "template": job}}
+        assert problems(as_deployment) == [], "its pod is one"
+
+
+@needs_kustomize
+def test_what_a_setting_names_is_mounted(tmp_path: Path) -> None:
+    built = build(tmp_path, *(name for name in COMPONENTS if name != "s3-private"))
+    settings = built["ConfigMap", "acts-worker"]["data"]
+    paths = {n: v.removeprefix("file:") for n, v in settings.items() if v.removeprefix("file:").startswith("/")}
+    assert set(paths) == {
+        "ACTS_CODEC_KEYS", "ACTS_APPROVERS", "ACTS_SECRETS", "ACTS_STORAGE", "ACTS_DATA", "ACTS_RESULTS"
+    }  # fmt: skip
+    (worker,) = built["Deployment", "acts-worker"]["spec"]["template"]["spec"]["containers"]
+    mounts = {mount["mountPath"] for mount in worker["volumeMounts"]}
+    assert all(any(path == place or path.startswith(f"{place}/") for place in mounts) for path in paths.values())
+    (clean_up,) = built["CronJob", "acts-storage-gc"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert {paths["ACTS_CODEC_KEYS"], paths["ACTS_STORAGE"], "/etc/temporal"} <= {
+        mount["mountPath"] for mount in clean_up["volumeMounts"]
+    }
+
+
+def test_the_rules_of_the_operator_are_those_of_prometheus() -> None:
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))
+    assert OBJECTS["components/monitoring/prometheusrule.yaml:0"]["spec"] == rules
+
+
 def test_every_setting_is_one_that_the_worker_reads() -> None:
     texts = [file.read_text("utf-8") for file in KUBERNETES.rglob("*.yaml")]
     names = {name for text in texts for name in re.findall(r"\bACTS_[A-Z_]+", text)}
-    assert names <= settings_in_the_sources()
+    assert names <= variables.WORKER
 
 
 def test_the_pod_runs_as_the_user_of_the_image_and_writes_to_tmp_only() -> None:

@@ -2,7 +2,7 @@
 
 After an intended change, write them again and review the diff::
 
-    ACTS_REWRITE_GOLDEN=1 .venv/bin/python -m pytest tests/unit/test_prompt.py -k golden
+    TEST_REWRITE_GOLDEN=1 .venv/bin/python -m pytest tests/unit/test_prompt.py -k golden
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def format_page(prompt: Prompt) -> str:
 def test_a_prompt_is_word_for_word_its_golden_file(name: str) -> None:
     file = GOLDEN / f"prompt-{name}.txt"
     text = format_page(prompt_of(name))
-    if os.environ.get("ACTS_REWRITE_GOLDEN"):
+    if os.environ.get("TEST_REWRITE_GOLDEN"):
         GOLDEN.mkdir(exist_ok=True)
         file.write_text(text, "utf-8")
     assert text == file.read_text("utf-8"), f"{file}: the docstring of this module says how to write it again"

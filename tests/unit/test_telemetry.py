@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -276,6 +277,20 @@ def test_prometheus_loads_the_alerts_and_each_says_what_is_wrong_and_where_to_lo
     assert len({rule["alert"] for rule in rules}) == len(rules)
     for rule in rules:
         assert rule["labels"]["severity"] in {"info", "warning", "critical"}, rule["alert"]
-        assert set(rule["annotations"]) == {"summary", "description"}, rule["alert"]
-    (job,) = settings["scrape_configs"]
-    assert any(f'job="{job["job_name"]}"' in rule["expr"] for rule in rules)
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}, rule["alert"]
+        page, _, anchor = rule["annotations"]["runbook_url"].rpartition("/")[2].partition("#")
+        titles = re.findall(r"^## (.+)$", (DEPLOY.parent / "docs" / page).read_text("utf-8"), flags=re.MULTILINE)
+        assert (anchor, rule["alert"]) in {(title.lower(), title) for title in titles}
+        assert "job=" not in rule["expr"], "discovery names the job"
+    assert {job["job_name"] for job in settings["scrape_configs"]} == {"acts-worker", "temporal"}
+    (manager,) = settings["alerting"]["alertmanagers"]
+    assert manager["static_configs"][0]["targets"] == ["alertmanager:9093"]
+    named = re.findall(r"Acts\w+", (DEPLOY / "alertmanager" / "alertmanager.yml").read_text("utf-8"))
+    assert set(named) <= {rule["alert"] for rule in rules}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool judges the rules")
+def test_the_rules_fire_in_time_and_not_before() -> None:
+    command = [str(shutil.which("promtool")), "test", "rules", str(DEPLOY / "prometheus" / "alerts_test.yml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

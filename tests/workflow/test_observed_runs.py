@@ -35,7 +35,7 @@ from acts.activities import registry
 from acts.cli.dev.temporal_server import DevServer
 from acts.telemetry import metrics, tracing
 from acts.telemetry.logs import configure_logs
-from acts.telemetry.observation import Observation, record_waiting_runs
+from acts.telemetry.observation import Observation, measure_oldest_wait, record_queue, record_runs
 from acts.telemetry.tracing import ClientSpans
 from acts.worker import serve as worker
 from acts.worker import settings as worker_settings
@@ -142,7 +142,13 @@ async def decide(foreign: Foreign, handle: Any) -> None:
         return len(await handle.query("pending")) == 2
 
     await assert_eventually(all_wait)
-    await record_waiting_runs(foreign.client)
+
+    async def is_listed() -> bool:
+        return 0 < await measure_oldest_wait(foreign.client) < 3600
+
+    await assert_eventually(is_listed, why="a list is a moment behind")
+    await record_runs(foreign.client)
+    await record_queue(foreign.client, foreign.engine)
     for name in ("a", "b"):
         await handle.signal("approve", {"call": "3:greet", "instance": name})
 
@@ -263,6 +269,11 @@ def test_what_was_counted_is_what_happened(evidence: Evidence) -> None:
     assert evidence.value("acts_budget_left_ratio_sum", limit="requests") == 0
     assert evidence.value("acts_runs_waiting") >= 1
     assert 0 < evidence.value("acts_oldest_wait_seconds") < 3600
+    assert evidence.value("acts_queue_pollers", kind="workflow") == 1
+    assert evidence.value("acts_backlog_age_seconds", kind="activity") == 0
+    assert evidence.value("acts_server_reachable") == 1
+    assert evidence.value("acts_runs_failing_tasks") >= 0
+    assert evidence.value("acts_attempts_failed_total", tool="greet") == 0
     assert evidence.value("acts_worker_memory_bytes") > 10_000_000
 
 

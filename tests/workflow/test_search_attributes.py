@@ -18,7 +18,7 @@ from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended
 from tests.workflow.tools import echo
 
-NAMES = ("ActsPhase", "ActsWaiting", "ActsTools", "ActsModel", "ActsCost", "ActsRoot")
+NAMES = ("ActsPhase", "ActsWaiting", "ActsTools", "ActsModel", "ActsCost", "ActsRoot", "ActsWaitingSince")
 
 
 async def attributes(handle: Handle) -> dict[str, Any]:
@@ -40,7 +40,9 @@ async def test_a_run_that_waits_is_found_and_one_that_ended_has_its_phase(foreig
         root = {"ActsRoot": handle.id, "ActsTools": ["echo"]}
 
         async def is_awaiting() -> bool:
-            return await attributes(handle) == {"ActsPhase": "awaiting", "ActsWaiting": 2, **root}
+            held = await attributes(handle)
+            since = held.pop("ActsWaitingSince", None)
+            return since is not None and held == {"ActsPhase": "awaiting", "ActsWaiting": 2, **root}
 
         async def is_listed() -> bool:
             query = runs_query(waiting=True, tool="echo")

@@ -1,6 +1,6 @@
 """Serial equivalence on a real server: random plans, tools on a foreign queue that finish in random order.
 
-``ACTS_PLANS`` says how many plans (100), ``ACTS_SEED`` which (1).
+``TEST_PLANS`` says how many plans (100), ``TEST_SEED`` which (1).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tests.workflow.foreign import Foreign, Handle, states
 from tests.workflow.scripted import Script, Stage
 
 Json = Any
-PLANS = int(os.environ.get("ACTS_PLANS", "50"))
-SEED = int(os.environ.get("ACTS_SEED", "1"))
+PLANS = int(os.environ.get("TEST_PLANS", "50"))
+SEED = int(os.environ.get("TEST_SEED", "1"))
 AT_ONCE = 25
 LONGEST_SECONDS = 0.02
 

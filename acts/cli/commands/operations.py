@@ -57,6 +57,7 @@ from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, driver_from_environment
 from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, total_size
 from acts.payloads.stores import ContentStore, sha256
+from acts.telemetry.observation import FAILING_RUNS
 from acts.tree.search_attributes import TYPES
 from acts.views.run_views import CurrentTools, PlanView
 from acts.views.text import describe_call
@@ -214,9 +215,8 @@ async def check_search_attributes(client: Client, _queue: str) -> list[Finding]:
 
 async def check_runs(client: Client, _queue: str) -> list[Finding]:
     """Runs whose workflow tasks fail again and again, as the server counts them."""
-    query = "ExecutionStatus = 'Running' AND TemporalReportedProblems IS NOT NULL"
     try:
-        count = (await client.count_workflows(query, rpc_timeout=RPC)).count
+        count = (await client.count_workflows(FAILING_RUNS, rpc_timeout=RPC)).count
     except RPCError:
         return [ok("this server does not count the runs with problems: that begins with 1.29")]
     if not count:
