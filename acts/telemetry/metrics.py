@@ -79,6 +79,7 @@ BLOCKED_LOOPS = _counter("acts_worker_blocked_tool_loops_total", "", "times that
 MEMORY = _gauge("acts_worker_memory_bytes", "", "resident memory of the process")
 CACHED_RUNS = _gauge("acts_worker_cached_runs", "", "runs in the cache")
 EVICTIONS = _counter("acts_worker_memory_evictions_total", "", "runs evicted to save memory; each costs a replay")
+FREE_SLOTS = _gauge("acts_worker_free_slots", "", "Calls from the task queue that could begin now")
 INTERPRETER_SECONDS = _counter("acts_worker_cpu_seconds_total", "", "CPU time of the process")
 
 

@@ -1,7 +1,7 @@
 """The search attributes by which runs are found: their names, types, and the values of a root.
 
 They are optional: a namespace may lack them. ``acts setup`` registers them; the values are written by the root of a
-tree, one event for each change of its phase. Every run of the tree has ``ActsRoot``, from its start.
+tree, one event for each change of its phase. Every run below it has ``ActsRoot`` and ``ActsTags`` from its start.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ WAITING: Final = "ActsWaiting"
 TOOLS: Final = "ActsTools"
 MODEL: Final = "ActsModel"
 COST: Final = "ActsCost"
+TAGS: Final = "ActsTags"  # name=value
 
 # By name, as ``temporal operator search-attribute create --type`` calls the types
 TYPES: Final[Mapping[str, str]] = {
     PHASE: "Keyword", WAITING: "Int", TOOLS: "KeywordList", MODEL: "Keyword", COST: "Double", ROOT: "Keyword",
+    TAGS: "KeywordList",
 }  # fmt: skip
 # The server takes 2 kB in one value (``limit.searchAttributesSizeOfValue``) and 255 characters in a keyword in SQL
 MAX_TOOLS_BYTES: Final = 1_500

@@ -74,6 +74,7 @@ class Plugin(SimplePlugin):
         self._tools, self._registry = dict(tools or {}), registry
         self._observe, self._tracing, self._announce, self._run_tools = observe, tracing, announce, run_tools
         self._deadlock_seconds = deadlock_seconds
+        self.allows_eager_start: Callable[..., bool] = lambda **_: True  # of slots that tell runs apart
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         config = super().configure_worker(config)
@@ -100,6 +101,7 @@ class Plugin(SimplePlugin):
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
         engine.shows_page = self._settings.page == "on"
+        engine.allows_eager_start = self.allows_eager_start
         engine.current_tools = registry.tools, registry.names
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends

@@ -40,7 +40,7 @@ from acts.telemetry.observation import Observation
 from acts.worker.event_server import EventServer
 from acts.worker.plugin import Plugin, engine_converter, replace_private
 from acts.worker.settings import LogSettings, Settings
-from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner
+from acts.worker.slots import ActivitySlots, TaskSlots, TaskThreads, WatchedRunner
 from acts.worker.tool_runs import ToolLoops, new_event_loop
 from acts.worker.watch import MemoryWatch, WorkflowWatch, keep_looking, measure_memory
 from acts.worker.watchdog import TaskBoard, read_record, watchdog
@@ -160,11 +160,14 @@ def build(
 ) -> Worker:  # fmt: skip
     """One worker that serves our workflows and the registry's Activities; ``docs/performance.md`` has its numbers."""
     watches, observation = watches or Watches(int(settings.worker_memory) << 20), observation or Observation()
+    calls = ActivitySlots(settings.max_activities)
+    watches.looks.append(lambda: metrics.record(metrics.FREE_SLOTS, calls.free))
     plugin = Plugin(
         settings=settings, registry=registry, observe=observation.observe_call, tracing=observation.tracing,
         announce=watches.logs.announce, deadlock_seconds=None,  # the watch takes the place of the SDK's detector
         run_tools=lambda own: partial(watches.tools.run, frozenset(own)),
     )  # fmt: skip
+    plugin.allows_eager_start = calls.allows_eager_start
     slots = TaskSlots()
     threads = TaskThreads(slots, TASK_THREADS)
     watches.looks.append(threads.turns.advance)
@@ -183,7 +186,7 @@ def build(
         workflow_task_executor=threads,
         tuner=WorkerTuner.create_composite(
             workflow_supplier=slots,
-            activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
+            activity_supplier=calls,
             local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
             nexus_supplier=FixedSizeSlotSupplier(1),
         ),

@@ -35,7 +35,7 @@ from acts.tree import search_attributes as names
 from acts.tree.decisions import PendingApproval
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, Told
 from acts.views.run_views import RunView
-from acts.workflows.children import ROOT, Children, Lifeline, Outbox
+from acts.workflows.children import ROOT, TAGS, Children, Lifeline, Outbox
 from acts.workflows.engine_calls import ask_or_none
 from acts.workflows.in_flight import TasksInFlight
 from acts.workflows.payloads import TaskRoom, encode, encode_record, encode_state
@@ -368,7 +368,7 @@ WAITING: Final = SearchAttributeKey.for_int(names.WAITING)
 _KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {
     names.PHASE: PHASE, names.WAITING: WAITING, names.TOOLS: SearchAttributeKey.for_keyword_list(names.TOOLS),
     names.MODEL: SearchAttributeKey.for_keyword(names.MODEL), names.COST: SearchAttributeKey.for_float(names.COST),
-    names.ROOT: ROOT,
+    names.ROOT: ROOT, names.TAGS: TAGS,
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from acts.language import wire
 from acts.language.config import Config, Options
 from acts.language.errors import InvalidRequest, Problem, heading, truncate
-from acts.language.messages import Request, ToolMessage, read_request, with_input
+from acts.language.messages import Request, ToolMessage, read_request, with_input, with_tags
 from acts.language.strict_json import read_json, unpack
 from acts.language.tools import (
     Tool,
@@ -183,7 +183,7 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
 
 
 async def pin_plan(value: RawValue, *, is_untouched: Callable[[], bool]) -> RawValue:
-    """The Request that a run was started with; of ``{"plan": name, "input"?}`` the one that its worker serves.
+    """The Request that a run was started with; of ``{"plan": name, "input"?, "tags"?}`` the one that its worker serves.
 
     The run continues as new with that Request: no replay and no reset of it asks again. Where somebody has sent it
     something already, which would be lost, it stays as it is.
@@ -198,7 +198,7 @@ async def pin_plan(value: RawValue, *, is_untouched: Callable[[], bool]) -> RawV
         raise InvalidRequest(problems)
     decide_storage()
     loaded = await ask(wire.LOAD_PLAN, {"plan": name}, f"the plan {name}")
-    request = encode(with_input(loaded["request"], named.get("input")))
+    request = encode(with_tags(with_input(loaded["request"], named.get("input")), named.get("tags")))
     if is_untouched():
         origin = {"name": name, "sha256": loaded["sha256"], "source": loaded["source"]}
         workflow.continue_as_new(request, memo={**workflow.memo(), PLAN_MEMO: origin})
@@ -209,11 +209,12 @@ def _named_problems(named: dict[str, Any]) -> list[Problem]:
     hint = 'a plan is started by name with {"plan": "refund", "input": {…}}'
     problems = [
         Problem("unknownKey", f'unknown key "{truncate(key, 100)}" beside the name of a plan', pointer(key), hint=hint)
-        for key in named if key not in ("plan", "input")
+        for key in named if key not in ("plan", "input", "tags")
     ]  # fmt: skip
-    if not isinstance(named.get("input"), dict | None):
-        text = f"input is an object, not {type_name(named['input'])}"
-        problems.append(Problem("invalidRequest", text, pointer("input"), hint=hint))
+    for key in ("input", "tags"):
+        if not isinstance(named.get(key), dict | None):
+            text = f"{key} is an object, not {type_name(named[key])}"
+            problems.append(Problem("invalidRequest", text, pointer(key), hint=hint))
     return problems
 
 

@@ -50,5 +50,6 @@ ActsTools KeywordList
 ActsModel Keyword
 ActsCost Double
 ActsRoot Keyword
+ActsTags KeywordList
 ATTRIBUTES
 echo "Namespace $TEMPORAL_NAMESPACE keeps closed plans for $RETENTION"

@@ -46,6 +46,7 @@ PhaseNames = Annotated[list[str] | None, option("--phase,-p PHASE", "Only in thi
 Waiting = Annotated[bool, option("--waiting", "Only those that wait for a person.")]
 ByTool = Annotated[str | None, option("--tool NAME", "Only those with this tool.")]
 ByModel = Annotated[str | None, option("--model NAME", "Only those with this model.")]
+ByTags = Annotated[list[str] | None, option("--tag NAME=VALUE", "Only those with this tag.")]
 MinCost = Annotated[float | None, option("--min-cost USD", "Only those that cost at least this.")]
 Since = Annotated[str | None, option("--since TIME", "Started within this time, like 30m, 2h or 7d.")]
 Older = Annotated[str | None, option("--older TIME", "Started before this time, like 1h.")]
@@ -69,7 +70,7 @@ app = cli.CommandGroup()
 async def list_(
     phase: PhaseNames = None, waiting: Waiting = False, tool: ByTool = None, model: ByModel = None,
     min_cost: MinCost = None, since: Since = None, older: Older = None, limit: Limit = 50, below: AllRuns = False,
-    as_json: cli.AsJson = False,
+    tag: ByTags = None, as_json: cli.AsJson = False,
 ) -> int:  # fmt: skip
     """List runs, newest first: phase, cost, tools. Filters need `acts setup` once per namespace.
 
@@ -82,12 +83,13 @@ async def list_(
     ages = [cli.read_seconds(text, name) for text, name in ((since, "--since"), (older, "--older"))]
     earliest, latest = (None if age is None else now - timedelta(seconds=age) for age in ages)
     query = run_reader.runs_query(
-        phase or (), waiting=waiting, tool=tool, model=model, min_cost=min_cost, since=earliest, older=latest,
-        below=below,
+        phase or (), tool=tool, model=model, min_cost=min_cost, since=earliest, older=latest, below=below,
+        conditions=[*([run_reader.IS_WAITING] if waiting else []), *run_reader.tag_conditions(tag or ())],
     )  # fmt: skip
     temporal = await server.connect()
     rows = [row async for row in run_reader.list_runs(temporal, query, limit)]
     await run_reader.add_errors(temporal, rows[:_MAX_READ])
+    await run_reader.add_retries(temporal, rows[:_MAX_READ])
     if as_json:
         return print_json(rows)
     if not rows:
@@ -99,6 +101,7 @@ async def list_(
         style = tables.STATE_STYLES.get(row["phase"], "")
         end = datetime.fromisoformat(row["closed"]) if "closed" in row else now
         errors = f", {cli.count_text(row['errors'], 'error')}" if "errors" in row else ""
+        errors += ", retried" if "retriedAs" in row else ""
         cells = (
             row.get("waiting") or "", row["started"][:19].replace("T", " ").removeprefix(f"{now:%Y-}"),
             _duration(datetime.fromisoformat(row["started"]), end), f"{row['cost']:.4f}" if "cost" in row else "",
@@ -146,6 +149,8 @@ async def show(
         "status": info.status.name.lower() if info.status else None, "started": run_reader.iso_text(info.start_time),
         "closed": None if info.close_time is None else run_reader.iso_text(info.close_time),
     }  # fmt: skip
+    if info.close_time is not None and (retry := await reader.retried_as()):
+        facts["retriedAs"] = retry
     if instance is not None:
         item, source = await run_reader.read_instance(reader, instance)
         facts["instance"] = {"id": instance, "run": source, **item}
@@ -161,6 +166,8 @@ async def show(
             facts["obstacle"] = obstacle
         if not as_json:
             _show_running(info, facts["progress"], facts.get("obstacle", ""))
+    if "retriedAs" in facts and not as_json:
+        print(f"retried as {clean(facts['retriedAs'])}")
     return print_json(facts) if as_json else cli.EXIT_DONE
 
 
