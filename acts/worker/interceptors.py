@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
 
 Proceed = Callable[[sdk.ExecuteActivityInput], Awaitable[Any]]
+Report = Callable[[float], Awaitable[None]]
 Step = Callable[[sdk.ExecuteActivityInput, Proceed], Awaitable[Any]]
 
 # What other workflows of the worker call is none of the engine's business
@@ -59,7 +60,12 @@ ENGINE_WORKFLOWS: Final = frozenset((wire.PLAN, wire.AGENT, wire.DELEGATE, wire.
 # The query by which the Web UI asks a run for its handlers and its page; the answer is a ``WorkflowMetadata``
 _METADATA: Final = "__temporal_workflow_metadata"
 _CONTINUED: Final = "continuedAsNew"
+MAX_HOLD_SECONDS: Final = 10.0
 MANY_PRIORITY: Final = 4  # of instances: the server's default is 3, and 1 comes first
+
+
+async def _report_at_once(_: float) -> None:
+    pass
 
 
 class EngineInterceptor(sdk.Interceptor):
@@ -76,11 +82,12 @@ class EngineInterceptor(sdk.Interceptor):
         self.tracing = tracing
         self.shows_page = True
         self.allows_eager_start: Callable[..., bool] = lambda **_: True
+        self.report: Report = _report_at_once
         self.current_tools: tuple[Mapping[str, Any], Sequence[str]] = {}, ()
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        return _Activities(next, self._steps)
+        return _Activities(next, self._steps, self.report)
 
     def workflow_interceptor_class(
         self,
@@ -103,9 +110,9 @@ class EngineInterceptor(sdk.Interceptor):
 
 
 class _Activities(sdk.ActivityInboundInterceptor):
-    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step], report: Report) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._steps = steps
+        self._steps, self._report = steps, report
 
     def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
         self._heartbeats = _Heartbeats(outbound)
@@ -113,7 +120,10 @@ class _Activities(sdk.ActivityInboundInterceptor):
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         with self._heartbeats.repeat():
-            return await self._proceed(input)
+            result = await self._proceed(input)
+            if not (info := activity.info()).is_local:
+                await self._report(_hold_seconds(info))
+            return result
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
@@ -121,6 +131,15 @@ class _Activities(sdk.ActivityInboundInterceptor):
         if not is_async(call.fn):
             call.fn = partial(_end_as_exception, call.fn)
         return await self.next.execute_activity(call)
+
+
+def _hold_seconds(info: Info) -> float:
+    """How long the result of one of many Calls may wait for others: a part of the time that its attempt has left."""
+    if (info.priority.priority_key or 0) < MANY_PRIORITY:
+        return 0.0
+    timeout = info.start_to_close_timeout or timedelta(seconds=MAX_HOLD_SECONDS)
+    left = (timeout - (datetime.now(UTC) - info.started_time)).total_seconds()
+    return min(left / 2, MAX_HOLD_SECONDS)
 
 
 # What ends an interpreter, a task or a generator: it would end a loop, or pass by what masks secrets

@@ -167,10 +167,11 @@ def build(
         announce=watches.logs.announce, deadlock_seconds=None,  # the watch takes the place of the SDK's detector
         run_tools=lambda own: partial(watches.tools.run, frozenset(own)),
     )  # fmt: skip
-    plugin.allows_eager_start = calls.allows_eager_start
+    plugin.slots = calls
     slots = TaskSlots()
     threads = TaskThreads(slots, TASK_THREADS)
     watches.looks.append(threads.turns.advance)
+    calls.is_courteous = threads.turns.serves_quiet
     has_storage = client.data_converter.external_storage is not None
     runner = WatchedRunner(watches.tasks, watches.memory, slots, has_storage=has_storage)
     worker = DrainingWorker(
