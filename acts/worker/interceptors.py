@@ -43,7 +43,7 @@ from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from temporalio.activity import Info
     from temporalio.api.common.v1 import Payload
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
 
 Proceed = Callable[[sdk.ExecuteActivityInput], Awaitable[Any]]
-Report = Callable[[float], Awaitable[None]]
+Report = Callable[[str, float], Awaitable[None]]
 Step = Callable[[sdk.ExecuteActivityInput, Proceed], Awaitable[Any]]
 
 # What other workflows of the worker call is none of the engine's business
@@ -64,7 +64,7 @@ MAX_HOLD_SECONDS: Final = 10.0
 MANY_PRIORITY: Final = 4  # of instances: the server's default is 3, and 1 comes first
 
 
-async def _report_at_once(_: float) -> None:
+async def _report_at_once(_queue: str, _seconds: float) -> None:
     pass
 
 
@@ -83,6 +83,7 @@ class EngineInterceptor(sdk.Interceptor):
         self.shows_page = True
         self.allows_eager_start: Callable[..., bool] = lambda **_: True
         self.report: Report = _report_at_once
+        self.limited: Container[str] = ()  # Activities with a queue of their own
         self.current_tools: tuple[Mapping[str, Any], Sequence[str]] = {}, ()
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
@@ -122,7 +123,7 @@ class _Activities(sdk.ActivityInboundInterceptor):
         with self._heartbeats.repeat():
             result = await self._proceed(input)
             if not (info := activity.info()).is_local:
-                await self._report(_hold_seconds(info))
+                await self._report(info.task_queue, _hold_seconds(info))
             return result
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
@@ -394,12 +395,15 @@ class _Outbound(sdk.WorkflowOutboundInterceptor):
     def __init__(self, next: sdk.WorkflowOutboundInterceptor, engine: EngineInterceptor, spans: Any) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
         self._rooms, self._allows_eager_start, self._spans = engine.rooms, engine.allows_eager_start, spans
+        self._limited = engine.limited
 
     def start_activity(self, input: sdk.StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
         # No command of a history: a replay may say otherwise
         if must_go_through_queue.get() or not self._allows_eager_start(has_few=_has_few_calls()):
             input.disable_eager_execution = True
         input.priority = _priority()
+        if input.task_queue is None and input.activity in self._limited:
+            input.task_queue = limited_queue(workflow.info().task_queue, input.activity)
         input.headers = self._below(input.headers)
         return super().start_activity(input)
 
@@ -426,6 +430,11 @@ class _Outbound(sdk.WorkflowOutboundInterceptor):
 def _machine() -> RunMachine | None:
     run = workflow.instance()
     return run.machine if isinstance(run, RunWorkflow) else None
+
+
+def limited_queue(queue: str, activity_name: str) -> str:
+    """Where Calls of an Activity of ``ACTS_TOOL_LIMITS`` wait: beside ``queue``, so that they hold up no others."""
+    return f"{queue}/{activity_name}"
 
 
 def _has_few_calls() -> bool:

@@ -103,7 +103,7 @@ class Plugin(SimplePlugin):
         engine.shows_page = self._settings.page == "on"
         if self.slots is not None:
             engine.allows_eager_start, engine.report = self.slots.allows_eager_start, self.slots.report
-        engine.current_tools = registry.tools, registry.names
+        engine.current_tools, engine.limited = (registry.tools, registry.names), self._settings.limits
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
         # the whole update back. The server drops such an update alone. All else that we send is measured before

@@ -55,6 +55,13 @@ def _read_sources(prefix: str, folders: tuple[Path, ...], hosts: str, private: s
     return sources.DelegateSources(folders, sources.read_hosts(f"{prefix}_HOSTS", hosts), private_hosts)
 
 
+def _check_limits(text: str) -> str:
+    for part in filter(None, map(str.strip, text.split(","))):
+        if not re.fullmatch(r"[^=]+=[0-9]{1,5}", part):
+            raise ValueError("it is NAME=N, separated by commas, such as issue_refund=5")
+    return text
+
+
 _Seconds = Annotated[float, Field(ge=0, le=3600)]
 _Address = Annotated[str, AfterValidator(_resolve)]
 _LOWER: Final = BeforeValidator(lambda value: str(value).lower())
@@ -108,6 +115,9 @@ class Settings(LogSettings):
     # Slots for Activities, and how many a workflow may start eagerly in one task: with the SDK's 100 and 3, a fan-out
     # of 500 takes twice as long
     max_activities: int = Field(500, ge=1, le=10_000, description="how many Activities run at once (500)")
+    tool_limits: Annotated[str, AfterValidator(_check_limits)] = Field(
+        "", description="NAME=N, …: of these Activities at most N at once here, and the rest waits (docs/scale.md)"
+    )
     # Above four fifths of it, the worker gives up cached workflows. 0: no limit
     worker_memory: float = Field(
         default_factory=lambda: read_container_limit() >> 20, ge=0, le=1_000_000,
@@ -163,6 +173,12 @@ class Settings(LogSettings):
         hosts = _read_sources("ACTS_DATA", (), self.data_hosts, self.data_private_hosts)
         data = sources.read_folders(set_files.DATA, self.data)
         return set_files.SetSources(data, sources.read_folders(set_files.RESULTS, self.results), hosts)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """How many of an Activity may run at once in this worker, by its name."""
+        parts = (part.rpartition("=") for part in filter(None, map(str.strip, self.tool_limits.split(","))))
+        return {name.strip(): int(count) for name, _, count in parts}
 
     @model_validator(mode="after")
     def _require_both(self) -> Self:

@@ -182,7 +182,8 @@ class ActivitySlots(CustomSlotSupplier):
     But Calls that a workflow task of this worker starts need no poll. They may have a kept slot, if their run has few.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, queue: str = "") -> None:
+        self._queue = queue
         self._count, self._polled = count, count - count // KEPT_PART
         self._lock = threading.Lock()
         self._in_use = self._used = self._promised = self._reporting = 0
@@ -203,8 +204,10 @@ class ActivitySlots(CustomSlotSupplier):
             self._promised = min(self._promised + has_few, self._count - self._polled) if is_busy else 0
             return has_few or not is_busy
 
-    async def report(self, hold_seconds: float) -> None:
+    async def report(self, queue: str, hold_seconds: float) -> None:
         """A Call has ended, and its result goes to the server: for so long at most it lets others go first."""
+        if queue != self._queue:  # it has another slot
+            return
         while self._reporting >= (1 if self.is_courteous() else MAX_REPORTS) and hold_seconds > 0:
             turn, began = asyncio.get_running_loop().create_future(), time.monotonic()
             self._held.append(turn)

@@ -37,6 +37,9 @@ async def test_what_failed_is_retried_once_however_often_one_asks(
 ) -> None:
     names = await start_three(acts, client, tmp_path, tag, [ask("Atlantis")], "ActsPhase = 'failed'")
     assert {row["id"] for row in json.loads(acts("list", "--tag", tag, "--json").stdout)} == set(names)
+    (total,) = json.loads(acts("list", "--sums", "tag", "--tag", tag, "--json").stdout)
+    assert total == {"tag": tag, "runs": 3, "failed": 3, "cost": 0.0}
+    assert all(name in acts("list", "--sort", "cost", "--tag", tag).stdout for name in names)
     dry = acts("retry", "--tag", tag, "--dry-run")
     assert (dry.exit_code, "3 runs to retry; nothing is done" in dry.stderr) == (0, True), dry.stderr
     wrong = acts("retry", "--tag", tag, "--yes", "2")
