@@ -231,6 +231,15 @@ class Config(_Closed):
             raise ValueError(f"fairness is the name of one of the tags, which are: {', '.join(self.tags) or 'none'}")
         return self
 
+    def capped(self, max_parallel: int | None, cost: float | None) -> dict[str, Any]:
+        """The settings that are beyond these limits, as they are within them, in the form of a Request."""
+        lower: dict[str, Any] = {}
+        if max_parallel is not None and self.maxParallel > max_parallel:
+            lower["maxParallel"] = max_parallel
+        if cost is not None and (self.budget.cost is None or self.budget.cost > cost):
+            lower["budget"] = {**self.budget.model_dump(exclude_none=True), "cost": cost}
+        return lower
+
     @property
     def tag_keywords(self) -> list[str]:
         """``name=value`` of each tag, in order."""

@@ -63,7 +63,9 @@ APPROVALS_CLOSED = _counter("acts_approvals_closed_total", "what", "decisions th
 APPROVAL_SECONDS = _histogram("acts_approval_wait_seconds", "what", "how long they were waited for", _LONG_SECONDS)
 RUNS_WAITING = _gauge("acts_runs_waiting", "", "roots that wait for a decision now, as the server lists them")
 OLDEST_WAIT = _gauge("acts_oldest_wait_seconds", "", "age of the oldest pending decision among them")
-BUDGET_LOW = _counter("acts_budget_low_total", "limit", "trees that have used nine tenths of a budget")
+BUDGET_LOW = _counter("acts_budget_low_total", "limit", "trees that have used four fifths of a budget")
+BUDGET_SPENT = _counter("acts_budget_spent_total", "limit", "trees that have used all of a budget")
+DAY_COST = _counter("acts_day_cost_reached_total", "limit share", "values that reached a share of ACTS_DAY_COST")
 BUDGET_LEFT = _histogram("acts_budget_left_ratio", "limit", "part of a budget that a tree left unused", _SHARES)
 MODEL_REQUESTS = _counter("acts_model_requests_total", "model outcome", "requests; `ok` or the code of the failure")
 MODEL_SECONDS = _histogram("acts_model_request_seconds", "model", "from a request to the end of its answer", _SECONDS)
@@ -103,6 +105,7 @@ class Meters:
                 self.record(metric, 0)
         for limit in ("requests", "tokens", "cost"):
             self.record(BUDGET_LOW, 0, limit=limit)
+            self.record(BUDGET_SPENT, 0, limit=limit)
         for type_, phase in product(("Plan", "Agent"), ("completed", "partial", "rejected", "failed", "cancelled")):
             self.record(RUNS, 0, type=type_, phase=phase)
         for tool, outcome in product(sorted(tools), ("completed", "failed")):

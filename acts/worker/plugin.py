@@ -23,7 +23,14 @@ from acts.activities.models.adapters import close_clients
 from acts.activities.plan_folders import PLAN_FOLDERS, read_plans
 from acts.activities.read_past_run import PastRuns
 from acts.activities.registry import Registry, activity_name, missing_activity, refuse_same_name, refuse_unanswered
-from acts.activities.run_setup import Loader, check_queues, check_search_attributes, first_attempt, look_up_approvers
+from acts.activities.run_setup import (
+    Caps,
+    Loader,
+    check_queues,
+    check_search_attributes,
+    first_attempt,
+    look_up_approvers,
+)
 from acts.activities.secret_interceptor import SecretInterceptor
 from acts.activities.set_work import SetActivities
 from acts.delegates.sources import read_folders
@@ -143,8 +150,9 @@ def own_activities(
 
     past_runs = PastRuns(read_past)
     sets = SetActivities(settings.set_sources, past_runs.rows)
+    caps = Caps(settings.max_parallel, settings.max_cost, settings.day_cost)
     return [
-        *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt,
+        *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt, caps.look_up,
         Loader(settings.delegate_sources).load_delegate, past_runs.read_past_run, *sets.all(),
     ]  # fmt: skip
 

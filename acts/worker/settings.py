@@ -19,9 +19,10 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import WorkerDeploymentConfig
 
 from acts.activities.models.endpoints import check_environment as check_endpoints
-from acts.activities.run_setup import approvers_from_environment
+from acts.activities.run_setup import approvers_from_environment, check_day_costs
 from acts.activities.secret_interceptor import check_setting
 from acts.delegates import sources
+from acts.language.config import MAX_PARALLEL
 from acts.language.errors import SettingsError
 from acts.language.wire import TASK_QUEUE
 from acts.payloads.codec import CodecError, codec_from_environment
@@ -117,6 +118,11 @@ class Settings(LogSettings):
     max_activities: int = Field(500, ge=1, le=10_000, description="how many Activities run at once (500)")
     tool_limits: Annotated[str, AfterValidator(_check_limits)] = Field(
         "", description="NAME=N, …: of these Activities at most N at once here, and the rest waits (docs/scale.md)"
+    )
+    max_parallel: int | None = Field(None, ge=1, le=MAX_PARALLEL, description="the most that maxParallel may be")
+    max_cost: float | None = Field(None, ge=0, description="US dollars for models that a run may cost at most")
+    day_cost: Annotated[str, AfterValidator(check_day_costs)] = Field(
+        "", description="US dollars of all runs of a day, or for each value of a tag: 500, customer=20"
     )
     # Above four fifths of it, the worker gives up cached workflows. 0: no limit
     worker_memory: float = Field(

@@ -358,8 +358,8 @@ def _date_at(nanoseconds: int) -> str:
     return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
 
 
-# From this part on a budget is nearly spent
-LOW_SHARE: Final = 0.9
+# From this part on a budget is nearly spent, or spent: what counts it once for each run
+BUDGET_SHARES: Final = {metrics.BUDGET_LOW: 0.8, metrics.BUDGET_SPENT: 1.0}
 _CALLS: Final = (commands.StartCall, commands.AskOutput, commands.StartChild, commands.StartBackground)
 _ENDS: Final = (events.CallEnded, events.CallDetached, events.ChildEnded)
 _OUTCOMES: Final = {CANCELLED: "cancelled", TIMEOUT: "timeout"}
@@ -390,7 +390,7 @@ class RunIndex:
         self._is_counted = metrics.is_on()
         self._started: dict[str, tuple[str, float]] = {}  # by a Call's key: its Tool, and when it was started
         self._waits: dict[tuple[str, str | None, str | None], PendingApproval] = {}
-        self._low: set[str] = set()
+        self._low: set[tuple[str, str]] = set()
         attributes = workflow.info().typed_search_attributes
         self._is_indexed = run.position.is_root and attributes.get(ROOT) is not None
         self._last = attributes.get(PHASE), bool(attributes.get(WAITING))
@@ -425,12 +425,13 @@ class RunIndex:
             if self._waits or self._run.approvals.waits.own:
                 self._update_waits()
             for limit, share in used_shares(self._run).items():
-                if share >= LOW_SHARE and limit not in self._low:
-                    self._low.add(limit)
-                    if not workflow.unsafe.is_replaying():
-                        metrics.record(metrics.BUDGET_LOW, limit=limit)
-                        text = "the budget of this run is nearly spent: %.0f %% of %s"
-                        workflow.logger.warning(text, 100 * share, limit)
+                for metric, least in BUDGET_SHARES.items():
+                    if share >= least and (metric.name, limit) not in self._low:
+                        self._low.add((metric.name, limit))
+                        if not workflow.unsafe.is_replaying():
+                            metrics.record(metric, limit=limit)
+                            text = "the budget of this run is nearly spent: %.0f %% of %s"
+                            workflow.logger.warning(text, 100 * share, limit)
         if not self._is_indexed:
             return
         current = self._run.phase, bool(self._run.approvals.waits.open.by_key)

@@ -99,6 +99,7 @@ ENGINE_ACTIVITIES: Final[dict[str, EngineActivity]] = {
     wire.REGISTRY: EngineActivity(10, is_local=True),
     wire.LOAD_PLAN: EngineActivity(10, is_local=True),
     wire.APPROVERS: EngineActivity(10, is_local=True),  # a small local file
+    wire.CAPS: EngineActivity(60, _retries(3)),  # some lists of runs of the day
     # One read of a history's first event for each attempt before this one
     wire.FIRST_ATTEMPT: EngineActivity(30, is_local=True),
     # Above the Activities' own limits, of 2 s for each queue, all of which are asked at once
@@ -152,6 +153,8 @@ async def ask_or_none(name: str, request: Any, label: str) -> Any:
 
 APPROVERS_VARIABLE: Final = "ACTS_APPROVERS"
 _APPROVERS_PATCH: Final = "acts-approvers"
+CAP_VARIABLES: Final = ("ACTS_MAX_PARALLEL", "ACTS_MAX_COST", "ACTS_DAY_COST")
+_CAPS_PATCH: Final = "acts-caps"
 
 
 async def complete_position(position: TreePosition, start: RawValue) -> TreePosition:
@@ -223,6 +226,9 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
     parsed = read_request(raw)
     if problems := inline_secret_problems(parsed):
         raise InvalidRequest(problems)
+    if position.is_root and (lower := await _ask_caps(parsed.config)):
+        raw = {**raw, "config": {**(raw.get("config") or {}), **lower}}
+        parsed = read_request(raw)
     capabilities = await _look_up(parsed, position)
     tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
     if position.is_root and (problems := [p for p in approve_problems(parsed, tools) if p.fatal]):
@@ -237,6 +243,21 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
         parsed = read_request(raw)
     capabilities = capabilities.model_copy(update=pinned) if pinned["pins"] else capabilities
     return raw, parsed, capabilities
+
+
+async def _ask_caps(config: Config) -> dict[str, Any]:
+    """The settings that the operator's caps lower. ApplicationError: the money of the day is spent."""
+    is_asked = workflow.unsafe.is_replaying() or any(map(os.environ.get, CAP_VARIABLES))
+    if not (is_asked and workflow.patched(_CAPS_PATCH)):
+        return {}
+    query = {"tags": config.tag_keywords} if config.models else {}
+    caps = await ask(wire.CAPS, query, "what the operator allows")
+    if caps.get("spent"):
+        raise ApplicationError(caps["spent"], type=wire.BUDGET_SPENT, non_retryable=True)
+    lower = config.capped(caps.get("maxParallel"), caps.get("cost") if config.models else None)
+    if lower and not workflow.unsafe.is_replaying():
+        workflow.logger.warning("the operator's caps lower the settings of this run to %s", lower)
+    return lower
 
 
 async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:

@@ -1,4 +1,4 @@
-"""``acts retry``, ``cancel`` and ``approve`` for many runs at once, found by their tags; with a real server and worker."""
+"""``acts retry``, ``cancel`` and ``approve`` for many runs, found by their tags; with a real server and worker."""
 
 from __future__ import annotations
 
