@@ -340,7 +340,7 @@ async def cancel(
     tag: bulk.Tags = None, since: bulk.Since = None, dry_run: bulk.DryRun = False, max_rate: bulk.MaxRate = bulk.RATE,
     yes: bulk.YesCount = None,
 ) -> int:  # fmt: skip
-    """Cancel a run, or all open ones that the options name: running calls are cancelled, no more start."""
+    """Cancel a run: running calls are cancelled, no more start. Without an ID, all open runs that the options name."""
     many = bulk.Bulk(query, phase or (), tool, tag or (), since, dry_run, max_rate, yes)
     if not many.require_one_way(run):
         await client.Run(await server.connect(), str(run)).cancel()
