@@ -123,7 +123,8 @@ class _Activities(sdk.ActivityInboundInterceptor):
         with self._heartbeats.repeat():
             result = await self._proceed(input)
             if not (info := activity.info()).is_local:
-                await self._report(info.task_queue, _hold_seconds(info))
+                with suppress(asyncio.CancelledError):  # it has a result already
+                    await self._report(info.task_queue, _hold_seconds(info))
             return result
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
