@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from acts.machines.run_machine import RunMachine
 
 Proceed = Callable[[sdk.ExecuteActivityInput], Awaitable[Any]]
-Report = Callable[[str, float], Awaitable[None]]
 Step = Callable[[sdk.ExecuteActivityInput, Proceed], Awaitable[Any]]
 
 # What other workflows of the worker call is none of the engine's business
@@ -60,12 +59,7 @@ ENGINE_WORKFLOWS: Final = frozenset((wire.PLAN, wire.AGENT, wire.DELEGATE, wire.
 # The query by which the Web UI asks a run for its handlers and its page; the answer is a ``WorkflowMetadata``
 _METADATA: Final = "__temporal_workflow_metadata"
 _CONTINUED: Final = "continuedAsNew"
-MAX_HOLD_SECONDS: Final = 10.0
 MANY_PRIORITY: Final = 4  # of instances: the server's default is 3, and 1 comes first
-
-
-async def _report_at_once(_queue: str, _seconds: float) -> None:
-    pass
 
 
 class EngineInterceptor(sdk.Interceptor):
@@ -82,13 +76,12 @@ class EngineInterceptor(sdk.Interceptor):
         self.tracing = tracing
         self.shows_page = True
         self.allows_eager_start: Callable[..., bool] = lambda **_: True
-        self.report: Report = _report_at_once
         self.limited: Container[str] = ()  # Activities with a queue of their own
         self.current_tools: tuple[Mapping[str, Any], Sequence[str]] = {}, ()
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
     def intercept_activity(self, next: sdk.ActivityInboundInterceptor) -> sdk.ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        return _Activities(next, self._steps, self.report)
+        return _Activities(next, self._steps)
 
     def workflow_interceptor_class(
         self,
@@ -111,9 +104,9 @@ class EngineInterceptor(sdk.Interceptor):
 
 
 class _Activities(sdk.ActivityInboundInterceptor):
-    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step], report: Report) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.ActivityInboundInterceptor, steps: Sequence[Step]) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._steps, self._report = steps, report
+        self._steps = steps
 
     def init(self, outbound: sdk.ActivityOutboundInterceptor) -> None:
         self._heartbeats = _Heartbeats(outbound)
@@ -121,11 +114,7 @@ class _Activities(sdk.ActivityInboundInterceptor):
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         with self._heartbeats.repeat():
-            result = await self._proceed(input)
-            if not (info := activity.info()).is_local:
-                with suppress(asyncio.CancelledError):  # it has a result already
-                    await self._report(info.task_queue, _hold_seconds(info))
-            return result
+            return await self._proceed(input)
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
@@ -133,15 +122,6 @@ class _Activities(sdk.ActivityInboundInterceptor):
         if not is_async(call.fn):
             call.fn = partial(_end_as_exception, call.fn)
         return await self.next.execute_activity(call)
-
-
-def _hold_seconds(info: Info) -> float:
-    """How long the result of one of many Calls may wait for others: a part of the time that its attempt has left."""
-    if (info.priority.priority_key or 0) < MANY_PRIORITY:
-        return 0.0
-    timeout = info.start_to_close_timeout or timedelta(seconds=MAX_HOLD_SECONDS)
-    left = (timeout - (datetime.now(UTC) - info.started_time)).total_seconds()
-    return min(left / 2, MAX_HOLD_SECONDS)
 
 
 # What ends an interpreter, a task or a generator: it would end a loop, or pass by what masks secrets
@@ -402,7 +382,7 @@ class _Outbound(sdk.WorkflowOutboundInterceptor):
         # No command of a history: a replay may say otherwise
         if must_go_through_queue.get() or not self._allows_eager_start(has_few=_has_few_calls()):
             input.disable_eager_execution = True
-        input.priority = _priority()
+        input.priority = _priority() if input.priority == Priority.default else input.priority
         if input.task_queue is None and input.activity in self._limited:
             input.task_queue = limited_queue(workflow.info().task_queue, input.activity)
         input.headers = self._below(input.headers)
@@ -415,7 +395,7 @@ class _Outbound(sdk.WorkflowOutboundInterceptor):
         return super().start_local_activity(input)
 
     async def start_child_workflow(self, input: sdk.StartChildWorkflowInput) -> workflow.ChildWorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
-        input.priority = _priority(input.workflow)
+        input.priority = _priority(input.workflow) if input.priority == Priority.default else input.priority
         input.headers = self._below(input.headers)
         return await super().start_child_workflow(input)
 

@@ -43,7 +43,7 @@ from acts.telemetry.tracing import Tracing
 from acts.tree.past_run import PastRun
 from acts.worker.interceptors import EngineInterceptor, Step
 from acts.worker.settings import Settings
-from acts.worker.slots import ActivitySlots, visit_payloads_our_way
+from acts.worker.slots import visit_payloads_our_way
 from acts.workflows import types
 from acts.workflows.handlers import RunWorkflow
 
@@ -81,7 +81,7 @@ class Plugin(SimplePlugin):
         self._tools, self._registry = dict(tools or {}), registry
         self._observe, self._tracing, self._announce, self._run_tools = observe, tracing, announce, run_tools
         self._deadlock_seconds = deadlock_seconds
-        self.slots: ActivitySlots | None = None  # those that tell runs apart
+        self.allows_eager_start: Callable[..., bool] = lambda **_: True  # of slots that tell runs apart
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         config = super().configure_worker(config)
@@ -108,8 +108,7 @@ class Plugin(SimplePlugin):
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
         engine.shows_page = self._settings.page == "on"
-        if self.slots is not None:
-            engine.allows_eager_start, engine.report = self.slots.allows_eager_start, self.slots.report
+        engine.allows_eager_start = self.allows_eager_start
         engine.current_tools, engine.limited = (registry.tools, registry.names), self._settings.limits
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends

@@ -161,18 +161,17 @@ def build(
 ) -> Worker:  # fmt: skip
     """One worker that serves our workflows and the registry's Activities; ``docs/performance.md`` has its numbers."""
     watches, observation = watches or Watches(int(settings.worker_memory) << 20), observation or Observation()
-    calls = ActivitySlots(settings.max_activities, settings.task_queue)
+    calls = ActivitySlots(settings.max_activities)
     watches.looks.append(lambda: metrics.record(metrics.FREE_SLOTS, calls.free))
     plugin = Plugin(
         settings=settings, registry=registry, observe=observation.observe_call, tracing=observation.tracing,
         announce=watches.logs.announce, deadlock_seconds=None,  # the watch takes the place of the SDK's detector
         run_tools=lambda own: partial(watches.tools.run, frozenset(own)),
     )  # fmt: skip
-    plugin.slots = calls
+    plugin.allows_eager_start = calls.allows_eager_start
     slots = TaskSlots()
     threads = TaskThreads(slots, TASK_THREADS)
     watches.looks.append(threads.turns.advance)
-    calls.is_courteous = threads.turns.serves_quiet
     has_storage = client.data_converter.external_storage is not None
     runner = WatchedRunner(watches.tasks, watches.memory, slots, has_storage=has_storage)
     worker = DrainingWorker(

@@ -170,8 +170,6 @@ class TaskSlots(CustomSlotSupplier):
 # Of the slots for Activities, one of so many is kept. A run with at most so many Calls in flight may have one
 KEPT_PART: Final = 10
 FEW_CALLS: Final = 10
-# Results of Calls of many that are alike which are on their way to the server at a time
-MAX_REPORTS: Final = 4
 
 
 class ActivitySlots(CustomSlotSupplier):
@@ -182,13 +180,10 @@ class ActivitySlots(CustomSlotSupplier):
     But Calls that a workflow task of this worker starts need no poll. They may have a kept slot, if their run has few.
     """
 
-    def __init__(self, count: int, queue: str = "") -> None:
-        self._queue = queue
+    def __init__(self, count: int) -> None:
         self._count, self._polled = count, count - count // KEPT_PART
         self._lock = threading.Lock()
-        self._in_use = self._used = self._promised = self._reporting = 0
-        self._held: deque[asyncio.Future[None]] = deque()
-        self.is_courteous: Callable[[], bool] = lambda: False
+        self._in_use = self._used = self._promised = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._change = asyncio.Event()
 
@@ -203,24 +198,6 @@ class ActivitySlots(CustomSlotSupplier):
             is_busy = 2 * self._in_use >= self._polled
             self._promised = min(self._promised + has_few, self._count - self._polled) if is_busy else 0
             return has_few or not is_busy
-
-    async def report(self, queue: str, hold_seconds: float) -> None:
-        """A Call has ended, and its result goes to the server: for so long at most it lets others go first."""
-        if queue != self._queue:  # it has another slot
-            return
-        while self._reporting >= (1 if self.is_courteous() else MAX_REPORTS) and hold_seconds > 0:
-            turn, began = asyncio.get_running_loop().create_future(), time.monotonic()
-            self._held.append(turn)
-            await asyncio.wait({turn}, timeout=hold_seconds)
-            hold_seconds -= time.monotonic() - began
-        self._reporting += 1
-
-    def _reported(self) -> None:
-        self._reporting = max(0, self._reporting - 1)
-        while self._held:
-            if not (turn := self._held.popleft()).done():
-                turn.set_result(None)
-                return
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:  # noqa: ARG002 - of the SDK's interface
         self._loop = asyncio.get_running_loop()
@@ -254,8 +231,6 @@ class ActivitySlots(CustomSlotSupplier):
             self._used -= permit.start is not None
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._change.set)
-            if permit.start is not None:
-                self._loop.call_soon_threadsafe(self._reported)
 
 
 # Of CPU, lately: above this a tree is busy. A plan of one call after the other has a third of it, a batch with 100
@@ -363,10 +338,6 @@ class Turns:
                 self._fastest = min(seconds, FORGET * self._fastest) if self._fastest else seconds
             self._alone_since = None
         self.advance()
-
-    def serves_quiet(self) -> bool:
-        """Whether a quiet tree is at work."""
-        return self._clock() - self._quiet[1] <= AT_WORK_SECONDS
 
     def advance(self) -> None:
         while (turn := self._take()) is not None:

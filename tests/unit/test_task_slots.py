@@ -17,7 +17,6 @@ from acts.worker.slots import (
     LONG_SECONDS,
     MAX_HOLD_SECONDS,
     MAX_OTHERS,
-    MAX_REPORTS,
     MAX_STICKY,
     MIN_STICKY,
     QUERY_ID,
@@ -122,21 +121,6 @@ async def test_a_run_with_few_calls_has_a_kept_slot_where_many_alike_have_all_ot
     for permit in (kept[0], kept[1], polled.pop()):
         free_up(slots, permit)
     await asyncio.wait_for(waiting, 180)
-
-
-async def test_results_of_many_alike_wait_for_each_other_and_for_a_quiet_run_but_not_for_ever() -> None:
-    slots = ActivitySlots(20, "queue")
-    permits = [await slots.reserve_slot(NEW) for _ in range(MAX_REPORTS + 2)]
-    for _ in range(MAX_REPORTS):
-        await slots.report("queue", 60)
-    await slots.report("queue", 0)  # of a run with few
-    await slots.report("another queue", 60)
-    held = asyncio.create_task(slots.report("queue", 60))
-    await asyncio.wait_for(slots.report("queue", 0.001), 180)
-    assert not held.done()
-    for permit in permits[:3]:
-        free_up(slots, permit)
-    await asyncio.wait_for(held, 180)
 
 
 # -- turns ---------------------------------------------------------------------------------
