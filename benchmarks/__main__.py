@@ -23,6 +23,7 @@ PROGRAMS: Final = {
     "resume": "kill -9 of the worker in mid-plan",
     "agent": "an agent of 100 ticks with a context of 45,000 tokens, tick by tick",
     "instances": "a thousand instances of a small plan, compared with hand-written child workflows",
+    "beside": "a small plan beside a set that takes whatever a worker has",
     "tree": "200 delegates, three deep, with a budget for half of them",
     "cache": "the share of input that prompt caches would serve, by the rules of the providers; no server",
     "streaming": "an answer of 30 calls in 20 s: when the first call starts, and when the last ends",

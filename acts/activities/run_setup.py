@@ -9,6 +9,7 @@
   There is no cache: reading a file again costs less than a tenth of a millisecond, and a model request follows.
 * The approvers are those of the file that ``ACTS_APPROVERS`` names (its form: ``acts/tree/decisions.py``). A root asks
   once, and its history keeps the answer: those who are added or removed later decide about later runs.
+* *Caps* are asked for where the worker has any: what they lower is lowered in the Request itself, in the run's history.
 * To write a search attribute that the namespace lacks would fail the run's workflow task again and again.
 * All attempts of a cron run have the same ``_id``s, those of its other runs have others. A workflow sees only the
   attempt before it, so the chain is read from the server, one event of each attempt.
@@ -21,10 +22,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib
+import logging
 import os
 import re
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +36,7 @@ from temporalio.api.enums.v1 import IndexedValueType, WorkerVersioningMode
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.client import Client
-from temporalio.common import RawValue
+from temporalio.common import RawValue, SearchAttributeKey
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -43,11 +46,13 @@ from acts.delegates.sources import PORTS, SHIPPED, DelegateSources, quote
 from acts.language import wire
 from acts.language.errors import SettingsError
 from acts.language.strict_json import read_json
+from acts.telemetry import metrics
 from acts.telemetry.observation import RPC_TIMEOUT, read_pollers
 from acts.tree.child_requests import named_delegates
 from acts.tree.decisions import Approver, read_approvers
-from acts.tree.search_attributes import ALL_ATTRIBUTES, TYPES, WAITING_SINCE
+from acts.tree.search_attributes import ALL_ATTRIBUTES, COST, TAGS, TYPES, WAITING_SINCE
 
+logger = logging.getLogger(__name__)
 VARIABLE: Final = "ACTS_APPROVERS"
 # Attributes that are missing may be registered while the worker runs
 _RECHECK_SECONDS: Final = 60.0
@@ -106,6 +111,67 @@ async def check_search_attributes() -> int:
         level = 0 if wrong - {WAITING_SINCE} else ALL_ATTRIBUTES - len(wrong)
         _answers[client.namespace] = level, time.monotonic() + _RECHECK_SECONDS
     return level
+
+
+def read_day_costs(text: str) -> dict[str, float]:
+    """Dollars by the name of a tag, "" for all runs, of ``500, customer=20``. Raises ValueError."""
+    parts = [part.rpartition("=") for part in filter(None, map(str.strip, text.split(",")))]
+    return {name.strip(): float(amount) for name, _, amount in parts}
+
+
+def check_day_costs(text: str) -> str:
+    try:
+        _ = read_day_costs(text)
+    except ValueError:
+        raise ValueError("it is US dollars, or TAG=DOLLARS, separated by commas: 500, customer=20") from None
+    return text
+
+
+class Caps:
+    """What the operator allows a Request: Calls in flight, and US dollars for models, of a run and of a day.
+
+    A day is one of UTC, and a run counts on the day on which it began, with what the server lists as its cost.
+    """
+
+    def __init__(self, max_parallel: int | None, max_cost: float | None, day_costs: str) -> None:
+        self._max_parallel, self._max_cost, self._day_costs = max_parallel, max_cost, read_day_costs(day_costs)
+        self._warned: set[tuple[str, str, float]] = set()
+
+    @activity.defn(name=wire.CAPS)
+    async def look_up(self, request: dict[str, Any]) -> dict[str, Any]:
+        """``{"tags"?: [name=value]}`` of a run with a model → ``{"maxParallel"?, "cost"?, "spent"?: reason}``"""
+        costs = [] if self._max_cost is None else [self._max_cost]
+        answer: dict[str, Any] = {} if self._max_parallel is None else {"maxParallel": self._max_parallel}
+        tags: list[str] = request.get("tags", [])
+        for name, limit in self._day_costs.items() if "tags" in request else ():
+            for tag in [""] if not name else [tag for tag in tags if tag.startswith(f"{name}=")]:
+                spent = await self._spent_today(tag)
+                self._warn(name, tag, spent, limit)
+                costs.append(max(0.0, limit - spent))
+                if spent >= limit:
+                    what = f"of runs with the tag {tag}" if tag else "of all runs"
+                    answer["spent"] = (
+                        f"the {limit:g} USD that models may cost in a day {what} are spent (ACTS_DAY_COST)"
+                    )
+        return answer | ({"cost": min(costs)} if costs else {})
+
+    async def _spent_today(self, tag: str) -> float:
+        day = datetime.now(UTC).strftime("%Y-%m-%dT00:00:00Z")
+        quoted = tag.replace("\\", "\\\\").replace("'", "\\'")
+        query = f"StartTime >= '{day}' AND {COST} > 0" + (f" AND {TAGS} = '{quoted}'" if tag else "")
+        key = SearchAttributeKey.for_float(COST)
+        runs = activity.client().list_workflows(query, page_size=1_000)
+        return sum([run.typed_search_attributes.get(key) or 0.0 async for run in runs])
+
+    def _warn(self, name: str, tag: str, spent: float, limit: float) -> None:
+        """Count and log, once a day, that a value has reached four fifths of its limit, or all of it."""
+        day = datetime.now(UTC).strftime("%Y-%m-%d")
+        for share in (0.8, 1.0):
+            if spent >= share * limit and (day, tag, share) not in self._warned:
+                self._warned = {entry for entry in self._warned if entry[0] == day} | {(day, tag, share)}
+                metrics.record(metrics.DAY_COST, limit=name or "all", share=f"{share:.0%}")
+                text = "models have cost %.2f USD today %s, %.0f %% of ACTS_DAY_COST"
+                logger.warning(text, spent, f"for {tag}" if tag else "in all", 100 * spent / limit if limit else 100)
 
 
 @activity.defn(name=wire.FIRST_ATTEMPT)

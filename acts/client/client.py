@@ -198,7 +198,7 @@ class Client:
     async def start(
         self, plan: str | Path | Mapping[str, Any], input: Mapping[str, Any] | None = None, *, id: str | None = None,  # noqa: A002 - the words of the protocol
         agent: bool | None = None, if_running: WhileRunning = "use-existing", if_ended: OnceEnded | None = None,
-        delay: float | None = None,
+        delay: float | None = None, tags: Mapping[str, str] | None = None,
     ) -> Run:  # fmt: skip
         """Start a plan by its name, or the Request of a file or a dict, with ``input`` as †input.
 
@@ -207,10 +207,12 @@ class Client:
         With an ``id`` of your own the start may be repeated: the run that has the id is returned, whether it runs or
         has ended. ``if_running`` (``fail``, ``terminate``) and ``if_ended`` (``again``, ``again-if-failed``, ``fail``)
         say otherwise. ClientError: the run that has the id was started with another plan or input.
+
+        ``tags`` such as ``{"customer": "c-17"}`` are those by which ``acts list --tag`` finds the run.
         """
         name = plan if isinstance(plan, str) else plan.stem if isinstance(plan, Path) else "run"
         plan = read_plan_file(plan) if isinstance(plan, Path) else plan
-        request = make_request(plan, input)
+        request = make_request(plan, input, tags)
         policy = IdPolicy(if_running, if_ended, delay)
         run_id = f"{name}-{secrets.token_hex(4)}" if id is None else id
         workflow = await self._choose_workflow(plan) if agent is None else AGENT if agent else PLAN

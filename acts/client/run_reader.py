@@ -34,8 +34,8 @@ from acts.language.errors import Problem, clean, format_choices
 from acts.language.strict_json import unpack
 from acts.language.values import Json
 from acts.tree.decisions import CONTENT, TOOL_CHANGES, PendingApproval
-from acts.tree.identity import child_id, short_id
-from acts.tree.search_attributes import COST, MODEL, PHASE, TOOLS, WAITING
+from acts.tree.identity import child_id, retry_id, short_id
+from acts.tree.search_attributes import COST, MODEL, PHASE, TAGS, TOOLS, WAITING
 from acts.tree.set_records import fill_results
 from acts.tree.wire_format import digest
 from acts.views.text import named_instances, set_counts
@@ -242,6 +242,11 @@ class RunReader:
         except NoSuchRunError:
             return False
         return True
+
+    async def retried_as(self) -> str | None:
+        """The id of the run that retries this one, where it was retried under the id that a retry has."""
+        id_ = retry_id(self.id, (await self.describe()).run_id)
+        return id_ if await self.other(id_).exists() else None
 
     async def describe_running(self) -> None:
         if (await self.describe()).close_time is not None:
@@ -633,6 +638,7 @@ _OPEN: Final = ("planning", "awaiting", "running", "paused")
 _SERVER_STATUS: Final = {"terminated": "Terminated", "timedOut": "TimedOut"}
 PHASES: Final = (*_OPEN, "completed", "partial", "failed", "rejected", "cancelled", *_SERVER_STATUS)
 _RUNNING: Final = "ExecutionStatus = 'Running'"
+IS_WAITING: Final = f"{WAITING} > 0 AND {_RUNNING}"
 TIMEOUT_SECONDS: Final = 60.0  # for the answers of all runs together
 MAX_LISTED: Final = 10_000  # ten pages of the server
 
@@ -649,18 +655,30 @@ _ROOTS: Final = f"WorkflowType IN ({quote(wire.PLAN)}, {quote(wire.AGENT)}) AND 
 
 
 def runs_query(
-    phases: Sequence[str] = (), *, waiting: bool = False, tool: str | None = None, model: str | None = None,
-    min_cost: float | None = None, since: datetime | None = None, older: datetime | None = None, below: bool = False,
+    phases: Sequence[str] = (), *, tool: str | None = None, model: str | None = None, min_cost: float | None = None,
+    since: datetime | None = None, older: datetime | None = None, below: bool = False, conditions: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """The visibility query of the runs to list; ``since`` and ``older`` bound their start, the cost is in dollars."""
+    """The visibility query of the runs to list; ``since`` and ``older`` bound their start, the cost is in dollars.
+
+    ``conditions`` are further ones, as the server writes them.
+    """
     parts = [f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})" if below else _ROOTS]
     parts += [] if below else ["ExecutionStatus != 'ContinuedAsNew'"]  # the run that goes on is listed
     parts += [f"({' OR '.join(map(_phase_clause, phases))})"] if phases else []
-    parts += [f"{WAITING} > 0 AND {_RUNNING}"] if waiting else []
+    parts += [f"({condition})" for condition in conditions]
     parts += [f"{name} = {quote(value)}" for name, value in ((TOOLS, tool), (MODEL, model)) if value]
     parts += [f"{COST} >= {min_cost:g}"] if min_cost is not None else []
     parts += [f"StartTime {sign} {quote(iso_text(time))}" for sign, time in ((">=", since), ("<=", older)) if time]
     return " AND ".join(parts)
+
+
+def tag_conditions(tags: Sequence[str]) -> list[str]:
+    """What finds runs with all these tags, each ``name=value``."""
+    if wrong := [tag for tag in tags if "=" not in tag]:
+        raise ClientError(
+            f"{clean(wrong[0], 100)!r} is no tag", where="--tag", hint="a name and a value: customer=c-17"
+        )
+    return [f"{TAGS} = {quote(tag)}" for tag in tags]
 
 
 def _phase_clause(phase: str) -> str:
@@ -675,7 +693,7 @@ def _phase_clause(phase: str) -> str:
 
 
 async def list_runs(client: Client, query: str, limit: int) -> AsyncIterator[dict[str, Any]]:
-    """The newest runs first: ``{id, runId, workflow, phase, waiting?, tools?, model?, cost?, started, closed?}``."""
+    """The newest runs first: ``{id, runId, workflow, phase, waiting?, tools?, model?, cost?, tags?, started, …}``."""
     from temporalio.service import RPCError
 
     try:
@@ -698,10 +716,20 @@ def _row(run: WorkflowExecution) -> dict[str, Any]:
         "id": run.id, "runId": run.run_id, "workflow": run.workflow_type,
         "phase": status if phase is None or (is_over and phase in _OPEN) else phase,
         "waiting": values.get(WAITING) if not is_over else None, "tools": values.get(TOOLS), "model": values.get(MODEL),
-        "cost": values.get(COST), "started": iso_text(run.start_time),
+        "cost": values.get(COST), "tags": values.get(TAGS), "started": iso_text(run.start_time),
         "closed": None if run.close_time is None else iso_text(run.close_time), "parent": run.parent_id,
     }  # fmt: skip
     return {k: list(v) if isinstance(v, tuple) else v for k, v in row.items() if v is not None}
+
+
+async def add_retries(client: Client, rows: Sequence[dict[str, Any]]) -> None:
+    """Add ``retriedAs`` to the rows of runs that were retried: the id of the retry, by one query for all."""
+    by_id = {retry_id(r["id"], r["runId"]): r for r in rows if "closed" in r and r["phase"] != "completed"}
+    if by_id:
+        query = f"WorkflowId IN ({', '.join(map(quote, by_id))})"
+        with suppress(ClientError):  # a list is shown without
+            async for retry in list_runs(client, query, len(by_id)):
+                by_id[retry["id"]]["retriedAs"] = retry["id"]
 
 
 async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
@@ -752,9 +780,12 @@ class PendingReport:
 
 async def read_pending(
     id_: str | None = None, tool: str | None = None, older_than: float | None = None, limit: int | None = None, *,
-    client: Client | None = None,
+    client: Client | None = None, only: frozenset[str] | None = None,
 ) -> PendingReport:  # fmt: skip
-    """What waits in a run or in all, the oldest first; of plans, those with the tool; ``older_than`` are seconds."""
+    """What waits in a run or in all, the oldest first; of plans, those with the tool; ``older_than`` are seconds.
+
+    ``only`` are ids of runs: no others are asked.
+    """
     report, room = PendingReport(), sys.maxsize if limit is None else limit
 
     async def read(run: RunReader) -> list[PendingApproval] | None:
@@ -779,7 +810,7 @@ async def read_pending(
         report.approvals += [(reader.id, kept)] if kept else []
         return report
     client, loop = client or await server.connect(), asyncio.get_running_loop()
-    runs = await _waiting_runs(client)
+    runs = [run for run in await _waiting_runs(client) if only is None or run.id in only]
     served = {queue for queue in {run.task_queue for run in runs} if await server.has_pollers(client, queue)}
     ends, step = loop.time() + TIMEOUT_SECONDS, 2 * MAX_CONCURRENT_QUERIES
 

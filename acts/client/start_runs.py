@@ -17,18 +17,22 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from pydantic import ValidationError
+
 from acts.client import server
 from acts.client.client_errors import ClientError, explained
 from acts.client.run_reader import RunReader
+from acts.language.config import Config
 from acts.language.errors import MAX_SUMMARY, clean, heading, shell
-from acts.language.messages import with_input
+from acts.language.messages import with_input, with_tags
 from acts.language.source_text import TextError, parse
 from acts.language.values import Json, is_equal, type_name
 from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES
-from acts.tree.identity import MAX_ID_BYTES
+from acts.tree.identity import MAX_ID_BYTES, fairness_key
 
 if TYPE_CHECKING:
     from temporalio.client import Client
+    from temporalio.common import Priority
 
 # What to do while a run of the id runs, and where one has ended
 WhileRunning = Literal["fail", "use-existing", "terminate"]
@@ -75,7 +79,7 @@ async def start_run(
                 # USE_EXISTING would not say whether the run is new, so a refused start is looked up instead
                 id_conflict_policy=WorkflowIDConflictPolicy["TERMINATE_EXISTING" if conflict else "FAIL"],
                 start_delay=None if policy.delay is None else timedelta(seconds=policy.delay),
-                static_summary=summarize(request) or heading(name),
+                static_summary=summarize(request) or heading(name), priority=_priority(request, run_id),
             )  # fmt: skip
     except WorkflowAlreadyStartedError:
         return reader, await _use_existing(reader, request, policy)
@@ -143,8 +147,23 @@ def read_plan_file(file: Path) -> dict[str, Any]:
     return value
 
 
-def make_request(plan: str | Mapping[str, Any], values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What a run is started with: the plan of a name with its input, or a Request with one more Message."""
+def make_request(
+    plan: str | Mapping[str, Any], values: Mapping[str, Any] | None, tags: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What a run is started with: the plan of a name with its input, or a Request with one more Message; and tags."""
     if isinstance(plan, str):
-        return {"plan": plan} if values is None else {"plan": plan, "input": dict(values)}
-    return with_input(dict(plan), None if values is None else dict(values))
+        named: dict[str, Any] = {"plan": plan} | ({} if values is None else {"input": dict(values)})
+        return named | ({"tags": dict(tags)} if tags else {})
+    return with_tags(with_input(dict(plan), None if values is None else dict(values)), tags)
+
+
+def _priority(request: Json, run_id: str) -> Priority:
+    """For the run's own tasks, before it has read its Request; one that is wrong is refused by the run."""
+    from temporalio.common import Priority
+
+    raw = request.get("config") if isinstance(request, dict) else None
+    try:
+        config = Config.model_validate(raw or {})
+    except ValidationError:
+        return Priority()
+    return Priority(priority_key=config.priority, fairness_key=fairness_key(config, run_id))

@@ -38,6 +38,9 @@ _COUNTS: Final = ("requests", "inputTokens", "outputTokens", "cachedTokens", "re
 MAX_WORKFLOW_ID: Final = 1_000
 # Of the file for the results of a set: no tool takes it for its own, as make does a GNUmakefile
 RESULTS_ENDINGS: Final = (".jsonl", ".ndjson")
+# Of ``name=value``, and of all tags of a run: what the server takes in a keyword and in one value of keywords
+MAX_TAG: Final = 255
+MAX_TAGS_BYTES: Final = 1_500
 # Temporal's timers count milliseconds
 MIN_SECONDS: Final = 0.001
 
@@ -84,6 +87,16 @@ def _check_results(name: str) -> str:
     if not name.endswith(RESULTS_ENDINGS):
         raise ValueError("the results of a set are JSON Lines: the name ends in .jsonl or .ndjson")
     return name
+
+
+def _check_tags(tags: dict[str, str]) -> dict[str, str]:
+    """What a search attribute holds: ``key=value``, of which the server takes 255 characters and 2 kB in all."""
+    items = [f"{key}={value}" for key, value in tags.items()]
+    if any(not key or "=" in key or not text.isprintable() for key, text in zip(tags, items, strict=True)):
+        raise ValueError('a tag is a name without "=" and a value, such as {"customer": "c-17"}, both printable')
+    if max(map(len, items), default=0) > MAX_TAG or sum(len(text.encode()) + 4 for text in items) > MAX_TAGS_BYTES:
+        raise ValueError(f"a tag has at most {MAX_TAG} characters with its name, all have {MAX_TAGS_BYTES:,} bytes")
+    return tags
 
 
 class Expected(_Closed):
@@ -185,7 +198,9 @@ class Config(_Closed):
 
     ``latentModel`` answers latent Calls (default: ``model``). ``fallbackModels`` are tried in order when a model
     refuses, is gone, or is overloaded for longer than ``patience``, in seconds. ``results`` names the file that takes
-    the results of a set.
+    the results of a set. ``tags`` are words of a business by which runs are found and summed. Where work waits for
+    workers, 1 is the first ``priority`` and 5 the last, and runs take turns: each for itself, or with all whose tag
+    named by ``fairness`` has the same value.
     """
 
     model: str | None = None
@@ -206,6 +221,29 @@ class Config(_Closed):
     stream: bool = True
     resume: Resume | None = None
     results: Annotated[str, AfterValidator(_check_results)] | None = None
+    tags: Annotated[dict[str, str], AfterValidator(_check_tags)] = {}
+    priority: int | None = Field(default=None, ge=1, le=5)
+    fairness: str | None = None
+
+    @model_validator(mode="after")
+    def _check_fairness(self) -> Config:
+        if self.fairness is not None and self.fairness not in self.tags:
+            raise ValueError(f"fairness is the name of one of the tags, which are: {', '.join(self.tags) or 'none'}")
+        return self
+
+    def capped(self, max_parallel: int | None, cost: float | None) -> dict[str, Any]:
+        """The settings that are beyond these limits, as they are within them, in the form of a Request."""
+        lower: dict[str, Any] = {}
+        if max_parallel is not None and self.maxParallel > max_parallel:
+            lower["maxParallel"] = max_parallel
+        if cost is not None and (self.budget.cost is None or self.budget.cost > cost):
+            lower["budget"] = {**self.budget.model_dump(exclude_none=True), "cost": cost}
+        return lower
+
+    @property
+    def tag_keywords(self) -> list[str]:
+        """``name=value`` of each tag, in order."""
+        return sorted(f"{name}={value}" for name, value in self.tags.items())
 
     @property
     def latent_model(self) -> str | None:

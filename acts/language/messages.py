@@ -218,6 +218,14 @@ def with_input(request: dict[str, Any], values: Any) -> dict[str, Any]:
     return {**request, "context": [*context, {"type": "input", "input": values}]}
 
 
+def with_tags(request: dict[str, Any], tags: Any) -> dict[str, Any]:
+    """A Request with these tags over its own; none: unchanged."""
+    config = request.get("config") or {}
+    if not tags or not isinstance(config, dict) or not isinstance(own := config.get("tags", {}), dict):
+        return request  # who validates it reports what is wrong with it
+    return {**request, "config": {**config, "tags": {**own, **tags}}}
+
+
 def choose_workflow(request: Request) -> tuple[bool, str]:
     """True if a Request is for an Agent: it has a model, and no Calls or a setting that only an agent uses; and why."""
     config = request.config

@@ -64,7 +64,9 @@ APPROVALS_CLOSED = _counter("acts_approvals_closed_total", "what", "decisions th
 APPROVAL_SECONDS = _histogram("acts_approval_wait_seconds", "what", "how long they were waited for", _LONG_SECONDS)
 RUNS_WAITING = _gauge("acts_runs_waiting", "", "roots that wait for a decision now, as the server lists them")
 OLDEST_WAIT = _gauge("acts_oldest_wait_seconds", "", "age of the oldest pending decision among them")
-BUDGET_LOW = _counter("acts_budget_low_total", "limit", "trees that have used nine tenths of a budget")
+BUDGET_LOW = _counter("acts_budget_low_total", "limit", "trees that have used four fifths of a budget")
+BUDGET_SPENT = _counter("acts_budget_spent_total", "limit", "trees that have used all of a budget")
+DAY_COST = _counter("acts_day_cost_reached_total", "limit share", "values that reached a share of ACTS_DAY_COST")
 BUDGET_LEFT = _histogram("acts_budget_left_ratio", "limit", "part of a budget that a tree left unused", _SHARES)
 MODEL_REQUESTS = _counter("acts_model_requests_total", "model outcome", "requests; `ok` or the code of the failure")
 MODEL_SECONDS = _histogram("acts_model_request_seconds", "model", "from a request to the end of its answer", _SECONDS)
@@ -87,6 +89,7 @@ BLOCKED_LOOPS = _counter("acts_worker_blocked_tool_loops_total", "", "times that
 MEMORY = _gauge("acts_worker_memory_bytes", "", "resident memory of the process")
 CACHED_RUNS = _gauge("acts_worker_cached_runs", "", "runs in the cache")
 EVICTIONS = _counter("acts_worker_memory_evictions_total", "", "runs evicted to save memory; each costs a replay")
+FREE_SLOTS = _gauge("acts_worker_free_slots", "", "Calls from the task queue that could begin now")
 INTERPRETER_SECONDS = _counter("acts_worker_cpu_seconds_total", "", "CPU time of the process")
 
 
@@ -110,6 +113,7 @@ class Meters:
                 self.record(metric, 0)
         for limit in ("requests", "tokens", "cost"):
             self.record(BUDGET_LOW, 0, limit=limit)
+            self.record(BUDGET_SPENT, 0, limit=limit)
         self.record(WORKER_START, time.time())
         for type_, phase in product(("Plan", "Agent"), ("completed", "partial", "rejected", "failed", "cancelled")):
             self.record(RUNS, 0, type=type_, phase=phase)

@@ -17,6 +17,8 @@ import hmac
 import uuid
 from typing import Final
 
+from acts.language.config import Config
+
 _CALLS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:call")
 _RUNS: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:acts:run")
 # What the server allows (limit.maxIDLength): a command with a longer id fails its workflow task on every retry
@@ -24,6 +26,7 @@ SERVER_ID_BYTES: Final = 1_000
 # Ours are shorter: the rest is room for a suffix
 MAX_ID_BYTES: Final = 900
 _HASH_CHARACTERS: Final = 32
+MAX_FAIRNESS_KEY: Final = 64
 
 
 def root_identity(workflow_id: str, origin: str) -> str:
@@ -63,8 +66,19 @@ def short_id(text: str) -> str:
     return f"{start}-{hashlib.sha256(data).hexdigest()[:_HASH_CHARACTERS]}"
 
 
+def retry_id(workflow_id: str, run_id: str) -> str:
+    """The workflow id of the retry of a run: it has one, however often it is retried, and is found by it."""
+    return f"{workflow_id[:200]}-retry-{hashlib.sha256(f'{workflow_id}/{run_id}'.encode()).hexdigest()[:8]}"
+
+
 def spare_child_id(id_: str, run_id: str) -> str:
     return short_id(f"{id_}~{run_id[:8]}")
+
+
+def fairness_key(config: Config, workflow_id: str) -> str:
+    """With whom a root shares its turns: all of the same value of a tag, or nobody. 64 bytes, as the server takes."""
+    text = workflow_id if config.fairness is None else f"{config.fairness}={config.tags[config.fairness]}"
+    return text if len(text.encode()) <= MAX_FAIRNESS_KEY else hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_workflow_id(text: str) -> bool:

@@ -1,7 +1,7 @@
 """The search attributes by which runs are found: their names, types, and the values of a root.
 
 They are optional: a namespace may lack them. ``acts setup`` registers them; the values are written by the root of a
-tree, one event for each change of its phase. Every run of the tree has ``ActsRoot``, from its start.
+tree, one event for each change of its phase. Every run below it has ``ActsRoot`` and ``ActsTags`` from its start.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ WAITING_SINCE: Final = "ActsWaitingSince"
 TOOLS: Final = "ActsTools"
 MODEL: Final = "ActsModel"
 COST: Final = "ActsCost"
+TAGS: Final = "ActsTags"  # name=value
 
 # By name, as ``temporal operator search-attribute create --type`` calls the types
 TYPES: Final[Mapping[str, str]] = {
     PHASE: "Keyword", WAITING: "Int", TOOLS: "KeywordList", MODEL: "Keyword", COST: "Double", ROOT: "Keyword",
     WAITING_SINCE: "Datetime",
+    TAGS: "KeywordList",
 }  # fmt: skip
 # What the engine's look-up says of a namespace that has all; 1: all but the last, as namespaces of before
 ALL_ATTRIBUTES: Final = 2

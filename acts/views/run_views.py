@@ -33,7 +33,17 @@ from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.simulation.simulate import FIGURES, count_steps, simulate_prepared
 from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, PendingApproval
 from acts.tree.records import Turn
-from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, WAITING_SINCE, tool_keywords
+from acts.tree.search_attributes import (
+    COST,
+    MAX_KEYWORD,
+    MODEL,
+    PHASE,
+    TAGS,
+    TOOLS,
+    WAITING,
+    WAITING_SINCE,
+    tool_keywords,
+)
 from acts.views import results
 from acts.views.drawing import draw_mermaid, draw_text
 from acts.views.text import (
@@ -207,7 +217,7 @@ class RunView:
         return {
             PHASE: run.phase, WAITING: len(run.approvals.pending), TOOLS: tool_keywords(self._tools()) or None,
             MODEL: None if run.config.model is None else run.config.model[:MAX_KEYWORD],
-            COST: run.usage.cost if run.usage.requests else None,
+            COST: run.usage.cost if run.usage.requests else None, TAGS: run.config.tag_keywords or None,
             WAITING_SINCE: min((datetime.fromisoformat(w.since) for w in run.approvals.pending), default=None),
         }  # fmt: skip
 

@@ -24,23 +24,26 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from temporalio import activity, workflow
 from temporalio import worker as sdk
 from temporalio.api.failure.v1 import Failure
-from temporalio.common import RawValue
+from temporalio.common import Priority, RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 from temporalio.service import RPCError
 
 from acts.activities.secret_interceptor import mask_details
 from acts.language import wire
+from acts.language.config import Config
 from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
 from acts.telemetry import metrics
 from acts.telemetry.failures import EngineFailureConverter, text_of
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
+from acts.tree.identity import fairness_key
+from acts.worker.slots import FEW_CALLS
 from acts.workflows.driver import used_shares
 from acts.workflows.handlers import CURRENT_TOOLS, RunWorkflow, describe_interactions
 from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from temporalio.activity import Info
     from temporalio.api.common.v1 import Payload
@@ -56,6 +59,7 @@ ENGINE_WORKFLOWS: Final = frozenset((wire.PLAN, wire.AGENT, wire.DELEGATE, wire.
 # The query by which the Web UI asks a run for its handlers and its page; the answer is a ``WorkflowMetadata``
 _METADATA: Final = "__temporal_workflow_metadata"
 _CONTINUED: Final = "continuedAsNew"
+MANY_PRIORITY: Final = 4  # of instances: the server's default is 3, and 1 comes first
 
 
 class EngineInterceptor(sdk.Interceptor):
@@ -71,6 +75,8 @@ class EngineInterceptor(sdk.Interceptor):
         self.rooms = ResultRooms(client)
         self.tracing = tracing
         self.shows_page = True
+        self.allows_eager_start: Callable[..., bool] = lambda **_: True
+        self.limited: Container[str] = ()  # Activities with a queue of their own
         self.current_tools: tuple[Mapping[str, Any], Sequence[str]] = {}, ()
         self._steps: tuple[Step, ...] = (*(() if observe is None else (observe,)), self.rooms.make, *steps)
 
@@ -89,7 +95,7 @@ class EngineInterceptor(sdk.Interceptor):
             def init(self, outbound: sdk.WorkflowOutboundInterceptor) -> None:
                 self.shows_page = engine.shows_page
                 self.spans = None if engine.tracing is None else RunSpans(engine.tracing)
-                super().init(_Outbound(outbound, engine.rooms, self.spans))
+                super().init(_Outbound(outbound, engine, self.spans))
 
         return Inbound
 
@@ -367,13 +373,18 @@ class _Inbound(sdk.WorkflowInboundInterceptor):
 
 
 class _Outbound(sdk.WorkflowOutboundInterceptor):
-    def __init__(self, next: sdk.WorkflowOutboundInterceptor, rooms: ResultRooms, spans: RunSpans | None) -> None:  # noqa: A002 - the SDK's name
+    def __init__(self, next: sdk.WorkflowOutboundInterceptor, engine: EngineInterceptor, spans: Any) -> None:  # noqa: A002 - the SDK's name
         super().__init__(next)
-        self._rooms, self._spans = rooms, spans
+        self._rooms, self._allows_eager_start, self._spans = engine.rooms, engine.allows_eager_start, spans
+        self._limited = engine.limited
 
     def start_activity(self, input: sdk.StartActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
-        if must_go_through_queue.get():
+        # No command of a history: a replay may say otherwise
+        if must_go_through_queue.get() or not self._allows_eager_start(has_few=_has_few_calls()):
             input.disable_eager_execution = True
+        input.priority = _priority() if input.priority == Priority.default else input.priority
+        if input.task_queue is None and input.activity in self._limited:
+            input.task_queue = limited_queue(workflow.info().task_queue, input.activity)
         input.headers = self._below(input.headers)
         return super().start_activity(input)
 
@@ -384,6 +395,7 @@ class _Outbound(sdk.WorkflowOutboundInterceptor):
         return super().start_local_activity(input)
 
     async def start_child_workflow(self, input: sdk.StartChildWorkflowInput) -> workflow.ChildWorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
+        input.priority = _priority(input.workflow) if input.priority == Priority.default else input.priority
         input.headers = self._below(input.headers)
         return await super().start_child_workflow(input)
 
@@ -399,6 +411,34 @@ class _Outbound(sdk.WorkflowOutboundInterceptor):
 def _machine() -> RunMachine | None:
     run = workflow.instance()
     return run.machine if isinstance(run, RunWorkflow) else None
+
+
+def limited_queue(queue: str, activity_name: str) -> str:
+    """Where Calls of an Activity of ``ACTS_TOOL_LIMITS`` wait: beside ``queue``, so that they hold up no others."""
+    return f"{queue}/{activity_name}"
+
+
+def _has_few_calls() -> bool:
+    """Whether a run is none of many alike, and has few Calls in flight."""
+    machine = _machine()
+    is_alike = workflow.info().workflow_type == wire.INSTANCE or (machine and machine.position.instance) is not None
+    return not is_alike and (machine is None or machine.in_flight <= FEW_CALLS)
+
+
+def _priority(child: str = "") -> Priority:
+    """What a start says beside what it has from its run: a root says what its Request wants.
+
+    Instances, of which there are many alike, come after everything else, unless the Request or its sender says more.
+    """
+    machine, own = _machine(), workflow.info().priority
+    is_root = machine is not None and machine.position.is_root
+    config = machine.config if machine is not None and is_root else Config()
+    key = config.priority
+    if key is None and own.priority_key is None and child in (wire.INSTANCE, wire.BATCH):
+        key = MANY_PRIORITY
+    if not is_root or (config.fairness is None and own.fairness_key):
+        return Priority(priority_key=key)
+    return Priority(priority_key=key, fairness_key=fairness_key(config, workflow.info().workflow_id))
 
 
 def _place() -> tuple[str, str | None]:

@@ -23,7 +23,14 @@ from acts.activities.models.adapters import close_clients
 from acts.activities.plan_folders import PLAN_FOLDERS, read_plans
 from acts.activities.read_past_run import PastRuns
 from acts.activities.registry import Registry, activity_name, missing_activity, refuse_same_name, refuse_unanswered
-from acts.activities.run_setup import Loader, check_queues, check_search_attributes, first_attempt, look_up_approvers
+from acts.activities.run_setup import (
+    Caps,
+    Loader,
+    check_queues,
+    check_search_attributes,
+    first_attempt,
+    look_up_approvers,
+)
 from acts.activities.secret_interceptor import SecretInterceptor
 from acts.activities.set_work import SetActivities
 from acts.delegates.sources import read_folders
@@ -74,6 +81,7 @@ class Plugin(SimplePlugin):
         self._tools, self._registry = dict(tools or {}), registry
         self._observe, self._tracing, self._announce, self._run_tools = observe, tracing, announce, run_tools
         self._deadlock_seconds = deadlock_seconds
+        self.allows_eager_start: Callable[..., bool] = lambda **_: True  # of slots that tell runs apart
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         config = super().configure_worker(config)
@@ -100,7 +108,8 @@ class Plugin(SimplePlugin):
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
         engine.shows_page = self._settings.page == "on"
-        engine.current_tools = registry.tools, registry.names
+        engine.allows_eager_start = self.allows_eager_start
+        engine.current_tools, engine.limited = (registry.tools, registry.names), self._settings.limits
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
         # The SDK would fail, for ever, each task in which it has to refuse an update of more than 2 MB: it sends
         # the whole update back. The server drops such an update alone. All else that we send is measured before
@@ -140,8 +149,9 @@ def own_activities(
 
     past_runs = PastRuns(read_past)
     sets = SetActivities(settings.set_sources, past_runs.rows)
+    caps = Caps(settings.max_parallel, settings.max_cost, settings.day_cost)
     return [
-        *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt,
+        *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt, caps.look_up,
         Loader(settings.delegate_sources).load_delegate, past_runs.read_past_run, *sets.all(),
     ]  # fmt: skip
 

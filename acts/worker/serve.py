@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
-from acts.activities.registry import Registry, from_environment
+from acts.activities.registry import Registry, activity_name, from_environment
 from acts.activities.secret_interceptor import check_tools
 from acts.client.client_errors import ClientError, describe_server, explain_rpc_error
 from acts.client.server import RPC, find_target
@@ -40,9 +40,10 @@ from acts.telemetry.failures import connection_problem
 from acts.telemetry.logs import LogGuard, announce, configure_logs
 from acts.telemetry.observation import Observation
 from acts.worker.event_server import EventServer
+from acts.worker.interceptors import limited_queue
 from acts.worker.plugin import Plugin, engine_converter, replace_private
 from acts.worker.settings import LogSettings, Settings
-from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner
+from acts.worker.slots import ActivitySlots, TaskSlots, TaskThreads, WatchedRunner
 from acts.worker.tool_runs import ToolLoops, new_event_loop
 from acts.worker.watch import MemoryWatch, WorkflowWatch, keep_looking, measure_memory
 from acts.worker.watchdog import TaskBoard, read_record, watchdog
@@ -200,11 +201,14 @@ def build(
 ) -> Worker:  # fmt: skip
     """One worker that serves our workflows and the registry's Activities; ``docs/performance.md`` has its numbers."""
     watches, observation = watches or Watches(int(settings.worker_memory) << 20), observation or Observation()
+    calls = ActivitySlots(settings.max_activities)
+    watches.looks.append(lambda: metrics.record(metrics.FREE_SLOTS, calls.free))
     plugin = Plugin(
         settings=settings, registry=registry, observe=observation.observe_call, tracing=observation.tracing,
         announce=watches.logs.announce, deadlock_seconds=None,  # the watch takes the place of the SDK's detector
         run_tools=lambda own: partial(watches.tools.run, frozenset(own)),
     )  # fmt: skip
+    plugin.allows_eager_start = calls.allows_eager_start
     slots = TaskSlots()
     threads = TaskThreads(slots, TASK_THREADS)
     watches.looks.append(threads.turns.advance)
@@ -223,7 +227,7 @@ def build(
         workflow_task_executor=threads,
         tuner=WorkerTuner.create_composite(
             workflow_supplier=slots,
-            activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
+            activity_supplier=calls,
             local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
             nexus_supplier=FixedSizeSlotSupplier(1),
         ),
@@ -247,6 +251,32 @@ def build(
     return worker
 
 
+def build_limited(worker: Worker, registry: Registry, settings: Settings) -> list[Worker]:
+    """A worker of its own for each Activity of ``ACTS_TOOL_LIMITS``: what is beyond the limit waits at the server.
+
+    Raises SettingsError: this worker does not have it. With 0 it waits for a worker with another number.
+    """
+    if unknown := [name for name in settings.limits if name not in registry.names]:
+        text = f"no Activity of this worker; it has {format_choices(registry.names)}"
+        raise SettingsError(f"ACTS_TOOL_LIMITS names {unknown[0]!r}, which is {text}")
+    config: Any = worker.config(active_config=True)
+    limited = []
+    for name, count in settings.limits.items():
+        if count:
+            one = Worker(
+                worker.client, task_queue=limited_queue(settings.task_queue, name), max_concurrent_activities=count,
+                activities=[function for function in config["activities"] if activity_name(function) == name],
+                **{key: config[key] for key in (
+                    "interceptors", "activity_executor", "deployment_config", "identity", "graceful_shutdown_timeout",
+                    "max_heartbeat_throttle_interval", "default_heartbeat_throttle_interval",
+                    "disable_payload_error_limit",
+                )},
+            )  # fmt: skip
+            replace_private(one, "_activity_worker", "_data_converter", activity_converter)
+            limited.append(one)
+    return limited
+
+
 async def serve(settings: Settings, registry: Registry, stop: threading.Event) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     watches = Watches(int(settings.worker_memory) << 20, LogGuard(hides_failures=is_encrypting()))
@@ -258,7 +288,10 @@ async def serve(settings: Settings, registry: Registry, stop: threading.Event) -
         if client is None:
             return
         with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
-            async with build(client, settings, registry, executor, watches, observation) as worker:
+            async with AsyncExitStack() as running:
+                worker = build(client, settings, registry, executor, watches, observation)
+                for one in (worker, *build_limited(worker, registry, settings)):
+                    await running.enter_async_context(one)
                 identity = worker.config(active_config=True)["identity"] or client.identity
                 events = EventServer(client, settings.events_token)
                 observation.serve_events = events.answer

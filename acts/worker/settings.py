@@ -20,9 +20,10 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import WorkerDeploymentConfig
 
 from acts.activities.models.endpoints import check_environment as check_endpoints
-from acts.activities.run_setup import approvers_from_environment
+from acts.activities.run_setup import approvers_from_environment, check_day_costs
 from acts.activities.secret_interceptor import check_setting
 from acts.delegates import sources
+from acts.language.config import MAX_PARALLEL
 from acts.language.errors import SettingsError
 from acts.language.variables import PREFIX, find_mistake
 from acts.language.wire import TASK_QUEUE
@@ -54,6 +55,13 @@ def _resolve(text: str) -> str:
 def _read_sources(prefix: str, folders: tuple[Path, ...], hosts: str, private: str) -> sources.DelegateSources:
     private_hosts = sources.read_hosts(f"{prefix}_PRIVATE_HOSTS", private, needs_port=True)
     return sources.DelegateSources(folders, sources.read_hosts(f"{prefix}_HOSTS", hosts), private_hosts)
+
+
+def _check_limits(text: str) -> str:
+    for part in filter(None, map(str.strip, text.split(","))):
+        if not re.fullmatch(r"[^=]+=[0-9]{1,5}", part):
+            raise ValueError("it is NAME=N, separated by commas, such as issue_refund=5")
+    return text
 
 
 _Seconds = Annotated[float, Field(ge=0, le=3600)]
@@ -110,6 +118,14 @@ class Settings(LogSettings):
     # Slots for Activities, and how many a workflow may start eagerly in one task: with the SDK's 100 and 3, a fan-out
     # of 500 takes twice as long
     max_activities: int = Field(500, ge=1, le=10_000, description="how many Activities run at once (500)")
+    tool_limits: Annotated[str, AfterValidator(_check_limits)] = Field(
+        "", description="NAME=N, …: of these Activities at most N at once here, and the rest waits (docs/scale.md)"
+    )
+    max_parallel: int | None = Field(None, ge=1, le=MAX_PARALLEL, description="the most that maxParallel may be")
+    max_cost: float | None = Field(None, ge=0, description="US dollars for models that a run may cost at most")
+    day_cost: Annotated[str, AfterValidator(check_day_costs)] = Field(
+        "", description="US dollars of all runs of a day, or for each value of a tag: 500, customer=20"
+    )
     # Above four fifths of it, the worker gives up cached workflows. 0: no limit
     worker_memory: float = Field(
         default_factory=lambda: read_container_limit() >> 20, ge=0, le=1_000_000,
@@ -167,6 +183,12 @@ class Settings(LogSettings):
         hosts = _read_sources("ACTS_DATA", (), self.data_hosts, self.data_private_hosts)
         data = sources.read_folders(set_files.DATA, self.data)
         return set_files.SetSources(data, sources.read_folders(set_files.RESULTS, self.results), hosts)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """How many of an Activity may run at once in this worker, by its name."""
+        parts = (part.rpartition("=") for part in filter(None, map(str.strip, self.tool_limits.split(","))))
+        return {name.strip(): int(count) for name, _, count in parts}
 
     @model_validator(mode="after")
     def _require_both(self) -> Self:

@@ -1,4 +1,4 @@
-"""The workflow tasks of this process: how many it accepts, which of them computes next, and each under the watch.
+"""What this process accepts: slots for Activities and for workflow tasks, whose task is next, and each under the watch.
 
 One interpreter computes one thing at a time, and the server gives up a task after its timeout (10 s by default). With
 the SDK's own limit, which takes all tasks in the order of their arrival, fifty replays side by side would all be given
@@ -10,6 +10,7 @@ up, and each step of a small plan would wait for as many tasks as a large batch 
   server's database writes in the order of arrival, so a busy tree has only a few answers at a time on their way there,
   and one while a quiet tree is at work. So ten calls beside a large batch take at most three times their time alone
   (``docs/performance.md``), not 11 times.
+* **Kept slots**: of the slots for Activities, some are for runs with few Calls in flight (``ActivitySlots``).
 """
 
 from __future__ import annotations
@@ -162,6 +163,72 @@ class TaskSlots(CustomSlotSupplier):
 
     def _wake_all(self) -> None:
         """Let those that wait look again, by way of the loop: whoever looked a moment ago in vain waits by then."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._change.set)
+
+
+# Of the slots for Activities, one of so many is kept. A run with at most so many Calls in flight may have one
+KEPT_PART: Final = 10
+FEW_CALLS: Final = 10
+
+
+class ActivitySlots(CustomSlotSupplier):
+    """Slots for Activities, of which a tenth is for Calls of runs with few in flight.
+
+    A set with more Calls in flight than the worker has slots takes each slot that comes free, and its Calls end
+    together: a poll for work cannot tell whose Call it will bring, so a small plan would wait for the longest of them.
+    But Calls that a workflow task of this worker starts need no poll. They may have a kept slot, if their run has few.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count, self._polled = count, count - count // KEPT_PART
+        self._lock = threading.Lock()
+        self._in_use = self._used = self._promised = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._change = asyncio.Event()
+
+    @property
+    def free(self) -> int:
+        """How many more Calls from the task queue could run now."""
+        return max(0, self._polled - self._used)
+
+    def allows_eager_start(self, *, has_few: bool) -> bool:
+        """Whether a Call of a run, which has few in flight or not, may start here without the way through the queue."""
+        with self._lock:
+            is_busy = 2 * self._in_use >= self._polled
+            self._promised = min(self._promised + has_few, self._count - self._polled) if is_busy else 0
+            return has_few or not is_busy
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:  # noqa: ARG002 - of the SDK's interface
+        self._loop = asyncio.get_running_loop()
+        while (permit := self._reserve(self._polled)) is None:
+            self._change.clear()
+            await self._change.wait()
+        return permit
+
+    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:  # noqa: ARG002 - as above
+        """For what the server hands out with the answer to a workflow task of this worker."""
+        return self._reserve(self._count if self._promised else self._polled)
+
+    def _reserve(self, limit: int) -> Permit | None:
+        with self._lock:
+            if self._in_use >= limit:
+                return None
+            self._promised -= self._in_use >= self._polled
+            self._in_use += 1
+        return Permit(is_sticky=False)
+
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        if isinstance(ctx.permit, Permit):
+            ctx.permit.start = time.monotonic()
+            with self._lock:
+                self._used += 1
+
+    def release_slot(self, ctx: SlotReleaseContext) -> None:
+        permit: Any = ctx.permit
+        with self._lock:
+            self._in_use -= 1
+            self._used -= permit.start is not None
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._change.set)
 

@@ -47,6 +47,7 @@ Target = Handle | workflow.ExternalWorkflowHandle[Any]
 Outcome = Callable[[BaseException | None], None]
 
 ROOT: Final = SearchAttributeKey.for_keyword(search_attributes.ROOT)
+TAGS: Final = SearchAttributeKey.for_keyword_list(search_attributes.TAGS)
 # When to try the id of a leftover again. A run stops within a task of its own and one for each level below it: some 10
 # ms each, and some seconds while workers start. 19 seconds in all: longer than the 10 or 15 s after which the server
 # begins a workflow task again that died with its worker
@@ -202,8 +203,11 @@ async def start_child(
     """
     info = workflow.info()
     first = child_id(info.workflow_id, name)
-    root = info.typed_search_attributes.get(ROOT)
-    attributes = None if root is None else TypedSearchAttributes([SearchAttributePair(ROOT, root)])
+    held = info.typed_search_attributes
+    inherited: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(key, value) for key in (ROOT, TAGS) if (value := held.get(key)) is not None
+    ]
+    attributes = TypedSearchAttributes(inherited) if inherited else None
 
     async def start(id_: str) -> Handle | None:
         try:

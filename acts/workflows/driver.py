@@ -36,7 +36,7 @@ from acts.tree.decisions import PendingApproval, WaitKey
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, Told
 from acts.views.run_events import WAIT_FACTS, WAITS_MEMO
 from acts.views.run_views import RunView
-from acts.workflows.children import ROOT, Children, Lifeline, Outbox
+from acts.workflows.children import ROOT, TAGS, Children, Lifeline, Outbox
 from acts.workflows.engine_calls import ask_or_none
 from acts.workflows.in_flight import TasksInFlight
 from acts.workflows.payloads import TaskRoom, encode, encode_record, encode_state
@@ -360,8 +360,8 @@ def _date_at(nanoseconds: int) -> str:
     return iso(datetime.fromtimestamp(nanoseconds / 1e9, UTC))
 
 
-# From this part on a budget is nearly spent
-LOW_SHARE: Final = 0.9
+# From this part on a budget is nearly spent, or spent: what counts it once for each run
+BUDGET_SHARES: Final = {metrics.BUDGET_LOW: 0.8, metrics.BUDGET_SPENT: 1.0}
 _CALLS: Final = (commands.StartCall, commands.AskOutput, commands.StartChild, commands.StartBackground)
 _ENDS: Final = (events.CallEnded, events.CallDetached, events.ChildEnded)
 _OUTCOMES: Final = {CANCELLED: "cancelled", TIMEOUT: "timeout"}
@@ -371,7 +371,7 @@ SINCE: Final = SearchAttributeKey.for_datetime(names.WAITING_SINCE)
 _KEYS: Final[dict[str, SearchAttributeKey[Any]]] = {
     names.PHASE: PHASE, names.WAITING: WAITING, names.TOOLS: SearchAttributeKey.for_keyword_list(names.TOOLS),
     names.MODEL: SearchAttributeKey.for_keyword(names.MODEL), names.COST: SearchAttributeKey.for_float(names.COST),
-    names.ROOT: ROOT,
+    names.ROOT: ROOT, names.TAGS: TAGS,
 }  # fmt: skip
 
 
@@ -394,7 +394,7 @@ class RunIndex:
         self._is_counted = metrics.is_on()
         self._started: dict[str, tuple[str, float]] = {}  # by a Call's key: its Tool, and when it was started
         self._waits: dict[tuple[str, str | None, str | None], PendingApproval] = {}
-        self._low: set[str] = set()
+        self._low: set[tuple[str, str]] = set()
         self._recorded: dict[WaitKey, tuple[int, str | None]] = {}  # versions and subjects
         attributes = workflow.info().typed_search_attributes
         self._is_indexed = run.position.is_root and attributes.get(ROOT) is not None
@@ -431,12 +431,13 @@ class RunIndex:
             if self._waits or self._run.approvals.waits.own:
                 self._update_waits()
             for limit, share in used_shares(self._run).items():
-                if share >= LOW_SHARE and limit not in self._low:
-                    self._low.add(limit)
-                    if not workflow.unsafe.is_replaying():
-                        metrics.record(metrics.BUDGET_LOW, limit=limit)
-                        text = "the budget of this run is nearly spent: %.0f %% of %s"
-                        workflow.logger.warning(text, 100 * share, limit)
+                for metric, least in BUDGET_SHARES.items():
+                    if share >= least and (metric.name, limit) not in self._low:
+                        self._low.add((metric.name, limit))
+                        if not workflow.unsafe.is_replaying():
+                            metrics.record(metric, limit=limit)
+                            text = "the budget of this run is nearly spent: %.0f %% of %s"
+                            workflow.logger.warning(text, 100 * share, limit)
         if self._run.position.is_root and (self._recorded or self._run.approvals.waits.own):
             self._record_waits()
         if not self._is_indexed:

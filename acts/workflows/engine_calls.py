@@ -27,7 +27,7 @@ from temporalio.exceptions import ApplicationError, FailureError, is_cancelled_e
 from acts.language import wire
 from acts.language.config import Config, Options
 from acts.language.errors import InvalidRequest, Problem, heading, truncate
-from acts.language.messages import Request, ToolMessage, read_request, with_input
+from acts.language.messages import Request, ToolMessage, read_request, with_input, with_tags
 from acts.language.strict_json import read_json, unpack
 from acts.language.tools import (
     Tool,
@@ -99,6 +99,7 @@ ENGINE_ACTIVITIES: Final[dict[str, EngineActivity]] = {
     wire.REGISTRY: EngineActivity(10, is_local=True),
     wire.LOAD_PLAN: EngineActivity(10, is_local=True),
     wire.APPROVERS: EngineActivity(10, is_local=True),  # a small local file
+    wire.CAPS: EngineActivity(60, _retries(3)),  # some lists of runs of the day
     # One read of a history's first event for each attempt before this one
     wire.FIRST_ATTEMPT: EngineActivity(30, is_local=True),
     # Above the Activities' own limits, of 2 s for each queue, all of which are asked at once
@@ -152,6 +153,8 @@ async def ask_or_none(name: str, request: Any, label: str) -> Any:
 
 APPROVERS_VARIABLE: Final = "ACTS_APPROVERS"
 _APPROVERS_PATCH: Final = "acts-approvers"
+CAP_VARIABLES: Final = ("ACTS_MAX_PARALLEL", "ACTS_MAX_COST", "ACTS_DAY_COST")
+_CAPS_PATCH: Final = "acts-caps"
 
 
 async def complete_position(position: TreePosition, start: RawValue) -> TreePosition:
@@ -183,7 +186,7 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
 
 
 async def pin_plan(value: RawValue, *, is_untouched: Callable[[], bool]) -> RawValue:
-    """The Request that a run was started with; of ``{"plan": name, "input"?}`` the one that its worker serves.
+    """The Request that a run was started with; of ``{"plan": name, "input"?, "tags"?}`` the one that its worker serves.
 
     The run continues as new with that Request: no replay and no reset of it asks again. Where somebody has sent it
     something already, which would be lost, it stays as it is.
@@ -198,7 +201,7 @@ async def pin_plan(value: RawValue, *, is_untouched: Callable[[], bool]) -> RawV
         raise InvalidRequest(problems)
     decide_storage()
     loaded = await ask(wire.LOAD_PLAN, {"plan": name}, f"the plan {name}")
-    request = encode(with_input(loaded["request"], named.get("input")))
+    request = encode(with_tags(with_input(loaded["request"], named.get("input")), named.get("tags")))
     if is_untouched():
         origin = {"name": name, "sha256": loaded["sha256"], "source": loaded["source"]}
         workflow.continue_as_new(request, memo={**workflow.memo(), PLAN_MEMO: origin})
@@ -209,11 +212,12 @@ def _named_problems(named: dict[str, Any]) -> list[Problem]:
     hint = 'a plan is started by name with {"plan": "refund", "input": {…}}'
     problems = [
         Problem("unknownKey", f'unknown key "{truncate(key, 100)}" beside the name of a plan', pointer(key), hint=hint)
-        for key in named if key not in ("plan", "input")
+        for key in named if key not in ("plan", "input", "tags")
     ]  # fmt: skip
-    if not isinstance(named.get("input"), dict | None):
-        text = f"input is an object, not {type_name(named['input'])}"
-        problems.append(Problem("invalidRequest", text, pointer("input"), hint=hint))
+    for key in ("input", "tags"):
+        if not isinstance(named.get(key), dict | None):
+            text = f"{key} is an object, not {type_name(named[key])}"
+            problems.append(Problem("invalidRequest", text, pointer(key), hint=hint))
     return problems
 
 
@@ -222,6 +226,9 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
     parsed = read_request(raw)
     if problems := inline_secret_problems(parsed):
         raise InvalidRequest(problems)
+    if position.is_root and (lower := await _ask_caps(parsed.config)):
+        raw = {**raw, "config": {**(raw.get("config") or {}), **lower}}
+        parsed = read_request(raw)
     capabilities = await _look_up(parsed, position)
     tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
     if position.is_root and (problems := [p for p in approve_problems(parsed, tools) if p.fatal]):
@@ -236,6 +243,21 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
         parsed = read_request(raw)
     capabilities = capabilities.model_copy(update=pinned) if pinned["pins"] else capabilities
     return raw, parsed, capabilities
+
+
+async def _ask_caps(config: Config) -> dict[str, Any]:
+    """The settings that the operator's caps lower. ApplicationError: the money of the day is spent."""
+    is_asked = workflow.unsafe.is_replaying() or any(map(os.environ.get, CAP_VARIABLES))
+    if not (is_asked and workflow.patched(_CAPS_PATCH)):
+        return {}
+    query = {"tags": config.tag_keywords} if config.models else {}
+    caps = await ask(wire.CAPS, query, "what the operator allows")
+    if caps.get("spent"):
+        raise ApplicationError(caps["spent"], type=wire.BUDGET_SPENT, non_retryable=True)
+    lower = config.capped(caps.get("maxParallel"), caps.get("cost") if config.models else None)
+    if lower and not workflow.unsafe.is_replaying():
+        workflow.logger.warning("the operator's caps lower the settings of this run to %s", lower)
+    return lower
 
 
 async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:

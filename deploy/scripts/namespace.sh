@@ -51,5 +51,6 @@ ActsModel Keyword
 ActsCost Double
 ActsRoot Keyword
 ActsWaitingSince Datetime
+ActsTags KeywordList
 ATTRIBUTES
 echo "Namespace $TEMPORAL_NAMESPACE keeps closed plans for $RETENTION"

@@ -16,7 +16,7 @@ from acts.cli.commands.testing import FILES
 from acts.cli.console import trust
 from acts.cli.main import app
 from acts.client.client_errors import ClientError
-from acts.client.run_reader import PHASES, runs_query
+from acts.client.run_reader import IS_WAITING, PHASES, runs_query, tag_conditions
 from acts.tree.search_attributes import TYPES
 from tests.cli.conftest import Acts, new_name, run_acts, wait_for_approvals, wait_for_listing
 from tests.cli.test_instances import SHARED, write_batch
@@ -32,7 +32,7 @@ NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
         ({"phases": ("awaiting",)}, "ActsPhase = 'awaiting' AND ExecutionStatus = 'Running'"),
         ({"phases": ("failed",)}, "ExecutionStatus = 'Failed'"),
         ({"phases": ("terminated",)}, "ExecutionStatus = 'Terminated'"),
-        ({"waiting": True}, "ActsWaiting > 0"),
+        ({"conditions": (IS_WAITING, *tag_conditions(["customer=it's"]))}, "(ActsTags = 'customer=it\\'s')"),
         ({"tool": "it's"}, "ActsTools = 'it\\'s'"),
         ({"min_cost": 0.5}, "ActsCost >= 0.5"),
         ({"since": NOW}, "StartTime >= '2026-01-02T12:00:00Z'"),

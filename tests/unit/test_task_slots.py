@@ -21,6 +21,7 @@ from acts.worker.slots import (
     MIN_STICKY,
     QUERY_ID,
     SLOW_SECONDS,
+    ActivitySlots,
     Permit,
     TaskSlots,
     Turn,
@@ -96,6 +97,30 @@ async def test_who_waits_gets_the_slot_that_is_given_back_unless_the_worker_stop
     slots.close()
     run_task(slots, permit)
     assert slots.try_reserve_slot(NEW) is None
+
+
+def free_up(slots: ActivitySlots, permit: Any) -> None:
+    slots.mark_slot_used(SimpleNamespace(permit=permit, slot_info=None))  # type: ignore[arg-type]
+    slots.release_slot(SimpleNamespace(permit=permit, slot_info=None))  # type: ignore[arg-type]
+
+
+async def test_a_run_with_few_calls_has_a_kept_slot_where_many_alike_have_all_others() -> None:
+    slots = ActivitySlots(20)
+    assert slots.allows_eager_start(has_few=False), "an idle worker starts whatever comes"
+    polled = [await slots.reserve_slot(NEW) for _ in range(18)]
+    waiting = asyncio.create_task(slots.reserve_slot(NEW))
+    await asyncio.sleep(0)
+    assert (waiting.done(), slots.try_reserve_slot(NEW)) == (False, None)
+    assert not slots.allows_eager_start(has_few=False)
+    assert all(slots.allows_eager_start(has_few=True) for _ in range(5))
+    kept = [slots.try_reserve_slot(NEW) for _ in range(3)]
+    assert [permit is not None for permit in kept] == [True, True, False]
+    free_up(slots, polled.pop())
+    await asyncio.sleep(0)
+    assert not waiting.done(), "a kept slot is given back first"
+    for permit in (kept[0], kept[1], polled.pop()):
+        free_up(slots, permit)
+    await asyncio.wait_for(waiting, 180)
 
 
 # -- turns ---------------------------------------------------------------------------------

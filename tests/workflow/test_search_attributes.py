@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 
 from acts.cli.dev.temporal_server import DevServer
-from acts.client.run_reader import list_runs, runs_query
+from acts.client.run_reader import IS_WAITING, list_runs, runs_query
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended
@@ -45,7 +45,7 @@ async def test_a_run_that_waits_is_found_and_one_that_ended_has_its_phase(foreig
             return since is not None and held == {"ActsPhase": "awaiting", "ActsWaiting": 2, **root}
 
         async def is_listed() -> bool:
-            query = runs_query(waiting=True, tool="echo")
+            query = runs_query(conditions=(IS_WAITING,), tool="echo")
             return handle.id in {row["id"] async for row in list_runs(foreign.client, query, 1000)}
 
         await assert_eventually(is_awaiting)

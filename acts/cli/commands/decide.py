@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rich.text import Text
 from temporalio.service import RPCError
 
+from acts.cli import bulk
 from acts.cli import console as cli
 from acts.cli.console import CommandError, clean, command_error, console, message, option, print_err
 from acts.cli.render.tables import approval_lines, print_diff
@@ -35,7 +37,7 @@ from acts.cli.text.source import source_error
 from acts.client import client, server
 from acts.client.client_errors import ClientError
 from acts.client.run_decisions import Sign, call_position, find_approval, send_decision, send_update
-from acts.client.run_reader import RunReader, add_parameters, open_run, read_pending
+from acts.client.run_reader import IS_WAITING, RunReader, add_parameters, open_run, read_pending
 from acts.language.errors import InvalidRequest, visible
 from acts.language.messages import Data, parse_message
 from acts.language.source_text import SourceText
@@ -108,19 +110,57 @@ async def pending(
 
 @app.add
 async def approve(
-    run: cli.Run, call: Call = None, version: Version = None, subject: Subject = None, by: By = None,
+    run: bulk.AnyRun = None, call: Call = None, version: Version = None, subject: Subject = None, by: By = None,
     note: cli.Note = None, instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
-) -> None:  # fmt: skip
+    query: bulk.Query = None, phase: bulk.Phases = None, tool: WaitingTool = None, tag: bulk.Tags = None,
+    since: bulk.Since = None, dry_run: bulk.DryRun = False, max_rate: bulk.MaxRate = bulk.RATE,
+    yes: bulk.YesCount = None,
+) -> int:  # fmt: skip
     """Approve a plan or a call that waits.
+
+    Without an ID, all that waits in the runs that the options name is shown, and approved as
+    it was shown once its number is typed.
 
     Examples:
       acts approve order-7
       acts approve order-7 --call 2:refund --version 1 --note "as agreed"
+      acts approve --tool refund --tag customer=c-17
     """
-    await _decide(run, "approved", Decision.model_construct(
+    decision = Decision.model_construct(
         decision=APPROVE, call=call, instance=instance, workflow_id=workflow_id, version=version, subject=subject,
         by=by, reason=note,
-    ), key)  # fmt: skip
+    )  # fmt: skip
+    many = bulk.Bulk(query, phase or (), tool, tag or (), since, dry_run, max_rate, yes)
+    if not many.require_one_way(run):
+        await _decide(str(run), "approved", decision, key)
+        return cli.EXIT_DONE
+    if any((call, instance, workflow_id, version, subject)):
+        raise command_error("a call, an instance, a version and a subject are of one run", hint="name it by its ID")
+    return await _approve_many(many, decision, key)
+
+
+async def _approve_many(many: bulk.Bulk, decision: Decision, key: str | None) -> int:
+    """Approve what is shown whole, with its subject: whatever differs by then is refused by its run."""
+    temporal = await server.connect()
+    rows = await many.choose(temporal, IS_WAITING, tool=False)
+    report = await read_pending(None, many.tool, client=temporal, only=frozenset(row["id"] for row in rows))
+    shown = [(RunReader(temporal, id_), approval) for id_, listed in report.approvals for approval in listed]
+    for id_, listed in report.approvals:
+        for line in approval_lines(id_, listed, sys.maxsize, sys.maxsize, len(listed)):
+            console().print(Text(line))
+    if report.unanswered:
+        cli.print_message(f"no worker answered for {cli.list_names(report.unanswered, 10)}", severity="warning")
+    whole = [(run, approval) for run, approval in shown if approval.content is not None and approval.subject]
+    if len(whole) < len(shown):
+        text = f"{cli.count_text(len(shown) - len(whole), 'approval')} not shown whole: left alone"
+        cli.print_message(text, severity="warning")
+
+    async def approve_one(run: RunReader, approval: PendingApproval) -> str:
+        own = decision.model_copy(update={"subject": approval.subject})
+        await send_decision(run, own, approval, sign=_signer(key, own))
+        return "approved"
+
+    return await many.perform("approve", "decision", [(run.id, partial(approve_one, run, a)) for run, a in whole])
 
 
 @app.add
@@ -295,10 +335,26 @@ async def provide(run: cli.Run, message: Message) -> None:
 
 
 @app.add
-async def cancel(run: cli.Run) -> None:
-    """Cancel a run: running calls are cancelled, no more start."""
-    await client.Run(await server.connect(), run).cancel()
-    print_err(f"{clean(run)} is being cancelled")
+async def cancel(
+    run: bulk.AnyRun = None, query: bulk.Query = None, phase: bulk.Phases = None, tool: bulk.ByTool = None,
+    tag: bulk.Tags = None, since: bulk.Since = None, dry_run: bulk.DryRun = False, max_rate: bulk.MaxRate = bulk.RATE,
+    yes: bulk.YesCount = None,
+) -> int:  # fmt: skip
+    """Cancel a run: running calls are cancelled, no more start. Without an ID, all open runs that the options name."""
+    many = bulk.Bulk(query, phase or (), tool, tag or (), since, dry_run, max_rate, yes)
+    if not many.require_one_way(run):
+        await client.Run(await server.connect(), str(run)).cancel()
+        print_err(f"{clean(run)} is being cancelled")
+        return cli.EXIT_DONE
+    temporal = await server.connect()
+    rows = await many.choose(temporal, "ExecutionStatus = 'Running'")
+    many.show(rows)
+
+    async def cancel_one(row: dict[str, Any]) -> str:
+        await client.Run(temporal, row["id"], row["runId"]).cancel()
+        return "being cancelled"
+
+    return await many.perform("cancel", "run", [(row["id"], partial(cancel_one, row)) for row in rows])
 
 
 @app.add

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from rich.text import Text
 from rich.tree import Tree
@@ -46,6 +46,14 @@ PhaseNames = Annotated[list[str] | None, option("--phase,-p PHASE", "Only in thi
 Waiting = Annotated[bool, option("--waiting", "Only those that wait for a person.")]
 ByTool = Annotated[str | None, option("--tool NAME", "Only those with this tool.")]
 ByModel = Annotated[str | None, option("--model NAME", "Only those with this model.")]
+ByTags = Annotated[list[str] | None, option("--tag NAME=VALUE", "Only those with this tag.")]
+Sort = Annotated[
+    Literal["started", "cost"], option("--sort WORD", "By started (newest first) or cost (dearest first).")
+]
+Sums = Annotated[
+    Literal["day", "tool", "model", "tag"] | None,
+    option("--sums WORD", "Sums of runs and cost instead, by day (UTC, of the start), tool, model or tag."),
+]
 MinCost = Annotated[float | None, option("--min-cost USD", "Only those that cost at least this.")]
 Since = Annotated[str | None, option("--since TIME", "Started within this time, like 30m, 2h or 7d.")]
 Older = Annotated[str | None, option("--older TIME", "Started before this time, like 1h.")]
@@ -69,7 +77,7 @@ app = cli.CommandGroup()
 async def list_(
     phase: PhaseNames = None, waiting: Waiting = False, tool: ByTool = None, model: ByModel = None,
     min_cost: MinCost = None, since: Since = None, older: Older = None, limit: Limit = 50, below: AllRuns = False,
-    as_json: cli.AsJson = False,
+    tag: ByTags = None, sort: Sort = "started", sums: Sums = None, as_json: cli.AsJson = False,
 ) -> int:  # fmt: skip
     """List runs, newest first: phase, cost, tools. Filters need `acts setup` once per namespace.
 
@@ -77,17 +85,25 @@ async def list_(
       acts list --waiting
       acts list --phase failed --since 1d
       acts list --tool refund --min-cost 0.5
+      acts list --tag customer=c-17 --sort cost
+      acts list --sums tag --since 30d
     """
     now = datetime.now(UTC)
     ages = [cli.read_seconds(text, name) for text, name in ((since, "--since"), (older, "--older"))]
     earliest, latest = (None if age is None else now - timedelta(seconds=age) for age in ages)
     query = run_reader.runs_query(
-        phase or (), waiting=waiting, tool=tool, model=model, min_cost=min_cost, since=earliest, older=latest,
-        below=below,
+        phase or (), tool=tool, model=model, min_cost=min_cost, since=earliest, older=latest, below=below,
+        conditions=[*([run_reader.IS_WAITING] if waiting else []), *run_reader.tag_conditions(tag or ())],
     )  # fmt: skip
     temporal = await server.connect()
-    rows = [row async for row in run_reader.list_runs(temporal, query, limit)]
+    wants_all = sums is not None or sort == "cost"
+    rows = [row async for row in run_reader.list_runs(temporal, query, run_reader.MAX_LISTED if wants_all else limit)]
+    if sums is not None:
+        return _print_sums(rows, sums, as_json=as_json)
+    if sort == "cost":
+        rows = sorted(rows, key=lambda row: row.get("cost", 0.0), reverse=True)[:limit]
     await run_reader.add_errors(temporal, rows[:_MAX_READ])
+    await run_reader.add_retries(temporal, rows[:_MAX_READ])
     if as_json:
         return print_json(rows)
     if not rows:
@@ -100,6 +116,7 @@ async def list_(
         end = datetime.fromisoformat(row["closed"]) if "closed" in row else now
         errors = f", {cli.count_text(row['errors'], 'error')}" if "errors" in row else ""
         errors += f" ({row['undeclared']:,} undeclared)" if "undeclared" in row else ""
+        errors += ", retried" if "retriedAs" in row else ""
         cells = (
             row.get("waiting") or "", row["started"][:19].replace("T", " ").removeprefix(f"{now:%Y-}"),
             _duration(datetime.fromisoformat(row["started"]), end), f"{row['cost']:.4f}" if "cost" in row else "",
@@ -112,7 +129,33 @@ async def list_(
         )  # fmt: skip
     cli.print_rows(table)
     if len(rows) == limit:
-        print_err(f"the newest {limit:,}; --limit lists more", "dim")
+        print_err(f"the {'dearest' if sort == 'cost' else 'newest'} {limit:,}; --limit lists more", "dim")
+    return cli.EXIT_DONE
+
+
+def _print_sums(rows: Sequence[Mapping[str, Any]], by: str, *, as_json: bool) -> int:
+    """Runs, failures and dollars by what the rows have in common; a run with several tools or tags counts in each."""
+    sums: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        values = {
+            "day": row["started"][:10],
+            "model": row.get("model"),
+            "tool": row.get("tools"),
+            "tag": row.get("tags"),
+        }
+        value = values[by] or "–"
+        for name in [value] if isinstance(value, str) else value:
+            entry = sums.setdefault(name, {by: name, "runs": 0, "failed": 0, "cost": 0.0})
+            entry["runs"] += 1
+            entry["failed"] += row["phase"] == "failed"
+            entry["cost"] = round(entry["cost"] + row.get("cost", 0.0), 9)
+    listed = sorted(sums.values(), key=lambda entry: entry[by] if by == "day" else (-entry["cost"], -entry["runs"]))
+    if as_json:
+        return print_json(listed)
+    cells = [(e[by], f"{e['runs']:,}", f"{e['failed']:,}", f"{e['cost']:.4f}") for e in listed]
+    cli.print_rows(tables.text_table((by, "runs", "failed", "cost"), cells))
+    if len(rows) == run_reader.MAX_LISTED:
+        print_err(f"of the newest {run_reader.MAX_LISTED:,} runs; --since bounds them", "bold yellow")
     return cli.EXIT_DONE
 
 
@@ -147,6 +190,8 @@ async def show(
         "status": info.status.name.lower() if info.status else None, "started": run_reader.iso_text(info.start_time),
         "closed": None if info.close_time is None else run_reader.iso_text(info.close_time),
     }  # fmt: skip
+    if info.close_time is not None and (retry := await reader.retried_as()):
+        facts["retriedAs"] = retry
     if instance is not None:
         item, source = await run_reader.read_instance(reader, instance)
         facts["instance"] = {"id": instance, "run": source, **item}
@@ -162,6 +207,8 @@ async def show(
             facts["obstacle"] = obstacle
         if not as_json:
             _show_running(info, facts["progress"], facts.get("obstacle", ""))
+    if "retriedAs" in facts and not as_json:
+        print(f"retried as {clean(facts['retriedAs'])}")
     return print_json(facts) if as_json else cli.EXIT_DONE
 
 

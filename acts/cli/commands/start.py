@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from urllib.parse import quote
 from temporalio import client as sdk
 from temporalio.service import RPCError, RPCStatusCode
 
+from acts.cli import bulk
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
 from acts.cli.render.tables import (
@@ -58,6 +60,7 @@ from acts.language.source_text import SourceText
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND
 from acts.payloads.converter import verify_storage
+from acts.tree.identity import retry_id
 
 ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
 IfRunning = Annotated[
@@ -68,6 +71,7 @@ IfEnded = Annotated[
     option("--if-ended WORD", "If one has ended: use-existing (default), again, again-if-failed or fail."),
 ]
 Delay = Annotated[str | None, option("--delay TIME", "Begin after this time, like 30m or 2h.")]
+Tags = Annotated[list[str] | None, option("--tag NAME=VALUE", "To find and sum it by, like customer=c-17.")]
 NewPlan = Annotated[
     str | None, option("--edit FILE", "The mended plan: calls, or a whole request (default: as it was).")
 ]
@@ -94,7 +98,9 @@ schedule = cli.CommandGroup("schedule", "Start plans and agents by the clock: Te
 app.add_typer(schedule)
 
 
-_FRESH: Final = IdPolicy("fail")
+_FRESH: Final = IdPolicy("fail", "again")
+_RETRIED_PHASES: Final = ("failed", "partial", "timedOut")  # not what a person has ended, unless --phase says so
+_ONE_RETRY: Final = IdPolicy("use-existing", "use-existing")
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,7 @@ async def run(
     file: cli.FileOrPlan, inputs: cli.Inputs = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
     run_id: cli.NewId = None, detach: cli.Detach = False, agent: cli.Agent = None, if_running: IfRunning = "fail",
     if_ended: IfEnded = None, delay: Delay = None, set_file: cli.SetFile = None, results: ResultsFile = None,
+    tag: Tags = None,
 ) -> int:  # fmt: skip
     """Run a plan, or an agent, and wait for its end.
 
@@ -135,9 +142,11 @@ async def run(
       acts run plan.yaml --set orders.csv --results out.jsonl
     """
     policy = StartPolicy(watch, as_json, detach, IdPolicy(if_running, if_ended, read_seconds(delay, "--delay")))
+    tags = dict(part.partition("=")[::2] for part in tag or ())
     if not looks_like_file(file):
-        return await _run_named(file, inputs, agent, [set_file, results], run_id, policy)
-    source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent)
+        request = _named_request(file, inputs, [set_file, results], tags)
+        return await _run_named(file, request, agent, run_id, policy)
+    source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent, tags=tags)
     require_valid(preflight, source)
     workflow = AGENT if preflight.agent else PLAN
     if preflight.why:
@@ -148,37 +157,79 @@ async def run(
 
 @app.add
 async def retry(
-    run: cli.Run, edit: NewPlan = None, only_failed: OnlyFailed = False, only_errors: OnlyErrors = False,
+    run: bulk.AnyRun = None, edit: NewPlan = None, only_failed: OnlyFailed = False, only_errors: OnlyErrors = False,
     results: RetryResults = None,
     run_id: cli.RunId = None, new_id: cli.NewId = None, watch: cli.Watch = False, as_json: cli.AsJson = False,
-    detach: cli.Detach = False,
+    detach: cli.Detach = False, query: bulk.Query = None, phase: bulk.Phases = None, tool: bulk.ByTool = None,
+    tag: bulk.Tags = None, since: bulk.Since = None, dry_run: bulk.DryRun = False, max_rate: bulk.MaxRate = bulk.RATE,
+    yes: bulk.YesCount = None,
 ) -> int:  # fmt: skip
     """Run what a plan has not completed: completed calls are taken over, failed ones keep their _id.
 
     A new run is started; the one that failed stays as it is. Of a set, rows that completed do not run again.
+    A run has one retry, unless --id names another: to retry it again is to get that one.
+    Without an ID, the runs that the options name are retried, if they failed, are partial or timed out
+    (or are in the --phase that is named).
 
       acts retry order-7
       acts retry order-7 --edit mended.yaml
       acts retry orders-1f2e3d4c --only-failed --results out.2.jsonl
+      acts retry --phase failed --since 1d --tool refund --dry-run
     """
-    reader = await open_run(run, run_id)
+    only = "errors" if only_errors else "failed" if only_failed else None
+    many = bulk.Bulk(query, phase or (), tool, tag or (), since, dry_run, max_rate, yes)
+    if many.require_one_way(run):
+        if any((edit, results, run_id, new_id, watch, as_json)):
+            raise command_error("a plan, a results file, an id and --watch are of one run", hint="name it by its ID")
+        return await _retry_many(many, only)
+    reader = await open_run(str(run), run_id)
     info = await reader.describe()
     if info.close_time is None:
         name = cli.shell(run)
         hint = f"acts cancel {name} ends it; acts fork {name} --from CALL runs it another way beside it"
         raise command_error(f'the run "{clean(run, 200)}" has not ended', where="ID", hint=hint)
-    policy = StartPolicy(watch, as_json, detach)
-    new_id = new_id or f"{run[:200]}-retry-{secrets.token_hex(3)}"
+    request, source = await _retry_request(reader, only, edit, results, says_so=True)
+    if info.workflow_type == PLAN:
+        require_valid(run_preflight(request, file=None if edit == STDIN else edit, agent=False), source)
+    policy = StartPolicy(watch, as_json, detach, _FRESH if new_id else _ONE_RETRY)
+    new_id = new_id or retry_id(reader.id, info.run_id)
+    return await start_and_wait(request, info.workflow_type, new_id, source, policy)
+
+
+async def _retry_request(
+    run: RunReader, only: str | None, edit: str | None = None, results: str | None = None, *, says_so: bool = False
+) -> tuple[dict[str, Any], SourceText]:
+    """The Request of the retry of a run that has ended."""
+    info = await run.describe()
     if info.workflow_type == AGENT:
-        if edit is not None or only_failed or only_errors:
+        if edit is not None or only is not None:
             hint = "start one with `acts run FILE`, and a request of your own"
             raise command_error("an agent is retried as it was, without --edit and --only-…", hint=hint)
-        request = {**await _read_request(reader), "context": await reader.require(reader.messages())}
-        print_err(clean(f"starting an Agent with the context of {run}: its model sees what was done"), "dim")
-        return await start_and_wait(request, AGENT, new_id, _source_of(request), policy)
-    only = "errors" if only_errors else "failed" if only_failed else None
-    resume: dict[str, Any] = {"workflowId": run, "runId": info.run_id, **({} if only is None else {"only": only})}
-    return await _resume(reader, resume, edit, results, new_id, policy)
+        request = {**await _read_request(run), "context": await run.require(run.messages())}
+        if says_so:
+            print_err(clean(f"starting an Agent with the context of {run.id}: its model sees what was done"), "dim")
+        return request, _source_of(request)
+    resume = {"workflowId": run.id, "runId": info.run_id, **({} if only is None else {"only": only})}
+    return await _resume_request(run, resume, edit, results, says_so=says_so)
+
+
+async def _retry_many(many: bulk.Bulk, only: str | None) -> int:
+    client, queue = await server.connect(), server.task_queue()
+    rows = await dataclasses.replace(many, phases=many.phases or _RETRIED_PHASES).choose(
+        client, "ExecutionStatus != 'Running'"
+    )
+    many.show(rows)
+
+    async def retry_one(row: dict[str, Any]) -> str:
+        reader = RunReader(client, row["id"], row["runId"])
+        request, _ = await _retry_request(reader, only)
+        new_id = retry_id(reader.id, row["runId"])
+        _, state = await start_run(client, row["workflow"], request, new_id, _ONE_RETRY, queue)
+        if not state:
+            print(new_id)
+        return "had been retried before" if state else "retried"
+
+    return await many.perform("retry", "run", [(row["id"], partial(retry_one, row)) for row in rows])
 
 
 @app.add
@@ -195,26 +246,26 @@ async def fork(
     reader = await open_run(run, run_id)
     resume = {"workflowId": run, "runId": (await reader.describe()).run_id, "keep": {"before": from_call}}
     new_id = new_id or f"{run[:200]}-fork-{secrets.token_hex(3)}"
-    return await _resume(reader, resume, edit, None, new_id, StartPolicy(watch, as_json, detach))
+    request, source = await _resume_request(reader, resume, edit, None, says_so=True)
+    require_valid(run_preflight(request, file=None if edit == STDIN else edit, agent=False), source)
+    return await start_and_wait(request, PLAN, new_id, source, StartPolicy(watch, as_json, detach))
 
 
-async def _run_named(
-    name: str, inputs: list[str] | None, agent: bool | None, of_sets: list[str | None], run_id: str | None,
-    policy: StartPolicy,
-) -> int:  # fmt: skip
-    request = _named_request(name, inputs, of_sets)
+async def _run_named(name: str, request: Json, agent: bool | None, run_id: str | None, policy: StartPolicy) -> int:
     workflow = None if agent is None else AGENT if agent else PLAN
     file = find_plan(name)  # where the worker has other folders, its problems have no lines
     source = SourceText(f'the plan "{name}"', "", "JSON", request) if file is None else read_source(file)
     return await start_and_wait(request, workflow, run_id or new_id(name), source, policy)
 
 
-def _named_request(name: str, inputs: list[str] | None, of_sets: list[str | None]) -> dict[str, Any]:
+def _named_request(
+    name: str, inputs: list[str] | None, of_sets: list[str | None], tags: dict[str, str] | None = None
+) -> dict[str, Any]:
     if any(of_sets):
         raise command_error("a plan by name has its set in its file", where="--set", hint="or name the file itself")
     if not re.fullmatch(r"[\w.-]+", name):
         read_source(name)  # which says that there is no such file
-    return make_request(name, read_inputs(inputs or ()))
+    return make_request(name, read_inputs(inputs or ()), tags or {})
 
 
 async def start_and_wait(
@@ -285,9 +336,9 @@ async def start(
     return run
 
 
-async def _resume(
-    run: RunReader, resume: dict[str, Any], file: str | None, results: str | None, new_id: str, policy: StartPolicy
-) -> int:
+async def _resume_request(
+    run: RunReader, resume: dict[str, Any], file: str | None, results: str | None, *, says_so: bool
+) -> tuple[dict[str, Any], SourceText]:
     type_ = (await run.describe()).workflow_type
     if type_ != PLAN:
         text = f'the run "{clean(run.id, 200)}" is of the type {clean(type_, 100)}'
@@ -297,13 +348,12 @@ async def _resume(
     config = dict(request.get("config") or {})
     if results is None and names_set(request) and isinstance(config.get("results"), str):
         config["results"] = next_results(config["results"])
-        print_err(clean(f"results: {config['results']}"), "dim")
     elif results is not None:
         config |= add_set(request, None, results)["config"]
-    request = {**request, "config": {**config, "resume": resume}}
-    require_valid(run_preflight(request, file=None if file == STDIN else file, agent=False), source)
-    print_err(clean(f"taking over what {run.id} had completed"), "dim")
-    return await start_and_wait(request, PLAN, new_id, source, policy)
+    if says_so:
+        more = f"; results: {config['results']}" if names_set(request) and "results" in config else ""
+        print_err(clean(f"taking over what {run.id} had completed{more}"), "dim")
+    return {**request, "config": {**config, "resume": resume}}, source
 
 
 async def _read_edited(run: RunReader, file: str | None) -> tuple[dict[str, Any], SourceText]:

@@ -49,6 +49,7 @@ DYNAMIC_CONFIG: Final[Mapping[str, str]] = {
     # A run is terminated above this (default 50 MB). The engine ends a run at 46 MB, but results that are on their way
     # still arrive: 100 calls in flight (the default) with 2 MB each.
     "limit.historySize.error": "268435456",
+    "matching.enableFairness": "true",  # runs take turns in a backlog, however large the set that came first
     "frontend.enableCancelWorkerPollsOnShutdown": "true",  # else what a stopping worker is handed is lost for a while
     "frontend.enableServerVersionCheck": "false",  # it would ask for the newest version
 }

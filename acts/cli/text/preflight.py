@@ -21,7 +21,7 @@ from typing import Any, Final
 from acts.cli.console import CommandError, clean, command_error, is_trusted, print_blocks, print_message, shell
 from acts.cli.text.source import STDIN, add_inputs, find_plan, problem_blocks, read_source, source_error
 from acts.language.errors import InvalidRequest, Problem, SettingsError, format_choices, suggest
-from acts.language.messages import INSTANCES, Request, SetData, ToolMessage, choose_workflow, parse_request
+from acts.language.messages import INSTANCES, Request, SetData, ToolMessage, choose_workflow, parse_request, with_tags
 from acts.language.references import scan
 from acts.language.source_text import SourceText
 from acts.language.tools import META, inline_secret_problems, read_tools, registered_names, undecided_names
@@ -148,11 +148,12 @@ def _find_problems(
 
 def check_file(
     file: str, inputs: Sequence[str] | None = None, *, set_file: str | None = None, results: str | None = None,
-    strict: bool = False, agent: bool | None = None,
+    strict: bool = False, agent: bool | None = None, tags: Mapping[str, str] | None = None,
 ) -> tuple[SourceText, Json, Preflight]:  # fmt: skip
     file = find_plan(file) or file
     source = read_source(file)
     request = add_set(add_inputs(source.value, inputs or ()), set_file, results)
+    request = with_tags(request, tags) if isinstance(request, dict) else request
     return source, request, run_preflight(request, strict=strict, file=None if file == STDIN else file, agent=agent)
 
 
