@@ -35,6 +35,7 @@ from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.tracing import Tracing
 from acts.tree.past_run import PastRun
 from acts.worker.interceptors import EngineInterceptor, Step
+from acts.worker.kept_outcomes import KeptOutcomes
 from acts.worker.settings import Settings
 from acts.worker.slots import visit_payloads_our_way
 from acts.workflows import types
@@ -74,6 +75,7 @@ class Plugin(SimplePlugin):
         self._tools, self._registry = dict(tools or {}), registry
         self._observe, self._tracing, self._announce, self._run_tools = observe, tracing, announce, run_tools
         self._deadlock_seconds = deadlock_seconds
+        self._kept = KeptOutcomes()
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         config = super().configure_worker(config)
@@ -99,6 +101,7 @@ class Plugin(SimplePlugin):
         steps: list[Step] = [registry.refuse_missing, secrets]
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
+        self._kept = engine.rooms.kept
         engine.shows_page = self._settings.page == "on"
         engine.current_tools = registry.tools, registry.names
         config["interceptors"] = [engine, *(config.get("interceptors") or ())]
@@ -120,10 +123,12 @@ class Plugin(SimplePlugin):
         replace_private(worker, "_workflow_worker", "_deadlock_timeout_seconds", lambda _: self._deadlock_seconds)
         servers = (self._registry or Registry({}, ())).servers
         servers.start()
+        reporting = asyncio.create_task(self._kept.report_lost(worker.client))
         try:
             await claim_storage(worker.client)
             await super().run_worker(worker, next)
         finally:
+            reporting.cancel()
             await servers.stop()
             await close_clients()
 
