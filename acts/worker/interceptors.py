@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -25,9 +25,10 @@ from temporalio import activity, workflow
 from temporalio import worker as sdk
 from temporalio.api.failure.v1 import Failure
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError, FailureError
 from temporalio.service import RPCError
 
+from acts.activities.engine_activities import miss
 from acts.activities.secret_interceptor import mask_details
 from acts.language import wire
 from acts.machines.lifetime import END_BYTES, UNSEEN_RESULT_BYTES
@@ -36,6 +37,7 @@ from acts.telemetry.failures import EngineFailureConverter, text_of
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
 from acts.worker.kept_outcomes import Kept, KeptOutcomes, Outcome
 from acts.workflows.driver import used_shares
+from acts.workflows.engine_calls import ENGINE_ACTIVITIES
 from acts.workflows.handlers import CURRENT_TOOLS, RunWorkflow, describe_interactions
 from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
@@ -111,14 +113,20 @@ class _Activities(sdk.ActivityInboundInterceptor):
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         with self._heartbeats.repeat():
-            return await self._proceed(input)
+            try:
+                return await self._proceed(input)
+            except (asyncio.CancelledError, CancelledError):
+                if not is_worker_stopping():
+                    raise
+                raise _worker_stops() from None
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
             return await self._steps[place](call, partial(self._proceed, place=place + 1))
-        if not is_async(call.fn):
-            call.fn = partial(_end_as_exception, call.fn)
-        return await self.next.execute_activity(call)
+        if is_async(call.fn):
+            return await self.next.execute_activity(call)
+        call.fn = partial(_end_as_exception, call.fn)
+        return await _leave_thread(self.next.execute_activity(call))
 
 
 # What ends an interpreter, a task or a generator: it would end a loop, or pass by what masks secrets
@@ -133,6 +141,43 @@ def _end_as_exception(function: Callable[..., Any], *args: Any) -> Any:
         raise RuntimeError("the tool raised StopIteration: next() found nothing; give it a default") from error
     except ENDS as error:
         raise ApplicationError(text_of(error), type=type(error).__name__) from error
+
+
+# After a cancellation, for the Tool's own cleanup; the worker's time to stop has two seconds left for the reports
+CLEANUP_SECONDS: Final = 0.5
+STOP_RETRY: Final = timedelta(milliseconds=100)  # the worker that stops polls no more
+
+
+def is_worker_stopping() -> bool:
+    """True for an Activity that is cancelled since its worker's time to finish is over."""
+    details = activity.cancellation_details()
+    return details is not None and details.worker_shutdown
+
+
+def _worker_stops() -> ApplicationError:
+    """Not the Tool's fault: of several attempts, none is lost. Where it may have one only, it has had it."""
+    info = activity.info()
+    attempts = info.retry_policy.maximum_attempts if info.retry_policy is not None else 0
+    text = "the worker is stopping, and the call did not end in the time that it had for this"
+    if 1 < attempts <= info.attempt and info.activity_type not in ENGINE_ACTIVITIES:
+        return miss(text)
+    return ApplicationError(text, type=wire.WORKER_STOPPED, next_retry_delay=STOP_RETRY)
+
+
+async def _leave_thread(work: Awaitable[Any]) -> Any:
+    """The result of a function in a thread, which cannot be stopped: a worker that stops leaves it behind."""
+    stop: Any = activity._Context.current().cancelled_event.async_event  # noqa: SLF001 - no public way
+    task, cancelled = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((task, cancelled), return_when=asyncio.FIRST_COMPLETED)
+        if is_worker_stopping():
+            await asyncio.wait((task,), timeout=CLEANUP_SECONDS)
+            if not task.done():
+                task.add_done_callback(lambda late: late.cancelled() or late.exception())
+                raise asyncio.CancelledError
+        return await task
+    finally:
+        cancelled.cancel()
 
 
 def is_async(function: Callable[..., Any]) -> bool:

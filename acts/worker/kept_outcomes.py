@@ -48,6 +48,7 @@ LOOK_SECONDS: Final = 0.25
 # After the server has come back, other attempts wait for so long, since this or another worker may report what they are
 # to repeat: of 100 that had ended meanwhile, the last is reported after two seconds
 HOLD_SECONDS: Final = 3.0
+MIN_HOLD_SECONDS: Final = 1.5  # one heartbeat goes out per second
 AWAY_SECONDS: Final = 3.0  # what is shorter, the SDK's own tries outlast
 REPORTS: Final = 16  # at once: a server that has just come back has more to do
 
@@ -97,11 +98,17 @@ class KeptOutcomes:
             self._bytes = 0
 
     async def hold(self, info: Info) -> None:
-        """Where the server came back a moment ago, wait before another attempt begins; it is cancelled if it is over."""
-        until = HOLD_SECONDS + (time.monotonic() if time.monotonic() - self._seen > AWAY_SECONDS else self._back)
-        while info.attempt > 1 and info.heartbeat_timeout and time.monotonic() < until:
+        """Where the server came back a moment ago, hold another attempt back; it is cancelled if it is over."""
+        now = time.monotonic()
+        back = now if now - self._seen > AWAY_SECONDS else self._back
+        if info.attempt == 1 or not info.heartbeat_timeout or now > back + HOLD_SECONDS:
+            return
+        until = max(back + HOLD_SECONDS, now + MIN_HOLD_SECONDS)
+        while time.monotonic() < until:
             activity.heartbeat(*info.heartbeat_details)
             await asyncio.sleep(LOOK_SECONDS)
+            if activity.is_cancelled():  # the SDK cancels no task of a Tool in a thread
+                raise asyncio.CancelledError
 
     async def report_lost(self, client: Client) -> None:
         """Whenever the server has been away, report what ended meanwhile; until the task is cancelled."""
