@@ -166,8 +166,9 @@ def _worker_stops() -> ApplicationError:
 
 async def _leave_thread(work: Awaitable[Any]) -> Any:
     """The result of a function in a thread, which cannot be stopped: a worker that stops leaves it behind."""
-    stop: Any = activity._Context.current().cancelled_event.async_event  # noqa: SLF001 - no public way
-    task, cancelled = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    event: Any = activity._Context.current().cancelled_event  # noqa: SLF001 - no public way
+    event.async_event = event.async_event or asyncio.Event()  # that of a thread has none
+    task, cancelled = asyncio.ensure_future(work), asyncio.ensure_future(event.async_event.wait())
     try:
         await asyncio.wait((task, cancelled), return_when=asyncio.FIRST_COMPLETED)
         if is_worker_stopping():
