@@ -110,6 +110,10 @@ class Plugin(SimplePlugin):
         config["disable_payload_error_limit"] = True
         return config
 
+    def forget_outcomes(self) -> None:
+        """Memory is short: what Activities came to is not kept."""
+        self._kept.forget()
+
     def _own_registry(self, users: Sequence[Callable[..., Any]]) -> Registry:
         plans = read_plans(read_folders(PLAN_FOLDERS, self._settings.plans))
         refuse_same_name(plans, dict.fromkeys(self._tools, "the plugin"))

@@ -40,7 +40,7 @@ from acts.telemetry.observation import Observation
 from acts.worker.event_server import EventServer
 from acts.worker.plugin import Plugin, engine_converter, replace_private
 from acts.worker.settings import LogSettings, Settings
-from acts.worker.slots import TaskSlots, TaskThreads, WatchedRunner
+from acts.worker.slots import ActivitySlots, TaskSlots, TaskThreads, WatchedRunner
 from acts.worker.tool_runs import ToolLoops, new_event_loop
 from acts.worker.watch import MemoryWatch, WorkflowWatch, keep_looking, measure_memory
 from acts.worker.watchdog import TaskBoard, read_record, watchdog
@@ -165,7 +165,7 @@ def build(
         announce=watches.logs.announce, deadlock_seconds=None,  # the watch takes the place of the SDK's detector
         run_tools=lambda own: partial(watches.tools.run, frozenset(own)),
     )  # fmt: skip
-    slots = TaskSlots()
+    slots = TaskSlots(watches.memory)
     threads = TaskThreads(slots, TASK_THREADS)
     watches.looks.append(threads.turns.advance)
     has_storage = client.data_converter.external_storage is not None
@@ -183,7 +183,7 @@ def build(
         workflow_task_executor=threads,
         tuner=WorkerTuner.create_composite(
             workflow_supplier=slots,
-            activity_supplier=FixedSizeSlotSupplier(settings.max_activities),
+            activity_supplier=ActivitySlots(settings.max_activities, watches.memory),
             local_activity_supplier=FixedSizeSlotSupplier(LOCAL_ACTIVITIES),
             nexus_supplier=FixedSizeSlotSupplier(1),
         ),
@@ -203,6 +203,7 @@ def build(
     )
     # Activities and workflow tasks can wait for a storage for different times
     replace_private(worker, "_activity_worker", "_data_converter", activity_converter)
+    watches.memory.on_change.append(plugin.forget_outcomes)
     watches.memory.evict = worker._bridge_worker.request_workflow_eviction  # noqa: SLF001 - no public way
     return worker
 

@@ -19,6 +19,7 @@ import functools
 import math
 import threading
 import time
+from abc import ABC
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
@@ -68,19 +69,18 @@ class Permit(SlotPermit):
     start: float | None = None
 
 
-class TaskSlots(CustomSlotSupplier):
-    """Slots for workflow tasks. ``on_answer`` is called, in any thread, when the server has the answer to one."""
+# While memory is short: enough to go on, since what ends gives memory back
+SHORT_TASKS: Final = {True: MIN_STICKY, False: 1}
+SHORT_ACTIVITIES: Final = 4
 
-    def __init__(self) -> None:
+
+class WaitingSlots(CustomSlotSupplier, ABC):
+    """Slots of which one is waited for until there is one; ``memory`` says whether it is short."""
+
+    def __init__(self, memory: MemoryWatch | None) -> None:
         self._lock = threading.Lock()
-        self._in_use = {True: 0, False: 0}
-        self._most = {True: MIN_STICKY, False: 1}
-        self._begun = {True: 0, False: 0}
-        self._waiting, self._singly_until = 0, 0.0
-        self.on_answer: Callable[[], None] = lambda: None
-        self._is_closed = False
-        # Weak: a slot that the SDK asked for and no longer wants, as when it stops, is dropped and not released
-        self._sticky_polls: WeakSet[Permit] = WeakSet()
+        self._memory = memory or MemoryWatch()
+        self._memory.on_change.append(self._wake_all)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._change = asyncio.Event()
 
@@ -89,14 +89,62 @@ class TaskSlots(CustomSlotSupplier):
         while (permit := self.try_reserve_slot(ctx)) is None:
             self._change.clear()
             await self._change.wait()
+        return permit
+
+    def _wake_all(self) -> None:
+        """Let those that wait look again, by way of the loop: whoever looked a moment ago in vain waits by then."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._change.set)
+
+
+class ActivitySlots(WaitingSlots):
+    """So many slots for Activities, and few while memory is short: each brings arguments and a result."""
+
+    def __init__(self, most: int, memory: MemoryWatch | None = None) -> None:
+        super().__init__(memory)
+        self._most, self._in_use = most, 0
+
+    def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:  # noqa: ARG002 - the SDK's form
+        with self._lock:
+            if self._in_use >= (min(SHORT_ACTIVITIES, self._most) if self._memory.is_short else self._most):
+                return None
+            self._in_use += 1
+        return SlotPermit()
+
+    def mark_slot_used(self, ctx: SlotMarkUsedContext) -> None:
+        pass
+
+    def release_slot(self, ctx: SlotReleaseContext) -> None:  # noqa: ARG002 - the SDK's form
+        with self._lock:
+            self._in_use -= 1
+        self._wake_all()
+
+
+class TaskSlots(WaitingSlots):
+    """Slots for workflow tasks. ``on_answer`` is called, in any thread, when the server has the answer to one."""
+
+    def __init__(self, memory: MemoryWatch | None = None) -> None:
+        super().__init__(memory)
+        self._in_use = {True: 0, False: 0}
+        self._most = {True: MIN_STICKY, False: 1}
+        self._begun = {True: 0, False: 0}
+        self._waiting, self._singly_until = 0, 0.0
+        self.on_answer: Callable[[], None] = lambda: None
+        self._is_closed = False
+        # Weak: a slot that the SDK asked for and no longer wants, as when it stops, is dropped and not released
+        self._sticky_polls: WeakSet[Permit] = WeakSet()
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
+        permit: Any = await super().reserve_slot(ctx)
         if ctx.is_sticky:
             self._sticky_polls.add(permit)
-        return permit
+        return permit  # type: ignore[no-any-return]
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> Permit | None:
         kind = ctx.is_sticky
         with self._lock:
-            if self._is_closed or self._in_use[kind] >= self._most[kind] + self._waiting:
+            most = min(self._most[kind], SHORT_TASKS[kind]) if self._memory.is_short else self._most[kind]
+            if self._is_closed or self._in_use[kind] >= most + self._waiting:
                 return None
             self._in_use[kind] += 1
         return Permit(is_sticky=kind)
@@ -159,11 +207,6 @@ class TaskSlots(CustomSlotSupplier):
     def sticky_polls(self) -> int:
         """How many slots are held by polls of the sticky queue that have not brought a task."""
         return len(self._sticky_polls)
-
-    def _wake_all(self) -> None:
-        """Let those that wait look again, by way of the loop: whoever looked a moment ago in vain waits by then."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._change.set)
 
 
 # Of CPU, lately: above this a tree is busy. A plan of one call after the other has a third of it, a batch with 100
