@@ -128,7 +128,6 @@ BAD_RESULT: Final = "badResult"  # what a Call returned does not fit: its effect
 TOO_COMPLEX: Final = "tooComplex"
 WRONG_KIND: Final = "WrongKind"
 NOT_SERVED: Final = "NotServed"
-WORKER_STOPPED: Final = "WorkerStopped"  # in the middle of the one attempt that its Tool allows
 NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
 EACH_FAILED: Final = "eachFailed"

@@ -145,6 +145,7 @@ def _end_as_exception(function: Callable[..., Any], *args: Any) -> Any:
 
 # After a cancellation, for the Tool's own cleanup; the worker's time to stop has two seconds left for the reports
 CLEANUP_SECONDS: Final = 0.5
+WORKER_STOPPED: Final = "WorkerStopped"  # a code of a Call only where its Tool allows one attempt
 STOP_RETRY: Final = timedelta(milliseconds=100)  # the worker that stops polls no more
 
 
@@ -161,7 +162,7 @@ def _worker_stops() -> ApplicationError:
     text = "the worker is stopping, and the call did not end in the time that it had for this"
     if 1 < attempts <= info.attempt and info.activity_type not in ENGINE_ACTIVITIES:
         return miss(text)
-    return ApplicationError(text, type=wire.WORKER_STOPPED, next_retry_delay=STOP_RETRY)
+    return ApplicationError(text, type=WORKER_STOPPED, next_retry_delay=STOP_RETRY)
 
 
 async def _leave_thread(work: Awaitable[Any]) -> Any:

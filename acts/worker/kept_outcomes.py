@@ -19,6 +19,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 from temporalio import activity
 from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ LOOK_SECONDS: Final = 0.25
 HOLD_SECONDS: Final = 3.0
 MIN_HOLD_SECONDS: Final = 1.5  # one heartbeat goes out per second
 AWAY_SECONDS: Final = 3.0  # what is shorter, the SDK's own tries outlast
+REPORT_SECONDS: Final = 10.0  # one try of the SDK: a busy server may be killed in the midst of it
 REPORTS: Final = 16  # at once: a server that has just come back has more to do
 
 
@@ -106,9 +109,14 @@ class KeptOutcomes:
         until = max(back + HOLD_SECONDS, now + MIN_HOLD_SECONDS)
         while time.monotonic() < until:
             activity.heartbeat(*info.heartbeat_details)
-            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(LOOK_SECONDS)
             if activity.is_cancelled():  # the SDK cancels no task of a Tool in a thread
-                raise asyncio.CancelledError
+                details = activity.cancellation_details()
+                if details is None or not details.not_found:
+                    raise asyncio.CancelledError
+                text = "this attempt is over: another one has ended meanwhile"
+                raise ApplicationError(text, category=ApplicationErrorCategory.BENIGN)
 
     async def report_lost(self, client: Client) -> None:
         """Whenever the server has been away, report what ended meanwhile; until the task is cancelled."""
@@ -118,11 +126,14 @@ class KeptOutcomes:
                 since, self._seen = self._seen, time.monotonic()
                 if self._seen - since > AWAY_SECONDS:
                     self._back = self._seen
-                    await self._report_since(client, since - LOOK_SECONDS)
+                    await self._report_since(client, since - REPORT_SECONDS)
+                    self._back = time.monotonic()
 
     async def _report_since(self, client: Client, since: float) -> None:
+        """The newest first: most of the oldest have arrived."""
         with self._lock:
-            lost = [(key, kept) for key, kept in self._outcomes.items() if kept.attempt and kept.ended >= since]
+            lost = [(key, kept) for key, kept in reversed(self._outcomes.items())
+                    if kept.attempt and kept.ended >= since]  # fmt: skip
         room = asyncio.Semaphore(REPORTS)
 
         async def report(run_id: str, activity_id: str, kept: Kept) -> bool:
@@ -130,7 +141,11 @@ class KeptOutcomes:
                 return await _report(client, run_id, activity_id, kept)
 
         arrived = sum(await asyncio.gather(*(report(*key, kept) for key, kept in lost)))
-        logger.warning("the server was away; of %d calls that ended meanwhile, %d are reported now", len(lost), arrived)
+        logger.warning(
+            "the server was away; of %d calls that ended meanwhile or shortly before, %d are reported now",
+            len(lost),
+            arrived,
+        )
 
 
 async def _answers(client: Client) -> bool:
