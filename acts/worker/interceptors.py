@@ -373,7 +373,9 @@ async def _perform(call: sdk.ExecuteActivityInput, proceed: Proceed) -> _Perform
         EngineFailureConverter().to_failure(error, converter, failure)
         final = (policy and policy.non_retryable_error_types) or ()
         about = failure.application_failure_info
-        return error, failure.ByteSize(), about.non_retryable or about.type in final
+        # A miss is followed by another Activity of the same id
+        is_final = (about.non_retryable or about.type in final) and about.type != wire.NOT_SERVED
+        return error, failure.ByteSize(), is_final
     return (None, 0, True) if payload is None else (RawValue(payload), payload.ByteSize(), True)
 
 

@@ -127,7 +127,7 @@ class KeptOutcomes:
                 if self._seen - since > AWAY_SECONDS:
                     self._back = self._seen
                     await self._report_since(client, since - REPORT_SECONDS)
-                    self._back = time.monotonic()
+                    self._seen = self._back = time.monotonic()
 
     async def _report_since(self, client: Client, since: float) -> None:
         """The newest first: most of the oldest have arrived."""
@@ -141,11 +141,8 @@ class KeptOutcomes:
                 return await _report(client, run_id, activity_id, kept)
 
         arrived = sum(await asyncio.gather(*(report(*key, kept) for key, kept in lost)))
-        logger.warning(
-            "the server was away; of %d calls that ended meanwhile or shortly before, %d are reported now",
-            len(lost),
-            arrived,
-        )
+        text = "the server was away; of %d calls that ended meanwhile or shortly before, %d are reported now"
+        logger.warning(text, len(lost), arrived)
 
 
 async def _answers(client: Client) -> bool:
