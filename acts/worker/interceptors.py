@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -25,9 +25,10 @@ from temporalio import activity, workflow
 from temporalio import worker as sdk
 from temporalio.api.failure.v1 import Failure
 from temporalio.common import Priority, RawValue
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, CancelledError, FailureError
 from temporalio.service import RPCError
 
+from acts.activities.engine_activities import miss
 from acts.activities.secret_interceptor import mask_details
 from acts.language import wire
 from acts.language.config import Config
@@ -36,8 +37,10 @@ from acts.telemetry import metrics
 from acts.telemetry.failures import EngineFailureConverter, text_of
 from acts.telemetry.tracing import HEADER, ROOT, RunSpans, Tracing, add_header, read_header
 from acts.tree.identity import fairness_key
+from acts.worker.kept_outcomes import Kept, KeptOutcomes, Outcome
 from acts.worker.slots import FEW_CALLS
 from acts.workflows.driver import used_shares
+from acts.workflows.engine_calls import ENGINE_ACTIVITIES
 from acts.workflows.handlers import CURRENT_TOOLS, RunWorkflow, describe_interactions
 from acts.workflows.in_flight import must_go_through_queue
 from acts.workflows.payloads import HAS_STORAGE, MARKER_BYTES, MAX_LOCAL_BYTES
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from acts.machines.run_machine import RunMachine
+
+logger = logging.getLogger(__name__)
 
 Proceed = Callable[[sdk.ExecuteActivityInput], Awaitable[Any]]
 Step = Callable[[sdk.ExecuteActivityInput, Proceed], Awaitable[Any]]
@@ -114,14 +119,20 @@ class _Activities(sdk.ActivityInboundInterceptor):
 
     async def execute_activity(self, input: sdk.ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         with self._heartbeats.repeat():
-            return await self._proceed(input)
+            try:
+                return await self._proceed(input)
+            except (asyncio.CancelledError, CancelledError):
+                if not is_worker_stopping():
+                    raise
+                raise _worker_stops() from None
 
     async def _proceed(self, call: sdk.ExecuteActivityInput, place: int = 0) -> Any:
         if place < len(self._steps):
             return await self._steps[place](call, partial(self._proceed, place=place + 1))
-        if not is_async(call.fn):
-            call.fn = partial(_end_as_exception, call.fn)
-        return await self.next.execute_activity(call)
+        if is_async(call.fn):
+            return await self.next.execute_activity(call)
+        call.fn = partial(_end_as_exception, call.fn)
+        return await _leave_thread(self.next.execute_activity(call))
 
 
 # What ends an interpreter, a task or a generator: it would end a loop, or pass by what masks secrets
@@ -136,6 +147,45 @@ def _end_as_exception(function: Callable[..., Any], *args: Any) -> Any:
         raise RuntimeError("the tool raised StopIteration: next() found nothing; give it a default") from error
     except ENDS as error:
         raise ApplicationError(text_of(error), type=type(error).__name__) from error
+
+
+# After a cancellation, for the Tool's own cleanup; the worker's time to stop has two seconds left for the reports
+CLEANUP_SECONDS: Final = 0.5
+WORKER_STOPPED: Final = "WorkerStopped"  # a code of a Call only where its Tool allows one attempt
+STOP_RETRY: Final = timedelta(milliseconds=100)  # the worker that stops polls no more
+
+
+def is_worker_stopping() -> bool:
+    """True for an Activity that is cancelled since its worker's time to finish is over."""
+    details = activity.cancellation_details()
+    return details is not None and details.worker_shutdown
+
+
+def _worker_stops() -> ApplicationError:
+    """Not the Tool's fault: of several attempts, none is lost. Where it may have one only, it has had it."""
+    info = activity.info()
+    attempts = info.retry_policy.maximum_attempts if info.retry_policy is not None else 0
+    text = "the worker is stopping, and the call did not end in the time that it had for this"
+    if 1 < attempts <= info.attempt and info.activity_type not in ENGINE_ACTIVITIES:
+        return miss(text)
+    return ApplicationError(text, type=WORKER_STOPPED, next_retry_delay=STOP_RETRY)
+
+
+async def _leave_thread(work: Awaitable[Any]) -> Any:
+    """The result of a function in a thread, which cannot be stopped: a worker that stops leaves it behind."""
+    event: Any = activity._Context.current().cancelled_event  # noqa: SLF001 - no public way
+    event.async_event = event.async_event or asyncio.Event()  # that of a thread has none
+    task, cancelled = asyncio.ensure_future(work), asyncio.ensure_future(event.async_event.wait())
+    try:
+        await asyncio.wait((task, cancelled), return_when=asyncio.FIRST_COMPLETED)
+        if is_worker_stopping():
+            await asyncio.wait((task,), timeout=CLEANUP_SECONDS)
+            if not task.done():
+                task.add_done_callback(lambda late: late.cancelled() or late.exception())
+                raise asyncio.CancelledError
+        return await task
+    finally:
+        cancelled.cancel()
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -187,13 +237,8 @@ class _Heartbeats(sdk.ActivityOutboundInterceptor):
 BEATS_IN_TIMEOUT: Final = 3  # one may be late, and one be lost
 MAX_HISTORY_BYTES: Final = END_BYTES - 1_000_000  # a result that fits leaves the run below its own end
 TRUST_SECONDS: Final = 1.0  # a size is trusted for so long, as long as the history is less than half full
-# Outcomes that are kept, of at most 2 MB; the oldest is dropped, and its Activity runs again
-MAX_OUTCOMES: Final = 32
 # Runs whose bytes are counted; one is forgotten when so many others have returned something since
 MAX_RUNS: Final = 10_000
-
-# What an Activity returned, or raised
-Outcome = RawValue | Exception | None
 
 
 @dataclass(slots=True)
@@ -227,7 +272,7 @@ class ResultRooms:
         self.has_storage = client is not None and client.data_converter.external_storage is not None
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
-        self._outcomes: OrderedDict[tuple[str, str], tuple[Outcome, int]] = OrderedDict()
+        self.kept = KeptOutcomes()
 
     async def make(self, call: sdk.ExecuteActivityInput, proceed: Proceed) -> Any:
         """A step: return what there is room for, encoded once; the SDK passes a ``RawValue`` on as it is."""
@@ -235,14 +280,34 @@ class ResultRooms:
         run_id = info.workflow_run_id
         if run_id is None or info.workflow_type not in ENGINE_WORKFLOWS:
             return await proceed(call)
-        earlier = None if info.is_local else self.take(run_id, info.activity_id)
-        outcome, size = earlier or await _perform(call, proceed)
         if info.is_local:
+            outcome, size, _ = await _perform(call, proceed)
             self.require(run_id, info.activity_id, outcome, size)
-        elif not isinstance(outcome, Exception) and size > UNSEEN_RESULT_BYTES and self._client is not None:
-            await self._require_history(self._client, info, size)
+        else:
+            outcome = await self._outcome_of(info, partial(_perform, call, proceed))
         if isinstance(outcome, Exception):
             raise outcome
+        return outcome
+
+    async def _outcome_of(self, info: Info, perform: Callable[[], Awaitable[_Performed]]) -> Outcome:
+        run_id, id_ = str(info.workflow_run_id), info.activity_id
+        earlier = self.kept.take(run_id, id_, info.attempt, info.scheduled_time)
+        if earlier is not None and earlier.attempt:
+            logger.warning(
+                "attempt %d returns what attempt %d came to %.0f s ago: the server did not get its report",
+                info.attempt, earlier.attempt, time.monotonic() - earlier.ended,
+            )  # fmt: skip
+            return earlier.outcome
+        await self.kept.hold(info)
+        outcome, size, is_final = (earlier.outcome, earlier.size, True) if earlier is not None else await perform()
+        if not isinstance(outcome, Exception) and size > UNSEEN_RESULT_BYTES and self._client is not None:
+            try:
+                await self._require_history(self._client, info, size)
+            except ApplicationError as refusal:
+                outcome, size = refusal, 0
+        if is_final:
+            kept = _without_frames(outcome) if isinstance(outcome, Exception) else outcome
+            self.kept.keep(run_id, id_, Kept(kept, size, info.attempt, info.scheduled_time, str(info.workflow_id)))
         return outcome
 
     def begin_task(self, run_id: str, task: int) -> None:
@@ -252,11 +317,6 @@ class ResultRooms:
             if run.task != task:
                 run.task, run.task_bytes = task, 0
 
-    def take(self, run_id: str, activity_id: str) -> tuple[Outcome, int] | None:
-        """The kept outcome of this id and its bytes, once."""
-        with self._lock:
-            return self._outcomes.pop((run_id, activity_id), None)
-
     def require(self, run_id: str, activity_id: str, outcome: Outcome, size: int) -> None:
         """Count an outcome of so many bytes, or keep it and raise ``LOCAL_DEFERRED``."""
         with self._lock:
@@ -264,9 +324,7 @@ class ResultRooms:
             if run.task_bytes + size + MARKER_BYTES <= MAX_LOCAL_BYTES:
                 run.task_bytes += size + MARKER_BYTES
                 return
-            self._outcomes[run_id, activity_id] = outcome, size
-            if len(self._outcomes) > MAX_OUTCOMES:
-                self._outcomes.popitem(last=False)
+        self.kept.keep(run_id, activity_id, Kept(outcome, size))
         raise ApplicationError(
             f"the outcome has {size:,} bytes: an ordinary activity returns it",
             type=wire.LOCAL_DEFERRED, non_retryable=True, category=ApplicationErrorCategory.BENIGN,
@@ -307,17 +365,32 @@ class ResultRooms:
         return ApplicationError(text, type=wire.RESULT_TOO_LARGE, non_retryable=True)
 
 
-async def _perform(call: sdk.ExecuteActivityInput, proceed: Proceed) -> tuple[Outcome, int]:
-    """The outcome of an Activity, and its bytes."""
+# An outcome, its bytes, and whether no attempt is to follow it
+_Performed = tuple[Outcome, int, bool]
+
+
+async def _perform(call: sdk.ExecuteActivityInput, proceed: Proceed) -> _Performed:
     converter = activity.payload_converter()
     try:
         result = await proceed(call)
         payload = None if result is None else converter.to_payload(result)
     except Exception as error:  # noqa: BLE001 - it is raised again, here or by the ordinary Activity
-        failure = Failure()
+        failure, policy = Failure(), activity.info().retry_policy
         EngineFailureConverter().to_failure(error, converter, failure)
-        return error, failure.ByteSize()
-    return (None, 0) if payload is None else (RawValue(payload), payload.ByteSize())
+        final = (policy and policy.non_retryable_error_types) or ()
+        about = failure.application_failure_info
+        # A miss is followed by another Activity of the same id
+        is_final = (about.non_retryable or about.type in final) and about.type != wire.NOT_SERVED
+        return error, failure.ByteSize(), is_final
+    return (None, 0, True) if payload is None else (RawValue(payload), payload.ByteSize(), True)
+
+
+def _without_frames(error: Exception) -> Exception:
+    """The same failure, without what the Tool had in its variables."""
+    converter, failure, engine = activity.payload_converter(), Failure(), EngineFailureConverter()
+    engine.to_failure(error, converter, failure)
+    copy = engine.from_failure(failure, converter)
+    return copy if isinstance(copy, Exception) else error
 
 
 # -- workflows --------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from acts.telemetry.failures import EngineFailureConverter
 from acts.telemetry.tracing import Tracing
 from acts.tree.past_run import PastRun
 from acts.worker.interceptors import EngineInterceptor, Step
+from acts.worker.kept_outcomes import KeptOutcomes
 from acts.worker.settings import Settings
 from acts.worker.slots import visit_payloads_our_way
 from acts.workflows import types
@@ -82,6 +83,7 @@ class Plugin(SimplePlugin):
         self._observe, self._tracing, self._announce, self._run_tools = observe, tracing, announce, run_tools
         self._deadlock_seconds = deadlock_seconds
         self.allows_eager_start: Callable[..., bool] = lambda **_: True  # of slots that tell runs apart
+        self._kept = KeptOutcomes()
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         config = super().configure_worker(config)
@@ -107,6 +109,7 @@ class Plugin(SimplePlugin):
         steps: list[Step] = [registry.refuse_missing, secrets]
         steps += [self._run_tools(names)] if self._run_tools is not None else []
         engine = EngineInterceptor(client, observe=self._observe, steps=steps, tracing=self._tracing)
+        self._kept = engine.rooms.kept
         engine.shows_page = self._settings.page == "on"
         engine.allows_eager_start = self.allows_eager_start
         engine.current_tools, engine.limited = (registry.tools, registry.names), self._settings.limits
@@ -115,6 +118,10 @@ class Plugin(SimplePlugin):
         # the whole update back. The server drops such an update alone. All else that we send is measured before
         config["disable_payload_error_limit"] = True
         return config
+
+    def forget_outcomes(self) -> None:
+        """Memory is short: what Activities came to is not kept."""
+        self._kept.forget()
 
     def _own_registry(self, users: Sequence[Callable[..., Any]]) -> Registry:
         plans = read_plans(read_folders(PLAN_FOLDERS, self._settings.plans))
@@ -129,10 +136,12 @@ class Plugin(SimplePlugin):
         replace_private(worker, "_workflow_worker", "_deadlock_timeout_seconds", lambda _: self._deadlock_seconds)
         servers = (self._registry or Registry({}, ())).servers
         servers.start()
+        reporting = asyncio.create_task(self._kept.report_lost(worker.client))
         try:
             await claim_storage(worker.client)
             await super().run_worker(worker, next)
         finally:
+            reporting.cancel()
             await servers.stop()
             await close_clients()
 

@@ -201,7 +201,7 @@ def build(
 ) -> Worker:  # fmt: skip
     """One worker that serves our workflows and the registry's Activities; ``docs/performance.md`` has its numbers."""
     watches, observation = watches or Watches(int(settings.worker_memory) << 20), observation or Observation()
-    calls = ActivitySlots(settings.max_activities)
+    calls = ActivitySlots(settings.max_activities, watches.memory)
     watches.looks.append(lambda: metrics.record(metrics.FREE_SLOTS, calls.free))
     plugin = Plugin(
         settings=settings, registry=registry, observe=observation.observe_call, tracing=observation.tracing,
@@ -209,7 +209,7 @@ def build(
         run_tools=lambda own: partial(watches.tools.run, frozenset(own)),
     )  # fmt: skip
     plugin.allows_eager_start = calls.allows_eager_start
-    slots = TaskSlots()
+    slots = TaskSlots(watches.memory)
     threads = TaskThreads(slots, TASK_THREADS)
     watches.looks.append(threads.turns.advance)
     has_storage = client.data_converter.external_storage is not None
@@ -247,6 +247,7 @@ def build(
     )
     # Activities and workflow tasks can wait for a storage for different times
     replace_private(worker, "_activity_worker", "_data_converter", activity_converter)
+    watches.memory.on_change.append(plugin.forget_outcomes)
     watches.memory.evict = worker._bridge_worker.request_workflow_eviction  # noqa: SLF001 - no public way
     return worker
 

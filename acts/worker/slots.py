@@ -20,6 +20,7 @@ import functools
 import math
 import threading
 import time
+from abc import ABC
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
@@ -69,11 +70,43 @@ class Permit(SlotPermit):
     start: float | None = None
 
 
-class TaskSlots(CustomSlotSupplier):
+# While memory is short: enough to go on, since what ends gives memory back
+SHORT_TASKS: Final = {True: MIN_STICKY, False: 1}
+SHORT_ACTIVITIES: Final = 4
+
+
+class WaitingSlots(CustomSlotSupplier, ABC):
+    """Slots of which one is waited for until there is one; ``memory`` says whether it is short."""
+
+    def __init__(self, memory: MemoryWatch | None) -> None:
+        self._lock = threading.Lock()
+        self._memory = memory or MemoryWatch()
+        self._memory.on_change.append(self._wake_all)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._change = asyncio.Event()
+
+    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
+        self._loop = asyncio.get_running_loop()
+        while (permit := self._try_poll(ctx)) is None:
+            self._change.clear()
+            await self._change.wait()
+        return permit
+
+    def _try_poll(self, ctx: SlotReserveContext) -> SlotPermit | None:
+        """A slot for a poll of the queue."""
+        return self.try_reserve_slot(ctx)
+
+    def _wake_all(self) -> None:
+        """Let those that wait look again, by way of the loop: whoever looked a moment ago in vain waits by then."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._change.set)
+
+
+class TaskSlots(WaitingSlots):
     """Slots for workflow tasks. ``on_answer`` is called, in any thread, when the server has the answer to one."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, memory: MemoryWatch | None = None) -> None:
+        super().__init__(memory)
         self._in_use = {True: 0, False: 0}
         self._most = {True: MIN_STICKY, False: 1}
         self._begun = {True: 0, False: 0}
@@ -82,22 +115,18 @@ class TaskSlots(CustomSlotSupplier):
         self._is_closed = False
         # Weak: a slot that the SDK asked for and no longer wants, as when it stops, is dropped and not released
         self._sticky_polls: WeakSet[Permit] = WeakSet()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._change = asyncio.Event()
 
     async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:
-        self._loop = asyncio.get_running_loop()
-        while (permit := self.try_reserve_slot(ctx)) is None:
-            self._change.clear()
-            await self._change.wait()
+        permit: Any = await super().reserve_slot(ctx)
         if ctx.is_sticky:
             self._sticky_polls.add(permit)
-        return permit
+        return permit  # type: ignore[no-any-return]
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> Permit | None:
         kind = ctx.is_sticky
         with self._lock:
-            if self._is_closed or self._in_use[kind] >= self._most[kind] + self._waiting:
+            most = min(self._most[kind], SHORT_TASKS[kind]) if self._memory.is_short else self._most[kind]
+            if self._is_closed or self._in_use[kind] >= most + self._waiting:
                 return None
             self._in_use[kind] += 1
         return Permit(is_sticky=kind)
@@ -161,31 +190,24 @@ class TaskSlots(CustomSlotSupplier):
         """How many slots are held by polls of the sticky queue that have not brought a task."""
         return len(self._sticky_polls)
 
-    def _wake_all(self) -> None:
-        """Let those that wait look again, by way of the loop: whoever looked a moment ago in vain waits by then."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._change.set)
-
 
 # Of the slots for Activities, one of so many is kept. A run with at most so many Calls in flight may have one
 KEPT_PART: Final = 10
 FEW_CALLS: Final = 10
 
 
-class ActivitySlots(CustomSlotSupplier):
-    """Slots for Activities, of which a tenth is for Calls of runs with few in flight.
+class ActivitySlots(WaitingSlots):
+    """Slots for Activities, of which a tenth is for Calls of runs with few in flight; few while memory is short.
 
     A set with more Calls in flight than the worker has slots takes each slot that comes free, and its Calls end
     together: a poll for work cannot tell whose Call it will bring, so a small plan would wait for the longest of them.
     But Calls that a workflow task of this worker starts need no poll. They may have a kept slot, if their run has few.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, memory: MemoryWatch | None = None) -> None:
+        super().__init__(memory)
         self._count, self._polled = count, count - count // KEPT_PART
-        self._lock = threading.Lock()
         self._in_use = self._used = self._promised = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._change = asyncio.Event()
 
     @property
     def free(self) -> int:
@@ -199,12 +221,8 @@ class ActivitySlots(CustomSlotSupplier):
             self._promised = min(self._promised + has_few, self._count - self._polled) if is_busy else 0
             return has_few or not is_busy
 
-    async def reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit:  # noqa: ARG002 - of the SDK's interface
-        self._loop = asyncio.get_running_loop()
-        while (permit := self._reserve(self._polled)) is None:
-            self._change.clear()
-            await self._change.wait()
-        return permit
+    def _try_poll(self, ctx: SlotReserveContext) -> SlotPermit | None:  # noqa: ARG002 - of the SDK's interface
+        return self._reserve(self._polled)
 
     def try_reserve_slot(self, ctx: SlotReserveContext) -> SlotPermit | None:  # noqa: ARG002 - as above
         """For what the server hands out with the answer to a workflow task of this worker."""
@@ -212,7 +230,7 @@ class ActivitySlots(CustomSlotSupplier):
 
     def _reserve(self, limit: int) -> Permit | None:
         with self._lock:
-            if self._in_use >= limit:
+            if self._in_use >= (min(SHORT_ACTIVITIES, limit) if self._memory.is_short else limit):
                 return None
             self._promised -= self._in_use >= self._polled
             self._in_use += 1
@@ -229,8 +247,7 @@ class ActivitySlots(CustomSlotSupplier):
         with self._lock:
             self._in_use -= 1
             self._used -= permit.start is not None
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._change.set)
+        self._wake_all()
 
 
 # Of CPU, lately: above this a tree is busy. A plan of one call after the other has a third of it, a batch with 100

@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ExecuteActivityInput
 
 from acts.telemetry.failures import text_of
-from acts.worker.interceptors import ENDS, is_async
+from acts.worker.interceptors import CLEANUP_SECONDS, ENDS, is_async, is_worker_stopping
 from acts.worker.watch import describe_place, find_frame, format_stack
 
 logger = logging.getLogger(__name__)
@@ -139,7 +139,9 @@ async def _guard_loop(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _wait_for(call: ToolCall) -> Any:
-    """The result of a call. A cancellation is passed on, and the call's own end is awaited."""
+    """The result of a call. A cancellation is passed on, and the call's own end is awaited; not for long by a worker
+    that stops.
+    """
     outcome = asyncio.wrap_future(call.outcome)
     while True:
         try:
@@ -148,6 +150,8 @@ async def _wait_for(call: ToolCall) -> Any:
             if outcome.done():
                 raise
             call.cancel()
+            if is_worker_stopping() and not (await asyncio.wait((outcome,), timeout=CLEANUP_SECONDS))[0]:
+                raise
 
 
 class _SharedEvent:

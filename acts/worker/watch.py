@@ -295,7 +295,7 @@ def _empty_completion() -> WorkflowActivationCompletion:
 HIGH_SHARE: Final = 0.8
 # Of the idle workflows, at each round: small steps, since a run that is evicted costs a replay
 EVICTED_SHARE: Final = 0.25
-ROUND_SECONDS: Final = 2.0  # between two rounds: the SDK evicts asynchronously
+ROUND_SECONDS: Final = 0.5  # between two rounds: the SDK evicts asynchronously
 IDLE_SECONDS: Final = 1.0  # a workflow that computed a moment ago will do so again
 # Growth, and workflows that have ended, since the last collection from which on another is worth the pause: up to half
 # a second beside a batch of 20,000 instances
@@ -333,7 +333,10 @@ def read_container_limit() -> int:
 
 
 class MemoryWatch:
-    """The workflows in the cache. ``limit_bytes`` 0: no limit. ``evict`` asks the SDK to give one up, by run id."""
+    """The workflows in the cache. ``limit_bytes`` 0: no limit. ``evict`` asks the SDK to give one up, by run id.
+
+    ``is_short``: the process takes too much. ``on_change`` is called when that ends, or begins.
+    """
 
     def __init__(self, limit_bytes: int = 0, measure: Callable[[], int] = measure_memory) -> None:
         self._mark = int(limit_bytes * HIGH_SHARE)
@@ -342,6 +345,8 @@ class MemoryWatch:
         self._next_round = 0.0
         self._ended = self._size_collected = self.evictions = 0
         self.evict: Callable[[str], None] = lambda _run_id: None
+        self.is_short = False
+        self.on_change: list[Callable[[], None]] = []
 
     def begin(self, run_id: str, workflow_id: str = "") -> None:
         self.runs[run_id] = CachedRun(time.monotonic(), run_id, workflow_id)
@@ -366,7 +371,12 @@ class MemoryWatch:
         if self._ended >= COLLECTED_RUNS and self._measure() >= self._size_collected + COLLECTED_BYTES:
             _release_memory()
             self._ended, self._size_collected = 0, self._measure()
-        if not self._mark or now < self._next_round or (size := self._measure()) <= self._mark:
+        size = self._measure() if self._mark else 0
+        if self.is_short != (size > self._mark):
+            self.is_short = not self.is_short
+            for tell in self.on_change:
+                tell()
+        if not self.is_short or now < self._next_round:
             return
         self._next_round = now + ROUND_SECONDS
         idle = [run for run in self.find_idle() if now - run.last_use > IDLE_SECONDS]

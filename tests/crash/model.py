@@ -27,7 +27,7 @@ def tick_of(text: str) -> Json:
 
 
 class Model:
-    """``held`` are the keys of the requests that are not answered, ``holding`` those that wait for that now.
+    """``held`` are the keys of the requests that are answered after ``release``, ``holding`` those that wait for it.
 
     A request in ``cut`` is answered as far as the end of that text, and is held then. One in ``busy`` is refused so
     many times as by a model without capacity, which wants to be left alone for a second.
@@ -41,7 +41,7 @@ class Model:
         self.cut: dict[Json, str] = {}
         self.busy: Counter[Json] = Counter()
         self.holding: Counter[Json] = Counter()
-        self.waiting = asyncio.Event()
+        self.waiting, self.release = asyncio.Event(), asyncio.Event()
         self._answer, self._key = answer, key
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -64,11 +64,14 @@ class Model:
             if key in self.held or key in self.cut:
                 self.waiting.set()
                 self.holding[key] += 1
-                try:
-                    await reader.read()  # returns when whoever asked is gone
+                waits = [asyncio.ensure_future(reader.read()), asyncio.ensure_future(self.release.wait())]
+                try:  # until it is answered, or whoever asked is gone
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     self.holding[key] -= 1
-            else:
+                    for wait in waits:
+                        wait.cancel()
+            if key not in self.cut and (key not in self.held or self.release.is_set()):
                 self._write(writer, chat(json.dumps(self._answer(key))))
                 await writer.drain()
                 self.answered[key] += 1

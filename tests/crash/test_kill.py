@@ -67,6 +67,12 @@ class Program:
         assert self._process is not None
         return self._process.pid
 
+    def stop(self) -> None:
+        """End it as an orchestrator does."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
