@@ -80,7 +80,7 @@ def worst_state(counts: StateCounts) -> str:
     return next((s for s in _WORST_FIRST if s in counts), next(iter(counts), "pending"))
 
 
-def _facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
+def call_facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
     """What a drawing says of a Call after its id: its instance, list, condition, differing states, and outcomes."""
     if node.planned.get("_instance") is not None:
         yield f"@{node.instance}"
@@ -154,7 +154,7 @@ def _line(node: PlannedCall, reads: Sequence[str], counts: Mapping[str, StateCou
     own = {} if counts is None else counts.get(node.id, {})
     mark = "•" if counts is None else STATE_MARKS.get(worst_state(own), UNKNOWN_MARK)
     kind = [] if node.kind == "activity" else [f"[{node.kind}]"]
-    words = [node.id, *kind, *(["[background]"] if node.is_detached else []), *_facts(node, own)]
+    words = [node.id, *kind, *(["[background]"] if node.is_detached else []), *call_facts(node, own)]
     if reads:
         more = f", … ({len(reads)} in all)" if len(reads) > MAX_READS_OF_CALL else ""
         words.append(f"← {', '.join(reads[:MAX_READS_OF_CALL])}{more}")
@@ -220,7 +220,7 @@ def draw_mermaid(prepared: ValidatedPlan, report: Report | None = None) -> str:
 
 def _box(node: PlannedCall, counts: StateCounts) -> str:
     left, right = _SHAPES["background" if node.is_detached else node.kind]
-    return f'  c{node.index + 1}{left}"{"<br/>".join(map(_escape, (node.id, *_facts(node, counts))))}"{right}'
+    return f'  c{node.index + 1}{left}"{"<br/>".join(map(_escape, (node.id, *call_facts(node, counts))))}"{right}'
 
 
 def _escape(text: str) -> str:

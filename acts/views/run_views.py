@@ -35,7 +35,8 @@ from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results
-from acts.views.drawing import draw_mermaid, draw_text
+from acts.views.drawing import Report, draw_mermaid, draw_text
+from acts.views.plan_svg import plan_svg
 from acts.views.text import (
     CALL_STATES,
     MAX_ROWS,
@@ -196,9 +197,10 @@ class RunView:
         )
 
     def graph(self, options: Any) -> str:
-        """The latest plan as Mermaid, or with ``{"format": "text"}`` as lines for a terminal."""
-        as_text = isinstance(options, dict) and options.get("format") == "text"
-        draw = draw_text if as_text else draw_mermaid
+        """The latest plan as Mermaid; with ``{"format": "text"}`` as lines for a terminal, with ``svg`` as an SVG."""
+        format_ = options.get("format") if isinstance(options, dict) else None
+        draws: dict[str, Callable[[ValidatedPlan, Report], str]] = {"text": draw_text, "svg": plan_svg}
+        draw = draws.get(str(format_), draw_mermaid)
         return "" if self._prepared is None else draw(self._prepared, self._drawn_states())
 
     def search_values(self) -> dict[str, Any]:

@@ -381,7 +381,7 @@ class RunWorkflow:
 
     @workflow.query(
         name=wire.GRAPH,
-        description="""The latest plan as a Mermaid flowchart. As lines for a terminal: {"format": "text"}.""",
+        description="""The latest plan as a Mermaid flowchart; {"format": "text"} is for a terminal, "svg" an SVG.""",
     )
     def graph(self, options: RawValue = NOTHING) -> Any:
         return "" if self._view is None else self._view.graph(decode_or_none(options))

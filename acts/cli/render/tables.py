@@ -52,6 +52,7 @@ from acts.plan.validate import validate_request
 from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
 from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
+from acts.views.plan_svg import as_file, plan_svg
 
 MAX_ROWS: Final = 200  # of a table or a value; --json has all of them
 MAX_SHOWN: Final = 20  # instances, approvals, decisions, failures; --json lists all
@@ -462,14 +463,17 @@ def print_diff(rows: Sequence[str]) -> None:
         console().print(row, style="bold" if row[:3] in ("+++", "---") else _DIFF_STYLES.get(row[:1]))
 
 
-def print_plan(request: Json, preflight: Preflight, *, mermaid: bool = False) -> None:
-    prepared = validate_request(request, preflight.tools, preflight.served)
-    print_drawing(draw_mermaid(prepared) if mermaid else draw_text(prepared), mermaid=mermaid)
+_DRAWINGS: Final = {"text": draw_text, "mermaid": draw_mermaid, "svg": plan_svg}
 
 
-def print_drawing(drawing: str, *, mermaid: bool) -> None:
-    if mermaid:
-        print(drawing.rstrip("\n"))
+def print_plan(request: Json, preflight: Preflight, format_: str = "text") -> None:
+    print_drawing(_DRAWINGS[format_](validate_request(request, preflight.tools, preflight.served)), format_)
+
+
+def print_drawing(drawing: str, format_: str) -> None:
+    """Print a drawing to stdout: ``mermaid`` and ``svg`` as they are, for a file; ``text`` for a terminal."""
+    if format_ != "text":
+        print((as_file(drawing) if format_ == "svg" else drawing).rstrip("\n"))
         return
     screen = console(wrap=True)
     for line in drawing.splitlines():
