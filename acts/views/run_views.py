@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, takewhile
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from acts.language.errors import ActsError, TooComplex, begin_json
@@ -21,6 +22,7 @@ from acts.language.references import Expression, conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.tools import META, Tool, describe_changes, is_server_tool, read_tool
 from acts.language.values import ABSENT
+from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.machines.agent_run import AgentRun, AnonymousDelegate
 from acts.machines.budget import context_bytes
 from acts.machines.call_state import SETTLED, CallState, call_item, call_items
@@ -31,7 +33,7 @@ from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.simulation.simulate import FIGURES, count_steps, simulate_prepared
-from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, PendingApproval
+from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, UNFILLED, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import COST, MAX_KEYWORD, MODEL, PHASE, TOOLS, WAITING, tool_keywords
 from acts.views import results
@@ -50,6 +52,7 @@ from acts.views.text import (
     element_counts_text,
     fence,
     fit_lines,
+    fold,
     forecast_text,
     how_text,
     row,
@@ -172,29 +175,53 @@ class RunView:
         if version is None or prepared is None:
             return "", {}
         if self._proposal is None or self._proposal[0] != version:
-            self._proposal = version, *describe_proposal(prepared)
+            self._proposal = version, *describe_proposal(prepared, {"version": version})
         return self._proposal[1:]
 
     def page(self, current: CurrentTools | None = None) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
         run = self._run
         changes = self.tool_changes(current) if run.approvals.pending else []
-        waits = [
-            wait.model_copy(update={CONTENT: run.subject_of(wait), **self._changes_for(wait, changes)})
-            if wait.workflow_id == run.own
-            else wait
-            for wait in run.approvals.pending[:MAX_APPROVALS]
-        ]
+        waits = [self._shown_wait(wait, changes) for wait in run.approvals.pending[:MAX_APPROVALS]]
         first, *head = self._head() or [""]
-        return _join_sections(
+        calls, usage = self._calls_section(), usage_text(run.usage.to_json()) if run.usage.requests else ""
+        parts = [
             " — ".join(filter(None, [f"**{run.phase}**", first])),
             *head,
-            usage_text(run.usage.to_json()) if run.usage.requests else "",
+            approvals_section([*waits, *run.approvals.pending[MAX_APPROVALS:]], []),
+            usage,
             "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in run.all_notes[-MAX_NOTES:]),
-            self._calls_section(),
-            approvals_section([*waits, *run.approvals.pending[MAX_APPROVALS:]], run.approvals.records),
+            fold("Calls", calls) if waits and calls else calls,
             self._proposed()[0],
-        )
+            approvals_section([], run.approvals.records),
+        ]
+        return _join_sections(*parts, self._picture(MAX_PICTURE_PAGE - sum(map(len, parts))))
+
+    def _shown_wait(self, wait: PendingApproval, changes: Sequence[ToolChange]) -> PendingApproval:
+        """A wait with its subject and how its Call is planned; of a run below, with what is known of it here."""
+        planned = self._planned_call(wait)
+        if wait.workflow_id != self._run.own:
+            return wait.model_copy(update={PLANNED: planned, EDIT: None})
+        more = {PLANNED: None, EDIT: planned if self._takes_edits else None, **self._changes_for(wait, changes)}
+        return wait.model_copy(update={CONTENT: self._run.subject_of(wait), **more})
+
+    def _planned_call(self, wait: PendingApproval) -> dict[str, Any] | None:
+        """How the plan of this run has the Call that waits, here or in a run of one of its instances."""
+        prepared = self._prepared
+        if prepared is None or wait.call is None:
+            return None
+        if wait.workflow_id != self._run.own and wait.instance not in prepared.request.instances():
+            return None
+        nodes = (prepared.unsplit or prepared).nodes
+        return next((node.planned for node in nodes if node.id == wait.call), None)
+
+    def _picture(self, room: int) -> str:
+        """The plan as an SVG, if it is small; a page that is long already has none."""
+        prepared = self._prepared
+        if prepared is None or not 1 < len(prepared.nodes) <= MAX_PICTURED:
+            return ""
+        svg = plan_svg(prepared, self._drawn_states(), links="")
+        return f"<div>{svg}</div>" if len(svg) <= min(room, MAX_PICTURE) else ""
 
     def graph(self, options: Any) -> str:
         """The latest plan as Mermaid; with ``{"format": "text"}`` as lines for a terminal, with ``svg`` as an SVG."""
@@ -544,19 +571,24 @@ MAX_MESSAGES: Final = 5_000  # … and a context of so many messages, mostly tha
 MAX_PATHS: Final = 8  # paths of one cell; a Call may read hundreds
 MAX_APPROVALS: Final = 20  # pending approvals with their JSON, and decisions
 MAX_NOTES: Final = 5  # notes, the latest ones
+MAX_PICTURED: Final = 40  # Calls of a plan that is drawn on the page
+MAX_PICTURE: Final = 20_000  # characters of its picture, …
+MAX_PICTURE_PAGE: Final = 60_000  # … and of the page with it: see ``text``
+MAX_TEMPLATE: Final = 2_000  # characters of JSON that edits one Call
 MAX_TEXT: Final = 300  # characters of a note, of an error, of a reason, of a problem
 MAX_SUBJECT: Final = 16_000  # characters of what is decided, as JSON: nobody decides here about what is not here whole
 ASK_STATUS: Final = "ask the query `status`"
 _ASK_PENDING: Final = "ask the query `pending`"
 _HOW_TO_DECIDE: Final = (
-    "To decide: *More Actions*, *Send an Update*, `decide`, and one of these as *Data*. "
-    'You may add `"by"` and `"reason"`.'
+    "To decide: *More Actions*, *Send an Update*, `decide`, and one of these lines as *Data*, with your name and, "
+    "to reject, the reason in place of each `…`."
 )
 _HOW_TO_SEE: Final = (
     "What is decided is too long for this page, or on that of the run that waits: look there, or at `acts show`, "
     "which prints it with the commands that decide."
 )
 _HOW_TO_SIGN: Final = "Only an approver decides, by a signature: `acts pending` lists the commands (`--key FILE`)."
+PLANNED: Final = "planned"  # in a wait of a run below: how the plan of this run has its Call
 _ADDRESS: Final = ("workflowId", "call", "instance", "version", "subject")
 
 
@@ -630,11 +662,16 @@ def _approval_lines(approval: PendingApproval) -> str:
     content = approval.content
     # Indented JSON is slow to write, and a character has at most four bytes
     if content is None or json_size(content) > 4 * MAX_SUBJECT or len(text := fence(content)) > MAX_SUBJECT:
+        planned = report.get(PLANNED)
+        parts += [f"As it is planned:\n\n{fence(planned)}"] if planned and json_size(planned) <= MAX_TEMPLATE else []
         return "\n\n".join([*parts, _HOW_TO_SEE]) + "\n"
     parts.append(f"What is decided:\n\n{text}")
     if SIGN in report:  # nobody can sign here
         return "\n\n".join([*parts, _HOW_TO_SIGN]) + "\n"
-    parts += [fence({"decision": "approve", **address}), fence({"decision": "reject", "reason": "…", **address})]
+    decisions: list[dict[str, Any]] = [{"decision": APPROVE}, {"decision": REJECT, "reason": UNFILLED}]
+    if (planned := report.get(EDIT)) and json_size(planned) <= MAX_TEMPLATE:
+        decisions.append({"decision": EDIT, "with": planned})
+    parts += [fence({**decision, "by": UNFILLED, **address}, None) for decision in decisions]
     return "\n\n".join(parts) + "\n"
 
 
@@ -654,8 +691,10 @@ def _utc(date: str) -> str:
         return code_span(date)
 
 
-def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
-    """The section of a plan that waits: a table, its forecast, and the JSON that edits it, of one that is too large
+def describe_proposal(
+    prepared: ValidatedPlan, address: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[str, dict[str, Any]]:
+    """The section of a plan that waits: its forecast, a table, and the JSON that edits it, of one that is too large
     only its size; and ``{calls: {id: [what to know of it]}, forecast: {figures, prompt?: {model, bytes}}}``.
     """
     whole = prepared.unsplit or prepared  # the Calls, not the children that walk them
@@ -678,7 +717,7 @@ def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
         f"- {code_span(p['call']) + ': ' if 'call' in p else ''}{code_span(p['message'], MAX_TEXT)}" for p in problems
     ]
     # The plan as it was written, ready to be changed and sent
-    edit = fence({"decision": "edit", "plan": prepared.request.calls})
+    edit = fence({"decision": EDIT, "by": UNFILLED, **address, "plan": prepared.request.calls})
     how = f"To change it, send this with your changes; the new version then waits for a decision:\n\n{edit}"
     remarks = {"approval": "after approval", "background": "in the background"}
     notes = {c["id"]: [*c.get("hints", ()), *(text for key, text in remarks.items() if c[key])] for c in calls}
@@ -691,11 +730,15 @@ def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
         "### The plan",
         f"{len(calls)} calls in {len(simulation['waves'])} waves, {len(outcomes['combinations'])}{more} combinations "
         f"of outcomes — {code_span(forecast_text(simulation), MAX_TEXT)}",
-        table(("call", "how", "reads", "writes"), fit_lines(rows, len(rows), "ask the query `plan`")),
         "\n".join(fit_lines(lines, len(lines), "see `acts simulate`")),
-        how if len(edit) <= MAX_SECTION else "The calls as they were written: ask the query `plan`",
+        fold("What each call does", table(_PLAN_HEADS, fit_lines(rows, len(rows), "ask the query `plan`"))),
+        fold("Change it", how if len(edit) <= MAX_SECTION else ""),
+        "" if len(edit) <= MAX_SECTION else "The calls as they were written: ask the query `plan`",
     )
     return section, summary
+
+
+_PLAN_HEADS: Final = ("call", "how", "reads", "writes")
 
 
 def _first_paths(paths: Sequence[str]) -> str:

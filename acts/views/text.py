@@ -217,11 +217,16 @@ def code_span(text: Any, limit: int = 120) -> str:
     return out
 
 
-def fence(value: Any) -> str:
-    """JSON in a code block, indented, escaped so that no text in it can close the block."""
-    text = visible(json.dumps(value, ensure_ascii=False, indent=2).replace("`", "\\u0060"), "\n")
+def fence(value: Any, indent: int | None = 2) -> str:
+    """JSON in a code block, on one line without an indent, escaped so that no text in it can close the block."""
+    text = visible(json.dumps(value, ensure_ascii=False, indent=indent).replace("`", "\\u0060"), "\n")
     text = _UNSAFE.sub(lambda match: match[0].replace("{", "\\u007b"), text)
     return f"```json\n{text}\n```"
+
+
+def fold(title: str, text: str) -> str:
+    """Markdown behind a title that one clicks to see it; nothing for nothing."""
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>" if text else ""
 
 
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from acts.cli.render.tables import approval_lines
 from acts.language.errors import visible
 from acts.machines.events import Begin, DecisionReceived
 from acts.machines.plan_run import PlanRun
-from acts.tree.decisions import PendingApproval, read_decision
+from acts.tree.decisions import DecisionRefused, PendingApproval, check_filled, read_decision
 from acts.tree.wire_format import digest
 from acts.views.run_views import MAX_SUBJECT, PlanView, approvals_section, describe_proposal
 from acts.views.text import MAX_ROWS, MAX_SECTION, code_span, fence, row
@@ -122,10 +122,16 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
     pay = call("pay", "†state.a", amount="†state.sum", note="†state.text")
     run = waiting_run(pay, approve={"calls": True})
     page = PlanView(run).page()
-    content, approve, reject = texts(page)
+    assert page.index("### Waits for a decision") < page.index("<details><summary>Calls")
+    content, approve, reject, edit = texts(page)
     assert content["with"] == {"_tool": "pay", "amount": 50, "note": "x" * 5_000, "_outputPath": "†state.a"}
     assert (approve["decision"], reject["decision"]) == ("approve", "reject")
-    assert approve["subject"] == reject["subject"] == digest(content)
+    assert approve["subject"] == reject["subject"] == edit["subject"] == digest(content)
+    assert (edit["with"], edit["version"]) == (pay, 1)
+    for template in (approve, reject, edit):
+        with pytest.raises(DecisionRefused, match='still "…"'):
+            check_filled(template)
+        check_filled({**template, "by": "Ada", "reason": "seen"})
     run.handle(DecisionReceived(approve, None), NOW)
     assert texts(PlanView(run).page()) == []
 
@@ -154,7 +160,7 @@ def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edit
         in page
     )
     assert row("`2:tell`", "`activity row.tell, in the background`", "`†state.a`", "") in page
-    assert texts(page) == [{"decision": "edit", "plan": calls}]
+    assert texts(page) == [{"decision": "edit", "by": "…", "plan": calls}]
     assert read_decision(texts(page)[0]).calls == calls
 
 
