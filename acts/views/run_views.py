@@ -9,7 +9,8 @@ large to simulate within the time of a page is only counted; ``acts simulate`` h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, takewhile
@@ -25,7 +26,7 @@ from acts.language.values import ABSENT
 from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.machines.agent_run import AgentRun, AnonymousDelegate
 from acts.machines.budget import context_bytes
-from acts.machines.call_state import SETTLED, CallState, call_item, call_items
+from acts.machines.call_state import SETTLED, CallState, call_item, call_items, error_items
 from acts.machines.plan_run import PlanRun, child_progress, instance_report, statuses
 from acts.machines.run_machine import RunMachine
 from acts.machines.set_run import SetRun
@@ -50,11 +51,14 @@ from acts.views.text import (
     decided_name,
     describe_call,
     element_counts_text,
+    failure_cause_text,
     fence,
+    find_causes,
     fit_lines,
     fold,
     forecast_text,
     how_text,
+    progress_bar,
     row,
     table,
     tool_change_lines,
@@ -63,6 +67,7 @@ from acts.views.text import (
 
 MAX_DECISIONS: Final = 100  # decisions that ``status`` lists, the latest
 PAGE: Final = 1000  # the answer to a query travels in one message; the default page of ``context``
+_FAILED: Final = ("failed", "rejected")
 _MAX_FAILURES: Final = 20  # failures of a set that the page names, and the message of a failed workflow
 
 
@@ -327,8 +332,12 @@ class PlanView(RunView):
 
     def _own_status(self) -> dict[str, Any]:
         walk = self._run.walk
-        instances = {"instances": statuses(walk)} if walk.prepared.request.instances() else {}
-        return {"calls": call_items(walk.calls, self._in_queue), **instances, **self._resumed()}
+        is_batch = bool(walk.prepared.request.instances())
+        causes = find_causes(error_items(walk.calls)) if is_batch else []
+        return {
+            "calls": call_items(walk.calls, self._in_queue), **({"instances": statuses(walk)} if is_batch else {}),
+            **({"causes": causes} if causes else {}), **self._resumed(),
+        }  # fmt: skip
 
     def _resumed(self) -> dict[str, Any]:
         walk = self._run.walk
@@ -344,11 +353,19 @@ class PlanView(RunView):
         return [", ".join(f"{counts[s]} {s}" for s in CALL_STATES if counts[s]) or "no calls"]
 
     def _calls_section(self) -> str:
-        """Each Call with the paths that it may still write, and what was written; of many, those that failed."""
+        """Each Call with the paths that it may still write, and what was written; of many, those that failed. Of a
+        batch first how far it came, and why instances failed.
+        """
         walk = self._run.walk
+        names, parts = walk.prepared.request.instances(), list[str]()
+        if names:
+            parts.append(code_span(progress_bar(Counter(statuses(walk).values()))))
+            causes = [f"- ✗ {code_span(failure_cause_text(c), MAX_TEXT)}" for c in find_causes(error_items(walk.calls))]
+            parts += ["\n".join(["### Why instances failed\n", *causes])] if causes else []
         ranks = sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index)
+        ranks.sort(key=lambda rank: bool(names) and walk.calls[rank].state not in _FAILED)
         if len(ranks) > MAX_ROWS:
-            ranks = [rank for rank in ranks if walk.calls[rank].state in ("failed", "rejected")]
+            ranks = [rank for rank in ranks if walk.calls[rank].state in _FAILED]
         items, written = [], []
         for rank in ranks[:MAX_ROWS]:
             items.append(item := call_item(walk.calls[rank], self._in_queue))
@@ -357,7 +374,7 @@ class PlanView(RunView):
             for path, value, _ in walk.calls[rank].written:
                 text = code_span(begin_json(value, MAX_TEXT), MAX_TEXT)
                 written.append(f"- {STATE_MARKS['completed']} {call_name(item)}: {code_span(path)} = {text}")
-        return _calls_table(items, len(ranks), written)
+        return _join_sections(*parts, _calls_table(items, len(ranks), written))
 
     def _proposed_version(self) -> int | None:
         return None if self._run.is_approved or self._run.finished is not None else self._run.version
@@ -522,9 +539,18 @@ class SetView(RunView):
             f"{code_span(source)}: {rows or 'counting the rows'}",
             f"{counts['completed']:,} completed, {counts['failed']:,} failed, {counts['running']:,} running",
             f"results: {code_span(run.config.results)}" if run.config.results is not None else "",
-            *(f"failed: {code_span(_failure_line(failure))}" for failure in progress.failures[:_MAX_FAILURES]),
+            *(
+                f"failed: {code_span(failure_cause_text(cause))}"
+                for cause in find_causes(_row_errors(progress.failures))
+            ),
             "" if progress.stopped is None else f"stopped: {code_span(progress.errors()[0]['message'], MAX_TEXT)}",
         ]
+
+    def _causes(self) -> list[str]:
+        progress = self._run.progress
+        listed, causes = len(progress.failures), find_causes(_row_errors(progress.failures))
+        head = "failed" if listed == progress.failed else f"of the first {listed:,} that failed"
+        return [f"{head}: {code_span(failure_cause_text(cause), MAX_TEXT)}" for cause in causes]
 
     def _proposed_version(self) -> int | None:
         return None if self._run.is_approved or self._run.finished is not None else 1
@@ -554,6 +580,12 @@ class SetView(RunView):
             return str(progress.errors()[0]["message"])
         lines = list(map(_failure_line, progress.failures[:_MAX_FAILURES]))
         return results.list_failures(progress.text(), lines, progress.failed)
+
+
+def _row_errors(failures: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row_ in failures:
+        first = row_["errors"][0] if row_["errors"] else {"code": row_["status"], "message": ""}
+        yield {**first, "instance": row_["id"]}
 
 
 def _failure_line(failure: dict[str, Any]) -> str:

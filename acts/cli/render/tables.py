@@ -48,7 +48,7 @@ from acts.language.errors import truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import APPROVE, EDIT, REJECT
-from acts.plan.validate import validate_request
+from acts.plan.validate import ValidatedPlan, validate_request
 from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
 from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
@@ -282,6 +282,10 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
         texts = [f"{e['call']}: {e.get('message')}" if e.get("call") else str(e.get("message")) for e in errors]
         instances.append({"id": name, "state": row.get("status"), "reason": "; ".join(texts)})
     if instances:
+        yield Text(words.progress_bar(Counter(str(row["state"]) for row in instances)))
+        causes = report.get("causes") or words.find_causes(e for e in report.get("errors") or () if e.get("instance"))
+        yield from (Text(clean(f"✗ {words.failure_cause_text(cause)}", MAX_NOTE), "red") for cause in causes)
+        instances.sort(key=lambda row: str(row["state"]) not in ("failed", "rejected", "partial"))
         yield calls_table(instances, min(rows, MAX_SHOWN), "instance")
         yield Text(f"one of them: {shell('acts', 'show', run, '--instance', instances[0]['id'])}", "dim")
     if text := set_text(report):
@@ -463,7 +467,11 @@ def print_diff(rows: Sequence[str]) -> None:
         console().print(row, style="bold" if row[:3] in ("+++", "---") else _DIFF_STYLES.get(row[:1]))
 
 
-_DRAWINGS: Final = {"text": draw_text, "mermaid": draw_mermaid, "svg": plan_svg}
+_DRAWINGS: Final[dict[str, Callable[[ValidatedPlan], str]]] = {
+    "text": draw_text,
+    "mermaid": draw_mermaid,
+    "svg": plan_svg,
+}
 
 
 def print_plan(request: Json, preflight: Preflight, format_: str = "text") -> None:
