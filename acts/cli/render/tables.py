@@ -97,9 +97,12 @@ def decision_command(word: str, run: str, approval: PendingApproval) -> str:
 
 
 def approval_lines(
-    run: str, approvals: Sequence[PendingApproval], rows: int = MAX_ROWS, width: int = MAX_VALUE, most: int = MAX_SHOWN
-) -> Iterator[str]:
-    """A run's approvals, each with all that is decided and the commands that decide it."""
+    run: str, approvals: Sequence[PendingApproval], rows: int = MAX_ROWS, width: int = MAX_VALUE, most: int = MAX_SHOWN,
+    columns: int | None = None,
+) -> Iterator[str]:  # fmt: skip
+    """A run's approvals, each with all that is decided and the commands that decide it, each on a line of its own. A
+    view with so many ``columns`` breaks longer lines, so nobody could copy them: it names the command that lists them.
+    """
     for approval in approvals[:most]:
         until = f", until {approval.deadline}" if approval.deadline else ""
         verb = "wait" if approval.what == "scopes" else "waits"
@@ -111,7 +114,10 @@ def approval_lines(
         yield from (f"    {line}" for line in lines)
         is_editable = approval.what != MESSAGE and approval.about.get(EDITABLE, True)
         decisions = (APPROVE, REJECT, EDIT) if is_editable else (APPROVE, REJECT)
-        yield from (f"    {decision_command(word, run, approval)}" for word in decisions if is_whole)
+        commands = [decision_command(word, run, approval) for word in decisions if is_whole]
+        if columns is not None and any(len(command) > columns - 4 for command in commands):
+            commands = [shell("acts", "pending", run)]
+        yield from (f"    {command}" for command in commands)
         if not is_whole:
             command = shell("acts", "show", run) if rows < MAX_ROWS else f"{shell('acts', 'pending', run)} --json"
             yield f"    nobody decides about what is cut: {command} prints all of it"
@@ -271,8 +277,10 @@ def headline(status: str, run: str, *facts: str) -> Text:
     return Text.assemble(mark, (f"  {clean(run)}", "bold"), *((f"  {clean(fact)}", "dim") for fact in facts if fact))
 
 
-def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[RenderableType]:
-    """What the status of a run, its result, or one of its instances holds."""
+def report_parts(
+    run: str, report: Mapping[str, Any], rows: int = MAX_ROWS, columns: int | None = None
+) -> Iterator[RenderableType]:
+    """What the status of a run, its result, or one of its instances holds; ``columns``: see ``approval_lines``."""
     if isinstance(calls := report.get("calls"), list) and calls:
         yield calls_table(calls, rows)
     instances = []
@@ -307,7 +315,7 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
         message_ = '\'{"type":"input","input":{…}}\''
         yield Text(f"waits for a message: {shell('acts', 'provide', run)} {message_}", "magenta")
     approvals = [PendingApproval.model_validate(item) for item in report.get("pending") or ()]
-    yield from (Text(line, "magenta") for line in approval_lines(run, approvals))
+    yield from (Text(line, "magenta") for line in approval_lines(run, approvals, columns=columns))
     yield from _decision_lines(report)
 
 
@@ -364,6 +372,8 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 # Who does not watch is told what the run waits for: a plan that takes a moment is never asked
 FIRST_LOOK_SECONDS: Final = 1.5
 MAX_LOOK_SECONDS: Final = 5.0
+# DEC mode 2026: the terminal shows all in between at once, so nothing flickers; others ignore it
+_BEGIN_DRAWING, _END_DRAWING = "\x1b[?2026h", "\x1b[?2026l"
 SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
 
 
@@ -372,19 +382,25 @@ async def watch_run(run: RunReader, *, shows_end: bool = False) -> RunResult:
     printed of its end says how it ended, unless ``shows_end``.
     """
     began, screen, printed = time.monotonic(), console(stderr=True, wrap=True), set[str]()
+    drawn: tuple[Mapping[str, Any], str] | None = None
     live = Live(console=screen, auto_refresh=False, transient=True) if screen.is_terminal else None
     screen.width = screen.width if live else 1_000
 
     def show(status: Mapping[str, Any], silence: str) -> None:
         """Show a status, and why the worker is silent; "" while it answers."""
-        nonlocal printed
-        seconds = time.monotonic() - began
+        nonlocal printed, drawn
+        if live and drawn == (status, silence):
+            return  # a view that nothing has changed is still while one reads it or copies from it
+        drawn, seconds = (status, silence), time.monotonic() - began
         tick = f"tick {status['tick']}" if status.get("tick") else ""
         facts = (tick, counts_text(status.get("calls") or ()), f"{seconds:.1f} s") if live else (tick,)
         head = headline(str(status.get("phase") or "starting"), run.id, *facts)
         if live:
-            parts = report_parts(run.id, status, max(screen.height - 6, 3))
+            parts = report_parts(run.id, status, max(screen.height - 6, 3), screen.width)
+            screen.file.write(_BEGIN_DRAWING)
             live.update(Group(head, *([Text(silence, "yellow")] if silence else []), *parts), refresh=True)
+            screen.file.write(_END_DRAWING)
+            screen.file.flush()
             return
         calls = [call for call in name_causes(status.get("calls") or ()) if call.get("state") != "pending"]
         calls += status.get("retries") or ()
