@@ -200,7 +200,8 @@ class RunView:
             self._proposed()[0],
             approvals_section([], run.approvals.records),
         ]
-        return _join_sections(*parts, self._picture(MAX_PICTURE_PAGE - sum(map(len, parts))))
+        at = 1 + len(head) + 1  # below what waits
+        return _join_sections(*parts[:at], self._picture(MAX_PICTURE_PAGE - sum(map(len, parts))), *parts[at:])
 
     def _shown_wait(self, wait: PendingApproval, changes: Sequence[ToolChange]) -> PendingApproval:
         """A wait with its subject and how its Call is planned; of a run below, with what is known of it here."""
@@ -332,12 +333,16 @@ class PlanView(RunView):
 
     def _own_status(self) -> dict[str, Any]:
         walk = self._run.walk
-        is_batch = bool(walk.prepared.request.instances())
-        causes = find_causes(error_items(walk.calls)) if is_batch else []
+        is_batch, causes = bool(walk.prepared.request.instances()), self._causes()
         return {
             "calls": call_items(walk.calls, self._in_queue), **({"instances": statuses(walk)} if is_batch else {}),
             **({"causes": causes} if causes else {}), **self._resumed(),
         }  # fmt: skip
+
+    def _causes(self) -> list[dict[str, Any]]:
+        walk = self._run.walk
+        names = frozenset(walk.prepared.request.instances())
+        return find_causes(error_items(walk.calls), names) if names else []
 
     def _resumed(self) -> dict[str, Any]:
         walk = self._run.walk
@@ -360,7 +365,7 @@ class PlanView(RunView):
         names, parts = walk.prepared.request.instances(), list[str]()
         if names:
             parts.append(code_span(progress_bar(Counter(statuses(walk).values()))))
-            causes = [f"- ✗ {code_span(failure_cause_text(c), MAX_TEXT)}" for c in find_causes(error_items(walk.calls))]
+            causes = [f"- ✗ {code_span(failure_cause_text(c), MAX_TEXT)}" for c in self._causes()]
             parts += ["\n".join(["### Why instances failed\n", *causes])] if causes else []
         ranks = sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index)
         ranks.sort(key=lambda rank: bool(names) and walk.calls[rank].state not in _FAILED)
@@ -546,7 +551,7 @@ class SetView(RunView):
             "" if progress.stopped is None else f"stopped: {code_span(progress.errors()[0]['message'], MAX_TEXT)}",
         ]
 
-    def _causes(self) -> list[str]:
+    def _cause_lines(self) -> list[str]:
         progress = self._run.progress
         listed, causes = len(progress.failures), find_causes(_row_errors(progress.failures))
         head = "failed" if listed == progress.failed else f"of the first {listed:,} that failed"

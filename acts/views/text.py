@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -66,20 +66,22 @@ _MAX_CAUSES: Final = 20  # causes of failures that are told apart, the most freq
 _MAX_EXAMPLES: Final = 5  # instances of one cause
 
 
-def find_causes(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def find_causes(errors: Iterable[Mapping[str, Any]], instances: Container[str] = ()) -> list[dict[str, Any]]:
     """``[{call?, code, message, count, instances: the first}]`` of failures, the most frequent first: those of one Call
-    and code whose messages differ in numbers alone have one cause, with the message of the first.
+    and code whose messages differ in numbers alone have one cause, with the message of the first. What names one of
+    the ``instances`` in place of a Call is the failure of its whole run.
     """
     causes: dict[tuple[str, str, str], dict[str, Any]] = {}
     for error in errors:
         call, code, message = (str(error.get(key) or "") for key in ("call", "code", "message"))
+        instance, call = (call, "") if call in instances else (error.get("instance"), call)
         key = call, code, re.sub(r"\d+", "#", message[:_MAX_CAUSE_TEXT])
         cause = causes.setdefault(
             key, {**({"call": call} if call else {}), "code": code, "message": message, "count": 0, "instances": []}
         )
         cause["count"] += 1
-        if error.get("instance") and len(cause["instances"]) < _MAX_EXAMPLES:
-            cause["instances"].append(str(error["instance"]))
+        if instance and len(cause["instances"]) < _MAX_EXAMPLES:
+            cause["instances"].append(str(instance))
     return sorted(causes.values(), key=lambda cause: -cause["count"])[:_MAX_CAUSES]
 
 

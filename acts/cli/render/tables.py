@@ -291,7 +291,9 @@ def report_parts(
         instances.append({"id": name, "state": row.get("status"), "reason": "; ".join(texts)})
     if instances:
         yield Text(words.progress_bar(Counter(str(row["state"]) for row in instances)))
-        causes = report.get("causes") or words.find_causes(e for e in report.get("errors") or () if e.get("instance"))
+        names = {str(row["id"]) for row in instances}
+        errors = [e for e in report.get("errors") or () if e.get("instance") or e.get("call") in names]
+        causes = report.get("causes") or words.find_causes(errors, names)
         yield from (Text(clean(f"✗ {words.failure_cause_text(cause)}", MAX_NOTE), "red") for cause in causes)
         instances.sort(key=lambda row: str(row["state"]) not in ("failed", "rejected", "partial"))
         yield calls_table(instances, min(rows, MAX_SHOWN), "instance")
