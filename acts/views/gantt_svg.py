@@ -1,8 +1,8 @@
 """When what happened in a run and below it: a picture with a bar for each Call, planner request and wait for a person.
 
-What ended last before another began is what that one waited for, since a Call starts when its last dependency, or the
-place of another Call, is free. So the way back from the last end is the critical path: its bars have a thick edge.
-What a run below does is part of the Call that started it, whose bar is hollow.
+What ended last before another began, in the same instance or in none, is what that one waited for, since a Call starts
+when its last dependency, or the place of another Call, is free. So the way back from the last end is the critical path:
+its bars have a thick edge. What a run below does is part of the Call that started it, whose bar is hollow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS: Final = {**{v: k for k, v in _ENDS.items()}, **{k: k for k in _ENDS}}
 
 @dataclass(slots=True)
 class Bar:
-    """From ``start`` to ``end``, in seconds since 1970; ``end`` is that of the last event where it goes on."""
+    """From ``start`` to ``end``, in seconds since 1970; without an end it goes on."""
 
     name: str
     kind: str
@@ -38,11 +38,18 @@ class Bar:
     attempts: int = 1
     child: str = ""  # the run whose bars say what this one did
     note: str = ""
+    instance: str | None = None
     is_critical: bool = False
 
+    def may_precede(self, other: Bar) -> bool:
+        """False for two instances: neither waits for the other."""
+        return self.instance is None or other.instance is None or self.instance == other.instance
 
-def read_bars(events: Iterable[RunEvent]) -> list[Bar]:
-    """The bars of a tree of runs, in the order in which they begin, from its events in their order."""
+
+def read_bars(events: Iterable[RunEvent], now: float = 0.0) -> list[Bar]:
+    """The bars of a tree of runs, in the order in which they begin, from its events in their order. What has no end yet
+    lasts until ``now``, seconds since 1970, and at least until the last event.
+    """
     bars: list[Bar] = []
     open_: dict[tuple[object, ...], Bar] = {}
     last = 0.0
@@ -53,14 +60,14 @@ def read_bars(events: Iterable[RunEvent]) -> list[Bar]:
         if event.type in _ENDS:
             state = "awaiting" if kind == "waitOpened" else "running"
             bar = open_[key] = Bar(_name(event), kind, event.run, at, state=state)
-            bar.child = str(event.data.get("child") or "")
+            bar.child, bar.instance = str(event.data.get("child") or ""), event.instance
             bars.append(bar)
         elif kind and (bar_ := open_.pop(key, None)) is not None:
             error = event.data.get("error")
             bar_.end, bar_.attempts = at, int(event.data.get("attempts") or 1)
             bar_.state = str(event.data.get("state") or ("failed" if error else "completed"))
             bar_.note = str(error.get("message") or "") if isinstance(error, dict) else ""
-    _mark_critical(bars, last)
+    _mark_critical(bars, max(last, now))
     return bars
 
 
@@ -74,22 +81,19 @@ def _mark_critical(bars: Sequence[Bar], last: float) -> None:
     runs = {bar.run for bar in bars}
     for bar in bars:
         bar.child = bar.child if bar.child in runs else ""
-    ends = [(bar.end if bar.end is not None else last, bar.start, at) for at, bar in enumerate(bars)
-            if not bar.child]  # fmt: skip
-    ends.sort(reverse=True)
-    start = None
-    for end, began, at in ends:  # the latest end first: one pass finds the whole way
-        if start is None or end <= start:
-            bars[at].is_critical, start = True, began
+    ends = [(last if bar.end is None else bar.end, bar.start, at) for at, bar in enumerate(bars) if not bar.child]
+    after: Bar | None = None
+    for end, _, at in sorted(ends, reverse=True):  # the latest end first: one pass finds the whole way
+        if after is None or (end <= after.start and bars[at].may_precede(after)):
+            after, bars[at].is_critical = bars[at], True
 
 
-def gantt_svg(events: Iterable[RunEvent]) -> str:
-    """The bars of a tree of runs as an SVG, from all of its events so far, in their order."""
-    bars = read_bars(events)
+def gantt_svg(events: Iterable[RunEvent], now: float = 0.0) -> str:
+    """The bars of a tree of runs as an SVG, from all of its events in their order; ``now``: see ``read_bars``."""
+    bars = read_bars(events, now)
     drawn = bars[:MAX_BARS]
     first = min((bar.start for bar in bars), default=0.0)
-    # What has no end yet lasts until the last thing that is known
-    last = max((max(bar.start, bar.end or 0.0) for bar in bars), default=0.0)
+    last = max((max(bar.start, now if bar.end is None else bar.end) for bar in bars), default=0.0)
     span = max(last - first, 0.001)
     height = _ROW * (len(drawn) + 1) + 2 * _MARGIN
     parts = [_scale(at / _TICKS, span, height) for at in range(_TICKS + 1)]

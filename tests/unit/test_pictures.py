@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -135,4 +136,12 @@ def test_what_has_not_ended_goes_on_to_the_last_event() -> None:
     bars = read_bars(TIMES[:3])
     assert [bar.name for bar in bars if bar.end is None] == ["2:slow"]
     assert [bar.name for bar in bars if bar.is_critical] == ["2:slow"]
-    read(gantt_svg(TIMES[:3]))
+    assert "9.0 s" in "".join(read(gantt_svg(TIMES[:3], now=9.0)).itertext())
+
+
+def test_an_instance_waits_for_no_other_one() -> None:
+    rows = [("callStarted", 0, "a"), ("callEnded", 2, "a"), ("callStarted", 0, "b"), ("callEnded", 1, "b"),
+            ("callStarted", 3, "b"), ("callEnded", 5, "b")]  # fmt: skip
+    events = [replace(event(type_, at, "1:x"), instance=name) for type_, at, name in rows]
+    critical = [(bar.instance, bar.start) for bar in read_bars(events) if bar.is_critical]
+    assert critical == [("b", 0), ("b", 3)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -195,7 +196,7 @@ async def _draw_times(id_: str) -> int:
     from acts.views.gantt_svg import gantt_svg
 
     source = client.Run(await server.connect(), id_)
-    print_drawing(gantt_svg([event async for event in source.events(follow=False)]), "svg")
+    print_drawing(gantt_svg([event async for event in source.events(follow=False)], time.time()), "svg")
     return cli.EXIT_DONE
 
 
