@@ -108,7 +108,7 @@ def gantt_svg(events: Iterable[RunEvent], now: float = 0.0) -> str:
 def _scale(part: float, span: float, height: float) -> str:
     x = _NAMES + _MARGIN + part * _BARS
     line = f'<path d="M{x:g} {_ROW + 2}V{height - _MARGIN:g}" stroke="currentColor" stroke-opacity=".15"/>'
-    return line + write(x, _ROW - 4, _duration(part * span), size=11, more=' text-anchor="middle"')
+    return line + write(x, _ROW - 4, _duration(part * span), size=0.68, more=' text-anchor="middle"')
 
 
 def _bar(bar: Bar, row: int, first: float, last: float, span: float) -> str:
@@ -124,10 +124,10 @@ def _bar(bar: Bar, row: int, first: float, last: float, span: float) -> str:
     after = min(x + width + 4, _NAMES + _BARS + 2 * _MARGIN)
     return (
         f'<g data-state="{svg_text(bar.state)}"><title>{title}</title>'
-        f"{write(_MARGIN, y + 13, f'{mark} {svg_text(bar.name, _NAME_UNITS)}', size=12)}"
+        f"{write(_MARGIN, y + 13, f'{mark} {svg_text(bar.name, _NAME_UNITS)}', size=0.75)}"
         f'<rect x="{x:.2f}" y="{y + 2}" width="{width:.2f}" height="{_ROW - 6}" rx="2" stroke="{color}" '
         f'stroke-width="{weight}" fill="{color}" fill-opacity="{0 if bar.child else 0.35}"/>'
-        f"{write(after, y + 13, svg_text(facts[0] + tries), size=10)}</g>"
+        f"{write(after, y + 13, svg_text(facts[0] + tries), size=0.65)}</g>"
     )
 
 

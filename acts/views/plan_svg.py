@@ -81,9 +81,9 @@ def as_file(svg: str) -> str:
     return f"{head}>{_FILE_STYLE}{rest}\n"
 
 
-def write(x: float, y: float, text: str, *, size: int = 13, more: str = "") -> str:
-    """A text that is escaped already."""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="currentColor"{more}>{text}</text>'
+def write(x: float, y: float, text: str, *, size: float = 0.8, more: str = "") -> str:
+    """A text that is escaped already, at a part of the size of the page's own: the Web UI takes no other size."""
+    return f'<text transform="translate({x:g} {y:g})scale({size:g})" fill="currentColor"{more}>{text}</text>'
 
 
 # -- the plan ------------------------------------------------------------------------
@@ -257,5 +257,5 @@ def _box(node: PlannedCall, at: Place, words: _Words, counts: StateCounts | None
         f'<g id="box-{number}" data-call="{name}" data-state="{svg_text(state or "")}"{faint}><title>{title}</title>'
         f'{stack}<rect x="{at.x:g}" y="{at.y:g}" {rect} {shape} fill="{color}" fill-opacity=".14"/>{inner}'
         f"{write(at.x + 11, at.y + 18, words.mark)}{write(at.x + 28, at.y + 18, svg_text(node.id, _NAME_UNITS))}"
-        f"{write(at.x + 11, at.y + 35, svg_text(words.facts, _FACT_UNITS), size=11)}</g>"
+        f"{write(at.x + 11, at.y + 35, svg_text(words.facts, _FACT_UNITS), size=0.68)}</g>"
     )

@@ -379,7 +379,8 @@ class PlanView(RunView):
             for path, value, _ in walk.calls[rank].written:
                 text = code_span(begin_json(value, MAX_TEXT), MAX_TEXT)
                 written.append(f"- {STATE_MARKS['completed']} {call_name(item)}: {code_span(path)} = {text}")
-        return _join_sections(*parts, _calls_table(items, len(ranks), written))
+        listed = _calls_table(items, len(ranks), written)
+        return _join_sections(*parts, fold("Instances and calls", listed) if names else listed)
 
     def _proposed_version(self) -> int | None:
         return None if self._run.is_approved or self._run.finished is not None else self._run.version
