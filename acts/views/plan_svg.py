@@ -32,6 +32,7 @@ from acts.views.drawing import (
 from acts.views.text import STATE_MARKS, UNKNOWN_MARK, describe_call, element_counts_text
 
 MAX_BOXES: Final = 300  # nobody finds a Call among more
+MAX_CHARS: Final = 400_000  # of up to 4 bytes: the answer to a query has 2 MiB
 _PER_ROW: Final = 5  # boxes side by side: names are readable at half the width of a window
 # Pixels; a lane is where a line passes a row
 _WIDTH, _HEIGHT, _GAP, _RISE, _LANE, _MARGIN = 190, 44, 16, 40, 12, 8
@@ -97,13 +98,15 @@ class Place(NamedTuple):
     row: int
 
 
-def plan_svg(prepared: ValidatedPlan, states: Report | None = None, *, links: str = "#call-") -> str:
+def plan_svg(
+    prepared: ValidatedPlan, states: Report | None = None, *, links: str = "#call-", most: int = MAX_BOXES
+) -> str:
     """The plan as an SVG, each Call a group ``id="box-<number>" data-call="<id>"`` in a link to ``<links><number>``,
     its number in the plan from 1; without a link where ``links`` is empty. ``states`` are those of a report, see
-    ``drawing``; without them no Call has one.
+    ``drawing``; without them no Call has one. Of at most ``most`` Calls; of fewer where their texts are too long.
     """
     ranks = drawn_ranks(prepared)
-    rows = list(_fold_waves(prepared, set(ranks[:MAX_BOXES])))
+    rows = list(_fold_waves(prepared, set(ranks[:most])))
     nodes = {prepared.nodes[rank].index + 1: prepared.nodes[rank] for row in rows for rank in row}
     every_read, has_more = find_reads(prepared)
     reads = [read for read in every_read if read.writer in nodes and read.reader in nodes]
@@ -127,7 +130,8 @@ def plan_svg(prepared: ValidatedPlan, states: Report | None = None, *, links: st
     notes = [f"{len(ranks) - len(nodes):,} more calls are not drawn"] if len(ranks) > len(nodes) else []
     notes += ["no calls"] if not ranks else ["only some of the lines are drawn"] if has_more else []
     parts += [write(_MARGIN, height + 16 * at + 8, note) for at, note in enumerate(notes)]
-    return svg_picture(right + _MARGIN, height + 16 * len(notes), f"a plan of {len(ranks):,} calls", parts)
+    svg = svg_picture(right + _MARGIN, height + 16 * len(notes), f"a plan of {len(ranks):,} calls", parts)
+    return svg if len(svg) <= MAX_CHARS or most == 1 else plan_svg(prepared, states, links=links, most=most // 2)
 
 
 def _fold_waves(prepared: ValidatedPlan, drawn: set[int]) -> Iterator[list[int]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from acts.plan.validate import ValidatedPlan
 from acts.views.gantt_svg import gantt_svg, read_bars
-from acts.views.plan_svg import MAX_BOXES, as_file, plan_svg
+from acts.views.plan_svg import MAX_BOXES, MAX_CHARS, as_file, plan_svg
 from acts.views.run_events import RunEvent
 from tests.unit.test_draw import BOUGHT, NASTY, WEATHER, _nasty, call, plan
 
@@ -96,6 +96,8 @@ def test_a_picture_is_bounded_and_a_file_has_colours_of_its_own() -> None:
     root = read(plan_svg(prepared))
     assert len(boxes(root)) == MAX_BOXES
     assert "7 more calls are not drawn" in "".join(root.itertext())
+    dense = [call("do", i, f"†state.s{i}") for i in range(40)] + [call("do", "†state") for _ in range(40)]
+    assert len(plan_svg(plan(dense))) <= MAX_CHARS
     assert "prefers-color-scheme:dark" in as_file(plan_svg(prepared))
     assert "no calls" in "".join(read(plan_svg(plan([]))).itertext())
 
