@@ -11,7 +11,7 @@ inputs stay out: it is read by everybody who may list runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -116,20 +116,43 @@ async def _use_existing(run: RunReader, request: Json, policy: IdPolicy) -> str:
     return state
 
 
+# Keys under which a Message may have its text, and of an inline input what is none of its values
+_TEXT_KEYS: Final = ("message", "content", "text", "system")
+_FRAME: Final = ("type", "kind", "schema", "description", "role")
+
+
 def summarize(request: Json) -> str:
-    """The first line of a Request's first instruction, and the tools of its plan; or the name of its plan."""
-    if isinstance(request, dict) and isinstance(request.get("plan"), str):
-        return heading(request["plan"])
-    context = request.get("context") if isinstance(request, dict) else None
+    """What is asked for, in a line: the user's own text, else the first instruction; the input; and the tools of the
+    plan, or its name.
+    """
+    if not isinstance(request, dict):
+        return ""
+    context = request.get("context")
     messages = [m for m in context if isinstance(m, dict)] if isinstance(context, list) else []
-    texts = [m.get("content") or m.get("text") for m in messages if m.get("type", "text") in ("text", "system")]
-    lines = [line for text in texts if isinstance(text, str) for line in text.strip().splitlines()[:1]]
-    parts = [line[: MAX_SUMMARY // 2] for line in lines[:1]]
+    parts = [text[: MAX_SUMMARY // 2] for text in _instructions(messages)[:1]]
+    inputs = [m.get("input", m) for m in messages if m.get("type") == "input" and "_instance" not in m]
+    values = [v for v in (request.get("input"), *inputs) if isinstance(v, dict)]
+    pairs = [
+        f"{key}: {str(value)[:MAX_SUMMARY]}"
+        for part in values for key, value in part.items()
+        if key not in _FRAME and isinstance(value, (str, int))
+    ]  # fmt: skip
+    parts += [", ".join(pairs)[: MAX_SUMMARY // 2]] if pairs else []
+    if isinstance(request.get("plan"), str):
+        return heading(" · ".join([request["plan"], *parts]))
     plans = [m["plan"] for m in messages if m.get("type") == "plan" and isinstance(m.get("plan"), list)]
     if tools := [str(call.get("_tool")) for call in (plans[-1] if plans else ()) if isinstance(call, dict)]:
         count = f"{len(tools):,} call{'s' * (len(tools) != 1)}"
         parts.append(f"{count}: {', '.join(dict.fromkeys(tools))}")
     return heading(" · ".join(parts))
+
+
+def _instructions(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first line of each text: those of the user, the latest first, then those of the author."""
+    texts = [(m, m[key]) for m in messages for key in _TEXT_KEYS if isinstance(m.get(key), str)]
+    kinds = [(m.get("type") or ("system" if m.get("role") == "system" else "text"), text) for m, text in texts]
+    own, others = ([text for kind, text in kinds if kind == wanted] for wanted in ("text", "system"))
+    return [text.strip().splitlines()[0] for text in (*reversed(own), *others) if text.strip()]
 
 
 def read_plan_file(file: Path) -> dict[str, Any]:

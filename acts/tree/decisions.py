@@ -43,6 +43,7 @@ ANSWER: Final = "activity"
 FORMAT: Final = "decision/2"
 # What waits: a message that would change an approved plan
 MESSAGE: Final = "message"
+UNFILLED: Final = "…"  # in templates of decisions, where a person writes
 # Characters of a subject's digest that commands show, and the fewest that a decision may give
 SHORT_SUBJECT: Final = 16
 # Approvers travel with the start of every run of the tree: some 100 bytes each
@@ -173,6 +174,13 @@ def read_decision(raw: Json, word: str | None = None) -> Decision:
         return Decision.model_validate({**own, "decision": decision, "reason": reason})
     except ValidationError as error:
         raise DecisionRefused(f"a decision: {truncate(first_error(error), 300)}") from None
+
+
+def check_filled(raw: Json) -> None:
+    """Raise DecisionRefused where a template was sent with its gaps."""
+    gaps = [key for key in ("by", "reason") if isinstance(raw, dict) and raw.get(key) == UNFILLED]
+    if gaps:
+        raise DecisionRefused(f'{format_choices(gaps)} is still "{UNFILLED}": put your own text in its place')
 
 
 def match_decision(

@@ -16,6 +16,7 @@ import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 from acts.language.errors import truncate, visible
@@ -33,6 +34,7 @@ StateCounts = dict[str, int]
 MAX_READS: Final = 2_000
 MAX_LINES: Final = 1_000
 MAX_READS_OF_CALL: Final = 4  # in a terminal
+WIDTH: Final = 80  # columns of a terminal
 MAX_TEXT: Final = 400  # characters of one name or path
 _RULE: Final = "─" * 60
 
@@ -80,7 +82,7 @@ def worst_state(counts: StateCounts) -> str:
     return next((s for s in _WORST_FIRST if s in counts), next(iter(counts), "pending"))
 
 
-def _facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
+def call_facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
     """What a drawing says of a Call after its id: its instance, list, condition, differing states, and outcomes."""
     if node.planned.get("_instance") is not None:
         yield f"@{node.instance}"
@@ -145,23 +147,24 @@ def draw_text(prepared: ValidatedPlan, report: Report | None = None) -> str:
     for number, wave in enumerate(waves, 1):
         lines.append(f"{'┌' if number == 1 else '├'}─ {number} {_RULE}")
         nodes = [prepared.nodes[rank] for rank in wave[: MAX_LINES - len(lines)]]
-        lines += [_line(node, reads.get(node.index + 1, []), counts) for node in nodes]
+        lines += [line for node in nodes for line in _call_lines(node, reads.get(node.index + 1, []), counts)]
         if len(lines) >= MAX_LINES:
-            return "\n".join([*lines, "… and more, which are not drawn"])
+            return "\n".join([*lines[:MAX_LINES], "… and more, which are not drawn"])
     lines += [f"└───{_RULE}"] if waves else []
     return "\n".join([*lines, *([f"only the first {MAX_READS:,} reads are drawn"] if has_more else [])])
 
 
-def _line(node: PlannedCall, reads: Sequence[str], counts: Mapping[str, StateCounts] | None) -> str:
-    """``│ ✓ 2:bookHotel [delegate] → †state.hotel ← 1 †state.city``"""
+def _call_lines(node: PlannedCall, reads: Sequence[str], counts: Mapping[str, StateCounts] | None) -> list[str]:
+    """``│ ✓ 2:bookHotel [delegate] → †state.hotel ← 1 †state.city``, in lines of a terminal."""
     own = {} if counts is None else counts.get(node.id, {})
     mark = "•" if counts is None else STATE_MARKS.get(worst_state(own), UNKNOWN_MARK)
     kind = [] if node.kind == "activity" else [f"[{node.kind}]"]
-    words = [node.id, *kind, *(["[background]"] if node.is_detached else []), *_facts(node, own)]
+    words = [node.id, *kind, *(["[background]"] if node.is_detached else []), *call_facts(node, own)]
     if reads:
         more = f", … ({len(reads)} in all)" if len(reads) > MAX_READS_OF_CALL else ""
         words.append(f"← {', '.join(reads[:MAX_READS_OF_CALL])}{more}")
-    return f"│ {mark} {' '.join(visible(truncate(word, MAX_TEXT)) for word in words)}"
+    text = f"{mark} {' '.join(visible(truncate(word, MAX_TEXT)) for word in words)}"
+    return wrap(text, WIDTH, initial_indent="│ ", subsequent_indent="│     ", break_on_hyphens=False)
 
 
 # -- Mermaid ---------------------------------------------------------------------
@@ -223,7 +226,7 @@ def draw_mermaid(prepared: ValidatedPlan, report: Report | None = None) -> str:
 
 def _box(node: PlannedCall, counts: StateCounts) -> str:
     left, right = _SHAPES["background" if node.is_detached else node.kind]
-    return f'  c{node.index + 1}{left}"{"<br/>".join(map(_escape, (node.id, *_facts(node, counts))))}"{right}'
+    return f'  c{node.index + 1}{left}"{"<br/>".join(map(_escape, (node.id, *call_facts(node, counts))))}"{right}'
 
 
 def _escape(text: str) -> str:

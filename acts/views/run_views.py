@@ -9,10 +9,12 @@ large to simulate within the time of a page is only counted; ``acts simulate`` h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, takewhile
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from acts.language.errors import ActsError, TooComplex, begin_json
@@ -21,9 +23,10 @@ from acts.language.references import Expression, conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.tools import META, Tool, describe_changes, is_server_tool, read_tool
 from acts.language.values import ABSENT
+from acts.language.wire import APPROVE, EDIT, REJECT
 from acts.machines.agent_run import AgentRun, AnonymousDelegate
 from acts.machines.budget import context_bytes
-from acts.machines.call_state import SETTLED, CallState, call_item, call_items
+from acts.machines.call_state import SETTLED, CallState, call_item, call_items, error_items
 from acts.machines.plan_run import PlanRun, child_progress, instance_report, statuses
 from acts.machines.run_machine import RunMachine
 from acts.machines.set_run import SetRun
@@ -31,7 +34,7 @@ from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.simulation.simulate import FIGURES, count_steps, simulate_prepared
-from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, PendingApproval
+from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, UNFILLED, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import (
     COST,
@@ -45,7 +48,8 @@ from acts.tree.search_attributes import (
     tool_keywords,
 )
 from acts.views import results
-from acts.views.drawing import draw_mermaid, draw_text
+from acts.views.drawing import Report, draw_mermaid, draw_text
+from acts.views.plan_svg import plan_svg
 from acts.views.text import (
     CALL_STATES,
     MAX_ROWS,
@@ -57,10 +61,14 @@ from acts.views.text import (
     decided_name,
     describe_call,
     element_counts_text,
+    failure_cause_text,
     fence,
+    find_causes,
     fit_lines,
+    fold,
     forecast_text,
     how_text,
+    progress_bar,
     row,
     table,
     tool_change_lines,
@@ -69,6 +77,7 @@ from acts.views.text import (
 
 MAX_DECISIONS: Final = 100  # decisions that ``status`` lists, the latest
 PAGE: Final = 1000  # the answer to a query travels in one message; the default page of ``context``
+_FAILED: Final = ("failed", "rejected")
 _MAX_FAILURES: Final = 20  # failures of a set that the page names, and the message of a failed workflow
 
 
@@ -181,34 +190,60 @@ class RunView:
         if version is None or prepared is None:
             return "", {}
         if self._proposal is None or self._proposal[0] != version:
-            self._proposal = version, *describe_proposal(prepared)
+            self._proposal = version, *describe_proposal(prepared, {"version": version})
         return self._proposal[1:]
 
     def page(self, current: CurrentTools | None = None) -> str:
         """The Markdown page in the Web UI, with the plan and its forecast while that waits."""
         run = self._run
         changes = self.tool_changes(current) if run.approvals.pending else []
-        waits = [
-            wait.model_copy(update={CONTENT: run.subject_of(wait), **self._changes_for(wait, changes)})
-            if wait.workflow_id == run.own
-            else wait
-            for wait in run.approvals.pending[:MAX_APPROVALS]
-        ]
+        waits = [self._shown_wait(wait, changes) for wait in run.approvals.pending[:MAX_APPROVALS]]
         first, *head = self._head() or [""]
-        return _join_sections(
+        calls, usage = self._calls_section(), usage_text(run.usage.to_json()) if run.usage.requests else ""
+        parts = [
             " — ".join(filter(None, [f"**{run.phase}**", first])),
             *head,
-            usage_text(run.usage.to_json()) if run.usage.requests else "",
+            approvals_section([*waits, *run.approvals.pending[MAX_APPROVALS:]], []),
+            usage,
             "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in run.all_notes[-MAX_NOTES:]),
-            self._calls_section(),
-            approvals_section([*waits, *run.approvals.pending[MAX_APPROVALS:]], run.approvals.records),
+            fold("Calls", calls) if waits and calls else calls,
             self._proposed()[0],
-        )
+            approvals_section([], run.approvals.records),
+        ]
+        at = 1 + len(head) + 1  # below what waits
+        return _join_sections(*parts[:at], self._picture(MAX_PICTURE_PAGE - sum(map(len, parts))), *parts[at:])
+
+    def _shown_wait(self, wait: PendingApproval, changes: Sequence[ToolChange]) -> PendingApproval:
+        """A wait with its subject and how its Call is planned; of a run below, with what is known of it here."""
+        planned = self._planned_call(wait)
+        if wait.workflow_id != self._run.own:
+            return wait.model_copy(update={PLANNED: planned, EDIT: None})
+        more = {PLANNED: None, EDIT: planned if self._takes_edits else None, **self._changes_for(wait, changes)}
+        return wait.model_copy(update={CONTENT: self._run.subject_of(wait), **more})
+
+    def _planned_call(self, wait: PendingApproval) -> dict[str, Any] | None:
+        """How the plan of this run has the Call that waits, here or in a run of one of its instances."""
+        prepared = self._prepared
+        if prepared is None or wait.call is None:
+            return None
+        if wait.workflow_id != self._run.own and wait.instance not in prepared.request.instances():
+            return None
+        nodes = (prepared.unsplit or prepared).nodes
+        return next((node.planned for node in nodes if node.id == wait.call), None)
+
+    def _picture(self, room: int) -> str:
+        """The plan as an SVG, if it is small; a page that is long already has none."""
+        prepared = self._prepared
+        if prepared is None or not 1 < len(prepared.nodes) <= MAX_PICTURED:
+            return ""
+        svg = plan_svg(prepared, self._drawn_states(), links="")
+        return f"<div>{svg}</div>" if len(svg) <= min(room, MAX_PICTURE) else ""
 
     def graph(self, options: Any) -> str:
-        """The latest plan as Mermaid, or with ``{"format": "text"}`` as lines for a terminal."""
-        as_text = isinstance(options, dict) and options.get("format") == "text"
-        draw = draw_text if as_text else draw_mermaid
+        """The latest plan as Mermaid; with ``{"format": "text"}`` as lines for a terminal, with ``svg`` as an SVG."""
+        format_ = options.get("format") if isinstance(options, dict) else None
+        draws: dict[str, Callable[[ValidatedPlan, Report], str]] = {"text": draw_text, "svg": plan_svg}
+        draw = draws.get(str(format_), draw_mermaid)
         return "" if self._prepared is None else draw(self._prepared, self._drawn_states())
 
     def search_values(self) -> dict[str, Any]:
@@ -309,8 +344,16 @@ class PlanView(RunView):
 
     def _own_status(self) -> dict[str, Any]:
         walk = self._run.walk
-        instances = {"instances": statuses(walk)} if walk.prepared.request.instances() else {}
-        return {"calls": call_items(walk.calls, self._in_queue), **instances, **self._resumed()}
+        is_batch, causes = bool(walk.prepared.request.instances()), self._causes()
+        return {
+            "calls": call_items(walk.calls, self._in_queue), **({"instances": statuses(walk)} if is_batch else {}),
+            **({"causes": causes} if causes else {}), **self._resumed(),
+        }  # fmt: skip
+
+    def _causes(self) -> list[dict[str, Any]]:
+        walk = self._run.walk
+        names = frozenset(walk.prepared.request.instances())
+        return find_causes(error_items(walk.calls), names) if names else []
 
     def _resumed(self) -> dict[str, Any]:
         walk = self._run.walk
@@ -326,11 +369,19 @@ class PlanView(RunView):
         return [", ".join(f"{counts[s]} {s}" for s in CALL_STATES if counts[s]) or "no calls"]
 
     def _calls_section(self) -> str:
-        """Each Call with the paths that it may still write, and what was written; of many, those that failed."""
+        """Each Call with the paths that it may still write, and what was written; of many, those that failed. Of a
+        batch first how far it came, and why instances failed.
+        """
         walk = self._run.walk
+        names, parts = walk.prepared.request.instances(), list[str]()
+        if names:
+            parts.append(code_span(progress_bar(Counter(statuses(walk).values()))))
+            causes = [f"- ✗ {code_span(failure_cause_text(c), MAX_TEXT)}" for c in self._causes()]
+            parts += ["\n".join(["### Why instances failed\n", *causes])] if causes else []
         ranks = sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index)
+        ranks.sort(key=lambda rank: bool(names) and walk.calls[rank].state not in _FAILED)
         if len(ranks) > MAX_ROWS:
-            ranks = [rank for rank in ranks if walk.calls[rank].state in ("failed", "rejected")]
+            ranks = [rank for rank in ranks if walk.calls[rank].state in _FAILED]
         items, written = [], []
         for rank in ranks[:MAX_ROWS]:
             items.append(item := call_item(walk.calls[rank], self._in_queue))
@@ -339,7 +390,8 @@ class PlanView(RunView):
             for path, value, _ in walk.calls[rank].written:
                 text = code_span(begin_json(value, MAX_TEXT), MAX_TEXT)
                 written.append(f"- {STATE_MARKS['completed']} {call_name(item)}: {code_span(path)} = {text}")
-        return _calls_table(items, len(ranks), written)
+        listed = _calls_table(items, len(ranks), written)
+        return _join_sections(*parts, fold("Instances and calls", listed) if names else listed)
 
     def _proposed_version(self) -> int | None:
         return None if self._run.is_approved or self._run.finished is not None else self._run.version
@@ -506,9 +558,18 @@ class SetView(RunView):
             f"{counts['completed']:,} completed, {counts['failed']:,} failed, {counts['running']:,} running",
             f"{progress.handled:,} took an error path" if progress.handled else "",
             f"results: {code_span(run.config.results)}" if run.config.results is not None else "",
-            *(f"failed: {code_span(_failure_line(failure))}" for failure in progress.failures[:_MAX_FAILURES]),
+            *(
+                f"failed: {code_span(failure_cause_text(cause))}"
+                for cause in find_causes(_row_errors(progress.failures))
+            ),
             "" if progress.stopped is None else f"stopped: {code_span(progress.errors()[0]['message'], MAX_TEXT)}",
         ]
+
+    def _cause_lines(self) -> list[str]:
+        progress = self._run.progress
+        listed, causes = len(progress.failures), find_causes(_row_errors(progress.failures))
+        head = "failed" if listed == progress.failed else f"of the first {listed:,} that failed"
+        return [f"{head}: {code_span(failure_cause_text(cause), MAX_TEXT)}" for cause in causes]
 
     def _proposed_version(self) -> int | None:
         return None if self._run.is_approved or self._run.finished is not None else 1
@@ -540,6 +601,12 @@ class SetView(RunView):
         return results.list_failures(progress.text(), lines, progress.failed)
 
 
+def _row_errors(failures: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row_ in failures:
+        first = row_["errors"][0] if row_["errors"] else {"code": row_["status"], "message": ""}
+        yield {**first, "instance": row_["id"]}
+
+
 def _failure_line(failure: dict[str, Any]) -> str:
     errors = failure["errors"]
     why = f"[{errors[0]['code']}] {errors[0]['message']}" if errors else failure["status"]
@@ -555,19 +622,24 @@ MAX_MESSAGES: Final = 5_000  # … and a context of so many messages, mostly tha
 MAX_PATHS: Final = 8  # paths of one cell; a Call may read hundreds
 MAX_APPROVALS: Final = 20  # pending approvals with their JSON, and decisions
 MAX_NOTES: Final = 5  # notes, the latest ones
+MAX_PICTURED: Final = 40  # Calls of a plan that is drawn on the page
+MAX_PICTURE: Final = 20_000  # characters of its picture, …
+MAX_PICTURE_PAGE: Final = 60_000  # … and of the page with it: see ``text``
+MAX_TEMPLATE: Final = 2_000  # characters of JSON that edits one Call
 MAX_TEXT: Final = 300  # characters of a note, of an error, of a reason, of a problem
 MAX_SUBJECT: Final = 16_000  # characters of what is decided, as JSON: nobody decides here about what is not here whole
 ASK_STATUS: Final = "ask the query `status`"
 _ASK_PENDING: Final = "ask the query `pending`"
 _HOW_TO_DECIDE: Final = (
-    "To decide: *More Actions*, *Send an Update*, `decide`, and one of these as *Data*. "
-    'You may add `"by"` and `"reason"`.'
+    "To decide: *More Actions*, *Send an Update*, `decide`, and one of these lines as *Data*, with your name and, "
+    "to reject, the reason in place of each `…`."
 )
 _HOW_TO_SEE: Final = (
     "What is decided is too long for this page, or on that of the run that waits: look there, or at `acts show`, "
     "which prints it with the commands that decide."
 )
 _HOW_TO_SIGN: Final = "Only an approver decides, by a signature: `acts pending` lists the commands (`--key FILE`)."
+PLANNED: Final = "planned"  # in a wait of a run below: how the plan of this run has its Call
 _ADDRESS: Final = ("workflowId", "call", "instance", "version", "subject")
 
 
@@ -641,11 +713,16 @@ def _approval_lines(approval: PendingApproval) -> str:
     content = approval.content
     # Indented JSON is slow to write, and a character has at most four bytes
     if content is None or json_size(content) > 4 * MAX_SUBJECT or len(text := fence(content)) > MAX_SUBJECT:
+        planned = report.get(PLANNED)
+        parts += [f"As it is planned:\n\n{fence(planned)}"] if planned and json_size(planned) <= MAX_TEMPLATE else []
         return "\n\n".join([*parts, _HOW_TO_SEE]) + "\n"
     parts.append(f"What is decided:\n\n{text}")
     if SIGN in report:  # nobody can sign here
         return "\n\n".join([*parts, _HOW_TO_SIGN]) + "\n"
-    parts += [fence({"decision": "approve", **address}), fence({"decision": "reject", "reason": "…", **address})]
+    decisions: list[dict[str, Any]] = [{"decision": APPROVE}, {"decision": REJECT, "reason": UNFILLED}]
+    if (planned := report.get(EDIT)) and json_size(planned) <= MAX_TEMPLATE:
+        decisions.append({"decision": EDIT, "with": planned})
+    parts += [fence({**decision, "by": UNFILLED, **address}, None) for decision in decisions]
     return "\n\n".join(parts) + "\n"
 
 
@@ -665,8 +742,10 @@ def _utc(date: str) -> str:
         return code_span(date)
 
 
-def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
-    """The section of a plan that waits: a table, its forecast, and the JSON that edits it, of one that is too large
+def describe_proposal(
+    prepared: ValidatedPlan, address: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[str, dict[str, Any]]:
+    """The section of a plan that waits: its forecast, a table, and the JSON that edits it, of one that is too large
     only its size; and ``{calls: {id: [what to know of it]}, forecast: {figures, prompt?: {model, bytes}}}``.
     """
     whole = prepared.unsplit or prepared  # the Calls, not the children that walk them
@@ -689,7 +768,7 @@ def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
         f"- {code_span(p['call']) + ': ' if 'call' in p else ''}{code_span(p['message'], MAX_TEXT)}" for p in problems
     ]
     # The plan as it was written, ready to be changed and sent
-    edit = fence({"decision": "edit", "plan": prepared.request.calls})
+    edit = fence({"decision": EDIT, "by": UNFILLED, **address, "plan": prepared.request.calls})
     how = f"To change it, send this with your changes; the new version then waits for a decision:\n\n{edit}"
     remarks = {"approval": "after approval", "background": "in the background"}
     notes = {c["id"]: [*c.get("hints", ()), *(text for key, text in remarks.items() if c[key])] for c in calls}
@@ -702,11 +781,15 @@ def describe_proposal(prepared: ValidatedPlan) -> tuple[str, dict[str, Any]]:
         "### The plan",
         f"{len(calls)} calls in {len(simulation['waves'])} waves, {len(outcomes['combinations'])}{more} combinations "
         f"of outcomes — {code_span(forecast_text(simulation), MAX_TEXT)}",
-        table(("call", "how", "reads", "writes"), fit_lines(rows, len(rows), "ask the query `plan`")),
         "\n".join(fit_lines(lines, len(lines), "see `acts simulate`")),
-        how if len(edit) <= MAX_SECTION else "The calls as they were written: ask the query `plan`",
+        fold("What each call does", table(_PLAN_HEADS, fit_lines(rows, len(rows), "ask the query `plan`"))),
+        fold("Change it", how if len(edit) <= MAX_SECTION else ""),
+        "" if len(edit) <= MAX_SECTION else "The calls as they were written: ask the query `plan`",
     )
     return section, summary
+
+
+_PLAN_HEADS: Final = ("call", "how", "reads", "writes")
 
 
 def _first_paths(paths: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -33,6 +33,9 @@ STATE_MARKS: Final[dict[str, str]] = {
     "planning": "▶", "paused": "⏸", "partial": "✗", "terminated": "✗", "timedOut": "✗", "continued": "↗",
 }  # fmt: skip
 UNKNOWN_MARK: Final = "?"
+# … and of the instances of a batch that have ended, in a bar
+BAR_MARKS: Final = {"failed": "✗", "rejected": "✗", "partial": "✗", "cancelled": "⊘", "completed": "█"}
+_MAX_CAUSE_TEXT: Final = 200  # characters of a message by which causes are told apart, and that is shown
 
 
 # -- reports -------------------------------------------------------------------
@@ -57,6 +60,46 @@ def element_counts_text(counts: Any) -> str:
         return ""
     more = [f"{counts[k]:,} {k}" for k in ("failed", "running") if counts.get(k)]
     return ", ".join([f"{counts.get('completed', 0):,} of {counts.get('total', 0):,} elements done", *more])
+
+
+_MAX_CAUSES: Final = 20  # causes of failures that are told apart, the most frequent ones
+_MAX_EXAMPLES: Final = 5  # instances of one cause
+
+
+def find_causes(errors: Iterable[Mapping[str, Any]], instances: Container[str] = ()) -> list[dict[str, Any]]:
+    """``[{call?, code, message, count, instances: the first}]`` of failures, the most frequent first: those of one Call
+    and code whose messages differ in numbers alone have one cause, with the message of the first. What names one of
+    the ``instances`` in place of a Call is the failure of its whole run.
+    """
+    causes: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for error in errors:
+        call, code, message = (str(error.get(key) or "") for key in ("call", "code", "message"))
+        instance, call = (call, "") if call in instances else (error.get("instance"), call)
+        key = call, code, re.sub(r"\d+", "#", message[:_MAX_CAUSE_TEXT])
+        cause = causes.setdefault(
+            key, {**({"call": call} if call else {}), "code": code, "message": message, "count": 0, "instances": []}
+        )
+        cause["count"] += 1
+        if instance and len(cause["instances"]) < _MAX_EXAMPLES:
+            cause["instances"].append(str(instance))
+    return sorted(causes.values(), key=lambda cause: -cause["count"])[:_MAX_CAUSES]
+
+
+def failure_cause_text(cause: Mapping[str, Any]) -> str:
+    """``12 × 2:pay [declined] the card has expired: c1, c2, …``"""
+    names, count = cause["instances"], cause["count"]
+    more = ", …" if len(names) < count else ""
+    listed = f": {', '.join(names)}{more}" if names else ""
+    call = f"{cause['call']} " if cause.get("call") else ""
+    return f"{count:,} × {call}[{cause['code']}] {truncate(one_line(cause['message']), _MAX_CAUSE_TEXT)}{listed}"
+
+
+def progress_bar(states: Mapping[str, int], cells: int = 30) -> str:
+    """``███████✗✗░░░ 70 completed, 20 failed, 30 running``; what is there at all has a cell."""
+    total, names = max(sum(states.values()), 1), [state for state in BAR_MARKS if states.get(state)]
+    bar = "".join(BAR_MARKS[state] * max(1, states[state] * cells // total) for state in names)[:cells]
+    listed = [*names, *(state for state in states if states[state] and state not in BAR_MARKS)]
+    return f"{bar:░<{cells}} {', '.join(f'{states[state]:,} {state}' for state in listed)}"
 
 
 # What people are told of a Call that no Activity, delegate or person answers
@@ -217,11 +260,16 @@ def code_span(text: Any, limit: int = 120) -> str:
     return out
 
 
-def fence(value: Any) -> str:
-    """JSON in a code block, indented, escaped so that no text in it can close the block."""
-    text = visible(json.dumps(value, ensure_ascii=False, indent=2).replace("`", "\\u0060"), "\n")
+def fence(value: Any, indent: int | None = 2) -> str:
+    """JSON in a code block, on one line without an indent, escaped so that no text in it can close the block."""
+    text = visible(json.dumps(value, ensure_ascii=False, indent=indent).replace("`", "\\u0060"), "\n")
     text = _UNSAFE.sub(lambda match: match[0].replace("{", "\\u007b"), text)
     return f"```json\n{text}\n```"
+
+
+def fold(title: str, text: str) -> str:
+    """Markdown behind a title that one clicks to see it; nothing for nothing."""
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>" if text else ""
 
 
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:

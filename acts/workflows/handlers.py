@@ -31,6 +31,7 @@ from acts.machines.approvals import iso, problem_of
 from acts.machines.commands import AnswerUpdate
 from acts.machines.events import DecisionReceived, Event, PauseChanged, Provided, RecordReceived
 from acts.machines.run_machine import RunMachine, add_note
+from acts.tree.decisions import check_filled
 from acts.tree.identity import is_workflow_id
 from acts.tree.signal_records import TREE_SIGNALS, DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError
@@ -285,10 +286,10 @@ class RunWorkflow:
         the events before it), and where a run below is the judge, the handler refuses.
         """
         run = self.machine
-        if run is None or run.has_not_begun or self._inbox:
-            return
         try:
-            run.approvals.judge(read_input(value))
+            check_filled(decision := read_input(value))
+            if run is not None and not run.has_not_begun and not self._inbox:
+                run.approvals.judge(decision)
         except (PlanError, CallError) as error:
             _refuse(problem_of(error))
 
@@ -381,7 +382,7 @@ class RunWorkflow:
 
     @workflow.query(
         name=wire.GRAPH,
-        description="""The latest plan as a Mermaid flowchart. As lines for a terminal: {"format": "text"}.""",
+        description="""The latest plan as a Mermaid flowchart; {"format": "text"} is for a terminal, "svg" an SVG.""",
     )
     def graph(self, options: RawValue = NOTHING) -> Any:
         return "" if self._view is None else self._view.graph(decode_or_none(options))

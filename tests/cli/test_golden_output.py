@@ -68,6 +68,13 @@ def test_what_is_printed_of_a_run_that_has_ended(acts: Acts) -> None:
         done = acts(*command)
         name = "-".join(word for word in command if word != run).replace("--", "").replace("state.", "")
         check(f"ended-{name}", done.stdout + done.stderr, run)
+    for option in ("--svg", "--gantt"):
+        picture = acts("graph", run, option).stdout
+        assert picture.startswith("<svg ")
+        assert picture.endswith("</svg>\n")
+        assert "1:askWeather" in picture
+    assert "a request has not run yet" in acts("graph", str(EXAMPLES / "weather" / "plan.yaml"), "--gantt").stderr
+    assert "two drawings" in acts("graph", run, "--gantt", "--svg").stderr
 
 
 @pytest.mark.usefixtures("wide_terminal")

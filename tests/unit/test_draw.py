@@ -137,7 +137,7 @@ def test_whatever_the_text_it_stays_text(text: str) -> None:
         assert last == ""
         assert [line for line in lines if not _LINES.fullmatch(line)] == []
         lines = draw_text(prepared, report).split("\n")
-        assert sum(line.startswith("│ ") for line in lines) == 2
+        assert sum(line.startswith("│ ") and line[2] != " " for line in lines) == 2
         assert [c for line in lines for c in line if unicodedata.category(c)[0] in "CZ" and c != " "] == []
 
 
@@ -154,7 +154,8 @@ def test_a_plan_for_the_terminal() -> None:
         "│ ▶ 2:do → †state.beach ← 1 if †state.sunny\n"
         "│ – 3:ask [delegate] → †state.museum ← 1 if †state.rainy.amount\n"
         f"├─ 3 {rule}\n"
-        "│ · 4:do [background] ← 2 †state.beach, 3 †state.museum, 1 on error †state.unknown.code\n"
+        "│ · 4:do [background] ← 2 †state.beach, 3 †state.museum, 1 on error\n"
+        "│     †state.unknown.code\n"
         f"└───{rule}"
     )
 

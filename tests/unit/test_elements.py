@@ -169,7 +169,9 @@ CLOSE = call("close", "†state.closed", _when="†state.open == true", of="†s
 
 
 def plan_run(*calls: Any, context: Any = LISTED, **config: Any) -> PlanRun:
-    raw = {**row("one", list(calls), context=[context])["request"], "config": config}
+    messages = context if isinstance(context, list) else [context]
+    raw = {**row("one", list(calls), context=messages)["request"], "config": config}
+
     prepared = validate_parsed(read_request(raw), {}, {})
     source = ContextRef(workflowId="r", runId="run", messageCount=2)
     setup = PlanSetup(raw, prepared, Capabilities(), TreePosition(), source)

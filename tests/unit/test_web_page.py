@@ -10,18 +10,20 @@ from urllib.parse import quote
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.text import Text
 
-from acts.cli.render.tables import approval_lines
-from acts.language.errors import visible
-from acts.machines.events import Begin, DecisionReceived
+from acts.cli.render.tables import approval_lines, report_parts
+from acts.language.errors import CallError, DecisionRefused, visible
+from acts.machines.events import Begin, CallEnded, ChildEnded, DecisionReceived
 from acts.machines.plan_run import PlanRun
-from acts.tree.decisions import PendingApproval, read_decision
+from acts.tree.decisions import PendingApproval, check_filled, read_decision
 from acts.tree.wire_format import digest
-from acts.views.run_views import MAX_SUBJECT, PlanView, approvals_section, describe_proposal
+from acts.views.run_views import MAX_PICTURED, MAX_SUBJECT, PlanView, approvals_section, describe_proposal
 from acts.views.text import MAX_ROWS, MAX_SECTION, code_span, fence, row
 from tests.cases import call, state
 from tests.property.drive import NOW
 from tests.unit.test_elements import plan_run
+from tests.unit.test_pictures import SVG, read
 
 Json = Any
 SINCE = "2026-01-01T00:00:00.000Z"
@@ -122,10 +124,16 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
     pay = call("pay", "†state.a", amount="†state.sum", note="†state.text")
     run = waiting_run(pay, approve={"calls": True})
     page = PlanView(run).page()
-    content, approve, reject = texts(page)
+    assert page.index("### Waits for a decision") < page.index("<details><summary>Calls")
+    content, approve, reject, edit = texts(page)
     assert content["with"] == {"_tool": "pay", "amount": 50, "note": "x" * 5_000, "_outputPath": "†state.a"}
     assert (approve["decision"], reject["decision"]) == ("approve", "reject")
-    assert approve["subject"] == reject["subject"] == digest(content)
+    assert approve["subject"] == reject["subject"] == edit["subject"] == digest(content)
+    assert (edit["with"], edit["version"]) == (pay, 1)
+    for template in (approve, reject, edit):
+        with pytest.raises(DecisionRefused, match='still "…"'):
+            check_filled(template)
+        check_filled({**template, "by": "Ada", "reason": "seen"})
     run.handle(DecisionReceived(approve, None), NOW)
     assert texts(PlanView(run).page()) == []
 
@@ -154,7 +162,7 @@ def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edit
         in page
     )
     assert row("`2:tell`", "`activity row.tell, in the background`", "`†state.a`", "") in page
-    assert texts(page) == [{"decision": "edit", "plan": calls}]
+    assert texts(page) == [{"decision": "edit", "by": "…", "plan": calls}]
     assert read_decision(texts(page)[0]).calls == calls
 
 
@@ -187,3 +195,41 @@ def test_the_longest_page_can_still_be_opened() -> None:
     page = PlanView(run).page() + approvals_section(waits, records) + describe_proposal(run.whole_plan)[0]
     assert len(page) > 4 * MAX_SECTION
     assert len(quote(page, safe=UNQUOTED)) < MAX_ADDRESS - 4096  # what else stands in a request
+
+
+# -- a batch, and the picture ------------------------------------------------------------
+
+
+def batch_run(count: int) -> PlanRun:
+    data = [{**state(n=n), "_instance": f"c{n}"} for n in range(count)]
+    run = plan_run(call("pay", "†state.a", n="†state.n"), context=data)
+    run.handle(Begin(), NOW)
+    run.flush(NOW)
+    return run
+
+
+def test_the_page_of_a_batch_says_first_why_instances_failed_and_how_many() -> None:
+    run = batch_run(12)
+    for at, node in enumerate(run.walk.nodes[2:10]):
+        errors = [{"call": "1:pay", "code": "declined", "message": f"card {at} has expired"}]
+        report = {node.id: {"status": "failed", "calls": [], "errors": errors}}
+        run.handle(ChildEnded(node.key, {"status": "failed", "instances": report}), NOW)
+    run.handle(CallEnded(run.walk.nodes[10].key, error=CallError("timeout", "its run took too long")), NOW)
+    view = PlanView(run)
+    page = view.page()
+    often, once = "✗ `8 × 1:pay [declined] card 0 has expired: c2, c3, ", "✗ `1 × [timeout] its run took too long: c10`"
+    assert page.index(often) < page.index(once) < page.index("|")
+    assert "9 failed, 3 running" in page
+    first, *_ = [line for line in page.splitlines() if line.startswith("| ✗")]
+    assert page.index(first) < page.index("| ▶")
+    shown = [part.plain for part in report_parts("r", view.status()) if isinstance(part, Text)]
+    assert any("8 × 1:pay [declined]" in line for line in shown)
+
+
+def test_a_small_plan_is_drawn_on_its_page_and_a_long_page_has_no_picture() -> None:
+    calls = [call("pay", "†state.a", amount="†state.sum"), call("tell", text="†state.a")]
+    page = PlanView(waiting_run(*calls, approve={"calls": True})).page()
+    svg = page[page.index("<svg") : page.index("</svg>") + len("</svg>")]
+    assert {g.attrib["data-state"] for g in read(svg).iter(f"{SVG}g")} == {"awaiting", "pending"}
+    many = [call("pay", f"†state.a{i}", n=i) for i in range(MAX_PICTURED + 1)]
+    assert "<svg" not in PlanView(waiting_run(*many)).page()

@@ -39,6 +39,8 @@ async def test_calls_wait_each_by_itself_while_the_rest_goes_on(foreign: Foreign
         assert [(w["what"], w["call"]) for w in waits] == [("call", "2:pay"), ("call", "3:pay")]
         error = await refusal(handle, decision="approve")
         assert "2 waits" in str(error)
+        error = await refusal(handle, decision="reject", call="3:pay", by="Ada", reason="…")
+        assert 'reason is still "…"' in str(error)  # a template that nobody has filled in
         await handle.signal("approve", {"call": "2:pay", "by": "Ada"})
         await pending(handle, 1)
         await decide(handle, decision="reject", call="3:pay", reason="not this one")

@@ -95,8 +95,10 @@ async def pending(
     report = await read_pending(run, tool, cli.read_seconds(older, "--older"), most)
     if as_json:
         return cli.print_json(report.to_json())
-    for id_, listed in report.approvals:
-        for line in approval_lines(id_, listed, _MAX_ROWS, _MAX_WIDTH, len(listed)):
+    blocks = [(id_, approval) for id_, listed in report.approvals for approval in listed]
+    for at, (id_, approval) in enumerate(blocks):
+        lines = [""] * bool(at) + list(approval_lines(id_, [approval], _MAX_ROWS, _MAX_WIDTH))
+        for line in lines:
             console().print(Text(line))
     if not report.approvals:
         print_err("nothing waits for a decision" + (" in the runs that answered" if report.unanswered else ""))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 ExitCode = int | Coroutine[Any, Any, int]
 Strict = Annotated[bool, option("--strict", "A tool that this environment does not load is an error, not a warning.")]
 AsMermaid = Annotated[bool, option("--mermaid", "As a Mermaid flowchart.")]
+AsSvg = Annotated[bool, option("--svg", "As a picture, an SVG.")]
+AsGantt = Annotated[bool, option("--gantt", "Of a run: when each call ran and what waited for it, an SVG.")]
 Tick = Annotated[int | None, option("--tick", "One tick of a run (default: the latest).", min=1)]
 
 app = cli.CommandGroup()
@@ -147,34 +150,53 @@ def schema() -> int:
 
 
 @app.add
-def graph(what: cli.FileOrRun, inputs: cli.Inputs = None, mermaid: AsMermaid = False) -> ExitCode:
+def graph(
+    what: cli.FileOrRun, inputs: cli.Inputs = None, mermaid: AsMermaid = False, svg: AsSvg = False,
+    gantt: AsGantt = False,
+) -> ExitCode:  # fmt: skip
     """Draw a plan; the plan of a run with the states of its calls.
 
     Examples:
       acts graph plan.yaml
-      acts graph plan-1f2e3d4c --mermaid
+      acts graph plan-1f2e3d4c --svg > plan.svg
+      acts graph plan-1f2e3d4c --gantt > times.svg
     """
+    chosen = [name for name, wanted in (("mermaid", mermaid), ("svg", svg), ("gantt", gantt)) if wanted]
+    if len(chosen) > 1:
+        raise command_error(f"--{chosen[0]} and --{chosen[1]} are two drawings", hint="ask for one of them")
+    format_ = chosen[0] if chosen else "text"
     if not looks_like_file(what):
-        return _draw_run(what, mermaid=mermaid)
+        return _draw_times(what) if gantt else _draw_run(what, format_)
+    if gantt:
+        raise command_error("a request has not run yet", where="--gantt", hint="give the id of a run")
     source, preflight, request = _read_plan(what, inputs, "the drawing")
     print_blocks(problem_blocks(preflight.problems, source))
-    print_plan(request, preflight, mermaid=mermaid)
+    print_plan(request, preflight, format_)
     return cli.EXIT_DONE
 
 
-async def _draw_run(id_: str, *, mermaid: bool) -> int:
+async def _draw_run(id_: str, format_: str) -> int:
     from acts.client.run_reader import open_run
 
     run = await open_run(id_)
     info = await run.describe_planning()
-    drawing = await run.require(run.query(str, GRAPH, *([] if mermaid else [{"format": "text"}])))
+    drawing = await run.require(run.query(str, GRAPH, {"format": format_}))
     if not drawing:
         name = cli.shell(run.id)
         hint = f"`acts show {name}` shows it; that of a delegate without a planner is {name}/plan"
         raise command_error("this run has no plan", where=run.id, hint=hint)
     if info.workflow_type in (AGENT, DELEGATE):
         print_err("this run plans as it goes; its latest plan:", "dim")
-    print_drawing(drawing, mermaid=mermaid)
+    print_drawing(drawing, format_)
+    return cli.EXIT_DONE
+
+
+async def _draw_times(id_: str) -> int:
+    from acts.client import client, server
+    from acts.views.gantt_svg import gantt_svg
+
+    source = client.Run(await server.connect(), id_)
+    print_drawing(gantt_svg([event async for event in source.events(follow=False)], time.time()), "svg")
     return cli.EXIT_DONE
 
 

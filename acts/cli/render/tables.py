@@ -48,10 +48,11 @@ from acts.language.errors import truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import APPROVE, EDIT, REJECT
-from acts.plan.validate import validate_request
+from acts.plan.validate import ValidatedPlan, validate_request
 from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
 from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
+from acts.views.plan_svg import as_file, plan_svg
 
 MAX_ROWS: Final = 200  # of a table or a value; --json has all of them
 MAX_SHOWN: Final = 20  # instances, approvals, decisions, failures; --json lists all
@@ -96,9 +97,12 @@ def decision_command(word: str, run: str, approval: PendingApproval) -> str:
 
 
 def approval_lines(
-    run: str, approvals: Sequence[PendingApproval], rows: int = MAX_ROWS, width: int = MAX_VALUE, most: int = MAX_SHOWN
-) -> Iterator[str]:
-    """A run's approvals, each with all that is decided and the commands that decide it."""
+    run: str, approvals: Sequence[PendingApproval], rows: int = MAX_ROWS, width: int = MAX_VALUE, most: int = MAX_SHOWN,
+    columns: int | None = None,
+) -> Iterator[str]:  # fmt: skip
+    """A run's approvals, each with all that is decided and the commands that decide it, each on a line of its own. A
+    view with so many ``columns`` breaks longer lines, so nobody could copy them: it names the command that lists them.
+    """
     for approval in approvals[:most]:
         until = f", until {approval.deadline}" if approval.deadline else ""
         verb = "wait" if approval.what == "scopes" else "waits"
@@ -110,7 +114,10 @@ def approval_lines(
         yield from (f"    {line}" for line in lines)
         is_editable = approval.what != MESSAGE and approval.about.get(EDITABLE, True)
         decisions = (APPROVE, REJECT, EDIT) if is_editable else (APPROVE, REJECT)
-        yield from (f"    {decision_command(word, run, approval)}" for word in decisions if is_whole)
+        commands = [decision_command(word, run, approval) for word in decisions if is_whole]
+        if columns is not None and any(len(command) > columns - 4 for command in commands):
+            commands = [shell("acts", "pending", run)]
+        yield from (f"    {command}" for command in commands)
         if not is_whole:
             command = shell("acts", "show", run) if rows < MAX_ROWS else f"{shell('acts', 'pending', run)} --json"
             yield f"    nobody decides about what is cut: {command} prints all of it"
@@ -283,8 +290,10 @@ def headline(status: str, run: str, *facts: str) -> Text:
     return Text.assemble(mark, (f"  {clean(run)}", "bold"), *((f"  {clean(fact)}", "dim") for fact in facts if fact))
 
 
-def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> Iterator[RenderableType]:
-    """What the status of a run, its result, or one of its instances holds."""
+def report_parts(
+    run: str, report: Mapping[str, Any], rows: int = MAX_ROWS, columns: int | None = None
+) -> Iterator[RenderableType]:
+    """What the status of a run, its result, or one of its instances holds; ``columns``: see ``approval_lines``."""
     if isinstance(calls := report.get("calls"), list) and calls:
         yield calls_table(calls, rows)
     instances = []
@@ -294,6 +303,12 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
         texts = [f"{e['call']}: {e.get('message')}" if e.get("call") else str(e.get("message")) for e in errors]
         instances.append({"id": name, "state": row.get("status"), "reason": "; ".join(texts)})
     if instances:
+        yield Text(words.progress_bar(Counter(str(row["state"]) for row in instances)))
+        names = {str(row["id"]) for row in instances}
+        errors = [e for e in report.get("errors") or () if e.get("instance") or e.get("call") in names]
+        causes = report.get("causes") or words.find_causes(errors, names)
+        yield from (Text(clean(f"✗ {words.failure_cause_text(cause)}", MAX_NOTE), "red") for cause in causes)
+        instances.sort(key=lambda row: str(row["state"]) not in ("failed", "rejected", "partial"))
         yield calls_table(instances, min(rows, MAX_SHOWN), "instance")
         yield Text(f"one of them: {shell('acts', 'show', run, '--instance', instances[0]['id'])}", "dim")
     yield from _set_parts(run, report)
@@ -312,7 +327,7 @@ def report_parts(run: str, report: Mapping[str, Any], rows: int = MAX_ROWS) -> I
         message_ = '\'{"type":"input","input":{…}}\''
         yield Text(f"waits for a message: {shell('acts', 'provide', run)} {message_}", "magenta")
     approvals = [PendingApproval.model_validate(item) for item in report.get("pending") or ()]
-    yield from (Text(line, "magenta") for line in approval_lines(run, approvals))
+    yield from (Text(line, "magenta") for line in approval_lines(run, approvals, columns=columns))
     yield from _decision_lines(report)
 
 
@@ -387,6 +402,8 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 # Who does not watch is told what the run waits for: a plan that takes a moment is never asked
 FIRST_LOOK_SECONDS: Final = 1.5
 MAX_LOOK_SECONDS: Final = 5.0
+# DEC mode 2026: the terminal shows all in between at once, so nothing flickers; others ignore it
+_BEGIN_DRAWING, _END_DRAWING = "\x1b[?2026h", "\x1b[?2026l"
 SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
 
 
@@ -395,19 +412,25 @@ async def watch_run(run: RunReader, *, shows_end: bool = False) -> RunResult:
     printed of its end says how it ended, unless ``shows_end``.
     """
     began, screen, printed = time.monotonic(), console(stderr=True, wrap=True), set[str]()
+    drawn: tuple[Mapping[str, Any], str] | None = None
     live = Live(console=screen, auto_refresh=False, transient=True) if screen.is_terminal else None
     screen.width = screen.width if live else 1_000
 
     def show(status: Mapping[str, Any], silence: str) -> None:
         """Show a status, and why the worker is silent; "" while it answers."""
-        nonlocal printed
-        seconds = time.monotonic() - began
+        nonlocal printed, drawn
+        if live and drawn == (status, silence):
+            return  # a view that nothing has changed is still while one reads it or copies from it
+        drawn, seconds = (status, silence), time.monotonic() - began
         tick = f"tick {status['tick']}" if status.get("tick") else ""
         facts = (tick, counts_text(status.get("calls") or ()), f"{seconds:.1f} s") if live else (tick,)
         head = headline(str(status.get("phase") or "starting"), run.id, *facts)
         if live:
-            parts = report_parts(run.id, status, max(screen.height - 6, 3))
+            parts = report_parts(run.id, status, max(screen.height - 6, 3), screen.width)
+            screen.file.write(_BEGIN_DRAWING)
             live.update(Group(head, *([Text(silence, "yellow")] if silence else []), *parts), refresh=True)
+            screen.file.write(_END_DRAWING)
+            screen.file.flush()
             return
         calls = [call for call in name_causes(status.get("calls") or ()) if call.get("state") != "pending"]
         calls += status.get("retries") or ()
@@ -490,14 +513,21 @@ def print_diff(rows: Sequence[str]) -> None:
         console().print(row, style="bold" if row[:3] in ("+++", "---") else _DIFF_STYLES.get(row[:1]))
 
 
-def print_plan(request: Json, preflight: Preflight, *, mermaid: bool = False) -> None:
-    prepared = validate_request(request, preflight.tools, preflight.served)
-    print_drawing(draw_mermaid(prepared) if mermaid else draw_text(prepared), mermaid=mermaid)
+_DRAWINGS: Final[dict[str, Callable[[ValidatedPlan], str]]] = {
+    "text": draw_text,
+    "mermaid": draw_mermaid,
+    "svg": plan_svg,
+}
 
 
-def print_drawing(drawing: str, *, mermaid: bool) -> None:
-    if mermaid:
-        print(drawing.rstrip("\n"))
+def print_plan(request: Json, preflight: Preflight, format_: str = "text") -> None:
+    print_drawing(_DRAWINGS[format_](validate_request(request, preflight.tools, preflight.served)), format_)
+
+
+def print_drawing(drawing: str, format_: str) -> None:
+    """Print a drawing to stdout: ``mermaid`` and ``svg`` as they are, for a file; ``text`` for a terminal."""
+    if format_ != "text":
+        print((as_file(drawing) if format_ == "svg" else drawing).rstrip("\n"))
         return
     screen = console(wrap=True)
     for line in drawing.splitlines():
