@@ -476,7 +476,7 @@ class HistoryView:
 
     def _signaled(self, a: Any) -> Iterator[RunEvent]:
         name, fields = a.signal_name, _object(_first(a.input))
-        if name in (wire.APPROVE, wire.REJECT, wire.EDIT):
+        if name in (wire.APPROVE, wire.REJECT, wire.EDIT, wire.ANSWER, wire.REVOKE):
             yield self._decision({**fields, "decision": name}, "sent")
         elif name in (wire.PAUSE, wire.RESUME):
             yield self._event("paused" if name == wire.PAUSE else "resumed", instance=_text(fields.get("instance")))
@@ -490,7 +490,7 @@ class HistoryView:
         opened, closed = record.get("opened"), record.get("closed")
         for wait in opened if isinstance(opened, list) else ():
             call, instance, source = (_text(_field(wait, name)) for name in ("call", "instance", "workflowId"))
-            facts = ("what", "version", "subject", "since", "deadline", "elements", "hints")
+            facts = ("what", "version", "subject", "since", "deadline", "elements", "hints", "who", "of", "approvals")
             data = {name: _field(wait, name) for name in facts}
             yield self._event("waitOpened", call, _tool_of(call), instance, source=source, **data)
         for key in closed if isinstance(closed, list) else ():
@@ -509,7 +509,8 @@ class HistoryView:
         own = self._updates.pop(a.accepted_event_id, None)
         fields = _object(_first(own.args)) if own is not None else {}
         is_refused = a.outcome.HasField("failure")
-        if own is not None and own.name == wire.DECIDE:
+        if own is not None and own.name in (wire.DECIDE, wire.ANSWER):
+            fields |= {"decision": wire.ANSWER} if own.name == wire.ANSWER else {}
             error = _error_of(a.outcome.failure) if is_refused else None
             records = _object(_first(a.outcome.success)).get("decisions")  # the answer is the status after it
             last = records[-1] if isinstance(records, list) and records else None

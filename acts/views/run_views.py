@@ -156,12 +156,14 @@ class RunView:
         return {TOOL_CHANGES: texts[:MAX_ROWS]} if texts else {}
 
     def status(self) -> dict[str, Any]:
-        """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?`` and ``decisions?``."""
+        """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?``, ``decisions?`` and
+        ``remembered?``, approvals that hold for like Calls, by their names.
+        """
         run = self._run
         out = {"phase": run.phase, **self._own_status(), "usage": run.usage.to_json()}
         more = {
             "waits": len(run.approvals.pending), "notes": run.all_notes,
-            "decisions": run.approvals.records[-MAX_DECISIONS:],
+            "decisions": run.approvals.records[-MAX_DECISIONS:], "remembered": run.approvals.remembered,
         }  # fmt: skip
         return out | {key: value for key, value in more.items() if value}
 

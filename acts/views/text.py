@@ -64,8 +64,9 @@ BY_MODEL: Final = "answered by a model"
 
 
 def describe_call(call: Mapping[str, Any]) -> str:
-    """That a model answers a call, and how it is with it."""
-    return "; ".join(filter(None, (BY_MODEL if call.get("answeredBy") == "model" else "", _describe_state(call))))
+    """That a model or a person answers a call, and how it is with it."""
+    who = f"answered by a {call['answeredBy']}" if "answeredBy" in call else ""
+    return "; ".join(filter(None, (who, _describe_state(call))))
 
 
 def _describe_state(call: Mapping[str, Any]) -> str:
@@ -183,6 +184,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     target = call.get("activity") or call.get("delegate")
     how = f"{call['how']} {target}" if target and target != call["tool"] else str(call["how"])
     how = BY_MODEL if call["how"] == "latent" else how
+    how = f"answered by {', '.join(call.get('who', ['a person']))}" if call["how"] == "person" else how
     how = "answered in the plan" if call.get("given") else how
     how += f" on {call['taskQueue']}" if call.get("taskQueue") else ""
     how += f" for each of {range_text(call['elements'])} elements" if "elements" in call else ""

@@ -74,10 +74,12 @@ class WaitingRun(BareRun):
             self.openings[what].append(self.version)
         name, call = what
         return list(
-            self.approvals.open(name, self.version, self.approve, now, call=call, instance=self.position.instance)
+            self.approvals.open(
+                name, self.version, self.approve.plan_rule, now, call=call, instance=self.position.instance
+            )
         )
 
-    def check_decision(self, decision: Decision) -> Any:
+    def check_decision(self, decision: Decision, wait: PendingApproval) -> Any:
         if decision.decision == "edit" and _tool(decision) == "bad":
             raise InvalidRequest([Problem("unknownTool", "there is no such tool", "/call")])
         return None

@@ -144,8 +144,8 @@ def test_who_may_not_decide_is_told_why(
 
 
 def opened(position: TreePosition = POSITION, own: str = "run", since: str = NOW, **settings: Json) -> Approvals:
-    approvals = Approvals(own, position, lambda _: None)
-    approvals.open("call", 1, Approve(**settings), since, call="2:refund", subject={"amount": 5})
+    approvals = Approvals(own, position, lambda *_: None)
+    approvals.open("call", 1, Approve(**settings).all_rules[-1], since, call="2:refund", subject={"amount": 5})
     approvals.flush()
     return approvals
 
