@@ -372,8 +372,7 @@ class Approvals:
         if old is not None:  # what it is about has changed
             wait = self._put(wait)
             return self._approve_as_remembered(wait, now)
-        for name, seconds, word in _times(wait, rule):
-            ends = datetime.fromisoformat(since) + timedelta(seconds=seconds)
+        for name, ends, seconds, word in _times(wait, rule):
             # A clock that was set back since must not prolong the wait beyond its timeout from now
             left = min(seconds, (ends - datetime.fromisoformat(now)).total_seconds())
             if word == _ESCALATE and left <= 0:
@@ -396,7 +395,7 @@ class Approvals:
         self._approved.pop(wait.key, None)
         self._escalated.pop(wait.key, None)
         rule = self._rules.pop(wait.key, None)
-        names = () if rule is None else [name for name, _, _ in _times(wait, rule)]
+        names = () if rule is None else [name for name, *_ in _times(wait, rule)]
         return [CancelTimer(name) for name in names if self._timers.pop(name, None) is not None]
 
     def close_all(self) -> list[Any]:
@@ -474,7 +473,7 @@ class Approvals:
         changed a plan that was then approved or rejected is no part of the next one.
         """
         position = None if wait.call is None else wait.call.partition(":")[0]
-        closed = (r.get("what") == "plan" and r.get("decision") != wire.EDIT for r in self.records)
+        closed = (r.get("what") == "plan" and r.get("decision") != wire.EDIT and "left" not in r for r in self.records)
         first = max((at for at, is_end in enumerate(closed, 1) if is_end), default=0)
         for record in self.records[first if wait.call is None else 0 :]:
             who: dict[str, Any] = {key: record[key] for key in ("by", "date") if key in record}
@@ -832,15 +831,19 @@ def _steps(rule: Rule) -> list[Escalation]:
     return sorted(rule.escalate, key=lambda step: step.after)
 
 
-def _times(wait: PendingApproval, rule: Rule) -> list[tuple[str, float, str]]:
-    """The timers of one wait: name, seconds from its beginning, and what they decide.
+def _times(wait: PendingApproval, rule: Rule) -> list[tuple[str, datetime, float, str]]:
+    """The timers of one wait: name, when it fires, seconds from the beginning of the wait, and what it decides.
 
     A timer that fires beside the decision is none of what waits next.
     """
     times: list[tuple[float, str]] = [(step.after, _ESCALATE) for step in _steps(rule)]
     if rule.timeout is not None:
         times = [(rule.timeout, rule.onTimeout or wire.REJECT), *times]
-    return [(f"{wait.key[1:4]} {wait.since} {at}", *time) for at, time in enumerate(times)]
+    since = datetime.fromisoformat(wait.since)
+    ends = [since + timedelta(seconds=seconds) for seconds, _ in times]
+    places = [f" {at}" if word == _ESCALATE else "" for at, (_, word) in enumerate(times)]
+    names = [f"{wait.key[1:4]} {iso(end)}{place}" for end, place in zip(ends, places, strict=True)]
+    return [(name, end, *time) for name, end, time in zip(names, ends, times, strict=True)]
 
 
 def _likeness(wait: PendingApproval) -> list[Any]:

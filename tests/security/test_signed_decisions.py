@@ -184,7 +184,7 @@ def test_a_signature_cannot_be_sent_again() -> None:
 def test_an_edit_changes_what_is_signed() -> None:
     approvals = opened()
     (before,) = approvals.pending
-    approvals.open("call", 2, Approve(), NOW, call="2:refund", subject={"amount": 6})
+    approvals.open("call", 2, Approve().all_rules[-1], NOW, call="2:refund", subject={"amount": 6})
     (after,) = approvals.pending
     assert (after.version, after.subject) == (2, digest({"amount": 6}))
     raw = {"decision": "approve", "by": "ada"}
