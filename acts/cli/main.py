@@ -50,6 +50,8 @@ COMMANDS: Final = {
     "pending": ("decide", "List everything that waits for a person, across all runs or in one"),
     "approve": ("decide", "Approve a plan or a call that waits."),
     "reject": ("decide", "Reject a plan or a call that waits, with a reason."),
+    "answer": ("decide", "Answer what a person is asked."),
+    "revoke": ("decide", "Ask about calls again that somebody has approved from now on."),
     "edit": ("decide", "Change the plan that waits, or one call, in $EDITOR."),
     "provide": ("decide", "Send a run a message that it waits for."),
     "cancel": ("decide", "Cancel a run: running calls are cancelled, no more start."),

@@ -127,7 +127,7 @@ def simulate_prepared(
         "outside": [ids[rank] for rank in outside],
         "outcomes": {"combinations": [run.to_json(ids) for run in dry.runs], "truncated": dry.truncated},
         "samples": {
-            name: _sample(tool.output, tool.output, count(1))
+            name: sample(tool.output)
             for name, tool in {n.tool.name: n.tool for n in prepared.nodes}.items()
             if tool.output is not None
         },
@@ -210,6 +210,14 @@ def _list_lengths(prepared: ValidatedPlan, runs: Sequence[OutcomeRun]) -> dict[i
         is_known = certain and len(certain) == len(lengths)
         out[rank] = (min(certain), max(certain)) if is_known else (0, MAX_ELEMENTS)
     return out
+
+
+def sample(schema: Json) -> Json:
+    """A value of the form of a JSON schema, to be changed by who needs one; None for what is no schema."""
+    try:
+        return _sample(schema, schema, count(1))
+    except (LookupError, TypeError, AttributeError):  # a run below may have reported anything
+        return None
 
 
 def _sample(schema: Json, root: Json, parts: Iterator[int], depth: int = 0) -> Json:

@@ -112,6 +112,16 @@ def decided_name(item: Mapping[str, Any]) -> str:
     return str(item.get("call") or ("a message" if item.get("what") == "message" else "the plan"))
 
 
+def who_text(item: Mapping[str, Any]) -> str:
+    """Who decides about a wait, and who has: ``for finance; 1 of 2 have approved: Ada``; empty where anybody does."""
+    who, of, names = item.get("who"), item.get("of"), item.get("approvals")
+    parts = [f"for {', '.join(map(str, who))}"] if isinstance(who, list) and who else []
+    if isinstance(of, int) and of > 1:
+        own = [str(name) for name in names] if isinstance(names, list) else []
+        parts.append(f"{len(own)} of {of} have approved" + (f": {', '.join(own)}" if own else ""))
+    return "; ".join(parts)
+
+
 def change_lines(changes: Any) -> Iterator[str]:
     """``call 2 amount: 50 → 5000, by Ada, 2026-…``: how something that waits has changed, a line each."""
     for change in changes if isinstance(changes, list) else ():
