@@ -379,12 +379,12 @@ def _when_problem(at: int, rule: Rule, tools: Mapping[str, Tool]) -> Problem | N
         return Problem("invalidExpression", f"{error} in {truncate(rule.when or '', 200)!r}", place, hint=hint)
     listed = rule.calls if isinstance(rule.calls, tuple) else ()
     schemas = [tool.schema for tool in tools.values() if tool.name in listed]
-    is_open = len(schemas) < len(listed) or not schemas or any(_UNFOLLOWED & schema.keys() for schema in schemas)
-    names = {name for schema in schemas for name in (*(schema.get("properties") or {}), *META)}
+    names = {name for schema in schemas for name in schema.get("properties") or {}} - {*META}
+    is_open = len(schemas) < len(listed) or not names or any(_UNFOLLOWED & schema.keys() for schema in schemas)
     for path in paths:
         if path.kind != "call":
             return Problem("invalidExpression", f"{path}: a rule sees nothing but the call", place, hint="†call.amount")
-        if not is_open and path.names and path.names[0] not in names:
+        if not is_open and path.names and path.names[0] not in {*names, *META}:
             text = f'{path}: no tool of this rule has "{path.names[0]}", so the rule would never ask'
             return Problem("unknownParameter", text, place, hint=suggest(path.names[0], names))
     return None
