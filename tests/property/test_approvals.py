@@ -201,7 +201,7 @@ STAGES: list[list[list[What]]] = [
     [[("call", "1:pay"), ("scopes", "2:look")]],
     [[PLAN], [("call", "1:pay"), ("call", "2:pay")]],
 ]
-rules = st.builds(Rule, plan=st.just(True), of=st.sampled_from([1, 1, 2]))  # noqa: FBT003
+rules = st.builds(Rule, plan=st.just(True), of=st.sampled_from([1, 1, 2]))
 approves = st.builds(
     Approve, timeout=st.sampled_from([None, TIMEOUT_SECONDS]), onTimeout=st.sampled_from(["reject", "approve", "fail"]),
     rules=st.tuples(rules),

@@ -84,7 +84,12 @@ async def test_rules_say_who_approves_how_many_and_what_is_approved_from_now_on(
         assert "2 different people" in await refusal(handle, "decide", again)
         await decide(handle, decision="approve", instance="c", by="Cy")
         result = await ended(handle)
-    assert {i: part["state"]["paid"] for i, part in result["instances"].items()} == {"a": 1, "b": 2, "c": 5000, "d": 900}
+    assert {i: part["state"]["paid"] for i, part in result["instances"].items()} == {
+        "a": 1,
+        "b": 2,
+        "c": 5000,
+        "d": 900,
+    }
     told = [(d["instance"], d.get("by"), d.get("remembered")) for d in result["decisions"] if "instance" in d]
     assert sorted(told, key=str) == sorted(
         [("a", "Ada", None), ("b", "Ada", "1"), ("c", "Ada", None), ("c", "Cy", None), ("d", "Ada", None)], key=str
