@@ -763,7 +763,7 @@ async def read_pending(
         fitting = [
             a for a in approvals
             if (older_than is None or datetime.fromisoformat(a.since) <= latest)
-            and (tool is None or tool in (tools if a.call is None else [a.call.partition(":")[2]]))
+            and (tool is None or tool in (tools if a.call is None else a.tools))
         ]  # fmt: skip
         return await add_parameters(run, fitting[: room + 1])
 

@@ -384,7 +384,8 @@ def _contract(tool: Tool) -> dict[str, Json]:
     schema = parameter_schema(tool.schema)
     properties, required = schema.get("properties") or {}, schema.get("required") or []
     parts: dict[str, Json] = {name: [_without_notes(part), name in required] for name, part in properties.items()}
-    parts |= {"the result": _without_notes(tool.output), "what answers it": tool.answer}
+    answer = tool.answer if tool.person is None else tool.person.model_dump()
+    parts |= {"the result": _without_notes(tool.output), "what answers it": answer}
     return {**parts, **{f"$defs/{name}": _without_notes(p) for name, p in (schema.get("$defs") or {}).items()}}
 
 

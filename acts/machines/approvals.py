@@ -43,7 +43,6 @@ from acts.language.values import Json
 from acts.machines.commands import AnswerUpdate, CancelTimer, Decided, Note, SendRecord, StartTimer
 from acts.tree import decisions
 from acts.tree.decisions import (
-    ACTIVITY,
     APPROVALS,
     CONTENT,
     FORM,
@@ -848,8 +847,7 @@ def _times(wait: PendingApproval, rule: Rule) -> list[tuple[str, datetime, float
 
 def _likeness(wait: PendingApproval) -> list[Any]:
     """What like Calls have in common: their Tool, what answers them, and the rule by which people are asked."""
-    tool = str(wait.call).partition(":")[2]
-    return [tool, wait.about.get(ACTIVITY, tool), wait.about.get("rule")]
+    return [*wait.tools, wait.about.get("rule")]
 
 
 def _is_same(one: str | None, other: str) -> bool:

@@ -97,6 +97,12 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
     def key(self) -> WaitKey:
         return (self.workflow_id, self.what, self.call, self.instance, self.inner)
 
+    @property
+    def tools(self) -> list[Any]:
+        """What a Call is of, by names: its Tool, and what answers it."""
+        tool = str(self.call).partition(":")[2]
+        return [tool, self.about.get(ACTIVITY, tool)]
+
     def to_json(self) -> dict[str, Any]:
         """``{workflowId, what, call?, instance?, version, since, deadline?, …}``."""
         return self.model_dump(by_alias=True, exclude_none=True)
@@ -401,7 +407,7 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     who = wait.about.get(WHO)
     if who and not set(who) & set(approver.names):
         raise DecisionRefused(f'"{approver.name}" does not decide about {wait}: it is for {format_choices(who)}')
-    tool = None if wait.call is None else wait.about.get(ACTIVITY, wait.call.partition(":")[2])
+    tool = None if wait.call is None else wait.tools[1]
     if not approver.may_decide(tool):
         text = "whole plans" if tool is None else f'calls that "{tool}" answers'
         raise DecisionRefused(f'the approver "{approver.name}" may not decide about {text}')
