@@ -644,7 +644,7 @@ def iso_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-_ROOTS: Final = f"WorkflowType IN ({quote(wire.PLAN)}, {quote(wire.AGENT)}) AND ParentWorkflowId IS NULL"
+ROOTS: Final = f"WorkflowType IN ({quote(wire.PLAN)}, {quote(wire.AGENT)}) AND ParentWorkflowId IS NULL"
 
 
 def runs_query(
@@ -652,7 +652,7 @@ def runs_query(
     min_cost: float | None = None, since: datetime | None = None, older: datetime | None = None, below: bool = False,
 ) -> str:  # fmt: skip
     """The visibility query of the runs to list; ``since`` and ``older`` bound their start, the cost is in dollars."""
-    parts = [f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})" if below else _ROOTS]
+    parts = [f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})" if below else ROOTS]
     parts += [] if below else ["ExecutionStatus != 'ContinuedAsNew'"]  # the run that goes on is listed
     parts += [f"({' OR '.join(map(_phase_clause, phases))})"] if phases else []
     parts += [f"{WAITING} > 0 AND {_RUNNING}"] if waiting else []
@@ -726,7 +726,7 @@ async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
 # A root that began before `acts setup` has no search attributes: it is asked. Where the namespace has none, all runs
 # are asked but those below others.
 WAITING_QUERIES: Final = (
-    f"{_RUNNING} AND ({WAITING} > 0 OR ({_ROOTS} AND {PHASE} IS NULL))",
+    f"{_RUNNING} AND ({WAITING} > 0 OR ({ROOTS} AND {PHASE} IS NULL))",
     f"{_RUNNING} AND WorkflowType IN ({', '.join(map(quote, PLANNING_TYPES))})",
 )
 

@@ -45,6 +45,7 @@ from acts.tree import decisions
 from acts.tree.decisions import (
     APPROVALS,
     CONTENT,
+    ESCALATED,
     FORM,
     OF,
     SIGN,
@@ -458,13 +459,16 @@ class Approvals:
         return wait
 
     def _rule_of(self, wait: PendingApproval) -> dict[str, Any]:
-        """``{who?, of?, approvals?}``: who decides by now, and who has, about this subject."""
+        """``{who?, of?, approvals?, escalated?}``: who decides by now, and who has, about this subject."""
         rule, steps = self._rules.get(wait.key, Rule()), self._escalated.get(wait.key, 0)
         who = list(dict.fromkeys([*rule.who, *(name for step in _steps(rule)[:steps] for name in step.who)]))
         if wait.key in self._approved and self._approved[wait.key][0] != wait.subject:
             del self._approved[wait.key]
         names = self._approved.get(wait.key, (None, []))[1]
-        about = {WHO: who if rule.who else None, OF: rule.of if rule.of > 1 else None, APPROVALS: list(names) or None}
+        about = {
+            WHO: who if rule.who else None, OF: rule.of if rule.of > 1 else None, APPROVALS: list(names) or None,
+            ESCALATED: steps or None,
+        }  # fmt: skip
         return {key: value for key, value in about.items() if value is not None or key in wait.about}
 
     def _edits_of(self, wait: PendingApproval) -> Iterator[dict[str, Any]]:

@@ -53,8 +53,8 @@ TOOL_CHANGES: Final = "toolChanges"
 ACTIVITY: Final = "activity"
 # … and the JSON schema of what a person is to answer
 FORM: Final = "form"
-# … and the names and groups of those who decide, how many of them approve, and who has
-WHO, OF, APPROVALS = "who", "of", "approvals"
+# … and the names and groups of those who decide, how many of them approve, who has, and to how many others it went
+WHO, OF, APPROVALS, ESCALATED = "who", "of", "approvals", "escalated"
 FORMAT: Final = "decision/2"
 # What waits: a message that would change an approved plan
 MESSAGE: Final = "message"

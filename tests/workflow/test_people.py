@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
 
+from acts.client.client_errors import ClientError
+from acts.client.notices import Notifier, signature
 from tests.support import assert_eventually
-from tests.workflow.foreign import Foreign, Handle, call, decide, ended, own, pending, states, tool
+from tests.workflow.foreign import Foreign, Handle, call, decide, ended, failure, own, pending, states, tool
 from tests.workflow.tools import echo
 
 Json = Any
@@ -19,6 +27,27 @@ def ask(**person: Json) -> dict[str, Any]:
     message = tool("ask", activity=None)
     message["tool"]["properties"] |= {"_output": FORM, "_person": {"const": person}}
     return message
+
+
+@contextmanager
+def receiver(*answers: int) -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
+    """A webhook that answers so, then with 200, and what it was sent."""
+    left, received = list(answers), list[tuple[dict[str, str], bytes]]()
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append((dict(self.headers), self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(left.pop(0) if left else 200)
+            self.end_headers()
+
+        def log_message(self, *_: Json) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hook) as http:
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}/", received
+        http.shutdown()
 
 
 async def refusal(handle: Handle, update: str, value: Json) -> str:
@@ -94,3 +123,31 @@ async def test_rules_say_who_approves_how_many_and_what_is_approved_from_now_on(
     assert sorted(told, key=str) == sorted(
         [("a", "Ada", None), ("b", "Ada", "1"), ("c", "Ada", None), ("c", "Cy", None), ("d", "Ada", None)], key=str
     )
+
+
+async def test_a_webhook_is_told_of_each_wait_and_failure_until_it_has_taken_it(foreign: Foreign) -> None:
+    with receiver(503) as (url, received):
+        since = datetime.now(UTC) - timedelta(seconds=1)
+        notifier = Notifier(foreign.client, url, since, "secret", "https://acts.example/{run}")
+        waiting = await foreign.start(foreign.request(call("ask", question="?"), context=[ask(who="finance")]))
+        (wait,) = await pending(waiting)
+        bad = {"context": [{"type": "plan", "plan": [{"_tool": "none"}]}]}
+        await failure(await foreign.start(bad, id=f"{waiting.id}/x"))
+
+        async def told() -> dict[str, Json]:
+            with suppress(ClientError):
+                await notifier.round()
+            bodies = [json.loads(body) for _, body in received]
+            own = [n for body in bodies[1:] for n in body["notices"] if n["run"].startswith(waiting.id)]
+            return {n["kind"]: n for n in own} if {n["kind"] for n in own} >= {"waits", "failed"} else {}
+
+        notices = await assert_eventually(told)
+        assert (notices["waits"]["run"], notices["waits"]["call"], notices["waits"]["who"]) == (
+            waiting.id, wait["call"], ["finance"],
+        )  # fmt: skip
+        assert notices["failed"]["link"] == f"https://acts.example/{waiting.id}/x"
+        headers, body = received[-1]
+        assert headers["Acts-Signature"] == signature("secret", body, int(headers["Acts-Timestamp"]))["Acts-Signature"]
+        ids = [n["id"] for _, body in received[1:] for n in json.loads(body)["notices"]]
+        assert len(ids) == len(set(ids)), "what was taken is not sent again"
+        await waiting.terminate()
