@@ -3,8 +3,8 @@
 Nothing of it is in a history, and no run knows of it: each round lists what waits and what failed, as ``acts pending``
 and ``acts list`` do, and posts what is new since the last one, in one request. What a receiver has not taken (an answer
 of 2xx) is sent again by the next round. A process that begins knows nothing and tells all that waits. So each notice is
-sent at least once; the same one has the same ``id`` always, and a receiver drops what it has. No notice has a value of a
-run: names, dates and ids alone.
+sent at least once; the same one has the same ``id`` always, and a receiver drops what it has. No notice has a value of
+a run: names, dates and ids alone.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ MAX_BUDGETS: Final = 100
 # Parts of a budget of which somebody is told
 _PARTS: Final = (0.8, 1.0)
 _POST_SECONDS: Final = 10.0
+_OF_A_WAIT: Final = ("call", "instance", "what", "since", "deadline", WHO, ESCALATED)
 
 
 @dataclass
@@ -69,10 +70,7 @@ class Notifier:
         self._is_complete = not (report.unanswered or report.unread)
         for run, waits in report.approvals:
             for wait in waits:
-                about = {
-                    k: v for k, v in wait.to_json().items() if k in ("call", "instance", "what", "since", "deadline")
-                }
-                about |= {key: wait.about[key] for key in (WHO, ESCALATED) if key in wait.about}
+                about = {key: value for key, value in wait.to_json().items() if key in _OF_A_WAIT}
                 key = [*wait.key, wait.version, wait.subject, wait.since]
                 who = f" (for {', '.join(map(str, wait.about[WHO]))})" if WHO in wait.about else ""
                 yield self._notice("waits", run, f"{wait} waits{who}", key, about)
@@ -124,9 +122,8 @@ class Notifier:
         except httpx2.HTTPError as error:
             raise ClientError(f"the receiver of notices does not answer: {type(error).__name__}") from None
         if not answer.is_success:
-            raise ClientError(
-                f"the receiver of notices answers {answer.status_code}", "what it takes, it answers with 2xx"
-            )
+            hint = "what it takes, it answers with 2xx; the rest is sent again"
+            raise ClientError(f"the receiver of notices answers {answer.status_code}", hint)
 
 
 def signature(secret: str, body: bytes, seconds: int) -> dict[str, str]:
