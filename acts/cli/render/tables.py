@@ -148,7 +148,7 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
     parts = {k: v for k, v in approval.content.items() if not (lines and k in ("plan", "answeredBy"))}
     for name, part in parts.items():
         items = part.items() if isinstance(part, dict) else enumerate(part, 1) if isinstance(part, list) else ()
-        if name != WITH and json_size(part) <= MAX_INLINE:
+        if name != WITH and (not isinstance(part, (dict, list)) or json_size(part) <= MAX_INLINE):
             lines.append(f"{name}  {json.dumps(part, ensure_ascii=False)}")
         else:
             lines.append("would be called with" if name == WITH else name)
