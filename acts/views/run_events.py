@@ -46,7 +46,7 @@ TYPES: Final[Mapping[str, str]] = {
     "modelWaiting": "model, reason, seconds, nextTry; without seconds it waits no more",
     "callStarted": "call, tool, instance?, id, parameters, and activity, model, or delegate with its child run",
     "callEnded": "call, tool, instance?, state, result?, error?, usage?, attempts?",
-    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?, who?, of?, approvals?: a run waits for people",
+    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?, who?, of?, approvals?: people decide",
     "waitClosed": "what, call?, instance?: it waits no more",
     "decision": "decision, what?, call?, instance?, by?, reason?, outcome: accepted, refused, or sent (a signal)",
     "text": "tick? or call?, message, delta, isComplete?: words of a model as they come; no history has them",
