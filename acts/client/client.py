@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 from acts.client import server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.event_stream import stream_events
-from acts.client.run_decisions import find_approval, send_decision, send_update
+from acts.client.run_decisions import find_approval, login_name, send_decision, send_update
 from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
 from acts.client.served import workflow_of_plan
 from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run
 from acts.language.errors import InvalidRequest
 from acts.language.messages import choose_workflow, read_request
-from acts.language.wire import AGENT, APPROVE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME
-from acts.tree.decisions import Decision, PendingApproval
+from acts.language.wire import AGENT, ANSWER, APPROVE, DECIDE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME, REVOKE
+from acts.tree.decisions import Decision, PendingApproval, Remember
 from acts.views.run_events import EventFilter, RunEvent
 
 if TYPE_CHECKING:
@@ -121,15 +121,35 @@ class Run:
     async def approve(
         self, call: str | None = None, *, by: str | None = None, note: str | None = None, version: int | None = None,
         subject: str | None = None, instance: str | None = None, workflow_id: str | None = None,
+        remember: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """Let a plan or a Call run that waits; the others tell one of several from the rest.
 
         ``version`` and ``subject`` are those that were seen: anything else is refused. ``by`` is the login name.
+        ``remember``, ``{when?, count?, until?}``, approves like Calls that follow, too, until ``revoke``.
         """
         await self._decide(Decision.model_construct(
             decision=APPROVE, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id,
+            workflow_id=workflow_id, remember=None if remember is None else Remember.model_validate(dict(remember)),
         ))  # fmt: skip
+
+    async def answer(
+        self, output: Any, call: str | None = None, *, by: str | None = None, note: str | None = None,
+        version: int | None = None, subject: str | None = None, instance: str | None = None,
+        workflow_id: str | None = None,
+    ) -> None:  # fmt: skip
+        """Answer what a person is asked: ``output`` fits the ``form`` of what waits, else it is refused."""
+        await self._decide(Decision.model_construct(
+            decision=ANSWER, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
+            workflow_id=workflow_id, output=output,
+        ))  # fmt: skip
+
+    async def revoke(self, name: str, *, by: str | None = None) -> None:
+        """Ask about Calls again that somebody has approved from now on; ``status`` has them under ``remembered``."""
+        sent = {"decision": REVOKE, "remembered": name, "by": by or login_name()}
+        with explained(self._temporal, self.id):
+            root = await self._reader.root()
+            await root.ask(send_update(root, DECIDE, {k: v for k, v in sent.items() if v is not None}))
 
     async def reject(
         self, reason: str, call: str | None = None, *, by: str | None = None, version: int | None = None,
@@ -313,6 +333,8 @@ class SyncRun:
 
     approve = _blocking(Run.approve)
     reject = _blocking(Run.reject)
+    answer = _blocking(Run.answer)
+    revoke = _blocking(Run.revoke)
     edit = _blocking(Run.edit)
     provide = _blocking(Run.provide)
     cancel = _blocking(Run.cancel)

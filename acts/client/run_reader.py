@@ -651,7 +651,7 @@ def iso_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-_ROOTS: Final = f"WorkflowType IN ({quote(wire.PLAN)}, {quote(wire.AGENT)}) AND ParentWorkflowId IS NULL"
+ROOTS: Final = f"WorkflowType IN ({quote(wire.PLAN)}, {quote(wire.AGENT)}) AND ParentWorkflowId IS NULL"
 
 
 def runs_query(
@@ -662,7 +662,7 @@ def runs_query(
 
     ``conditions`` are further ones, as the server writes them.
     """
-    parts = [f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})" if below else _ROOTS]
+    parts = [f"WorkflowType IN ({', '.join(map(quote, ALL_TYPES))})" if below else ROOTS]
     parts += [] if below else ["ExecutionStatus != 'ContinuedAsNew'"]  # the run that goes on is listed
     parts += [f"({' OR '.join(map(_phase_clause, phases))})"] if phases else []
     parts += [f"({condition})" for condition in conditions]
@@ -759,7 +759,7 @@ async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
 # A root that began before `acts setup` has no search attributes: it is asked. Where the namespace has none, all runs
 # are asked but those below others.
 WAITING_QUERIES: Final = (
-    f"{_RUNNING} AND ({WAITING} > 0 OR ({_ROOTS} AND {PHASE} IS NULL))",
+    f"{_RUNNING} AND ({WAITING} > 0 OR ({ROOTS} AND {PHASE} IS NULL))",
     f"{_RUNNING} AND WorkflowType IN ({', '.join(map(quote, PLANNING_TYPES))})",
 )
 
@@ -799,7 +799,7 @@ async def read_pending(
         fitting = [
             a for a in approvals
             if (older_than is None or datetime.fromisoformat(a.since) <= latest)
-            and (tool is None or tool in (tools if a.call is None else [a.call.partition(":")[2]]))
+            and (tool is None or tool in (tools if a.call is None else a.tools))
         ]  # fmt: skip
         return await add_parameters(run, fitting[: room + 1])
 

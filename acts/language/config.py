@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Strict, ValidationError, model_validator
@@ -41,6 +42,8 @@ RESULTS_ENDINGS: Final = (".jsonl", ".ndjson")
 # Of ``name=value``, and of all tags of a run: what the server takes in a keyword and in one value of keywords
 MAX_TAG: Final = 255
 MAX_TAGS_BYTES: Final = 1_500
+# Of one wait: each is a timer
+MAX_ESCALATIONS: Final = 5
 # Temporal's timers count milliseconds
 MIN_SECONDS: Final = 0.001
 
@@ -62,6 +65,10 @@ def parse_seconds(value: Json) -> float:
 Duration = Annotated[float, BeforeValidator(parse_seconds)]
 # At most so many names, since each Call is compared with each. A list in JSON is a tuple in a frozen model
 Strings = Annotated[tuple[str, ...], Strict(strict=False), Field(max_length=1_000)]
+
+
+# … or one
+Names = Annotated[Strings, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
 class _Closed(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -136,10 +143,54 @@ class Options(_Closed):
     expected: Annotated[Expected | None, BeforeValidator(as_expected)] = None
 
 
+class Escalation(_Closed):
+    """``after`` so many seconds of waiting these decide, too."""
+
+    after: Duration
+    who: Annotated[Names, Field(min_length=1)]
+
+
+class Person(_Closed):
+    """``_person`` of a Tool: who answers its Calls (none: anybody), and until when, in seconds."""
+
+    who: Names = ()
+    timeout: Duration | None = None
+    escalate: Annotated[tuple[Escalation, ...], Strict(strict=False), Field(max_length=MAX_ESCALATIONS)] = ()
+    onTimeout: Literal["reject", "fail"] = "fail"
+
+    @property
+    def rule(self) -> Rule:
+        return Rule(who=self.who, timeout=self.timeout, escalate=self.escalate, onTimeout=self.onTimeout)
+
+
+class Rule(_Closed):
+    """What a human confirms, and how: ``of`` so many of ``who`` (names and groups; none: anybody).
+
+    ``when`` is a condition on ``†call``, the Call with its references resolved. None: as ``Approve`` has it for all.
+    """
+
+    calls: bool | Strings = False
+    plan: bool = False
+    scopes: bool = False
+    when: Annotated[str, Field(max_length=1_000)] | None = None
+    who: Names = ()
+    of: int = Field(default=1, ge=1, le=20)
+    selfApproval: bool | None = None
+    timeout: Duration | None = None
+    escalate: Annotated[tuple[Escalation, ...], Strict(strict=False), Field(max_length=MAX_ESCALATIONS)] = ()
+    onTimeout: Literal["reject", "approve", "fail"] | None = None
+
+    @model_validator(mode="after")
+    def _check_subject(self) -> Rule:
+        if self.when is not None and (self.plan or not (self.calls or self.scopes)):
+            raise ValueError("when is a condition on a Call: it stands beside calls or scopes, and not beside plan")
+        return self
+
+
 class Approve(_Closed):
     """What a human confirms. ``plan`` None means: lazy plans only. ``timeout`` is in seconds.
 
-    ``selfApproval`` False: who has edited a plan does not approve in its run.
+    ``selfApproval`` False: who has edited a plan does not approve in its run. The first of ``rules`` that fits holds.
     """
 
     plan: bool | None = None
@@ -148,6 +199,21 @@ class Approve(_Closed):
     timeout: Duration | None = None
     onTimeout: Literal["reject", "approve", "fail"] = "reject"
     selfApproval: bool = True
+    rules: Annotated[tuple[Rule, ...], Strict(strict=False), Field(max_length=50)] = ()
+
+    @cached_property
+    def all_rules(self) -> tuple[Rule, ...]:
+        """The rules, complete; the last has the short forms: ``calls``, ``scopes`` and ``plan`` beside them."""
+        last = Rule(calls=self.calls, scopes=self.scopes, plan=bool(self.plan))
+        common = self.model_dump(include={"timeout", "onTimeout", "selfApproval"})
+        return tuple(
+            rule.model_copy(update={key: value for key, value in common.items() if getattr(rule, key) is None})
+            for rule in (*self.rules, last)
+        )
+
+    @property
+    def plan_rule(self) -> Rule:
+        return next((rule for rule in self.all_rules if rule.plan), self.all_rules[-1])
 
 
 class Budget(_Closed):
@@ -298,13 +364,15 @@ class Usage:
 def settings_problems(error: ValidationError, model: type[BaseModel], *at: str | int) -> list[Problem]:
     """The Problems of a ValidationError of ``model``; ``at`` is the place of the settings in the Request."""
     problems = []
-    nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget, "resume": Resume}
+    nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget, "resume": Resume,
+              "rules": Rule, "escalate": Escalation}  # fmt: skip
     for item in error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS_REPORTED]:
         # pydantic names the branch of a union in the location, which is no key of the settings
         place = [t for t in item["loc"] if not str(t).startswith(("function-", "literal[", "tuple["))]
         message, hint = item["msg"].removeprefix("Value error, "), None
         if item["type"] == "extra_forbidden":
-            allowed = list(nested.get(place[-2] if place[:-1] else None, model).model_fields)
+            above = next((key for key in reversed(place[:-1]) if isinstance(key, str)), None)
+            allowed = list(nested.get(above, model).model_fields)
             message = f'unknown setting "{place[-1]}"; known: {", ".join(allowed)}'
             hint = suggest(str(place[-1]), allowed)
         problems.append(Problem("invalidSetting", message, pointer(*at, *place), hint=hint))

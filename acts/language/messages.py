@@ -139,8 +139,9 @@ class Request:
     @property
     def asks_for_plan(self) -> bool:
         """True when a person approves the plan before any of it runs: the default for lazy plans."""
-        required = self.config.approve.plan
-        return self.mode == "lazy" if required is None else required
+        approve = self.config.approve
+        is_lazy = approve.plan is None and self.mode == "lazy"
+        return is_lazy or approve.plan_rule.plan
 
     def data(self) -> tuple[Data, ...]:
         return tuple(m for m in self.context if isinstance(m, Data))

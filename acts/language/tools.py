@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import ValidationError
 
 from acts.language.admission import SUBSCHEMAS, TOOLS, Meter
-from acts.language.config import Options, settings_problems
+from acts.language.config import Options, Person, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
 from acts.language.messages import METHODS, Request, ToolMessage
 from acts.language.references import parse_output
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 META: Final = (
     "_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath",
-    "_instance", "_reasoningForCall", "_approval", "_options", "_when", "_each",
+    "_instance", "_reasoningForCall", "_approval", "_options", "_when", "_each", "_person",
 )  # fmt: skip
 
-CallKind = Literal["activity", "delegate", "latent", "instance"]
+CallKind = Literal["activity", "delegate", "latent", "person", "instance"]
 """What answers a Call; ``instance`` is a child that walks the Calls of some instances."""
 
 # Say when and how often a Call runs; a Call may carry them unless its Tool's schema for them is ``false``
 CONTROL: Final = ("_when", "_each")
 # Decided by the Tool alone: stripped from a Call, with a warning
-TOOL_ONLY: Final = ("_activity", "_options")
+TOOL_ONLY: Final = ("_activity", "_options", "_person")
 # A Call may leave these out even where the Tool lists them as required
-OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance"})
+OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance", "_person"})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
     "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,), "_when": (str,),
@@ -75,7 +75,7 @@ class Tool:
     """A Tool, parsed. ``schema`` is its JSON; ``meta`` holds the schemas of its meta-properties.
 
     ``consts`` are the meta-properties that every Call has; ``output`` is the schema of the result (None: any).
-    ``served`` says that the worker has an Activity of the Tool's own name.
+    ``served`` says that the worker has an Activity of the Tool's own name, ``person`` that a person answers.
     """
 
     name: str
@@ -84,6 +84,7 @@ class Tool:
     consts: dict[str, Json]
     output: Json = None
     options: Options = field(default_factory=Options)
+    person: Person | None = None
     served: bool = False
 
     @cached_property
@@ -106,12 +107,13 @@ class Tool:
     @property
     def activity(self) -> str | None:
         """The Activity that answers the Tool's Calls, or None for a latent Tool."""
-        return self.consts.get("_activity", self.name if self.served else None) or None
+        served = self.name if self.served and self.person is None else None
+        return self.consts.get("_activity", served) or None
 
     @property
     def is_unanswered(self) -> bool:
         """True where no Activity and no delegate stands behind the Tool, and it does not say that a model does."""
-        return not self.activity and "_activity" not in self.consts and "_delegate" not in self.meta
+        return not self.activity and not {"_activity", "_person"} & self.consts.keys() and "_delegate" not in self.meta
 
     @property
     def answer(self) -> str | None:
@@ -132,7 +134,8 @@ class Tool:
 
     def call_kind(self, delegate: Json) -> CallKind:
         """What answers a Call of the Tool; ``delegate`` is the Call's ``_delegate``."""
-        return "delegate" if delegate else "activity" if self.activity else "latent"
+        other: CallKind = "latent" if self.person is None else "person"
+        return "delegate" if delegate else "activity" if self.activity else other
 
 
 def parameter_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,7 +229,8 @@ def undecided_names(request: Request) -> list[str]:
     for tool in [m.tool for m in request.context if isinstance(m, ToolMessage) and isinstance(m.tool, dict)]:
         for name, schema, _ in _definitions(tool, (), {}, []):
             declared = _declared(schema)
-            is_fixed = any(_constant(k, declared.get(k, ABSENT)) is not ABSENT for k in ("_activity", "_delegate"))
+            keys = ("_activity", "_delegate", "_person")
+            is_fixed = any(_constant(k, declared.get(k, ABSENT)) is not ABSENT for k in keys)
             names |= {} if is_fixed or not isinstance(schema, dict) else {name: None}
     return list(names)
 
@@ -272,13 +276,14 @@ def read_tool(
         return None, [problem]
     consts = {key: value for key, value in values.items() if key != "_output"}
     problems = list(_definition_problems(name, consts, whole["properties"], at))
-    options = Options()
-    try:
-        if "_options" in meta:
-            options = Options.model_validate(consts.get("_options", meta["_options"]))
-    except ValidationError as error:
-        of_options = settings_problems(error, Options, *at, "properties", "_options")
-        problems += [replace(p, message=f'_options of "{name}": {p.message}') for p in of_options]
+    settings: dict[str, Any] = {"_options": Options(), "_person": None}
+    for key, model in (("_options", Options), ("_person", Person)):
+        try:
+            if key in meta:
+                settings[key] = model.model_validate(consts.get(key, meta[key]))
+        except ValidationError as error:
+            of_settings = settings_problems(error, model, *at, "properties", key)
+            problems += [replace(p, message=f'{key} of "{name}": {p.message}') for p in of_settings]
     if "_approval" in meta and "_approval" not in consts:
         text = f'_approval of "{name}" does not say whether a person confirms its calls'
         place = pointer(*at, "properties", "_approval")
@@ -294,7 +299,12 @@ def read_tool(
             problems.append(Problem("invalidTool", text, pointer(*at, "properties", key)))
             meta[key] = True
     output = meta.get("_output")
-    return Tool(name, whole, meta, consts, None if output is True else output, options, served), problems
+    output = None if output is True else output
+    if "_person" in meta and (output is None or consts.get("_activity") or {"_delegate", "_approval"} & meta.keys()):
+        text = f'"{name}" has _person: its _output is the form that a person answers, and nothing else answers or asks'
+        hint = "give it an _output, and neither _activity, _delegate nor _approval"
+        problems.append(Problem("invalidTool", text, pointer(*at, "properties", "_person"), hint=hint))
+    return Tool(name, whole, meta, consts, output, settings["_options"], settings["_person"], served), problems
 
 
 def _constant(key: str, declared: Json) -> Json:
@@ -310,7 +320,9 @@ def _constant(key: str, declared: Json) -> Json:
     enum = declared.get("enum")
     if isinstance(enum, list) and len(enum) == 1 and key in ("_activity", "_delegate", "_tool"):
         return enum[0]
-    return declared if key == "_options" and declared and set(declared) <= set(Options.model_fields) else ABSENT
+    fields: dict[str, Any] = {"_options": Options.model_fields, "_person": Person.model_fields}
+    is_plain = (declared or key == "_person") and set(declared) <= set(fields.get(key, ()))
+    return declared if key in fields and is_plain else ABSENT
 
 
 def _definition_problems(
@@ -373,7 +385,8 @@ def _contract(tool: Tool) -> dict[str, Json]:
     schema = parameter_schema(tool.schema)
     properties, required = schema.get("properties") or {}, schema.get("required") or []
     parts: dict[str, Json] = {name: [_without_notes(part), name in required] for name, part in properties.items()}
-    parts |= {"the result": _without_notes(tool.output), "what answers it": tool.answer}
+    answer = tool.answer if tool.person is None else tool.person.model_dump()
+    parts |= {"the result": _without_notes(tool.output), "what answers it": answer}
     return {**parts, **{f"$defs/{name}": _without_notes(p) for name, p in (schema.get("$defs") or {}).items()}}
 
 

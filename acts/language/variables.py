@@ -19,10 +19,13 @@ _WORKER: Final = """
 log log_level task_queue activities tools plans mcp scripts delegates delegate_hosts delegate_private_hosts data results
 data_hosts data_private_hosts models storage approvers secrets page codec_keys openai_api max_activities worker_memory
 deployment build_id shutdown_seconds watchdog_seconds metrics health events_token
+shipped_tools tool_limits max_parallel max_cost day_cost
 """
 WORKER: Final = frozenset(f"{PREFIX}{name.upper()}" for name in _WORKER.split())
-# The folder of `acts dev`, the token of `acts codec-server`, and what `acts dev` tells its worker
-COMMANDS: Final = frozenset({"ACTS_STATE", "ACTS_CODEC_TOKEN", "ACTS_START_REPORT"})
+# The folder of `acts dev`, the token of `acts codec-server`, what `acts dev` tells its worker, and those of `acts notify`
+COMMANDS: Final = frozenset(
+    {"ACTS_STATE", "ACTS_CODEC_TOKEN", "ACTS_START_REPORT", "ACTS_NOTIFY", "ACTS_NOTIFY_SECRET", "ACTS_NOTIFY_LINK"}
+)
 _TEMPORAL: Final = "TEMPORAL_"
 _TLS: Final = "TLS"
 # Temporal's environment configuration, as the SDK reads it, without the prefix

@@ -21,12 +21,12 @@ from acts.language.values import ABSENT, MAX_DEPTH, Json, defect
 from acts.language.wire import INVALID_SOLUTION, NOT_RUN
 from acts.machines.commands import SendRecord
 from acts.machines.events import ChildEnded
-from acts.plan.calls import PlannedCall, approval_needed
+from acts.plan.calls import PlannedCall, find_rule
 from acts.plan.context_log import Log
 from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, validate_plan
 from acts.planner import turns
 from acts.planner.turns import DEPTH_RESERVE, call_at
-from acts.tree.child_requests import part_request
+from acts.tree.child_requests import part_request, without_plan
 from acts.tree.decisions import DECISION_KEYS
 from acts.tree.signal_records import PlanExtension, StreamedCalls
 from acts.tree.wire_format import canonical_json
@@ -145,10 +145,10 @@ class AgentContext:
     def plan_request(self, prepared: ValidatedPlan, nodes: list[PlannedCall]) -> dict[str, Any]:
         """The Request that these Calls of a plan are walked by."""
         settings = self.request.raw.get("config") or {}
-        approve = {**(settings.get("approve") or {}), "plan": False}
-        config = {**{k: v for k, v in settings.items() if k not in _NOT_FOR_PLANS}, "approve": approve}
+        own = {k: v for k, v in settings.items() if k not in _NOT_FOR_PLANS}
+        config = {**own, "approve": without_plan(settings.get("approve"))}
         # A person may change a Call that waits into any that the agent could make
-        is_editable = any(approval_needed(n, self.request.config.approve) for n in nodes)
+        is_editable = any(find_rule(n, self.request.config.approve) for n in nodes)
         return part_request(prepared, self.log, nodes, config, is_editable=is_editable)
 
     def _plan_message(self, calls: Sequence[Json]) -> dict[str, Any]:
@@ -223,7 +223,7 @@ class StreamedPlan:
         except InvalidRequest:
             prepared = None
         approve = self._agent.request.config.approve
-        self.is_stuck = prepared is None or any(approval_needed(node, approve) for node in prepared.nodes)
+        self.is_stuck = prepared is None or any(find_rule(node, approve) for node in prepared.nodes)
         return None if self.is_stuck else prepared
 
     def begin(self, request: dict[str, Any]) -> None:

@@ -458,7 +458,8 @@ class AgentRun(RunMachine):
         loads = self.load_pins(self.proposal.nodes if self.proposal is not None else ())
         if self._unpinned:
             return list(loads)
-        return self.approvals.open("plan", self.version, self.config.approve, now, subject=self._proposed_subject())
+        rule, subject = self.config.approve.plan_rule, self._proposed_subject()
+        return self.approvals.open("plan", self.version, rule, now, subject=subject)
 
     def on_void(self, now: str) -> list[Any]:
         if not (self._is_plan_held and self.request.asks_for_plan):
@@ -480,7 +481,7 @@ class AgentRun(RunMachine):
     def subject_of(self, wait: PendingApproval) -> Json:
         return self._proposed_subject()
 
-    def check_decision(self, decision: Decision) -> ValidatedPlan | None:
+    def check_decision(self, decision: Decision, wait: PendingApproval) -> ValidatedPlan | None:
         """The edited proposal, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: the edit
         cannot be made, and why.
         """

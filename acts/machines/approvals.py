@@ -20,6 +20,10 @@ is late, not early: it was sent twice, or lost a race. Keeping it would approve 
 Nor has anybody seen what opened in the same workflow task (until ``flush``): a decision that could be about
 something before it is not about that.
 
+``rules`` say how many approve, and who (``config.approve``). Approvals count for the subject that they were about. A
+person may say that like Calls are approved, too (``remember``): the root then sends this approval for each that begins
+to wait, in the name of that person and as one more decision, so the run that waits judges it like any other.
+
 Laws: no clock (``now`` comes with each event, as an ISO date in UTC), no I/O, and what a decision does
 is the run's business: it applies each ``Decided`` before it hands in the next event.
 """
@@ -32,13 +36,27 @@ from itertools import chain
 from typing import Any, Final
 
 from acts.language import wire
-from acts.language.config import Approve
-from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, truncate
+from acts.language.config import Escalation, Rule
+from acts.language.errors import CallError, DecisionRefused, InvalidRequest, PlanError, format_choices, truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.machines.commands import AnswerUpdate, CancelTimer, Decided, Note, SendRecord, StartTimer
 from acts.tree import decisions
-from acts.tree.decisions import CONTENT, SIGN, Decision, PendingApproval, WaitKey, is_for, read_decision
+from acts.tree.decisions import (
+    APPROVALS,
+    CONTENT,
+    ESCALATED,
+    FORM,
+    OF,
+    SIGN,
+    WHO,
+    Decision,
+    PendingApproval,
+    Remember,
+    WaitKey,
+    is_for,
+    read_decision,
+)
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import DecisionAnswer, ForwardedDecision, PendingChanged
 from acts.tree.wire_format import digest
@@ -54,6 +72,8 @@ MAX_EARLY_BYTES: Final = 512 * 1024
 # Bytes of what is decided, and of what has changed of a wait, in a report
 MAX_SUBJECT_BYTES: Final = 800
 MAX_CHANGES_BYTES: Final = 600
+# Approvals of like Calls that a tree keeps: each wait is compared with each
+MAX_REMEMBERED: Final = 20
 # Changes in one report: some hundred bytes each; at most 6 kB, of ids and texts at the limit of their length
 MAX_CHANGES: Final = 200
 # Changes of a plan or a Call that its wait names, the last ones
@@ -63,6 +83,11 @@ RESEND_TIMER: Final = "report pending approvals again"
 RESEND_SECONDS: Final = (5.0, 60.0, 600.0)
 # ``by`` of a decision that a deadline made
 ENGINE: Final = "onTimeout"
+# What a timer does that decides nothing
+_ESCALATE: Final = "escalate"
+# Where a decision comes from, beside ``ENGINE``: a deadline
+_PERSON: Final = "person"
+_REMEMBERED: Final = "remembered"
 EXPIRED: Final = "nobody decided in time"
 
 
@@ -222,8 +247,12 @@ class PendingReports:
         self.resends = 0
 
     def as_reported(self, wait: PendingApproval) -> PendingApproval:
-        """A wait as the root sees it: the instance is the one that this run works for there; long changes are cut."""
+        """A wait as the root sees it: the instance is the one that this run works for there; long changes are cut, and
+        a long form is left out.
+        """
         seen, changes = wait.inside(self._position.instance), wait.about.get("changes", ())
+        if FORM in seen.about and json_size(seen.about[FORM]) > MAX_SUBJECT_BYTES:
+            seen = PendingApproval.model_validate({k: v for k, v in seen.to_json().items() if k != FORM})
         if json_size(changes) <= MAX_CHANGES_BYTES:
             return seen
         short = [{k: v for k, v in c.items() if k not in ("from", "to")} for c in changes[:5]]
@@ -295,13 +324,20 @@ class PendingReports:
 class Approvals:
     """``check`` raises for a decision that the run cannot carry out now; what it returns travels in ``Decided``."""
 
-    def __init__(self, own: str, position: TreePosition, check: Callable[[Decision], Any]) -> None:
+    def __init__(
+        self, own: str, position: TreePosition, check: Callable[[Decision, PendingApproval], Any]
+    ) -> None:  # fmt: skip
         self.own, self.position = own, position
         self.records: list[dict[str, Any]] = []
         self.expired: str | None = None
         self.reset: str | None = None  # which reset of this run was the last
         self.is_dated = False  # the namespace has ``ActsWaitingSince``, as the engine has asked when the run began
-        self._self_approval = True
+        self._rules: dict[WaitKey, Rule] = {}
+        self._escalated: dict[WaitKey, int] = {}  # so many steps of its rule
+        # Who has approved where others must, too, and the subject that it was about
+        self._approved: dict[WaitKey, tuple[str | None, list[str]]] = {}
+        self.remembered: dict[str, dict[str, Any]] = {}  # at the root: approvals that hold for like Calls
+        self._unlike: set[tuple[str, WaitKey, int]] = set()  # they were refused for these
         self.waits = TreeWaits(own)
         self.reports = PendingReports(own, position)
         self._check = check
@@ -315,42 +351,53 @@ class Approvals:
         self._forward_count = 0
 
     def open(
-        self, what: str, version: int, settings: Approve, now: str, *, call: str | None = None,
+        self, what: str, version: int, rule: Rule, now: str, *, call: str | None = None,
         instance: str | None = None, about: Mapping[str, Any] | None = None, subject: Json = None,
     ) -> list[Any]:  # fmt: skip
-        """Wait for a decision; one that came early may settle it at once.
+        """Wait for a decision; one that came early, or is remembered, may settle it at once.
 
         ``subject`` is what it is about.
         """
-        self._self_approval = settings.selfApproval
         key = (self.own, what, call, instance, None)
         old, shown = self.waits.open.by_key.get(key), self._show(subject)
+        out: list[Any] = []
+        if old is not None and self._rules[key] != rule:  # others decide now, until another time
+            out += self.close(old)
+            self._since[key], old = (old.since, True), None
+        self._rules[key] = rule
         since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
         wait = PendingApproval(
             workflow_id=self.own, what=what, call=call, instance=instance, version=version, since=since,
             deadline=None if old is None else old.deadline, **shown, **about or {},
         )  # fmt: skip
         if old is not None:  # what it is about has changed
-            self._put(wait)
-            return []
-        out: list[Any] = []
-        if settings.timeout is not None:
-            ends = datetime.fromisoformat(since) + timedelta(seconds=settings.timeout)
+            wait = self._put(wait)
+            return self._approve_as_remembered(wait, now)
+        for name, ends, seconds, word in _times(wait, rule):
             # A clock that was set back since must not prolong the wait beyond its timeout from now
-            left = min(settings.timeout, max(0.001, (ends - datetime.fromisoformat(now)).total_seconds()))
-            wait = wait.model_copy(update={"deadline": iso(ends)})
-            self._timers[_timer_name(wait)] = (key, settings.onTimeout)
-            out.append(StartTimer(_timer_name(wait), left, f"decision about {call or 'the plan'}"))
+            left = min(seconds, (ends - datetime.fromisoformat(now)).total_seconds())
+            if word == _ESCALATE and left <= 0:
+                self._escalated[key] = self._escalated.get(key, 0) + 1
+                continue
+            if word != _ESCALATE:
+                wait = wait.model_copy(update={"deadline": iso(ends)})
+            self._timers[name] = (key, word)
+            summary = "more people decide about" if word == _ESCALATE else "decision about"
+            out.append(StartTimer(name, max(0.001, left), f"{summary} {call or 'the plan'}"))
         wait = self._put(wait)
         if not is_carried:  # nobody can have seen it before the task ends
             self.waits.unseen[key] = None
-        return out + self._judge_early(wait, now)
+        early = self._judge_early(wait, now)
+        return [*out, *early, *([] if early else self._approve_as_remembered(wait, now))]
 
     def close(self, wait: PendingApproval) -> list[Any]:
         self.waits.close(wait.key)
         self.reports.has_changes = True
-        name = _timer_name(wait)
-        return [] if self._timers.pop(name, None) is None else [CancelTimer(name)]
+        self._approved.pop(wait.key, None)
+        self._escalated.pop(wait.key, None)
+        rule = self._rules.pop(wait.key, None)
+        names = () if rule is None else [name for name, *_ in _times(wait, rule)]
+        return [CancelTimer(name) for name in names if self._timers.pop(name, None) is not None]
 
     def close_all(self) -> list[Any]:
         return [effect for wait in self.waits.own for effect in self.close(wait)]
@@ -371,6 +418,9 @@ class Approvals:
     def void(self, lineage: str) -> bool:
         """This run was reset: what approvers have signed before is void. False where nobody has to sign."""
         self.reset = lineage
+        if self.position.approvers:
+            self._approved.clear()
+            self.remembered.clear()
         for wait in self.waits.own if self.position.approvers else ():
             self._put(wait)
         return bool(self.position.approvers)
@@ -384,7 +434,7 @@ class Approvals:
         prefix = f"{str(wait.call).partition(':')[0]}:"
         for call in calls:
             if call.startswith(prefix):
-                keys = ((self.own, what, call, wait.instance, None) for what in ("call", "scopes"))
+                keys = ((self.own, what, call, wait.instance, None) for what in ("call", "scopes", "answer"))
                 self._since |= dict.fromkeys(keys, (wait.since, False))
 
     def _put(self, wait: PendingApproval) -> PendingApproval:
@@ -400,6 +450,7 @@ class Approvals:
         before = self.waits.open.by_key.get(wait.key) or self.waits.past.by_key.get(wait.key)
         if before is not None and before.subject not in (None, wait.subject):
             more["version"] = max(wait.version, before.version + 1)
+        more |= self._rule_of(wait)
         if self.position.approvers:
             challenge = decisions.make_challenge(self.position.identity, self.reset, wait)
             more[SIGN] = {"challenge": challenge}
@@ -408,12 +459,25 @@ class Approvals:
         self.reports.has_changes = True
         return wait
 
+    def _rule_of(self, wait: PendingApproval) -> dict[str, Any]:
+        """``{who?, of?, approvals?, escalated?}``: who decides by now, and who has, about this subject."""
+        rule, steps = self._rules.get(wait.key, Rule()), self._escalated.get(wait.key, 0)
+        who = list(dict.fromkeys([*rule.who, *(name for step in _steps(rule)[:steps] for name in step.who)]))
+        if wait.key in self._approved and self._approved[wait.key][0] != wait.subject:
+            del self._approved[wait.key]
+        names = self._approved.get(wait.key, (None, []))[1]
+        about = {
+            WHO: who if rule.who else None, OF: rule.of if rule.of > 1 else None, APPROVALS: list(names) or None,
+            ESCALATED: steps or None,
+        }  # fmt: skip
+        return {key: value for key, value in about.items() if value is not None or key in wait.about}
+
     def _edits_of(self, wait: PendingApproval) -> Iterator[dict[str, Any]]:
         """``{call, from?, to?, by?, date}``: how people have changed the plan that waits, or this Call of it. What
         changed a plan that was then approved or rejected is no part of the next one.
         """
         position = None if wait.call is None else wait.call.partition(":")[0]
-        closed = (r.get("what") == "plan" and r.get("decision") != wire.EDIT for r in self.records)
+        closed = (r.get("what") == "plan" and r.get("decision") != wire.EDIT and "left" not in r for r in self.records)
         first = max((at for at, is_end in enumerate(closed, 1) if is_end), default=0)
         for record in self.records[first if wait.call is None else 0 :]:
             who: dict[str, Any] = {key: record[key] for key in ("by", "date") if key in record}
@@ -427,9 +491,12 @@ class Approvals:
         below = (wait for wait in self.waits.open.by_key.values() if wait.workflow_id != self.own)
         return [*self.waits.own, *below]
 
-    def judge(self, raw: Any) -> None:
+    def judge(self, raw: Any, word: str | None = None) -> None:
         """Raise what would refuse an update now; nothing changes. Raises PlanError: it cannot be taken, and why."""
-        decision = read_decision(raw)
+        decision = read_decision(raw, word)
+        if decision.decision == wire.REVOKE and self.position.is_root:
+            self._find_remembered(decision)
+            return
         wait = self.waits.match(decision, None) if self.position.is_root else None
         if wait is not None and wait.workflow_id == self.own:
             self._judge(wait, decision)
@@ -455,6 +522,8 @@ class Approvals:
         matches none or several, or cannot be carried out.
         """
         decision, scope = item.decision, item.scope
+        if decision.decision == wire.REVOKE:
+            return [*self._revoke(decision, now), *self._answer(item, None)]
         is_open = item.id or any(is_for(wait, decision) for wait in self.waits.narrow(decision, scope))
         if not is_open and not self.waits.has_waited(decision, scope) and self._keep(item):
             return []
@@ -463,10 +532,12 @@ class Approvals:
             return [self._forward(wait, item)]
         if wait.key in self.waits.unseen and self.waits.has_waited(decision, scope):
             raise DecisionRefused(f"{wait} began to wait after the decision was made, and nobody has seen it")
-        return [*self._take(wait, decision, now), *self._answer(item, None)]
+        return [*self._take(wait, decision, now), *self._answer(item, None), *self._remember(wait, decision, now)]
 
-    def _judge(self, wait: PendingApproval, decision: Decision, *, of_engine: bool = False) -> tuple[Any, Any]:
+    def _judge(self, wait: PendingApproval, decision: Decision, source: str = _PERSON) -> tuple[Any, Any]:
         """Hold a decision against the wait of this run that it is about: the only place that lets one pass.
+
+        Only what comes from a person has a signature; a record of another run counts as that.
 
         Returns what the record says of its signature, and what the check of the run returns. Raises PlanError: the run
         cannot carry it out, or it is not signed as it has to be.
@@ -474,20 +545,43 @@ class Approvals:
         decisions.check_version(wait, decision)
         if decision.decision == wire.EDIT and len(self.records) >= MAX_RECORDS:
             raise DecisionRefused(f"this run has {len(self.records):,} decisions on record, and takes no more edits")
-        if decision.decision != wire.REJECT and not self._self_approval:
-            editors = {record.get("by") for record in self.records if record["decision"] == wire.EDIT}
-            if decision.by is None or (decision.decision == wire.APPROVE and decision.by in editors):
-                who = decision.by or "no name is given, and"
-                raise DecisionRefused(f"{who}: whoever has edited {wait} does not approve it (selfApproval)")
-        approvers = () if of_engine else self.position.approvers
+        if source != ENGINE:
+            self._check_person(wait, decision)
+        approvers = self.position.approvers if source == _PERSON else ()
         signed = {"signed": decisions.check_signature(approvers, wait, decision)} if approvers else {}
-        return signed, self._check(decision)
+        return signed, self._check(decision, wait)
 
-    def _take(self, wait: PendingApproval, decision: Decision, now: str, *, of_engine: bool = False) -> list[Any]:
+    def _check_person(self, wait: PendingApproval, decision: Decision) -> None:
+        """Raise DecisionRefused where the rule of a wait wants somebody else, or a name."""
+        rule, by = self._rules.get(wait.key, Rule()), decision.by
+        confirms = decision.decision in (wire.APPROVE, wire.ANSWER)
+        if decision.decision != wire.REJECT and rule.selfApproval is False:
+            editors = {record.get("by") for record in self.records if record["decision"] == wire.EDIT}
+            if by is None or (confirms and by in editors):
+                who = by or "no name is given, and"
+                raise DecisionRefused(f"{who}: whoever has edited {wait} does not approve it (selfApproval)")
+        if confirms and (rule.of > 1 or rule.who) and not (by or "").strip():
+            raise DecisionRefused(f'"by" says who decides about {wait}: its rule asks for names')
+        if confirms and any(_is_same(by, name) for name in wait.about.get(APPROVALS, ())):
+            raise DecisionRefused(f"{by} has approved {wait} already, and {rule.of} different people have to")
+        if decision.remember is None:
+            return
+        if wait.what != "call" or rule.of > 1:
+            raise DecisionRefused("remember is for calls that one approval is enough for")
+        if self.position.approvers and not self.position.is_root:
+            raise DecisionRefused("with approvers only the root remembers: what a run passes on carries no signature")
+
+    def _take(self, wait: PendingApproval, decision: Decision, now: str, source: str = _PERSON) -> list[Any]:
         """Take a decision about a wait of this run. Raises as ``_judge``."""
-        signed, token = self._judge(wait, decision, of_engine=of_engine)
-        self.records.append({**decision.record(wait, now), **signed})
+        signed, token = self._judge(wait, decision, source)
+        names = [*wait.about.get(APPROVALS, ()), str(decision.by)]
+        left = 0 if source == ENGINE or decision.decision != wire.APPROVE else wait.about.get(OF, 1) - len(names)
+        self.records.append({**decision.record(wait, now), **signed, **({"left": left} if left > 0 else {})})
         self.waits.past.put(wait)  # what comes after an edit is not about what it made
+        if left > 0:
+            self._approved[wait.key] = wait.subject, names
+            self._put(wait)
+            return []
         return [*(self.close(wait) if decision.closes else ()), Decided(wait, decision, token)]
 
     def on_timer(self, name: str, now: str) -> list[Any]:
@@ -498,13 +592,17 @@ class Approvals:
         if wait is None:
             return []
         reason = EXPIRED
+        if word == _ESCALATE:
+            self._escalated[wait.key] = self._escalated.get(wait.key, 0) + 1
+            who = self._put(wait).about.get(WHO, ())
+            return [Note(f"nobody has decided about {wait} yet: {format_choices(who)} may, now")]
         if word == "fail":
             self.expired = f"{EXPIRED}: {wait}"
             return [*self.close(wait), Decided(wait, Decision(decision=word, by=ENGINE, reason=reason))]
-        if word == wire.APPROVE and (self.position.approvers or not self._self_approval):
+        if word == wire.APPROVE and (self.position.approvers or self._rules[wait.key].selfApproval is False):
             word, reason = wire.REJECT, f"{EXPIRED}, and only a person approves here, no deadline"
         try:
-            return self._take(wait, Decision(decision=word, by=ENGINE, reason=reason), now, of_engine=True)
+            return self._take(wait, Decision(decision=word, by=ENGINE, reason=reason), now, ENGINE)
         except (PlanError, CallError) as error:
             return [_refusal_note(f"decision {word}", str(error))]
 
@@ -534,10 +632,12 @@ class Approvals:
                 if wait.workflow_id != self.own:
                     out.append(self._forward(wait, item))  # it judges each in turn
                     continue
+                wait = self.waits.open.by_key.get(wait.key, wait)
                 if is_decided:
                     raise DecisionRefused(f"another decision about {wait} came before this one")
                 out += [*self._take(wait, item.decision, now), *self._answer(item, None)]
-                is_decided = True
+                out += self._remember(wait, item.decision, now)
+                is_decided = item.decision.decision == wire.EDIT or wait.key not in self.waits.open.by_key
             except (PlanError, CallError) as error:
                 out += self._answer(item, problem_of(error))
         return out
@@ -565,11 +665,14 @@ class Approvals:
             out = self._take(wait, item.decision, now)
         except (PlanError, CallError) as error:
             return self._answer(item, problem_of(error))
-        if item.decision.closes:
+        is_open = wait.key in self.waits.open.by_key
+        if not is_open:
             self.reports.drop(wait)  # the answer says it
-        return [*out, *self._answer(item, None)]
+        if not item.decision.closes or not is_open:
+            return [*out, *self._answer(item, None)]
+        return [*out, SendRecord(item.replyTo, DecisionAnswer(id=item.id, isOpen=True))]
 
-    def on_answer(self, answer: DecisionAnswer) -> list[Any]:
+    def on_answer(self, answer: DecisionAnswer, now: str = "") -> list[Any]:
         """At the root: the run that waits has judged a decision. At a run in between: the root passes that on."""
         problem = None if answer.type is None else answer
         if answer.id not in self._forwards:
@@ -577,9 +680,13 @@ class Approvals:
             note = [_refusal_note("forwarded decision", answer.message)] if is_of_signal else []
             return [*note, *self._answer_update(answer.id, problem)]
         item, wait = self._forwards.pop(answer.id)
-        if problem is None and item.decision.closes:
+        if problem is None and item.decision.closes and not answer.isOpen:
             self.waits.close(wait.key)
-        return self._answer(item, problem)
+        if problem is not None and item.decision.remembered in self.remembered:
+            self._count(item.decision.remembered, 1)
+            self._unlike.add((item.decision.remembered, wait.key, wait.version))
+        like = self._remember(wait, item.decision, now) if problem is None else []
+        return [*self._answer(item, problem), *like]
 
     def undeliverable(self, id_: str) -> list[Any]:
         """A decision did not reach its run: that has just ended, and nothing waits there any more."""
@@ -591,8 +698,71 @@ class Approvals:
             self.waits.apply_report(record)
         except ValueError as error:
             return [Note(f"a report of pending approvals was ignored: {error}")]
-        effects = (self._judge_early(wait, now, is_edited=wait.key in record.edited) for wait in record.opened)
-        return [effect for own in effects for effect in own]
+        effects: list[Any] = []
+        for wait in record.opened:
+            early = self._judge_early(wait, now, is_edited=wait.key in record.edited)
+            effects += early or self._approve_as_remembered(wait, now)
+        return effects
+
+    # -- approvals that hold for like Calls --------------------------------------------------------
+
+    def _remember(self, wait: PendingApproval, decision: Decision, now: str) -> list[Any]:
+        """A decision about this wait was carried out: where it says so, like Calls are approved from now on."""
+        if decision.remember is None or decision.remembered is not None:
+            return []
+        if len(self.remembered) >= MAX_REMEMBERED:
+            return [Note(f"{MAX_REMEMBERED} approvals of like calls are remembered, and no more: revoke one")]
+        ids = [record["remembered"] for record in self.records if record["decision"] == wire.REVOKE]
+        id_ = str(max(map(int, (*ids, *self.remembered)), default=0) + 1)
+        entry = {"call": wait.call, "like": _likeness(wait), "version": wait.version, "by": decision.by, "date": now}
+        self.remembered[id_] = entry | decision.remember.model_dump(exclude_none=True)
+        return [effect for other in self.pending for effect in self._approve_as_remembered(other, now)]
+
+    def _approve_as_remembered(self, wait: PendingApproval, now: str) -> list[Any]:
+        """Approve a wait that is like one of which a person has said so. Whoever waits there judges it."""
+        is_own = wait.workflow_id == self.own
+        if wait.what != "call" or not (self.remembered and self.position.is_root) or (
+            self.position.approvers and not is_own
+        ):  # fmt: skip
+            return []
+        for id_, kept in self.remembered.items():
+            is_over = kept.get("count") == 0 or ("until" in kept and _is_past(kept["until"], now))
+            if is_over or kept["like"] != _likeness(wait) or (id_, wait.key, wait.version) in self._unlike:
+                continue
+            limits = Remember.model_validate({key: kept[key] for key in ("when", "until") if key in kept})
+            decision = Decision(
+                decision=wire.APPROVE, call=wait.call, instance=wait.instance, by=kept["by"], remember=limits,
+                remembered=id_, reason=f"like {kept['call']}, as {kept['by'] or 'somebody'} said at {kept['date']}",
+            )  # fmt: skip
+            self._count(id_, -1)
+            if not is_own:
+                return [self._forward(wait, ForwardedDecision(id="", replyTo=self.own, decision=decision))]
+            try:
+                return self._take(wait, decision, now, _REMEMBERED)
+            except (PlanError, CallError):  # a person decides
+                self._count(id_, 1)
+        return []
+
+    def _count(self, id_: str, more: int) -> None:
+        if "count" in self.remembered[id_]:
+            self.remembered[id_]["count"] += more
+
+    def _find_remembered(self, decision: Decision) -> str:
+        id_ = str(decision.remembered)
+        if id_ not in self.remembered:
+            raise DecisionRefused(f'nothing is remembered as "{id_}"; known: {format_choices(self.remembered)}')
+        return id_
+
+    def _revoke(self, decision: Decision, now: str) -> list[Any]:
+        """From now on people decide about such Calls again. Raises DecisionRefused: nothing is remembered so."""
+        id_ = self._find_remembered(decision)
+        kept = self.remembered.pop(id_)
+        record = {
+            "what": "call", "call": kept["call"], "decision": wire.REVOKE, "remembered": id_,
+            "version": kept["version"], "by": decision.by, "reason": decision.reason, "date": now,
+        }  # fmt: skip
+        self.records.append({key: value for key, value in record.items() if value is not None})
+        return []
 
     def forget(self, workflow_id: str) -> list[Any]:
         """A run below has ended, and with it whatever runs below that."""
@@ -643,6 +813,8 @@ class Approvals:
             "records": self.records, "since": [[list(key), when] for key, when in since.items()],
             "reported": self.reports.to_json(), "past": self.waits.snapshot(),
             "early": [item.to_json() for item, _ in self._early], "reset": self.reset, "dated": self.is_dated,
+            **({"approved": [[list(key), *own] for key, own in self._approved.items()]} if self._approved else {}),
+            **({"remembered": self.remembered} if self.remembered else {}),
         }  # fmt: skip
 
     def restore(self, data: Mapping[str, Any]) -> None:
@@ -652,13 +824,43 @@ class Approvals:
             self._since[own, what, call, instance, inner] = (since, True)
         for item in data["early"]:
             self._keep(ForwardedDecision.from_json(item))
+        self.remembered = dict(data.get("remembered", {}))
+        for (own, what, call, instance, inner), subject, names in data.get("approved", ()):
+            self._approved[own, what, call, instance, inner] = subject, list(names)
         self.reports.restore(data["reported"])
         self.waits.restore(data["past"])
 
 
-def _timer_name(wait: PendingApproval) -> str:
-    """One timer of one wait: a timer that fires beside the decision is none of what waits next."""
-    return f"{wait.key[1:4]} {wait.deadline}"
+def _steps(rule: Rule) -> list[Escalation]:
+    return sorted(rule.escalate, key=lambda step: step.after)
+
+
+def _times(wait: PendingApproval, rule: Rule) -> list[tuple[str, datetime, float, str]]:
+    """The timers of one wait: name, when it fires, seconds from the beginning of the wait, and what it decides.
+
+    A timer that fires beside the decision is none of what waits next.
+    """
+    times: list[tuple[float, str]] = [(step.after, _ESCALATE) for step in _steps(rule)]
+    if rule.timeout is not None:
+        times = [(rule.timeout, rule.onTimeout or wire.REJECT), *times]
+    since = datetime.fromisoformat(wait.since)
+    ends = [since + timedelta(seconds=seconds) for seconds, _ in times]
+    places = [f" {at}" if word == _ESCALATE else "" for at, (_, word) in enumerate(times)]
+    names = [f"{wait.key[1:4]} {iso(end)}{place}" for end, place in zip(ends, places, strict=True)]
+    return [(name, end, *time) for name, end, time in zip(names, ends, times, strict=True)]
+
+
+def _likeness(wait: PendingApproval) -> list[Any]:
+    """What like Calls have in common: their Tool, what answers them, and the rule by which people are asked."""
+    return [*wait.tools, wait.about.get("rule")]
+
+
+def _is_same(one: str | None, other: str) -> bool:
+    return (one or "").strip().casefold() == other.strip().casefold()
+
+
+def _is_past(until: str, now: str) -> bool:
+    return datetime.fromisoformat(until) <= datetime.fromisoformat(now)
 
 
 def problem_of(error: PlanError | CallError, id_: str = "") -> DecisionAnswer:

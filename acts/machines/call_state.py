@@ -4,13 +4,14 @@ Laws of this file: plain data and a table. A walk moves a Call from one *stage* 
 says. Usual ways are::
 
     pending ─▶ ready ─▶ running, collecting ─▶ applying ─▶ completed, failed
-       ├─▶ awaiting ─▶ ready, rejected, pending (something else is to be approved now)
+       ├─▶ awaiting ─▶ ready, rejected, pending (something else is to be approved now), applying (a person answered)
        ├─▶ awaiting_input ─▶ pending
        ├─▶ applying, skipped
 
 * A Call stays ``pending`` until every writer that it depends on has settled; then it is checked.
 * A Call with ``_each`` is ``collecting`` while its elements run. Each element is a ``CallState`` of its own whose
-  ``parent`` is the Call. What all elements share is read once: what is provided later does not change it.
+  ``parent`` is the Call. What all elements share is read once: what is provided later does not change it. One that a
+  person answers does not run, it is ``awaiting``.
 * ``applying``: it does not run (any more), and its result or failure is known. The result takes effect when no earlier
   write can still decide whether it may. So does a failure that has an error outcome; one without ends the Call.
 * ``cancelled`` ends what has not started. A running Call ends when it reports, cancelled or not.
@@ -169,8 +170,9 @@ class CallState:
 
     @property
     def state(self) -> str:
+        is_asked = self.stage == "collecting" and self.node.kind == "person"
         is_held = self.stage == "collecting" and self.is_asked_about and not self.own_elements.running
-        return "awaiting" if is_held else STATE_OF.get(self.stage, self.stage)
+        return "awaiting" if is_held or is_asked else STATE_OF.get(self.stage, self.stage)
 
     @property
     def is_asked_about(self) -> bool:
@@ -250,7 +252,7 @@ def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]
         error = {**(error or {}), "details": {"errors": details["errors"][:MAX_RESULTS_SHOWN]}}
     has_failed_edit = call.edited and call.state in _FAILURES
     more = {
-        "instance": node.instance, "answeredBy": "model" if node.kind == "latent" else None,
+        "instance": node.instance, "answeredBy": {"latent": "model", "person": "person"}.get(node.kind),
         "outputPath": conjunction([path for path, _, _ in call.written]) or None, "error": error, "place": call.place,
         "undeclared": undeclared_failure(call),
         "reason": call.reason, "cause": call.cause,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
+from acts.language.config import Rule
 from acts.language.wire import MAX_UNUSABLE_ANSWERS
 from acts.machines.events import Frozen
 from acts.plan.calls import PlannedCall
@@ -32,9 +33,10 @@ class AskHuman(Frozen):
 
     node: PlannedCall
     call: dict[str, Any]
-    what: str = "call"  # or ``scopes``
+    what: str = "call"  # or ``scopes``, ``answer``
     subject: dict[str, Any] = field(default_factory=dict)  # see ``tree/subjects.py``
     changes: Sequence[dict[str, Any]] = ()  # since a person was asked, or approved
+    rule: Rule = Rule()
 
 
 class CountElements(Frozen):

@@ -30,7 +30,7 @@ from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree import child_requests
 from acts.tree.child_requests import Batch, count_calls
-from acts.tree.decisions import ANSWER, MESSAGE, Decision, PendingApproval
+from acts.tree.decisions import ACTIVITY, FORM, MESSAGE, SHORT_SUBJECT, Decision, PendingApproval
 from acts.tree.identity import child_id
 from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
 from acts.tree.records import (
@@ -486,11 +486,14 @@ class PlanRun(RunMachine):
         skipped = command.subject.get("skipped", ())
         about |= {"elements": len(call["_each"]) - len(skipped)} if "_each" in call else {}
         answer = node.delegate if node.delegate not in (None, wire.ANONYMOUS) else node.tool.answer
-        about |= {ANSWER: answer} if answer not in (None, node.tool.name) else {}
+        answer = node.tool.name if node.element is not None else answer
+        about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
+        about |= {"rule": digest(command.rule.model_dump())[:SHORT_SUBJECT]} if self.config.approve.rules else {}
+        about |= {FORM: command.subject[FORM]} if FORM in command.subject else {}
         if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints
         return self.approvals.open(
-            command.what, self.version, self.config.approve, now, call=node.id, instance=node.instance, about=about,
+            command.what, self.version, command.rule, now, call=node.id, instance=node.instance, about=about,
             subject=command.subject,
         )  # fmt: skip
 
@@ -519,7 +522,8 @@ class PlanRun(RunMachine):
         loads = self.load_pins(self.whole_plan.nodes)
         if self._unpinned:
             return list(loads)
-        return self.approvals.open("plan", self.version, self.config.approve, now, subject=self.plan_subject())
+        rule, subject = self.config.approve.plan_rule, self.plan_subject()
+        return self.approvals.open("plan", self.version, rule, now, subject=subject)
 
     def on_pinned(self, now: str) -> list[Any]:
         keys, changed, self._unasked, self._changed = self._unasked, self._changed, [], []
@@ -536,15 +540,21 @@ class PlanRun(RunMachine):
         unseen = self.held_messages[len(self._held_shown) :]
         self._held_shown += [show(message.raw, MAX_SHOWN_MESSAGE) for message in unseen]
         shown = {"messages": [*self._held_shown]}
-        return self.approvals.open(MESSAGE, self.version, self.config.approve, now, about=shown, subject=shown)
+        rule = self.config.approve.plan_rule
+        return self.approvals.open(MESSAGE, self.version, rule, now, about=shown, subject=shown)
 
     # -- decisions ----------------------------------------------------------------------------------
 
-    def check_decision(self, decision: Decision) -> ValidatedPlan | None:
+    def check_decision(self, decision: Decision, wait: PendingApproval) -> ValidatedPlan | None:
         """The edited plan, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: it cannot be
         carried out, and why.
         """
         self.check_pins(decision)
+        call = None if wait.call is None else self.walk.find(wait.call, wait.instance)
+        if decision.decision == wire.ANSWER and call is not None:
+            self.walk.check_answer(call, decision.output)
+        if decision.remember is not None and call is not None:
+            self._check_remembered(decision, call)
         if decision.decision != wire.EDIT:
             return None
         prepared = self._validate_edit(decision)
@@ -554,6 +564,14 @@ class PlanRun(RunMachine):
         if self.walk.has_begun:
             match_calls(self.walk.calls, self._edited_part(prepared))
         return prepared
+
+    def _check_remembered(self, decision: Decision, call: CallState) -> None:
+        """Raise DecisionRefused where a Call is not like those that a person approves from now on."""
+        when = None if decision.remember is None else decision.remember.when
+        if when is not None and not self.walk.fits(call, call.resolved or {}, when, all_of=True):
+            raise DecisionRefused(f"remember.when does not hold of {call.node.id} itself: {when}")
+        if decision.remembered is not None and call.edited:
+            raise DecisionRefused(f"a person has changed {call.node.id}: somebody has to look at it")
 
     def _validate_edit(self, decision: Decision) -> ValidatedPlan:
         setup, plan = self.setup, self.walk.prepared.request.plan
@@ -589,7 +607,7 @@ class PlanRun(RunMachine):
             call, reason = self.walk.find(wait.call, wait.instance), decision.reason or ""
             if call is None:
                 return []
-            return self.perform(self.walk.decide(call.node.key, decision.decision, reason, now), now)
+            return self.perform(self.walk.decide(call.node.key, decision.decision, reason, now, decision.output), now)
         if decision.decision == wire.APPROVE:
             self.is_approved, self.position = True, self.position.model_copy(update={"isGuarded": True})
             out = self.perform(self.walk.approve(now), now)

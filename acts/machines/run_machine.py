@@ -335,7 +335,6 @@ class RunMachine:
         self.has_not_begun, self.is_continued = True, False
         self._held_answers: list[commands.Granted | commands.BudgetRefused] = []  # while the run is paused
         self._takers: dict[type[signals.TreeSignal], Callable[[Any], Iterable[Any] | None]] = {
-            signals.DecisionAnswer: self.approvals.on_answer,
             signals.BudgetRequest: self.budget.serve,
             signals.BudgetReport: self.budget.serve,
             signals.BudgetGrant: self.budget.on_grant,
@@ -381,7 +380,7 @@ class RunMachine:
     def react(self, event: events.Event, now: str) -> list[Any]:
         raise NotImplementedError
 
-    def check_decision(self, decision: Decision) -> Any:
+    def check_decision(self, decision: Decision, wait: PendingApproval) -> Any:
         """Raise PlanError for a decision that cannot be carried out now; what is returned comes with ``Decided``."""
 
     def subject_of(self, wait: PendingApproval) -> Json:
@@ -670,6 +669,8 @@ class RunMachine:
                 return self._told(word, message, now)
             case signals.ForwardedDecision():
                 return self.approvals.on_forwarded(record, now)
+            case signals.DecisionAnswer():
+                return self.approvals.on_answer(record, now)
             case signals.ChildReset():
                 return [] if self.finished else self.recovery.on_child_reset(record)
             case signals.Superseded(runId=run_id):

@@ -40,7 +40,7 @@ from acts.machines.run_machine import RunMachine
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.validate import ValidatedPlan
 from acts.tree import set_records
-from acts.tree.child_requests import with_answers
+from acts.tree.child_requests import with_answers, without_plan
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.past_run import PastHistory, PastResults, PastRow, PastRun, PastSet
 from acts.tree.records import Capabilities, PermitLease, TreePosition
@@ -363,8 +363,7 @@ class SetRun(RunMachine):
         """The Request of a Batch without rows; ``share`` is how many Calls it may have in flight."""
         raw, at = self.setup.raw, self.setup.message.index
         config = {k: v for k, v in (raw.get("config") or {}).items() if k not in _OF_THE_ROOT}
-        approve = config.get("approve")
-        config["approve"] = {**approve, "plan": False} if isinstance(approve, dict) else {"plan": False}
+        config["approve"] = without_plan(config.get("approve"))
         config["maxParallel"] = share
         config["instancesPerChild"] = config.get("instancesPerChild") or INSTANCES_PER_CHILD
         return {"config": config, "context": [*raw["context"][:at], *self.provided, *raw["context"][at + 1 :]]}
@@ -434,7 +433,7 @@ class SetRun(RunMachine):
     def _ask(self, now: str) -> list[Any]:
         if self.progress.survey is None:
             return []
-        return self.approvals.open("plan", 1, self.config.approve, now, subject=self.subject_of())
+        return self.approvals.open("plan", 1, self.config.approve.plan_rule, now, subject=self.subject_of())
 
     def _provide(self, message: Data, now: str) -> list[Any]:
         """A Message joins the global data of the Batches: of those that run, and of those to come."""
@@ -457,7 +456,7 @@ class SetRun(RunMachine):
             rows = {"rows": {"count": self.progress.total, "sha256": digest([[*page] for page in survey.pages])}}
         return {"plan": self.setup.prepared.request.calls, "request": show(self.setup.raw), **rows, **provided}
 
-    def check_decision(self, decision: Decision) -> None:
+    def check_decision(self, decision: Decision, wait: PendingApproval) -> None:
         """Raise DecisionRefused for an edit: the rows that ran would have had another plan."""
         if decision.decision == wire.EDIT:
             raise DecisionRefused("the plan of a set cannot be edited: reject it, and start another run")

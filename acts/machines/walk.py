@@ -29,18 +29,19 @@ from typing import Any, Final
 
 from acts.language import wire
 from acts.language.admission import Work
-from acts.language.errors import CallError, DecisionRefused, EngineError, TooComplex, truncate
+from acts.language.config import Rule
+from acts.language.errors import CallError, DecisionRefused, EngineError, ExpressionError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
-from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds
+from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds, parse_condition
 from acts.language.schemas import Checker
 from acts.language.tools import META
-from acts.language.values import ABSENT, UNKNOWN, Json, is_equal, pointer
+from acts.language.values import ABSENT, UNKNOWN, Json, get, is_equal, pointer
 from acts.machines import call_state
 from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
 from acts.machines.commands import AskHuman, Command, CountElements, Finish, StartCall
 from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
-from acts.plan.calls import UNIT, ElementReading, PlannedCall, approval_needed, read_elements
+from acts.plan.calls import UNIT, ElementReading, PlannedCall, find_rule, read_elements
 from acts.plan.context_log import View, Writes, place_result, refuse_defects, split_write
 from acts.plan.graph import ChainFold, WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
@@ -50,6 +51,8 @@ from acts.tree.subjects import find_changes, keep, show
 
 # Defects of one value that an error names; more of them say nothing new
 MAX_DEFECTS_SHOWN: Final = 5
+# Elements of one Call that people are asked at a time: each is a wait, and may have timers
+MAX_ASKED: Final = 100
 # Characters of a condition, or of paths, in the reason why a Call was skipped
 MAX_REASON: Final = 200
 _NOTHING: Final = CallRecord()
@@ -95,7 +98,8 @@ class Walk:
         self.running = sum(call.stage == "running" for call in self.calls)
         for call in self.calls:
             for index in call.elements.running if call.elements is not None else ():
-                self._add_element(call, call.node.element_node(index), "running")
+                stage = "awaiting" if call.node.kind == "person" else "running"
+                self._add_element(call, call.node.element_node(index), stage)
         if self.past is not None:
             self.past.align(self.nodes)
         self.work = Work()
@@ -132,6 +136,7 @@ class Walk:
         self.has_begun = True
         for call in self.calls:
             if call.stage == "collecting":
+                self._ask_again_for_elements(call, now)
                 self._add_ready(call)
             elif call.stage == "awaiting_input":
                 self._await_input(call)
@@ -196,8 +201,8 @@ class Walk:
             self._apply_failure(call, refusal, now)
         return self.advance(now)
 
-    def decide(self, key: str, decision: str, reason: str, now: str) -> list[Command]:
-        """The decision about an awaiting Call: ``approve``, ``reject``, or ``fail`` (none came in time)."""
+    def decide(self, key: str, decision: str, reason: str, now: str, output: Json = None) -> list[Command]:
+        """The decision about an awaiting Call: ``approve``, ``answer``, ``reject``, or ``fail`` (none came in time)."""
         call, rest = self._find(key, "awaiting"), self._find(key, "collecting")
         if rest is not None and rest.is_asked_about:
             self._decide_rest(rest, decision, reason, now)
@@ -208,6 +213,8 @@ class Walk:
             else:
                 self._move(call, "ready")
                 self._add_ready(call)
+        elif call is not None and decision == wire.ANSWER:
+            self._apply_result(call, output, now)
         elif call is not None and decision == "fail":
             self._apply_failure(call, CallError(wire.APPROVAL_TIMEOUT, reason), now)
         elif call is not None:
@@ -314,6 +321,8 @@ class Walk:
             self._release(call, now)
         for call in self.calls if self.cancelling else ():
             if call.stage == "collecting":
+                for index in list(call.own_elements.running) if call.node.kind == "person" else ():
+                    self._settle(self.by_key[call.node.element_node(index).key], "cancelled", now)
                 self._report_elements(call, now)
         return self.advance(now)
 
@@ -421,7 +430,7 @@ class Walk:
         """Ask a human about a Call, unless it may start as it is now; what was approved is its subject."""
         if self._assume is not None or call.node.members:
             return False  # the Calls of a batch child are confirmed in the run that walks them
-        if (what := self._needs_approval(call)) is None:
+        if (asked := self._find_rule(call, resolved)) is None or (asked[0] == "answer" and call.node.is_each):
             return False
         subject = self.subject_of(call, resolved)
         kept, before = keep(subject), call.approved if call.approved is not None else call.asked
@@ -429,13 +438,49 @@ class Walk:
             return False
         call.asked, call.approved = kept, None
         self._move(call, "awaiting")
-        self._out.append(AskHuman(call.node, resolved, what, subject, tuple(find_changes(before or kept, kept))))
+        changes = tuple(find_changes(before or kept, kept))
+        self._out.append(AskHuman(call.node, resolved, asked[0], subject, changes, asked[1]))
         return True
 
-    def _needs_approval(self, call: CallState) -> str | None:
-        return approval_needed(call.node, self.prepared.request.config.approve) or ("call" if call.edited else None)
+    def _find_rule(self, call: CallState, resolved: dict[str, Any] | None = None) -> tuple[str, Rule] | None:
+        """What a human is asked about a Call, and by which rule. Without what it resolves to: what may be asked."""
+        approve = self.prepared.request.config.approve
+        fits = (lambda _: True) if resolved is None else partial(self.fits, call, resolved)
+        edited = ("call", approve.all_rules[-1]) if call.edited else None
+        return find_rule(call.node, approve, fits) or edited
+
+    def fits(self, call: CallState, resolved: dict[str, Any], condition: str, *, all_of: bool = False) -> bool:
+        """Whether a condition on ``†call`` holds of a Call, or of one of its elements; it does where nobody can tell.
+
+        With ``all_of`` it holds of every element, and not where nobody can tell. Nothing changes, the work of this task
+        neither: validators ask, too.
+        """
+        work = Work()
+        try:
+            tree, calls = parse_condition(condition), iter([resolved])
+            if call.elements is not None:
+                reading = replace(self._read_elements(call), work=work)
+                calls = map(reading.resolve, range(len(reading.items)))
+            holding = (bool(holds(tree, partial(_read_call, one), work)) for one in calls)
+            return all(holding) if all_of else any(holding)
+        except (CallError, TooComplex, ExpressionError):
+            return not all_of
+
+    def check_answer(self, call: CallState, output: Json) -> None:
+        """Raise DecisionRefused for an answer that does not fit the form of a Call; nothing changes."""
+        check = call.node.tool.output_check
+        try:
+            refuse_defects(call.node, output, levels=1)
+            defects = [] if check is None else check.defects(output, Work().steps)[:MAX_DEFECTS_SHOWN]
+        except (CallError, TooComplex) as error:
+            raise DecisionRefused(f"the answer cannot be taken: {error}") from error
+        if defects:
+            text = "; ".join(f"{pointer(*at)}: {why}" if at else why for at, why in defects)
+            raise DecisionRefused(f"the answer does not fit the form of {call.node.id}, which goes on waiting: {text}")
 
     def subject_of(self, call: CallState, resolved: dict[str, Any]) -> dict[str, Json]:
+        if call.parent is not None:
+            return self.describe(call.node, resolved, self._read_elements(call.parent).context)
         reading = None if call.elements is None else self._read_elements(call)
         if reading is None:
             about = self.describe(call.node, resolved, self.context.scoped_messages(call.rank))
@@ -462,10 +507,31 @@ class Walk:
         every = (*sorted(elements.postponed), *range(elements.started, elements.total))
         left = [index for index in every if index not in reading.skipped]
         resolved = {**reading.call, "_each": [reading.items[index] for index in left]}
-        what = approval_needed(call.node, self.prepared.request.config.approve) or "call"
+        rules = self.prepared.request.config.approve.all_rules
+        what, rule = self._find_rule(call, resolved) or ("call", rules[-1])
         kept, before = keep(subject := self.subject_of(call, resolved)), call.approved or call.asked
         call.asked, call.approved = kept, None
-        self._out.append(AskHuman(call.node, resolved, what, subject, tuple(find_changes(before or kept, kept))))
+        changes = tuple(find_changes(before or kept, kept))
+        self._out.append(AskHuman(call.node, resolved, what, subject, changes, rule))
+
+    def _ask_for_element(self, element: CallState, start: StartCall) -> None:
+        """A person answers an element: nothing starts."""
+        element.resolved = start.call
+        what, rule = self._find_rule(element) or ("answer", Rule())
+        subject = self.subject_of(element, start.call)
+        self._out.append(AskHuman(element.node, start.call, what, subject, rule=rule))
+
+    def _ask_again_for_elements(self, call: CallState, now: str) -> None:
+        """Another run, or another plan, goes on with what people were asked."""
+        for index in list(call.own_elements.running) if call.node.kind == "person" else ():
+            element = self.by_key[call.node.element_node(index).key]
+            try:
+                reading = self._read_elements(call)
+                resolved = {**reading.resolve(index), "_id": self.identify(element.node)}
+            except CallError as error:
+                self._apply_failure(element, error, now)
+            else:
+                self._ask_for_element(element, StartCall(element.node, resolved, reading.context))
 
     def _check(self, call: CallState) -> str:
         """Resolve and check a Call, its condition first; returns its next stage. Raises CallError, TooComplex: it
@@ -481,7 +547,7 @@ class Walk:
                 call.reason = f"_when does not hold: {truncate(node.condition.text, MAX_REASON)}"
                 return "skipped"
         # A thought, which writes nothing, needs nobody's approval
-        if rank in self.prepared.literal_outputs and (not node.outcomes or self._needs_approval(call) is None):
+        if rank in self.prepared.literal_outputs and (not node.outcomes or self._find_rule(call) is None):
             return "applying"
         if node.kind == "latent" and not node.outcomes:
             call.reason = "a latent call without _outputPath is never run"
@@ -624,6 +690,8 @@ class Walk:
         """A Call has settled: assess or write what waited for it. The last element to settle reports its Call."""
         if call.parent is not None:
             call.parent.own_elements.settle(call, value)
+            if call.node.kind == "person" and call.parent.stage == "collecting":
+                self._add_ready(call.parent)
             self._report_elements(call.parent, now)
             return
         call.resolved = call.approved = call.asked = None
@@ -757,9 +825,13 @@ class Walk:
                     self._take_first()
                     self._out.append(CountElements(call.node, more))
                 continue
+            is_asked = call.node.kind == "person" and self._is_spread(call)
+            if is_asked and len(call.own_elements.running) >= MAX_ASKED:
+                self._take_first()
+                continue
             start = self._prepare_element(call, now) if call.stage == "collecting" else None
             node = call.node if start is None else start.node
-            if (start is not None or call.stage == "ready") and not self.may_start(node):
+            if (start is not None or call.stage == "ready") and not is_asked and not self.may_start(node):
                 break
             self._take_first()
             if call.stage == "ready":
@@ -769,8 +841,11 @@ class Walk:
                 self._out.append(StartCall(node, call.resolved or {}, context))
             elif start is not None:
                 call.own_elements.start()
-                self._add_element(call, node, "running")
-                self._out.append(start)
+                element = self._add_element(call, node, "awaiting" if is_asked else "running")
+                if is_asked:
+                    self._ask_for_element(element, start)
+                else:
+                    self._out.append(start)
                 self._add_ready(call)
             else:
                 self._report_elements(call, now)
@@ -863,7 +938,11 @@ class Walk:
     def find(self, call: str | None, instance: str | None = None) -> CallState | None:
         """The Call of an id or a key and, where several have the id, an instance."""
         own = self.by_key.get(str(call)) or self.by_key.get(f"{instance}/{call}")
-        return own if own is not None and own.parent is None else None
+        return own if own is not None and (own.parent is None or own.stage == "awaiting") else None
+
+
+def _read_call(call: dict[str, Any], path: Path) -> Json:
+    return get(call, path.names) if path.kind == "call" else ABSENT
 
 
 def match_calls(calls: Sequence[CallState], prepared: ValidatedPlan) -> dict[int, int]:

@@ -39,7 +39,7 @@ from acts.language.values import ABSENT, UNKNOWN, Json, Place, get, pointer, typ
 from acts.language.wire import ANONYMOUS, LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
 
 if TYPE_CHECKING:
-    from acts.language.config import Approve
+    from acts.language.config import Approve, Rule
 
 # The kind of a call that is a child of the run: the child walks the Calls of some instances
 UNIT: Final = "instance"
@@ -171,14 +171,24 @@ class PlannedCall:
         return truncate(text if self.instance is None else f"{text} [{self.instance}]", MAX_SUMMARY)
 
 
-def approval_needed(call: PlannedCall, approve: Approve) -> str | None:
-    """What a human confirms of a Call: ``call``, ``scopes``, or None."""
-    names, tool = approve.calls, call.tool
-    if isinstance(names, tuple):
-        names = any(name in names for name in (tool.name, tool.answer, tool.activity, call.delegate))
-    if names or tool.approval or call.call.get("_approval") is True:
-        return "call"
-    return "scopes" if approve.scopes and call.scopes and "_scopes" not in call.tool.consts else None
+def find_rule(
+    call: PlannedCall, approve: Approve, fits: Callable[[str], bool] = lambda _: True
+) -> tuple[str, Rule] | None:
+    """What a human is asked about a Call (``answer``, ``call``, ``scopes``), and by which rule; None: nobody is.
+
+    ``fits`` tells whether the condition of a rule holds; as it stands, each may.
+    """
+    tool, rules = call.tool, approve.all_rules
+    if call.kind == "person" and tool.person is not None:
+        return "answer", tool.person.rule.model_copy(update={"selfApproval": approve.selfApproval})
+    names = (tool.name, tool.answer, tool.activity, call.delegate)
+    asks, chooses = tool.approval or call.call.get("_approval") is True, call.scopes and "_scopes" not in tool.consts
+    for rule in rules:
+        is_named = rule.calls if isinstance(rule.calls, bool) else any(name in rule.calls for name in names)
+        what = "call" if is_named or (asks and rule is rules[-1]) else "scopes" if rule.scopes and chooses else None
+        if what is not None and (rule.when is None or fits(rule.when)):
+            return what, rule
+    return None
 
 
 @dataclass(frozen=True)
@@ -583,7 +593,7 @@ class _CallParser:
             return
         if call.is_each or call.kind != "latent":
             del self.call["_output"]
-            source = "an Activity" if call.kind == "activity" else "a delegate"
+            source = {"activity": "an Activity", "person": "a person"}.get(call.kind, "a delegate")
             code, text = "ignoredMeta", f"_output comes from {source} and was ignored"
             if call.is_each:
                 code, text = "droppedOutput", "_output was dropped: a call with _each is answered once per element"

@@ -17,6 +17,7 @@ from acts.language import errors, references, wire
 from acts.language.admission import SUBSCHEMAS, Meter
 from acts.language.config import MAX_PARALLEL
 from acts.language.errors import (
+    ExpressionError,
     InvalidRequest,
     Problem,
     TooComplex,
@@ -30,14 +31,15 @@ from acts.language.errors import (
 from acts.language.messages import INSTANCES, TYPES, Request, read_request
 from acts.language.references import ELEMENT_KINDS, Expression, Literal, Operation, Path
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
-from acts.language.spelling import propose_text
-from acts.language.tools import FAILURES, Tool, hint_words, read_tools
+from acts.language.spelling import expression_hint, propose_text
+from acts.language.tools import FAILURES, META, Tool, hint_words, read_tools
 from acts.language.values import ABSENT, Json, Names, Place, get, pointer, shape, type_name, with_article
 from acts.plan.calls import CallReader, PlannedCall
 from acts.plan.context_log import START, Log
 from acts.plan.graph import ChainFold, Graph, PlanListing, WriterIndex, order_calls, paths_read, unsatisfied_reads
 
 if TYPE_CHECKING:
+    from acts.language.config import Rule
     from acts.language.messages import Data
     from acts.language.references import ReferenceUse
     from acts.plan.graph import Has, OpenRead
@@ -353,21 +355,47 @@ class _ReferenceCheck:
 
 
 def approve_problems(request: Request, tools: Mapping[str, Tool]) -> list[Problem]:
-    """The names in ``approve.calls`` that no Tool and no Activity has: nothing would ever ask.
+    """The names in ``approve`` that no Tool and no Activity has: nothing would ever ask; and conditions of rules that
+    cannot be read, or name no parameter of the Tools that the rule is about.
 
-    They are warnings when a Tool may delegate: a Tool of a definition may have the name.
+    Names are warnings when a Tool may delegate: a Tool of a definition may have the name.
     """
-    listed = request.config.approve.calls
+    approve = request.config.approve
     may_delegate = any("_delegate" in (tool.schema.get("properties") or {}) for tool in tools.values())
     names = ((tool.name, tool.answer, tool.activity, tool.consts.get("_delegate")) for tool in tools.values())
     known = {name for answers in names for name in answers if isinstance(name, str) and name}
     severity = "warning" if may_delegate else "error"
-    return [
-        Problem("unknownTool", f'no tool and no activity is called "{name}"', pointer("config", "approve", "calls", at),
+    places: list[tuple[Place, bool | tuple[str, ...]]] = [(("calls",), approve.calls)]
+    places += [(("rules", at, "calls"), rule.calls) for at, rule in enumerate(approve.rules)]
+    unknown = [
+        Problem("unknownTool", f'no tool and no activity is called "{name}"', pointer("config", "approve", *place, at),
                 hint=suggest(name, known) or f"known: {format_choices(sorted(known))}", severity=severity)
+        for place, listed in places
         for at, name in enumerate(listed if isinstance(listed, tuple) else ())
         if name not in known
     ]  # fmt: skip
+    return unknown + [p for at, rule in enumerate(approve.rules) if (p := _when_problem(at, rule, tools)) is not None]
+
+
+def _when_problem(at: int, rule: Rule, tools: Mapping[str, Tool]) -> Problem | None:
+    """What is wrong with the condition of a rule: one that nothing can meet would never ask."""
+    place = pointer("config", "approve", "rules", at, "when")
+    try:
+        paths = references.paths(references.parse_condition(rule.when or "true"))
+    except ExpressionError as error:
+        hint = expression_hint(rule.when or "", references.parse_condition)
+        return Problem("invalidExpression", f"{error} in {truncate(rule.when or '', 200)!r}", place, hint=hint)
+    listed = rule.calls if isinstance(rule.calls, tuple) else ()
+    schemas = [tool.schema for tool in tools.values() if tool.name in listed]
+    names = {name for schema in schemas for name in schema.get("properties") or {}} - {*META}
+    is_open = len(schemas) < len(listed) or not names or any(_UNFOLLOWED & schema.keys() for schema in schemas)
+    for path in paths:
+        if path.kind != "call":
+            return Problem("invalidExpression", f"{path}: a rule sees nothing but the call", place, hint="†call.amount")
+        if not is_open and path.names and path.names[0] not in {*names, *META}:
+            text = f'{path}: no tool of this rule has "{path.names[0]}", so the rule would never ask'
+            return Problem("unknownParameter", text, place, hint=suggest(path.names[0], names))
+    return None
 
 
 def settings_problems_of(request: Request) -> list[Problem]:

@@ -183,6 +183,8 @@ def _tool_line(tool: Tool, mode: str) -> str:
     marks = []
     if tool.call_kind(tool.consts.get("_delegate")) == "latent":
         marks.append("latent" if mode == "lazy" or "_output" in tool.meta else "answered when it runs")
+    if tool.person is not None:
+        marks.append("a person answers; it may take days")
     if tool.approval:
         marks.append("a person confirms each call")
     text = f"- {tool.name} ({', '.join(marks)})" if marks else f"- {tool.name}"

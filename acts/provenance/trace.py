@@ -45,11 +45,12 @@ DECISION: Final = "decision"
 ACTIVITY: Final = "activity"
 MODEL: Final = "model"
 DELEGATE: Final = "delegate"
+ANSWER: Final = "answer"
 ENGINE: Final = "engine"
 UNKNOWN: Final = "unknown"
 PERSON: Final = "person"  # of a Call that is not in the plan as the model, or the Request, had it
 
-_BEHIND: Final = {"activity": ACTIVITY, "latent": MODEL, "delegate": DELEGATE}
+_BEHIND: Final = {"activity": ACTIVITY, "latent": MODEL, "delegate": DELEGATE, "person": ANSWER}
 _PLANNER: Final = {PERSON: DECISION, MODEL: MODEL, REQUEST: REQUEST}
 
 Trace = dict[str, Any]

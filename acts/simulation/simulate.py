@@ -35,7 +35,7 @@ from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX
 from acts.machines.call_state import CallState
 from acts.machines.commands import Command, StartCall
 from acts.machines.walk import Walk
-from acts.plan.calls import MAX_ELEMENTS, PlannedCall, approval_needed
+from acts.plan.calls import MAX_ELEMENTS, PlannedCall, find_rule
 from acts.plan.context_log import place_result
 from acts.plan.graph import ChainFold, Graph
 from acts.plan.validate import ValidatedPlan, is_template, lint, validate_request
@@ -111,13 +111,13 @@ def simulate_prepared(
     ids = [n.id for n in prepared.nodes]
     literal, approve = prepared.literal_outputs, prepared.request.config.approve
     approvals = [  # whether a human confirms the Call
-        bool(n.kind != "latent" or n.outcomes) and approval_needed(n, approve) is not None
+        bool(n.kind != "latent" or n.outcomes) and find_rule(n, approve) is not None
         for rank, n in enumerate(prepared.nodes)
     ]
     template, own = is_template(prepared.request, prepared.nodes), prepared.request.set
     lengths = _list_lengths(prepared, dry.runs)
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
-    outside = [r for r in listed if r not in literal and prepared.nodes[r].kind != "latent"]
+    outside = [r for r in listed if r not in literal and prepared.nodes[r].kind not in ("latent", "person")]
     graph, ones = prepared.graph, [1] * len(ids)
     figures = _estimate_plan(prepared, dry, price, lengths, approvals, child=child)
     return {
@@ -127,7 +127,7 @@ def simulate_prepared(
         "outside": [ids[rank] for rank in outside],
         "outcomes": {"combinations": [run.to_json(ids) for run in dry.runs], "truncated": dry.truncated},
         "samples": {
-            name: _sample(tool.output, tool.output, count(1))
+            name: sample(tool.output)
             for name, tool in {n.tool.name: n.tool for n in prepared.nodes}.items()
             if tool.output is not None
         },
@@ -148,12 +148,14 @@ def _call_item(
         "activity": node.tool.activity if is_activity else None,
         "taskQueue": node.tool.options.taskQueue if is_activity else None,
         "delegate": node.delegate if node.kind == "delegate" else None,
+        "who": (list(node.tool.person.who) or None) if node.tool.person is not None else None,
         "given": True if rank in prepared.literal_outputs else None, "hints": hint_words(node.tool.schema) or None,
         "reads": list(dict.fromkeys(str(p) for read in node.reads for p in read.paths)),
         "writes": list(map(str, node.writes)), "scopes": list(map(str, node.scopes)),
         "when": None if node.condition is None else node.condition.text,
         "elements": dict(zip(("min", "max"), lengths[rank], strict=True)) if node.is_each else None,
-        "instance": None if template else node.instance, "approval": approval, "background": node.is_detached,
+        "instance": None if template else node.instance, "background": node.is_detached,
+        "approval": approval and node.kind != "person",
     }  # fmt: skip
     return {key: value for key, value in item.items() if value is not None}
 
@@ -208,6 +210,14 @@ def _list_lengths(prepared: ValidatedPlan, runs: Sequence[OutcomeRun]) -> dict[i
         is_known = certain and len(certain) == len(lengths)
         out[rank] = (min(certain), max(certain)) if is_known else (0, MAX_ELEMENTS)
     return out
+
+
+def sample(schema: Json) -> Json:
+    """A value of the form of a JSON schema, to be changed by who needs one; None for what is no schema."""
+    try:
+        return _sample(schema, schema, count(1))
+    except (LookupError, TypeError, AttributeError):  # a run below may have reported anything
+        return None
 
 
 def _sample(schema: Json, root: Json, parts: Iterator[int], depth: int = 0) -> Json:
@@ -387,7 +397,9 @@ def _estimate_actions(
         certain += _CHILD * children
         for rank, number in started.items():
             node = prepared.nodes[rank]
-            decisions += times * approvals[rank]
+            decisions += times * approvals[rank] * (number if node.kind == "person" else 1)
+            if node.kind == "person":
+                continue
             if node.kind == "activity" and node.tool.options.local and not node.is_detached:
                 local += times * number
             else:  # in the background it runs in a child of its own

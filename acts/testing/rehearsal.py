@@ -33,6 +33,7 @@ from acts.machines.plan_run import PlanRun, PlanSetup
 from acts.machines.run_machine import QUEUE_TIMER
 from acts.plan.validate import ValidatedPlan
 from acts.tree.child_requests import expand_template
+from acts.tree.decisions import WaitKey
 from acts.tree.identity import call_identity
 from acts.tree.records import Accounting, BackgroundInput, Capabilities, ContextRef, DelegateInput, TreePosition
 from acts.views.results import build_result
@@ -159,8 +160,9 @@ class Rehearsal:
         self._decisions = [] if isinstance(script.decisions, str) else list(script.decisions)
         self._messages = list(script.messages)
         self._counts: dict[str, int] = {}
+        self._questions: set[WaitKey] = set()  # those that a canned result has answered, or that have none
         self._handle(events.Begin())
-        steps = (self._decide, self._answer_call, self._provide, self._pass_deadline)
+        steps = (self._answer_question, self._decide, self._answer_call, self._provide, self._pass_deadline)
         while self.run.finished is None and any(step() for step in steps):
             pass
         unused = [("decision", d, self._refusal(d)) for d in self._decisions]
@@ -177,10 +179,30 @@ class Rehearsal:
 
     # -- what can happen next; False if it cannot -------------------------------------------------
 
+    def _answer_question(self) -> bool:
+        """Answer the first Call that a person answers, if there is a canned result; else a decision may."""
+        asked = (w for w in self.run.approvals.waits.own if w.what == wire.ANSWER and w.key not in self._questions)
+        wait = next(asked, None)
+        call = None if wait is None else self.run.walk.find(wait.call, wait.instance)
+        if wait is None or call is None:
+            return False
+        self._questions.add(wait.key)
+        about = {"call": wait.call, "by": "the test"} | ({"instance": wait.instance} if wait.instance else {})
+        try:
+            output, _ = self._find_result(call.node, call.resolved or {})
+            decision = {"decision": wire.ANSWER, "output": output, **about}
+        except CallError as error:
+            if error.code == _NO_RESULT:
+                return True
+            decision = {"decision": wire.REJECT, "reason": error.message, **about}
+        self._record(commands.StartCall(call.node, call.resolved or {}, []))
+        self._handle(events.DecisionReceived(decision, None, "answer"))
+        return True
+
     def _decide(self) -> bool:
         """Send the first decision that something waits for."""
         if self.script.decisions == APPROVE_ALL:
-            waits = [*self.run.approvals.waits.own][:1]
+            waits = [wait for wait in self.run.approvals.waits.own if wait.what != wire.ANSWER][:1]
             targets = [{"decision": APPROVE_ALL, "call": wait.call, "instance": wait.instance} for wait in waits]
             decisions: list[Mapping[str, Any]] = [{k: v for k, v in target.items() if v} for target in targets]
         else:

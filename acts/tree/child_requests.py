@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
@@ -39,7 +39,7 @@ from acts.language.strict_json import json_size
 from acts.language.tools import META, Tool, without_properties
 from acts.language.values import ABSENT, Json, Names, deep_merge, nest
 from acts.language.wire import ANONYMOUS, MAX_PAYLOAD_BYTES
-from acts.plan.calls import UNIT, PlannedCall, approval_needed
+from acts.plan.calls import UNIT, PlannedCall, find_rule
 from acts.plan.context_log import Log
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
 from acts.plan.validate import ValidatedPlan, find_literal_outputs, is_template
@@ -51,6 +51,9 @@ MAX_UNFILTERED_DATA: Final = 4096
 _EMPTY: Final[dict[type, Json]] = {list: [], dict: {}, str: "", bool: False, int: 0, float: 0}
 # Settings that a run below inherits, unless it sets them itself
 INHERITED: Final = (*MODEL_SETTINGS, "maxParallel", "resolve")
+# In ``approve``: what is asked about, and until when
+_SUBJECTS: Final = ("plan", "calls", "scopes", "rules")
+_DEADLINE: Final = ("timeout", "onTimeout")
 _DROPPED: Final = "†state.output"  # the output path of a Call that has none: the result is not used
 
 
@@ -208,8 +211,8 @@ class Batch(PartRequests):
         approve, listed = prepared.request.config.approve, _listed(prepared.nodes)
         inherited = inherited_config(config, "missing")
         # Its parent keeps the budget, and the plan is approved already
-        own = {**inherited, "approve": {**inherited.get("approve", {}), "plan": False}}
-        is_editable = any(approval_needed(n, approve) for n in listed if n.instance is not None)
+        own = {**inherited, "approve": without_plan(inherited.get("approve"))}
+        is_editable = any(find_rule(n, approve) for n in listed if n.instance is not None)
         super().__init__(
             prepared, prepared.initial_log, own, is_editable=is_editable, unfiltered_bytes=MAX_UNFILTERED_DATA
         )
@@ -361,27 +364,41 @@ def delegate_request(delegate_input: DelegateInput, definition: Mapping[str, Any
     return out if definition.get("schema") is None else {**out, "schema": definition["schema"]}
 
 
+def without_plan(approve: Json) -> dict[str, Any]:
+    """An ``approve`` setting for runs that walk parts of a plan: people decide about the whole, above."""
+    settings = approve if isinstance(approve, dict) else {}
+    return {**settings, "plan": False, **_with_rules(settings, lambda rule: {**rule, "plan": False})}
+
+
+def _with_rules(approve: Mapping[str, Json], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    rules = approve.get("rules")
+    return {"rules": [change(rule) for rule in rules if isinstance(rule, dict)]} if isinstance(rules, list) else {}
+
+
 def _merge_approval(inherited: Json, own: Json) -> Json:
     """The ``approve`` setting of a delegate: a definition may require more approvals than its caller, never fewer.
 
-    Nor may its deadline approve: a Tool of the worker may ask, too.
+    Nor may its deadline approve: a Tool of the worker may ask, too. Rules of the caller come first.
     """
     if isinstance(own, dict):
         own = {key: value for key, value in own.items() if (key, value) != ("onTimeout", "approve")}
+        own |= _with_rules(own, lambda rule: {k: v for k, v in rule.items() if (k, v) != ("onTimeout", "approve")})
     if not isinstance(inherited, dict) or not isinstance(own, dict):
         return own if isinstance(own, dict) else inherited
-    out, subjects = {**inherited, **own}, ("plan", "calls", "scopes")
-    for key in subjects:
+    if any(inherited.get(key) for key in _SUBJECTS):  # what it asks about is not for rules of the definition to ease
+        own |= _with_rules(own, lambda rule: {k: v for k, v in rule.items() if k not in _DEADLINE})
+    out = {**inherited, **own}
+    for key in _SUBJECTS:
         required, more = inherited.get(key), own.get(key)
         if required is True:
             out[key] = True
         elif isinstance(required, list) and more is not True:
             out[key] = [*required, *(more if isinstance(more, list) else [])]
     if inherited.get("selfApproval") is False:
-        out["selfApproval"] = False
-    if any(inherited.get(key) for key in subjects):  # its deadline must not approve what its caller reserves
-        rest = {key: value for key, value in out.items() if key not in ("timeout", "onTimeout")}
-        return {**rest, **{key: inherited[key] for key in ("timeout", "onTimeout") if key in inherited}}
+        out |= {"selfApproval": False, **_with_rules(out, lambda rule: {**rule, "selfApproval": False})}
+    if any(inherited.get(key) for key in _SUBJECTS):  # its deadline must not approve what its caller reserves
+        rest = {key: value for key, value in out.items() if key not in _DEADLINE}
+        return {**rest, **{key: inherited[key] for key in _DEADLINE if key in inherited}}
     return out
 
 
@@ -447,7 +464,8 @@ def named_delegates(definition: Json) -> Iterator[str]:
 def approved_delegates(request: Request, tools: Mapping[str, Tool]) -> dict[str, None]:
     """The delegates whose content people approve, where any are asked: those that Tools fix or list, the plan's."""
     approve = request.config.approve
-    if not (request.asks_for_plan or approve.calls or approve.scopes or any(t.approval for t in tools.values())):
+    asks = request.asks_for_plan or any(rule.calls or rule.scopes for rule in approve.all_rules)
+    if not (asks or any(t.approval for t in tools.values())):
         return {}
     schemas = (tool.meta.get("_delegate") for tool in tools.values())
     named = [name for s in schemas if isinstance(s, dict) for name in (s.get("const"), *(s.get("enum") or ()))]
@@ -456,17 +474,22 @@ def approved_delegates(request: Request, tools: Mapping[str, Tool]) -> dict[str,
 
 
 def with_answers(config: Mapping[str, Json], tools: Mapping[str, Tool]) -> Json:
-    """The ``approve`` of a Request for the runs below: ``calls`` names, beside its Tools, what answers them.
+    """The ``approve`` of a Request for the runs below: ``calls`` names, beside its Tools, what answers them; in rules,
+    too.
 
     So no Tool of a definition over the same Activity or delegate runs unasked, whatever its name.
     """
+
+    def complete(part: dict[str, Any]) -> dict[str, Any]:
+        names = part.get("calls")
+        if not isinstance(names, (list, tuple)):
+            return part
+        answers = (tools[name].answer or tools[name].consts.get("_delegate") for name in names if name in tools)
+        more = [answer for answer in dict.fromkeys(answers) if answer not in (None, "", ANONYMOUS, *names)]
+        return {**part, "calls": [*names, *more]}
+
     approve = config.get("approve")
-    names = approve.get("calls") if isinstance(approve, dict) else None
-    if not isinstance(approve, dict) or not isinstance(names, (list, tuple)):
-        return approve
-    answers = (tools[name].answer or tools[name].consts.get("_delegate") for name in names if name in tools)
-    more = [answer for answer in dict.fromkeys(answers) if answer not in (None, "", ANONYMOUS, *names)]
-    return {**approve, "calls": [*names, *more]}
+    return {**complete(approve), **_with_rules(approve, complete)} if isinstance(approve, dict) else approve
 
 
 def merged_tool(tool: Tool, definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Pending approvals, people's decisions, the rule that matches one with the other, and who may decide. Pure.
 
-An approval concerns a whole plan, one Call, or the scopes that a Call requests. A decision applies
-to exactly one pending approval; ``workflowId``, ``instance`` and ``call`` select it. A decision that
+An approval concerns a whole plan, one Call, the scopes that a Call requests, or what a person is to answer. A decision
+applies to exactly one pending approval; ``workflowId``, ``instance`` and ``call`` select it. A decision that
 matches none or several, or names another version of the plan, is refused with the reason, so that
 nobody approves what they have not seen.
 
@@ -17,17 +17,28 @@ import base64
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBool, ValidationError, model_validator
 
-from acts.language.errors import DecisionRefused, SettingsError, format_choices, truncate
-from acts.language.values import Json, type_name
-from acts.language.wire import APPROVE, EDIT, REJECT
+from acts.language import references
+from acts.language.config import Approve, Person, Rule
+from acts.language.errors import (
+    DecisionRefused,
+    ExpressionError,
+    Problem,
+    SettingsError,
+    format_choices,
+    truncate,
+)
+from acts.language.tools import Tool
+from acts.language.values import ABSENT, Json, type_name
+from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE
 from acts.tree.wire_format import Record, RecordError, canonical_json, digest, first_error
 
-WORDS: Final = (APPROVE, REJECT, EDIT)
+WORDS: Final = (APPROVE, REJECT, EDIT, ANSWER, REVOKE)
 # The keys of a decision's record that an agent's context contains
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
 MAX_TEXT_LENGTH: Final = 2_000  # characters of each text of a decision: results and the Web UI show them
@@ -39,7 +50,11 @@ CONTENT: Final = "content"
 # … and how the Tools of what waits have changed since the plan was made, in words
 TOOL_CHANGES: Final = "toolChanges"
 # … and the Activity that answers the Call
-ANSWER: Final = "activity"
+ACTIVITY: Final = "activity"
+# … and the JSON schema of what a person is to answer
+FORM: Final = "form"
+# … and the names and groups of those who decide, how many of them approve, who has, and to how many others it went
+WHO, OF, APPROVALS, ESCALATED = "who", "of", "approvals", "escalated"
 FORMAT: Final = "decision/2"
 # What waits: a message that would change an approved plan
 MESSAGE: Final = "message"
@@ -83,6 +98,12 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
     def key(self) -> WaitKey:
         return (self.workflow_id, self.what, self.call, self.instance, self.inner)
 
+    @property
+    def tools(self) -> list[Any]:
+        """What a Call is of, by names: its Tool, and what answers it."""
+        tool = str(self.call).partition(":")[2]
+        return [tool, self.about.get(ACTIVITY, tool)]
+
     def to_json(self) -> dict[str, Any]:
         """``{workflowId, what, call?, instance?, version, since, deadline?, …}``."""
         return self.model_dump(by_alias=True, exclude_none=True)
@@ -102,7 +123,8 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
     def __str__(self) -> str:
         if self.what == MESSAGE:
             return f"a message to {self.workflow_id}"
-        name = "the plan" if self.call is None else f"{'the scopes of ' if self.what == 'scopes' else ''}{self.call}"
+        about = {"scopes": "the scopes of ", ANSWER: "the answer to "}.get(self.what, "")
+        name = "the plan" if self.call is None else f"{about}{self.call}"
         return f"{name} of {self.workflow_id}" + (f" [{self.instance}]" if self.instance else "")
 
 
@@ -115,8 +137,35 @@ class Signature(BaseModel, frozen=True, strict=True, extra="forbid"):
     value: _SignatureText
 
 
+def _check_condition(text: str) -> str:
+    try:
+        paths = references.paths(references.parse_condition(text))
+    except ExpressionError as error:
+        raise ValueError(f"when: {error}") from None
+    if any(path.kind != "call" for path in paths):
+        raise ValueError("when sees nothing but the call: †call.amount < 100")
+    return text
+
+
+def _check_date(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError('until is a date with its time zone: "2026-12-01T09:00:00Z"')
+    return text
+
+
+class Remember(BaseModel, frozen=True, strict=True, extra="forbid"):
+    """Like Calls are approved, too: those of which ``when`` holds, so many of them, until then."""
+
+    when: Annotated[str, Field(max_length=1_000), AfterValidator(_check_condition)] | None = None
+    count: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    until: Annotated[str, Field(max_length=40), AfterValidator(_check_date)] | None = None
+
+
 class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_name=True):
-    """A decision. ``calls`` is a whole new plan, ``call_with`` the new form of one Call."""
+    """A decision. ``calls`` is a whole new plan, ``call_with`` the new form of one Call, ``output`` a person's answer.
+
+    ``remembered`` names what is revoked, or the decision by which the root approves.
+    """
 
     decision: str
     call: _Text | None = None
@@ -128,6 +177,9 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
     reason: _Text | None = None
     calls: Annotated[list[Any], BeforeValidator(_calls_of_message)] | None = Field(None, alias="plan")
     call_with: dict[str, Any] | None = Field(None, alias="with")
+    output: Any = ABSENT
+    remember: Remember | None = None
+    remembered: _Text | None = None
     signature: Signature | None = None
 
     @model_validator(mode="after")
@@ -137,6 +189,12 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
             raise ValueError('a rejection has a "reason": the planner, or the author of the plan, needs it')
         if not is_edit and (self.calls is not None or self.call_with is not None):
             raise ValueError(f'"plan" and "with" belong to the decision edit, not to {self.decision}')
+        if (self.decision == ANSWER) is (self.output is ABSENT):
+            raise ValueError('an answer has an "output", which fits the form; no other decision has one')
+        if self.remember is not None and self.decision != APPROVE:
+            raise ValueError('"remember" belongs to an approval of a Call')
+        if self.decision == REVOKE and self.remembered is None:
+            raise ValueError('to revoke names what: {"remembered": "1"}; the query status lists them')
         has_both = self.calls is not None and self.call is not None
         if is_edit and ((self.calls is None) == (self.call_with is None) or has_both):
             raise ValueError('an edit has either "plan", a list of Calls, or "call" and "with", the new form of one')
@@ -146,15 +204,17 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
 
     @property
     def closes(self) -> bool:
-        return self.decision in (APPROVE, REJECT)
+        return self.decision in (APPROVE, REJECT, ANSWER)
 
     def to_json(self) -> dict[str, Any]:
-        return self.model_dump(by_alias=True, exclude_none=True)
+        output = {} if self.output is ABSENT else {"output": self.output}
+        return self.model_dump(by_alias=True, exclude_none=True, exclude={"output"}) | output
 
     def record(self, wait: PendingApproval, date: str) -> dict[str, Any]:
         out = {
             "what": wait.what, "call": wait.call, "instance": wait.instance, "decision": self.decision,
             "version": wait.version, "subject": wait.subject, "by": self.by, "reason": self.reason, "date": date,
+            "remember": self.remember and self.remember.model_dump(exclude_none=True), "remembered": self.remembered,
         }  # fmt: skip
         return {k: v for k, v in out.items() if v is not None}
 
@@ -168,6 +228,8 @@ def read_decision(raw: Json, word: str | None = None) -> Decision:
     if decision not in WORDS or fields.get("decision") not in (None, decision):
         text = truncate(repr(fields.get("decision")), 60)
         raise DecisionRefused(f"decision is {text}; allowed: {', '.join(WORDS) if word is None else word}")
+    if "remembered" in fields and decision != REVOKE:
+        raise DecisionRefused("remembered is for the engine to say: it names the decision by which it approves")
     reason = fields.get("reason") or fields.get("note")
     own = {key: value for key, value in fields.items() if key != "note"}
     try:
@@ -224,6 +286,8 @@ def is_for(wait: PendingApproval, decision: Decision) -> bool:
         return False  # a whole new plan is no decision about one instance
     # An edit may name one Call of a pending plan
     edits_plan = wait.what == "plan" and decision.decision == EDIT
+    if decision.decision in (APPROVE, ANSWER) and (decision.decision == ANSWER) is not (wait.what == ANSWER):
+        return False
     if decision.call not in (None, wait.call) and not edits_plan:
         return False
     if decision.workflow_id not in (None, wait.workflow_id):
@@ -259,8 +323,9 @@ _Keys = tuple[Annotated[str, AfterValidator(_read_public_key)], ...]
 class Approver(Record):
     """One approver. ``keys`` are public keys of 32 bytes in base64.
 
-    ``tools`` (None: all) are names of what answers a Call: of its Activity, of a tool of an MCP server
-    (``mcp.shop/refund``), else of the Tool. A Request may give an Activity any name.
+    ``groups`` are names by which rules mean this one, too. ``tools`` (None: all) are names of what answers a Call: of
+    its Activity, of a tool of an MCP server (``mcp.shop/refund``), else of the Tool. A Request may give an Activity any
+    name.
     """
 
     name: str
@@ -269,8 +334,13 @@ class Approver(Record):
         BeforeValidator(lambda keys: [keys] if isinstance(keys, str) else keys),
         Field(min_length=1, max_length=MAX_KEYS),
     ]
+    groups: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
     plans: StrictBool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.groups)
 
     def may_decide(self, tool: str | None) -> bool:
         """True for an approver who may decide about a Call that ``tool`` answers (None: about a plan)."""
@@ -289,6 +359,20 @@ def read_approvers(content: Json) -> tuple[Approver, ...]:
         except RecordError as error:
             raise SettingsError(f'the approver "{truncate(name, 80)}": {error}') from None
     return tuple(approvers)
+
+
+def who_problems(approve: Approve, tools: Iterable[Tool], approvers: Sequence[Approver]) -> list[Problem]:
+    """The names in ``who`` that no approver and no group has: nobody could ever decide."""
+    known = {name for approver in approvers for name in approver.names}
+    settings: list[tuple[str, Rule | Person]] = [("a rule of config.approve", rule) for rule in approve.rules]
+    settings += [(f'_person of "{tool.name}"', tool.person) for tool in tools if tool.person is not None]
+    named = [(place, name) for place, part in settings for who in (part, *part.escalate) for name in who.who]
+    hint = f"known: {format_choices(sorted(known))}"
+    return [
+        Problem("unknownApprover", f'{place} names "{name}", and no approver and no group is called so', "", hint=hint)
+        for place, name in dict.fromkeys(named)
+        if approvers and name not in known
+    ]
 
 
 def make_challenge(identity: str, reset: str | None, wait: PendingApproval) -> str:
@@ -311,6 +395,8 @@ def make_statement(wait: PendingApproval, decision: Decision, time: str) -> byte
         "what": wait.what, "call": wait.call, "version": wait.version, "decision": decision.decision,
         "by": decision.by, "reason": decision.reason, "time": time,
         "edit": digest(edit) if decision.decision == EDIT else None,
+        "output": digest(decision.output) if decision.decision == ANSWER else None,
+        "remember": decision.remember and decision.remember.model_dump(exclude_none=True),
     }  # fmt: skip
     return canonical_json({key: value for key, value in statement.items() if value is not None})
 
@@ -326,7 +412,10 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     approver = next((a for a in approvers if a.name == decision.by), None)
     if approver is None:
         raise DecisionRefused(f'"by" is {decision.by!r}, who is no approver of this run; {names}')
-    tool = None if wait.call is None else wait.about.get(ANSWER, wait.call.partition(":")[2])
+    who = wait.about.get(WHO)
+    if who and not set(who) & set(approver.names):
+        raise DecisionRefused(f'"{approver.name}" does not decide about {wait}: it is for {format_choices(who)}')
+    tool = None if wait.call is None else wait.tools[1]
     if not approver.may_decide(tool):
         text = "whole plans" if tool is None else f'calls that "{tool}" answers'
         raise DecisionRefused(f'the approver "{approver.name}" may not decide about {text}')

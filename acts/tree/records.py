@@ -258,6 +258,7 @@ class ElementsRecord(Record):
     results: list[Any] = []
     errors: dict[int, dict[str, Any]] = {}
     postponed: list[int] = []
+    running: dict[int, None] = {}  # that people are to answer
     is_held: bool = False
 
 

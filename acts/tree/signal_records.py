@@ -63,6 +63,7 @@ class DecisionAnswer(TreeSignal):
     type: str | None = None
     message: str = ""
     details: Any = None
+    isOpen: bool = False  # it was carried out, and more approvals are needed
 
 
 class BudgetRequest(SenderSignal):

@@ -12,6 +12,7 @@ from typing import Final
 
 from acts.language.config import Config
 from acts.language.references import Path, conjunction
+from acts.language.schemas import with_defs
 from acts.language.strict_json import json_size
 from acts.language.values import ABSENT, Json, is_equal
 from acts.plan.calls import PlannedCall
@@ -27,8 +28,8 @@ MAX_CHANGES: Final = 20
 
 
 def answered_by(node: PlannedCall, config: Config, known: Capabilities) -> dict[str, Json]:
-    """What stands behind a Call: ``{activity, taskQueue?}``, ``{delegate, sha256?, uses?}`` or ``{model,
-    fallbackModels?}``.
+    """What stands behind a Call: ``{activity, taskQueue?}``, ``{delegate, sha256?, uses?}``, ``{person: [who]}`` or
+    ``{model, fallbackModels?}``.
 
     ``uses`` are the definitions that a definition names, and that those name: SHA-256 by name.
     """
@@ -37,6 +38,8 @@ def answered_by(node: PlannedCall, config: Config, known: Capabilities) -> dict[
         answer: dict[str, Json] = {"delegate": node.delegate} | ({} if pin is None else {"sha256": pin})
         answer |= {"uses": dict(uses)} if uses else {}
         return answer | ({"activity": node.tool.activity} if node.tool.activity else {})
+    if node.tool.person is not None:
+        return {"person": list(node.tool.person.who)}
     if node.kind == "latent":
         others = {"fallbackModels": list(config.fallbackModels)} if config.fallbackModels else {}
         return {"model": config.latent_model, **others}
@@ -47,15 +50,20 @@ def answered_by(node: PlannedCall, config: Config, known: Capabilities) -> dict[
 def call_subject(
     node: PlannedCall, call: Mapping[str, Json], context: Iterable[Json], config: Config, known: Capabilities
 ) -> dict[str, Json]:
-    """``{call, instance?, tool, answeredBy, with, context?, writes?}``.
+    """``{call, instance?, tool, answeredBy, with, context?, writes?}``, of what a person answers also ``{question?,
+    form}``: the Tool's description, and the JSON schema of the answer.
 
     ``call`` has its references resolved, ``context`` is what its scopes show.
     """
-    shown = [show(message) for message in context]
+    shown, tool = [show(message) for message in context], node.tool
+    form = {} if tool.person is None else {"form": with_defs(tool.output, tool.schema)}
+    if form and isinstance(question := tool.schema.get("description"), str):
+        form["question"] = question
     return {
         "call": node.id, **({} if node.instance is None else {"instance": node.instance}), "tool": node.tool.name,
         "answeredBy": answered_by(node, config, known), "with": {k: v for k, v in call.items() if k != "_id"},
         **({"context": shown} if shown else {}), "writes": [conjunction(outcome) for outcome in node.outcomes],
+        **form,
     }  # fmt: skip
 
 

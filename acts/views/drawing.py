@@ -178,6 +178,7 @@ _MAX_LABEL: Final = 60
 
 _SHAPES: Final = {
     "activity": ("[", "]"), "latent": ("([", "])"), "delegate": ("[[", "]]"), "background": (">", "]"),
+    "person": ("[/", "/]"),
 }  # fmt: skip
 _STYLES: Final = {
     "pending": "fill:#f6f6f6,stroke:#999,color:#333",

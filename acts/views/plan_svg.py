@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from acts.language.errors import truncate, visible
-from acts.plan.calls import PlannedCall, approval_needed
+from acts.plan.calls import PlannedCall, find_rule
 from acts.plan.validate import ValidatedPlan
 from acts.simulation.simulate import find_waves
 from acts.views.drawing import (
@@ -119,7 +119,7 @@ def plan_svg(
     approve = prepared.request.config.approve
     for number, node in nodes.items():
         of = [read for read in reads if read.reader == number]
-        asks = node.tool.approval or approval_needed(node, approve) is not None
+        asks = find_rule(node, approve) is not None
         own = None if states is None else counts.get(node.id, {})
         box = _box(node, places[number], _describe(node, own, items.get(node.id, {}), of, asks=asks), own)
         parts.append(f'<a href="{svg_text(links)}{number}">{box}</a>' if links else box)

@@ -47,8 +47,8 @@ TYPES: Final[Mapping[str, str]] = {
     "modelWaiting": "model, reason, seconds, nextTry; without seconds it waits no more",
     "callStarted": "call, tool, instance?, id, parameters, and activity, model, or delegate with its child run",
     "callEnded": "call, tool, instance?, state, result?, error?, usage?, attempts?",
-    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?, waiting?: a run waits for a decision; "
-    "of the root itself with how many wait there",
+    "waitOpened": "what, call?, instance?, version, subject?, since, deadline?, who?, of?, approvals?, waiting?: "
+    "people decide; of the root itself with how many wait there",
     "waitClosed": "what, call?, instance?: it waits no more",
     "decision": "decision, what?, call?, instance?, by?, reason?, outcome: accepted, refused, or sent (a signal)",
     "text": "tick? or call?, message, delta, isComplete?: words of a model as they come; no history has them",
@@ -56,7 +56,8 @@ TYPES: Final[Mapping[str, str]] = {
 # What a root has in its memo of what waits in itself: {"opened": [facts], "closed": [keys], "waiting": how many}
 WAITS_MEMO: Final = "ActsWaits"
 WAIT_FACTS: Final = (
-    "workflowId", "what", "call", "instance", "version", "subject", "since", "deadline", "elements", "hints",
+    "workflowId", "what", "call", "instance", "version", "subject", "since", "deadline", "elements", "hints", "who",
+    "of", "approvals",
 )  # fmt: skip
 # Longer ones are named by size and digest: a page shows a value of a few lines, and the run has it whole
 MAX_VALUE: Final = 4096
@@ -505,7 +506,7 @@ class HistoryView:
 
     def _signaled(self, a: Any) -> Iterator[RunEvent]:
         name, fields = a.signal_name, _object(_first(a.input))
-        if name in (wire.APPROVE, wire.REJECT, wire.EDIT):
+        if name in (wire.APPROVE, wire.REJECT, wire.EDIT, wire.ANSWER, wire.REVOKE):
             yield self._decision({**fields, "decision": name}, "sent")
         elif name in (wire.PAUSE, wire.RESUME):
             yield self._event("paused" if name == wire.PAUSE else "resumed", instance=_text(fields.get("instance")))
@@ -544,7 +545,8 @@ class HistoryView:
         own = self._updates.pop(a.accepted_event_id, None)
         fields = _object(_first(own.args)) if own is not None else {}
         is_refused = a.outcome.HasField("failure")
-        if own is not None and own.name == wire.DECIDE:
+        if own is not None and own.name in (wire.DECIDE, wire.ANSWER):
+            fields |= {"decision": wire.ANSWER} if own.name == wire.ANSWER else {}
             error = _error_of(a.outcome.failure) if is_refused else None
             records = _object(_first(a.outcome.success)).get("decisions")  # the answer is the status after it
             last = records[-1] if isinstance(records, list) and records else None

@@ -23,7 +23,7 @@ from acts.language.references import Expression, conjunction, parse
 from acts.language.strict_json import SharedSizes, json_size
 from acts.language.tools import META, Tool, describe_changes, is_server_tool, read_tool
 from acts.language.values import ABSENT
-from acts.language.wire import APPROVE, EDIT, REJECT
+from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT
 from acts.machines.agent_run import AgentRun, AnonymousDelegate
 from acts.machines.budget import context_bytes
 from acts.machines.call_state import SETTLED, CallState, call_item, call_items, error_items
@@ -33,8 +33,8 @@ from acts.machines.set_run import SetRun
 from acts.plan.calls import UNIT
 from acts.plan.validate import ValidatedPlan
 from acts.planner.request_estimate import estimate_prompt_bytes
-from acts.simulation.simulate import FIGURES, count_steps, simulate_prepared
-from acts.tree.decisions import CONTENT, SIGN, TOOL_CHANGES, UNFILLED, PendingApproval
+from acts.simulation.simulate import FIGURES, count_steps, sample, simulate_prepared
+from acts.tree.decisions import CONTENT, FORM, SIGN, TOOL_CHANGES, UNFILLED, PendingApproval
 from acts.tree.records import Turn
 from acts.tree.search_attributes import (
     COST,
@@ -73,6 +73,7 @@ from acts.views.text import (
     table,
     tool_change_lines,
     usage_text,
+    who_text,
 )
 
 MAX_DECISIONS: Final = 100  # decisions that ``status`` lists, the latest
@@ -175,12 +176,14 @@ class RunView:
         return {TOOL_CHANGES: texts[:MAX_ROWS]} if texts else {}
 
     def status(self) -> dict[str, Any]:
-        """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?`` and ``decisions?``."""
+        """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?``, ``decisions?`` and
+        ``remembered?``, approvals that hold for like Calls, by their names.
+        """
         run = self._run
         out = {"phase": run.phase, **self._own_status(), "usage": run.usage.to_json()}
         more = {
             "waits": len(run.approvals.pending), "notes": run.all_notes,
-            "decisions": run.approvals.records[-MAX_DECISIONS:],
+            "decisions": run.approvals.records[-MAX_DECISIONS:], "remembered": run.approvals.remembered,
         }  # fmt: skip
         return out | {key: value for key, value in more.items() if value}
 
@@ -701,11 +704,12 @@ def _approval_lines(approval: PendingApproval) -> str:
     report = approval.to_json()
     address = {k: v for k, v in report.items() if k in _ADDRESS}
     call = f"**{decided_name(report)}**" if approval.call is None else code_span(approval.call)
-    subject = f"the scopes of {call}" if approval.what == "scopes" else call
+    subject = {"scopes": "the scopes of ", ANSWER: "an answer to "}.get(approval.what, "") + call
     until = f", until {_utc(approval.deadline)}" if approval.deadline else ""
     count, hints = report.get("elements"), report.get("hints")
     subject += f" for each of {count:,} elements" if isinstance(count, int) else ""
     subject += f" ({', '.join(map(code_span, hints[:4]))})" if isinstance(hints, list) and hints else ""
+    subject += f" — {code_span(who_text(report), MAX_TEXT)}" if who_text(report) else ""
     run = _name(report, "workflowId")
     parts = [f"\n{subject} of {run}, version {approval.version}, since {_utc(approval.since)}{until}"]
     parts += [f"- changed: {code_span(line, MAX_TEXT)}" for line in change_lines(report.get("changes"))]
@@ -719,7 +723,10 @@ def _approval_lines(approval: PendingApproval) -> str:
     parts.append(f"What is decided:\n\n{text}")
     if SIGN in report:  # nobody can sign here
         return "\n\n".join([*parts, _HOW_TO_SIGN]) + "\n"
-    decisions: list[dict[str, Any]] = [{"decision": APPROVE}, {"decision": REJECT, "reason": UNFILLED}]
+    confirms: dict[str, Any] = {"decision": APPROVE}
+    if approval.what == ANSWER:
+        confirms = {"decision": ANSWER, "output": sample(content.get(FORM))}
+    decisions: list[dict[str, Any]] = [confirms, {"decision": REJECT, "reason": UNFILLED}]
     if (planned := report.get(EDIT)) and json_size(planned) <= MAX_TEMPLATE:
         decisions.append({"decision": EDIT, "with": planned})
     parts += [fence({**decision, "by": UNFILLED, **address}, None) for decision in decisions]

@@ -107,8 +107,9 @@ BY_MODEL: Final = "answered by a model"
 
 
 def describe_call(call: Mapping[str, Any]) -> str:
-    """That a model answers a call, and how it is with it."""
-    return "; ".join(filter(None, (BY_MODEL if call.get("answeredBy") == "model" else "", _describe_state(call))))
+    """That a model or a person answers a call, and how it is with it."""
+    who = f"answered by a {call['answeredBy']}" if "answeredBy" in call else ""
+    return "; ".join(filter(None, (who, _describe_state(call))))
 
 
 def _describe_state(call: Mapping[str, Any]) -> str:
@@ -152,6 +153,16 @@ def usage_text(usage: Mapping[str, Any]) -> str:
 def decided_name(item: Mapping[str, Any]) -> str:
     """``2:pay``, ``the plan`` or ``a message``: what a wait, or the record of a decision, is about."""
     return str(item.get("call") or ("a message" if item.get("what") == "message" else "the plan"))
+
+
+def who_text(item: Mapping[str, Any]) -> str:
+    """Who decides about a wait, and who has: ``for finance; 1 of 2 have approved: Ada``; empty where anybody does."""
+    who, of, names = item.get("who"), item.get("of"), item.get("approvals")
+    parts = [f"for {', '.join(map(str, who))}"] if isinstance(who, list) and who else []
+    if isinstance(of, int) and of > 1:
+        own = [str(name) for name in names] if isinstance(names, list) else []
+        parts.append(f"{len(own)} of {of} have approved" + (f": {', '.join(own)}" if own else ""))
+    return "; ".join(parts)
 
 
 def change_lines(changes: Any) -> Iterator[str]:
@@ -226,6 +237,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     target = call.get("activity") or call.get("delegate")
     how = f"{call['how']} {target}" if target and target != call["tool"] else str(call["how"])
     how = BY_MODEL if call["how"] == "latent" else how
+    how = f"answered by {', '.join(call.get('who', ['a person']))}" if call["how"] == "person" else how
     how = "answered in the plan" if call.get("given") else how
     how += f" on {call['taskQueue']}" if call.get("taskQueue") else ""
     how += f" for each of {range_text(call['elements'])} elements" if "elements" in call else ""

@@ -46,7 +46,7 @@ from acts.machines.run_machine import RunMachine
 from acts.plan.validate import approve_problems, validate_parsed
 from acts.planner.request_estimate import LONGEST_ANSWER_TOKENS, answer_seconds
 from acts.tree.child_requests import approved_delegates, merged_tool, resolved_upfront
-from acts.tree.decisions import Approver
+from acts.tree.decisions import Approver, who_problems
 from acts.tree.identity import root_identity, short_id, tree_token
 from acts.tree.past_run import PastRun, PastState
 from acts.tree.records import Capabilities, ContextRef, InstanceInput, ModelQuestion, PlanState, Reserved, TreePosition
@@ -232,6 +232,8 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
     capabilities = await _look_up(parsed, position)
     tools = read_tools(parsed, capabilities.tools, frozenset(capabilities.served).__contains__).by_name
     if position.is_root and (problems := [p for p in approve_problems(parsed, tools) if p.fatal]):
+        raise InvalidRequest(problems)
+    if problems := who_problems(parsed.config.approve, tools.values(), position.approvers):
         raise InvalidRequest(problems)
     messages, pinned = await _load_upfront(parsed, tools, position)
     own = defined_names(parsed)  # over what a Tool of the worker asks about, they ask, too

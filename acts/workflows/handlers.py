@@ -31,7 +31,7 @@ from acts.machines.approvals import iso, problem_of
 from acts.machines.commands import AnswerUpdate
 from acts.machines.events import DecisionReceived, Event, PauseChanged, Provided, RecordReceived
 from acts.machines.run_machine import RunMachine, add_note
-from acts.tree.decisions import check_filled
+from acts.tree.decisions import WORDS, check_filled
 from acts.tree.identity import is_workflow_id
 from acts.tree.signal_records import TREE_SIGNALS, DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError
@@ -50,6 +50,8 @@ PEOPLES_SIGNALS: Final[Mapping[str, str]] = {
     wire.APPROVE: f'Let it run: {{}} or {{"call": "2:refund", "by": "Ada", "note": "…"}}. {WHICH}.',
     wire.REJECT: f'Do not let it run: {{"reason": "…", "call": "2:refund", "by": "Ada"}}. {WHICH}.',
     wire.EDIT: f'Change: {{"plan": [calls]}} or {{"call": "2:refund", "with": {{call}}}}, then approve. {WHICH}.',
+    wire.ANSWER: f'Answer what a person is asked: {{"call": "2:ask", "output": …, "by": "Ada"}}. {WHICH}.',
+    wire.REVOKE: 'Ask about such calls again: {"remembered": "1", "by": "Ada"}; the query status lists them.',
     wire.PAUSE: f"Start no more calls; what runs goes on. {AIM}",
     wire.RESUME: f"Go on after pause. {AIM}",
     wire.PROVIDE: 'Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
@@ -192,7 +194,7 @@ class RunWorkflow:
         try:
             if (type_ := TREE_SIGNALS.get(name)) is not None:
                 self._inbox.append(RecordReceived(decode_signal(value, type_)))
-            elif name in (wire.APPROVE, wire.REJECT, wire.EDIT):
+            elif name in WORDS:
                 self._inbox.append(DecisionReceived(read_input(value), name))
             elif name in (wire.PAUSE, wire.RESUME):
                 self._steer(name, value)
@@ -252,16 +254,19 @@ class RunWorkflow:
     @workflow.update(
         name=wire.DECIDE,
         description=(
-            'Decide, and get the status: {"decision": "approve"}, {"decision": "reject", "reason": "…"} or '
-            f'{{"decision": "edit", "plan": [calls]}}. {WHICH}.'
+            'Decide, and get the status: {"decision": "approve"}, {"decision": "reject", "reason": "…"}, '
+            f'{{"decision": "edit", "plan": [calls]}} or {{"decision": "answer", "output": …}}. {WHICH}.'
         ),
     )
     async def decide(self, value: RawValue = NOTHING) -> RawValue:
         """Carry out a decision, here or in a run below; returns the status after it."""
+        return await self._decide(value, None)
+
+    async def _decide(self, value: RawValue, word: str | None) -> RawValue:
         update = workflow.current_update_info()
         id_ = update.id if update is not None else ""
         try:
-            event = DecisionReceived(read_input(value), None, id_)
+            event = DecisionReceived(read_input(value), word, id_)
         except CallError as error:
             _refuse(problem_of(error))
         self._updates[id_] = future = asyncio.get_running_loop().create_future()
@@ -285,13 +290,29 @@ class RunWorkflow:
         While the run does not know its pending approvals yet (a worker that has just come gets the update together with
         the events before it), and where a run below is the judge, the handler refuses.
         """
+        self._judge(value, None)
+
+    def _judge(self, value: RawValue, word: str | None) -> None:
         run = self.machine
         try:
             check_filled(decision := read_input(value))
             if run is not None and not run.has_not_begun and not self._inbox:
-                run.approvals.judge(decision)
+                run.approvals.judge(decision, word)
         except (PlanError, CallError) as error:
             _refuse(problem_of(error))
+
+    @workflow.update(
+        name=wire.ANSWER,
+        description=f'Answer what a person is asked, and get the status: {{"call": "2:ask", "output": …}}. {WHICH}.',
+    )
+    async def answer(self, value: RawValue = NOTHING) -> RawValue:
+        """Give the output of a Call that a person answers; returns the status after it."""
+        return await self._decide(value, wire.ANSWER)
+
+    @answer.validator
+    def answer_validator(self, value: RawValue = NOTHING) -> None:
+        """Refuse what does not fit the form; the Call goes on waiting."""
+        self._judge(value, wire.ANSWER)
 
     @workflow.update(
         name=wire.PROVIDE,

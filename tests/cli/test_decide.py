@@ -192,3 +192,54 @@ async def test_one_call_is_edited_from_a_file_and_problems_name_its_lines(
     acts("approve", name, "--call", "1:english")
     acts("approve", name, "--call", "2:english", "--version", "2")
     assert (await result_of(client, name))["state"] == {"first": True, "second": True}
+
+
+# -- questions, and approvals that hold for like calls -------------------------------------------------------------
+
+
+QUESTION = "May this be paid, although the supplier is new and the invoice is twice as high as the order was?"
+
+
+async def test_a_question_is_answered_by_the_command_that_is_printed(
+    acts: Acts, client: Client, tmp_path: Path
+) -> None:
+    form = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    properties = {"_person": {"who": "finance"}, "_output": form, "_outputPath": {}, "question": {}}
+    tool = {"type": "tool", "tool": {"ask": {"description": QUESTION, "properties": properties}}}
+    plan = [{"_tool": "ask", "question": "now?", "_outputPath": f"†state.{name}"} for name in "ab"]
+    (tmp_path / "ask.json").write_text(json.dumps({"context": [tool, {"type": "plan", "plan": plan}]}), "utf-8")
+    name = await start_waiting(acts, client, "ask.json", count=2)
+    shown = squeeze(acts("pending", name).stdout)
+    assert f"the answer to 1:ask of {name} (version 1) waits for an answer" in shown
+    assert "for finance" in shown
+    assert f'question "{QUESTION}"' in shown
+    command = re.search(rf"acts answer {name} 1:ask --version 1 --subject (\w+) --output '(.+?)'", shown)
+    assert command is not None
+    assert json.loads(command[2]) == {"ok": True}
+    refused = acts("answer", name, "1:ask", "--set", "ok=perhaps")
+    assert refused.exit_code == 2
+    assert "goes on waiting: /ok" in squeeze(refused.stderr)
+    assert acts("answer", name, "1:ask", "--subject", command[1], "--output", command[2]).exit_code == 0
+    assert acts("answer", name, "--set", "ok=false", "--by", "Bob").exit_code == 0
+    assert (await result_of(client, name))["state"] == {"a": {"ok": True}, "b": {"ok": False}}
+    assert "Bob answered 2:ask (version 1)" in acts("show", name).stdout
+
+
+async def test_like_calls_are_approved_until_that_is_revoked(acts: Acts, client: Client, tmp_path: Path) -> None:
+    plan = [FIRST, {**SECOND, "language": "†state.third"}]
+    name = await start_waiting(
+        acts, client, write_request(tmp_path, *plan, mode="eager", approve={"calls": True}, missing="wait")
+    )
+    assert acts("approve", name, "--call", "1:english", "--count", "2").exit_code == 2
+    assert acts("approve", name, "--remember", "--when", "†state.x").exit_code == 2
+    assert acts("approve", name, "--remember", "--count", "2", "--until", "8h").exit_code == 0
+    shown = squeeze(acts("show", name).stdout)
+    assert "ada approves calls like 1:english: 2 more, until " in shown
+    assert f"acts revoke {name} 1 ends it" in shown
+    assert acts("revoke", name, "7").exit_code == 2
+    assert acts("revoke", name, "1").exit_code == 0
+    assert "ada revoked 1:english" in acts("show", name).stdout
+    assert acts("provide", name, '{"type": "state", "state": {"third": "fr"}}').exit_code == 0
+    assert (await wait_for_approvals(client, name)) is not None
+    assert acts("approve", name).exit_code == 0
+    assert (await result_of(client, name))["status"] == "completed"

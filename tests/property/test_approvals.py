@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from acts.language.config import Approve
+from acts.language.config import Approve, Rule
 from acts.language.wire import INVALID_REQUEST
 from acts.machines.approvals import ENGINE, RESEND_TIMER
 from acts.machines.commands import StartTimer
@@ -42,8 +42,8 @@ def means(raw: Json, word: str, place: Place, ancestors: tuple[str, ...], scope:
     names_run = raw.get("workflowId") == workflow_id and instance is None
     if not names_run and raw.get("instance") not in (None, instance):
         return False
-    if word == "edit" and "plan" in raw and call is not None:
-        return False
+    if word == "edit" and "plan" in raw and instance is not None:
+        return False  # a whole new plan is for whatever waits in its run, but for no instance
     return (word == "edit" and what == "plan") or raw.get("call") in (None, call)
 
 
@@ -70,6 +70,8 @@ class WatchedTree(Tree):
         self.routings: dict[str, Routing] = {}
         self.closed: dict[tuple[Place, int], Taken] = {}
         self.taken: dict[str, list[Taken]] = defaultdict(list)
+        self.partial: set[str] = set()  # approvals that others have to add theirs to
+        self.remembered: dict[str, int] = defaultdict(int)  # approvals of like Calls, by who has said so
 
     def machine(self, id_: str) -> WaitingRun:
         machine = self.runs[id_].machine
@@ -92,6 +94,7 @@ class WatchedTree(Tree):
         assert commands == self.twins[id_].handle(event, self.clock), "a run that continued as new goes another way"
         self.perform(id_, commands)
         self._note_known(id_, event)
+        self.partial |= {record["by"] for record in machine.approvals.records if "left" in record}
         for taken in machine.log[before:]:
             self._check_taken(taken)
 
@@ -151,13 +154,23 @@ class WatchedTree(Tree):
             self.known[taken.place[0]].add(taken.place)
         if taken.by == ENGINE or taken.by is None:
             return
+        if taken.decision == "approve":
+            needed = self.machine(taken.place[0]).approve.plan_rule.of
+            assert len(set(taken.approvers)) == needed, f"{taken.approvers} have approved, and {needed} have to"
+        if taken.remembered is not None:
+            self.remembered[taken.by] += 1
+            raw = self.routings[taken.by].raw
+            assert self.remembered[taken.by] <= raw["remember"]["count"], f"{taken}: {raw} allows no more"
+            return
         self.taken[taken.by].append(taken)
         assert len(self.taken[taken.by]) == 1, f"one decision, taken twice: {self.taken[taken.by]}"
         routing = self.routings[taken.by]
         assert _tool_of(routing.raw) != "bad"
         said = routing.raw.get("version")
         assert said in (None, taken.version), f"about version {said}, taken for {taken.version}"
-        if routing.visible:
+        if "plan" in routing.raw and taken.place in routing.visible:
+            assert routing.visible[taken.place] == taken.version
+        elif routing.visible:
             assert routing.visible == {taken.place: taken.version}, f"{taken} was matched with {routing.visible}"
         if not routing.visible or taken.place in routing.unseen:
             assert not routing.ever, f"{taken} came after {routing.ever} had waited, and was kept for what came next"
@@ -188,9 +201,11 @@ STAGES: list[list[list[What]]] = [
     [[("call", "1:pay"), ("scopes", "2:look")]],
     [[PLAN], [("call", "1:pay"), ("call", "2:pay")]],
 ]
+rules = st.builds(Rule, plan=st.just(True), of=st.sampled_from([1, 1, 2]))
 approves = st.builds(
-    Approve, timeout=st.sampled_from([None, TIMEOUT_SECONDS]), onTimeout=st.sampled_from(["reject", "approve", "fail"])
-)
+    Approve, timeout=st.sampled_from([None, TIMEOUT_SECONDS]), onTimeout=st.sampled_from(["reject", "approve", "fail"]),
+    rules=st.tuples(rules),
+)  # fmt: skip
 
 
 WORDS = st.sampled_from(["approve", "approve", "reject", "edit", "edit"])
@@ -266,6 +281,8 @@ class DecisionRaces(Races):
         raw: Json = {"by": by, "version": version, **{k: v for k, v in names.items() if v is not None}}
         if word == "reject":
             raw["reason"] = "no"
+        if word == "approve" and data.draw(st.booleans()):
+            raw["remember"] = {"count": data.draw(st.integers(1, 2))}
         if word == "edit":
             changed = {"_tool": data.draw(st.sampled_from(["pay", "pay", "other", "other", "bad"]))}
             raw |= {"with": changed} if "call" in raw else {"plan": [changed]}
@@ -274,6 +291,16 @@ class DecisionRaces(Races):
         refusal = self.tree.tell(target, raw, None if is_update else word, by if is_update else None)
         if refusal is not None:
             self.refused[by] = refusal
+
+    @rule(data=st.data(), name=st.sampled_from(["1", "2"]))
+    def revoke(self, data: st.DataObject, name: str) -> None:
+        if self._alive():
+            self.people += 1
+            by = f"p{self.people}"
+            target = data.draw(st.sampled_from(self._alive()))
+            refusal = self.tree.tell(target, {"decision": "revoke", "remembered": name, "by": by}, None, by)
+            if refusal is not None:
+                self.refused[by] = refusal
 
     def _waiting(self) -> list[PendingApproval]:
         return [wait for i in self._alive() for wait in self.tree.machine(i).approvals.waits.own]
@@ -370,6 +397,9 @@ class DecisionRaces(Races):
             raw |= {"call": wait.call} if wait.call is not None else {}
             others = [w for w in pending if w.workflow_id == wait.workflow_id]
             refusal = self.tree.tell(ROOT, raw, None, by)
+            if wait.about.get("of", 1) - len(wait.about.get("approvals", ())) > 1:
+                self._rest_with_timers()
+                continue
             if wait.call is None and len(others) > 1:
                 continue
             assert refusal is None
@@ -383,7 +413,8 @@ class DecisionRaces(Races):
         assert set(answers) == set(self.tree.asked) - self.tree.abandoned
         for by, answer in answers.items():
             if answer.problem is None:
-                assert self.tree.taken[by], f"{by} was told that it was taken"
+                is_partial = by in self.tree.partial or self.tree.routings[by].word == "revoke"
+                assert self.tree.taken[by] or is_partial, f"{by} was told that it was taken"
             elif not self.harmed:
                 assert not self.tree.taken[by], f"{by} was refused, and taken: {answer.problem}"
             is_bad = _tool_of(self.tree.routings[by].raw) == "bad"

@@ -12,7 +12,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -83,6 +83,7 @@ class Approval:
     subject: Json
     at: int
     epoch: int
+    by: str
 
 
 @dataclass
@@ -202,12 +203,13 @@ class Approvals(RuleBasedStateMachine):
 
     @initialize(
         plan=st.sampled_from([*PLANS, "values"]), signs=st.booleans(), asks=st.booleans(),
-        others=st.booleans(), mode=st.sampled_from(["wait", "fail"]),
+        others=st.booleans(), mode=st.sampled_from(["wait", "fail"]), needed=st.sampled_from([1, 1, 2]),
     )  # fmt: skip
-    def begin(self, *, plan: str, signs: bool, asks: bool, others: bool, mode: str) -> None:
+    def begin(self, *, plan: str, signs: bool, asks: bool, others: bool, mode: str, needed: int) -> None:
         label(f"{plan}, {'signed' if signs else 'by anybody'}, {'the plan too' if asks else 'Calls'}")
-        self.signs, self.asks, self.others = signs, asks, others
-        approve = {"calls": ["pay"], "plan": asks, "selfApproval": not others}
+        self.signs, self.asks, self.others, self.needed = signs, asks, others, needed
+        approve: Json = {"calls": ["pay"], "plan": asks, "selfApproval": not others}
+        approve["rules"] = [{"calls": ["pay"], "when": "†call._tool != null", "of": 2}] if needed > 1 else []
         config = {"approve": approve, "missing": "wait" if plan == "input" else mode}
         context = [*TOOLS, STATE, USER, *(TWO if plan == "instances" else [])]
         request = {"config": config, "context": [*context, {"type": "plan", "plan": PLANS[plan]}]}
@@ -241,6 +243,8 @@ class Approvals(RuleBasedStateMachine):
                 standing = [a for a in own_ if a.epoch == self.epoch or not self.signs]
                 assert standing, f"{node.id} was started, and nobody has approved it"
                 subject = standing[-1].subject
+                people = {a.by for a in standing if a.wait.subject == standing[-1].wait.subject}
+                assert len(people) >= self.needed, f"{people} have approved {node.id}, and {self.needed} have to"
                 assert (subject["tool"], subject["answeredBy"]["activity"]) == (name, "pay")
                 missing = [value for value in values if not self._is_in(value, subject)]
                 assert not missing, f"{node.id} is started with {missing}: who approved {subject} has not seen that"
@@ -319,7 +323,7 @@ class Approvals(RuleBasedStateMachine):
             self.replaced |= {int(wait.call.partition(":")[0])} if wait.call else set()
         if record["decision"] == "approve":
             assert not (self.others and raw["by"] in self._editors(wait)), f"{raw['by']} has edited what they approve"
-            self.approvals.append(Approval(wait, subject, at, self.epoch))
+            self.approvals.append(Approval(wait, subject, at, self.epoch, raw["by"]))
             if wait.what == "plan" and "instances" in subject:
                 assert subject["instances"]["sha256"] == digest(self.data)
                 self.known += leaves(self.data)
@@ -347,7 +351,8 @@ class Approvals(RuleBasedStateMachine):
             raw = self._sign(wait, raw, "eve" if lie == "key" else who)
             self.signed.append((raw, self.epoch))
         editors = self._editors(wait) if self.others and word == "approve" else []
-        is_honest = lie is None and self._may(who, wait) and who not in editors
+        has_approved = word == "approve" and who in wait.about.get("approvals", ())
+        is_honest = lie is None and self._may(who, wait) and who not in editors and not has_approved
         done = self._decide(raw)
         assert done or not is_honest, self.world.answers[f"u{self.updates}"]
 
@@ -464,7 +469,7 @@ class Approvals(RuleBasedStateMachine):
         run = self.world.runs[ROOT]
         if run.can_continue_as_new and run.finished is None and not self.world.children:
             self.world.renew()
-            self.approvals = [Approval(a.wait, a.subject, -1, a.epoch) for a in self.approvals]
+            self.approvals = [replace(a, at=-1) for a in self.approvals]
             self.edits = [(id_, by, -1) for id_, by, _ in self.edits]
             self._check_starts()
 

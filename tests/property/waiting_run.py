@@ -32,6 +32,8 @@ class Taken:
     version: int
     by: str | None
     opened_version: int
+    approvers: tuple[str, ...] = ()  # those who have approved this wait, the last one too
+    remembered: str | None = None
 
 
 class WaitingRun(BareRun):
@@ -74,10 +76,12 @@ class WaitingRun(BareRun):
             self.openings[what].append(self.version)
         name, call = what
         return list(
-            self.approvals.open(name, self.version, self.approve, now, call=call, instance=self.position.instance)
+            self.approvals.open(
+                name, self.version, self.approve.plan_rule, now, call=call, instance=self.position.instance
+            )
         )
 
-    def check_decision(self, decision: Decision) -> Any:
+    def check_decision(self, decision: Decision, wait: PendingApproval) -> Any:
         if decision.decision == "edit" and _tool(decision) == "bad":
             raise InvalidRequest([Problem("unknownTool", "there is no such tool", "/call")])
         return None
@@ -87,8 +91,11 @@ class WaitingRun(BareRun):
         what = (wait.what, wait.call)
         versions = self.openings[what]
         self.log.append(
-            Taken(self.place(what), len(versions), decision.decision, wait.version, decision.by, versions[-1])
-        )
+            Taken(
+                self.place(what), len(versions), decision.decision, wait.version, decision.by, versions[-1],
+                (*wait.about.get("approvals", ()), str(decision.by)), decision.remembered,
+            )
+        )  # fmt: skip
         if decision.decision == "edit":
             return self._edit(wait, decision, now)
         self.left.remove(what)

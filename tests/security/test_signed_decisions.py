@@ -144,8 +144,8 @@ def test_who_may_not_decide_is_told_why(
 
 
 def opened(position: TreePosition = POSITION, own: str = "run", since: str = NOW, **settings: Json) -> Approvals:
-    approvals = Approvals(own, position, lambda _: None)
-    approvals.open("call", 1, Approve(**settings), since, call="2:refund", subject={"amount": 5})
+    approvals = Approvals(own, position, lambda *_: None)
+    approvals.open("call", 1, Approve(**settings).all_rules[-1], since, call="2:refund", subject={"amount": 5})
     approvals.flush()
     return approvals
 
@@ -184,7 +184,7 @@ def test_a_signature_cannot_be_sent_again() -> None:
 def test_an_edit_changes_what_is_signed() -> None:
     approvals = opened()
     (before,) = approvals.pending
-    approvals.open("call", 2, Approve(), NOW, call="2:refund", subject={"amount": 6})
+    approvals.open("call", 2, Approve().all_rules[-1], NOW, call="2:refund", subject={"amount": 6})
     (after,) = approvals.pending
     assert (after.version, after.subject) == (2, digest({"amount": 6}))
     raw = {"decision": "approve", "by": "ada"}

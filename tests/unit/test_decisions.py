@@ -8,7 +8,7 @@ import pytest
 
 from acts.language.config import Approve
 from acts.language.errors import DecisionRefused
-from acts.plan.calls import approval_needed
+from acts.plan.calls import find_rule
 from acts.plan.validate import validate_request
 from acts.tree.decisions import MAX_TEXT_LENGTH, Decision, PendingApproval, match_decision, read_decision
 
@@ -183,4 +183,4 @@ def test_what_of_a_call_is_asked_about(
     tool = {"type": "tool", "tool": {"type": "object", "properties": {**meta, **properties}}}
     plan = {"type": "plan", "plan": [{"_tool": "pay", "_outputPath": "†state.a", **call}]}
     found = validate_request({"config": {}, "context": [tool, {"type": "input", "x": 1}, plan]})
-    assert approval_needed(found.nodes[0], Approve.model_validate(approve)) == expected
+    assert (find_rule(found.nodes[0], Approve.model_validate(approve)) or (None,))[0] == expected

@@ -46,7 +46,7 @@ def waiting_run(calls: int, **approve: Any) -> tuple[WaitingRun, list[str]]:
     effects = [
         effect
         for i in range(calls)
-        for effect in run.approvals.open("call", 1, Approve(**approve), NOW, call=f"{i}:pay")
+        for effect in run.approvals.open("call", 1, Approve(**approve).all_rules[-1], NOW, call=f"{i}:pay")
     ]
     run.approvals.flush()
     return run, [effect.name for effect in effects if isinstance(effect, StartTimer)]

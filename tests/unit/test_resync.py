@@ -18,7 +18,7 @@ KEPT = {"1:a": "r/1:a", "2:b": "r/2:b"}
 
 def recovery_of(children: dict[str, str]) -> ResetRecovery:
     root = TreePosition()
-    return ResetRecovery(Approvals("r", root, lambda _: None), BudgetMachine("r", root), Permits("r", root), children)
+    return ResetRecovery(Approvals("r", root, lambda *_: None), BudgetMachine("r", root), Permits("r", root), children)
 
 
 def asked(*keys: str) -> list[SendRecord]:

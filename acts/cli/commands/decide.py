@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -36,18 +36,20 @@ from acts.cli.text import source as texts
 from acts.cli.text.source import source_error
 from acts.client import client, server
 from acts.client.client_errors import ClientError
-from acts.client.run_decisions import Sign, call_position, find_approval, send_decision, send_update
+from acts.client.run_decisions import Sign, call_position, find_approval, login_name, send_decision, send_update
 from acts.client.run_reader import IS_WAITING, RunReader, add_parameters, open_run, read_pending
-from acts.language.errors import InvalidRequest, visible
+from acts.language.config import parse_seconds
+from acts.language.errors import DecisionRefused, InvalidRequest, visible
 from acts.language.messages import Data, parse_message
 from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
-from acts.language.wire import APPROVE, EDIT, PROVIDE, REJECT
+from acts.language.wire import ANSWER, APPROVE, DECIDE, EDIT, PROVIDE, REJECT, REVOKE
 from acts.tree.decisions import (
     SHORT_SUBJECT,
     SIGN,
     Decision,
     PendingApproval,
+    Remember,
     make_statement,
     read_decision,
 )
@@ -73,6 +75,14 @@ Subject = Annotated[
 ]
 By = Annotated[str | None, option("--by NAME", "Who decides (default: the login name).")]
 Reason = Annotated[str, option("--reason TEXT", "Why; an agent plans again with it.")]
+Remembers = Annotated[bool, option("--remember", "Approve calls like this one, too, until it is revoked …")]
+LikeWhen = Annotated[str | None, option("--when CONDITION", '… if this holds of them, like "†call.cents < 1000".')]
+LikeCount = Annotated[int | None, option("--count", "… so many more.", min=1)]
+LikeUntil = Annotated[str | None, option("--until TIME", "… until then: a date with its zone, or like 8h.")]
+AnsweredCall = Annotated[str | None, cli.argument("CALL", "The call, like 2:ask (default: the one that waits).")]
+Output = Annotated[str | None, option("--output JSON", "The answer.")]
+Fields = Annotated[list[str] | None, option("--set FIELD=VALUE", "One field of it; what is no JSON is a text.")]
+Remembered = Annotated[str, cli.argument("NAME", "What to revoke, as `acts show` names it.")]
 NewPlan = Annotated[str | None, option("--file PLAN", "Calls, or a call: sent instead of opening an editor.")]
 SigningKey = Annotated[str | None, option("--key FILE", "Sign the decision with this private key (acts keygen).")]
 Message = Annotated[str, cli.argument("MESSAGE", "A data, input or state message: JSON, or a file that holds it.")]
@@ -114,11 +124,12 @@ async def pending(
 async def approve(
     run: bulk.AnyRun = None, call: Call = None, version: Version = None, subject: Subject = None, by: By = None,
     note: cli.Note = None, instance: Instance = None, workflow_id: Below = None, key: SigningKey = None,
+    remember: Remembers = False, when: LikeWhen = None, count: LikeCount = None, until: LikeUntil = None,
     query: bulk.Query = None, phase: bulk.Phases = None, tool: WaitingTool = None, tag: bulk.Tags = None,
     since: bulk.Since = None, dry_run: bulk.DryRun = False, max_rate: bulk.MaxRate = bulk.RATE,
     yes: bulk.YesCount = None,
 ) -> int:  # fmt: skip
-    """Approve a plan or a call that waits.
+    """Approve a plan or a call that waits; with --remember also the calls like it that follow in this run.
 
     Without an ID, all that waits in the runs that the options name is shown, and approved as
     it was shown once its number is typed.
@@ -126,19 +137,35 @@ async def approve(
     Examples:
       acts approve order-7
       acts approve order-7 --call 2:refund --version 1 --note "as agreed"
+      acts approve order-7 --call 2:refund --remember --count 20 --until 8h --when "†call.cents < 1000"
       acts approve --tool refund --tag customer=c-17
     """
     decision = Decision.model_construct(
         decision=APPROVE, call=call, instance=instance, workflow_id=workflow_id, version=version, subject=subject,
-        by=by, reason=note,
+        by=by, reason=note, remember=_read_remember(remember=remember, when=when, count=count, until=until),
     )  # fmt: skip
     many = bulk.Bulk(query, phase or (), tool, tag or (), since, dry_run, max_rate, yes)
     if not many.require_one_way(run):
         await _decide(str(run), "approved", decision, key)
         return cli.EXIT_DONE
-    if any((call, instance, workflow_id, version, subject)):
-        raise command_error("a call, an instance, a version and a subject are of one run", hint="name it by its ID")
+    if remember or any((call, instance, workflow_id, version, subject)):
+        text = "a call, an instance, a version, a subject and --remember are of one run"
+        raise command_error(text, hint="name it by its ID")
     return await _approve_many(many, decision, key)
+
+
+def _read_remember(*, remember: bool, when: str | None, count: int | None, until: str | None) -> Remember | None:
+    limits = {"when": when, "count": count, "until": None if until is None else _date(until)}
+    if not remember:
+        if any(value is not None for value in limits.values()):
+            raise command_error("--when, --count and --until are limits of --remember", hint="add --remember")
+        return None
+    own = {key: value for key, value in limits.items() if value is not None}
+    try:
+        read_decision({"decision": APPROVE, "remember": own})
+    except DecisionRefused as error:
+        raise command_error(clean(str(error)), where="--remember") from None
+    return Remember.model_validate(own)
 
 
 async def _approve_many(many: bulk.Bulk, decision: Decision, key: str | None) -> int:
@@ -163,6 +190,45 @@ async def _approve_many(many: bulk.Bulk, decision: Decision, key: str | None) ->
         return "approved"
 
     return await many.perform("approve", "decision", [(run.id, partial(approve_one, run, a)) for run, a in whole])
+
+
+@app.add
+async def answer(
+    run: cli.Run, call: AnsweredCall = None, output: Output = None, fields: Fields = None, version: Version = None,
+    subject: Subject = None, by: By = None, note: cli.Note = None, instance: Instance = None, workflow_id: Below = None,
+    key: SigningKey = None,
+) -> None:  # fmt: skip
+    """Answer what a person is asked; what does not fit the form is refused, and the call goes on waiting.
+
+    Examples:
+      acts answer order-7 2:ask --output '{"ok": true}'
+      acts answer order-7 2:ask --set ok=true --set "why=as agreed"
+    """
+    if (output is None) is not bool(fields):
+        raise command_error("an answer is given once", hint="by --output JSON, or by --set field=value for each field")
+    value = texts.read_inputs(fields or []) if output is None else texts.parse_source("--output", output, "JSON").value
+    await _decide(run, "answered", Decision.model_construct(
+        decision=ANSWER, call=call, instance=instance, workflow_id=workflow_id, version=version, subject=subject,
+        by=by, reason=note, output=value,
+    ), key)  # fmt: skip
+
+
+@app.add
+async def revoke(run: cli.Run, name: Remembered, by: By = None, reason: cli.Note = None) -> None:
+    """Ask about calls again that somebody has approved from now on; `acts show` lists these approvals."""
+    reader = await (await open_run(run)).root()
+    sent = {"decision": REVOKE, "remembered": name, "by": by or login_name(), "reason": reason}
+    await reader.ask(send_update(reader, DECIDE, {k: v for k, v in sent.items() if v is not None}))
+    print_err(f"revoked: people decide about such calls of {clean(run)} again")
+
+
+def _date(until: str) -> str:
+    """A date, or a time from now like 8h, as a date with its zone."""
+    try:
+        moment = datetime.now(UTC) + timedelta(seconds=parse_seconds(until))
+    except ValueError:
+        return until
+    return moment.isoformat(timespec="seconds")
 
 
 @app.add
@@ -257,7 +323,7 @@ async def _sign(
         hint = "look at it again with `acts show`; if it does not change, tell an operator"
         raise command_error(clean(f"what is shown of {approval} is not what would be signed"), hint=hint)
     cli.print_err(visible(json.dumps(seen.content, indent=2, ensure_ascii=False), "\n"))
-    if decision["decision"] == APPROVE and not is_named:
+    if decision["decision"] in (APPROVE, ANSWER) and not is_named:
         hint = f"name what you have seen: --subject {str(approval.subject)[:SHORT_SUBJECT]}"
         cli.require_yes("Sign the approval of this?", "nothing was signed", hint=hint)
     time = datetime.now(UTC).isoformat(timespec="seconds")

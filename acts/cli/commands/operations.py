@@ -48,6 +48,7 @@ from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import looks_like_file, read_source
 from acts.client import server
 from acts.client.client_errors import ClientError
+from acts.client.notices import Notifier
 from acts.client.run_reader import ALL_TYPES, RunReader, activity_facts, open_run, quote
 from acts.client.server import RPC, START_WORKER
 from acts.machines.plan_run import PlanRun
@@ -113,6 +114,42 @@ class Finding:
     level: Literal["ok", "warn", "fail"]
     text: str
     hint: str = ""
+
+
+# Between two rounds of `acts notify` while its receiver is away
+MAX_PAUSE_SECONDS: Final = 600.0
+Every = Annotated[str, option("--every TIME", "How often to look (default 30s).")]
+Since = Annotated[str, option("--since TIME", "Failures of this time before the start are told, too (default 1h).")]
+Once = Annotated[bool, option("--once", "Look once, post, and end.")]
+
+
+@app.add
+async def notify(every: Every = "30s", since: Since = "1h", once: Once = False) -> None:
+    """Post to ACTS_NOTIFY what waits for people, is escalated, fails or spends its budget, until Ctrl-C.
+
+    ACTS_NOTIFY_SECRET signs it; ACTS_NOTIFY_LINK is the address of a run's page, with {run} in it.
+    """
+    url = os.environ.get("ACTS_NOTIFY", "")
+    if not url.startswith(("https://", "http://")):
+        raise command_error("ACTS_NOTIFY is not set to a URL", hint="ACTS_NOTIFY=https://example.com/hook acts notify")
+    pause, back = cli.read_seconds(every, "--every") or 30.0, cli.read_seconds(since, "--since") or 0.0
+    secret, link = os.environ.get("ACTS_NOTIFY_SECRET", ""), os.environ.get("ACTS_NOTIFY_LINK", "")
+    begin = datetime.now(UTC) - timedelta(seconds=back)
+    notifier = Notifier(await server.connect(), url, begin, secret, link)
+    failures = 0
+    while True:
+        try:
+            if count := await notifier.round():
+                print_err(f"posted {cli.count_text(count, 'notice')}")
+            failures = 0
+        except ClientError as error:
+            if once:
+                raise
+            failures += 1
+            cli.print_message(error.head, hint=error.hint, severity="warning")
+        if once:
+            return
+        await asyncio.sleep(min(pause * 2**failures, MAX_PAUSE_SECONDS))
 
 
 ok, warn, fail = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "fail")

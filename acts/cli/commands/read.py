@@ -471,6 +471,7 @@ _COLORS: Final = ("green", "yellow")  # of what came from the Request alone, and
 # What executed a call …
 _EXECUTORS: Final = {
     provenance.ACTIVITY: "Activity", provenance.MODEL: "the model", provenance.DELEGATE: "delegate",
+    provenance.ANSWER: "a person",
     provenance.ENGINE: "the engine, whose error it is", provenance.UNKNOWN: "unknown",
 }  # fmt: skip
 # … who wrote a result that was in the plan already, and who planned the call

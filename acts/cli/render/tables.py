@@ -47,9 +47,10 @@ from acts.client.run_reader import (
 from acts.language.errors import truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
-from acts.language.wire import APPROVE, EDIT, REJECT
+from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
+from acts.simulation.simulate import sample
+from acts.tree.decisions import FORM, MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
 from acts.views import text as words
 from acts.views.drawing import draw_mermaid, draw_text
 from acts.views.plan_svg import as_file, plan_svg
@@ -62,7 +63,7 @@ MAX_MERGED: Final = 5  # names of calls in one row
 MAX_NAME: Final = 100
 MAX_VALUE: Final = 10_000  # characters of one part of what is decided
 MAX_INLINE: Final = 80  # … of one that is on the line of its name
-_PAST: Final = {APPROVE: "approved", REJECT: "rejected", EDIT: "edited"}
+_PAST: Final = {APPROVE: "approved", REJECT: "rejected", EDIT: "edited", ANSWER: "answered", REVOKE: "revoked"}
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
     "detached": "green", "skipped": "dim", "failed": "bold red", "rejected": "bold red", "cancelled": "yellow",
@@ -87,13 +88,20 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[object]], limit: i
 
 def decision_command(word: str, run: str, approval: PendingApproval) -> str:
     """The command that decides this one of a run's approvals, in the version and about the subject that are shown."""
-    parts: list[object] = ["acts", word, run, *([] if approval.call is None else ["--call", approval.call])]
+    parts: list[object] = [
+        "acts",
+        word,
+        run,
+        *([] if approval.call is None else [*(["--call"] if word != ANSWER else []), approval.call]),
+    ]
     parts += [] if approval.workflow_id == run else ["--workflow-id", approval.workflow_id]
     parts += [] if approval.instance is None else ["--instance", approval.instance]
     parts += ["--version", approval.version]
     parts += [] if approval.subject is None else ["--subject", approval.subject[:SHORT_SUBJECT]]
     signed = " --key FILE" if SIGN in approval.about else ""
-    return shell(*parts) + signed + (' --reason "…"' if word == REJECT else "")
+    form = (approval.content or approval.about).get(FORM)
+    output = f" --output {shell(json.dumps(sample(form), ensure_ascii=False))}" if word == ANSWER else ""
+    return shell(*parts) + signed + output + (' --reason "…"' if word == REJECT else "")
 
 
 def approval_lines(
@@ -109,11 +117,14 @@ def approval_lines(
         count = approval.about.get("elements")
         subject = f"{approval} for each of {count:,} elements" if isinstance(count, int) else str(approval)
         subject += f"{hints_text(approval)} (version {approval.version})"
-        yield clean(f"{words.STATE_MARKS['awaiting']} {subject} {verb} for a decision since {approval.since}{until}")
+        what = "an answer" if approval.what == ANSWER else "a decision"
+        yield clean(f"{words.STATE_MARKS['awaiting']} {subject} {verb} for {what} since {approval.since}{until}")
+        yield from (clean(f"    {text}") for text in [words.who_text(approval.about)] if text)
         lines, is_whole = subject_lines(approval, rows, width)
         yield from (f"    {line}" for line in lines)
         is_editable = approval.what != MESSAGE and approval.about.get(EDITABLE, True)
-        decisions = (APPROVE, REJECT, EDIT) if is_editable else (APPROVE, REJECT)
+        confirms = ANSWER if approval.what == ANSWER else APPROVE
+        decisions = (confirms, REJECT, EDIT) if is_editable else (confirms, REJECT)
         commands = [decision_command(word, run, approval) for word in decisions if is_whole]
         if columns is not None and any(len(command) > columns - 4 for command in commands):
             commands = [shell("acts", "pending", run)]
@@ -144,7 +155,7 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
     parts = {k: v for k, v in approval.content.items() if not (lines and k in ("plan", "answeredBy"))}
     for name, part in parts.items():
         items = part.items() if isinstance(part, dict) else enumerate(part, 1) if isinstance(part, list) else ()
-        if name != WITH and json_size(part) <= MAX_INLINE:
+        if name != WITH and (not isinstance(part, (dict, list)) or json_size(part) <= MAX_INLINE):
             lines.append(f"{name}  {json.dumps(part, ensure_ascii=False)}")
         else:
             lines.append("would be called with" if name == WITH else name)
@@ -203,6 +214,16 @@ def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
         text = clean(f"{text} (version {record.get('version')}){proof}")
         text += f": {clean(reason, MAX_NOTE)}" if reason else ""
         yield Text(f"  {text}", "red" if word == REJECT else "")
+
+
+def remembered_lines(run: str, report: Mapping[str, Any]) -> Iterator[Text]:
+    """The approvals that hold for like calls, each with the command that ends it."""
+    for name, kept in (report.get("remembered") or {}).items():
+        limits = [f"if {kept['when']}"] if "when" in kept else []
+        limits += [f"{kept['count']:,} more"] if "count" in kept else []
+        limits += [f"until {kept['until']}"] if "until" in kept else []
+        text = f"{kept.get('by') or 'somebody'} approves calls like {kept.get('call')}: {', '.join(limits) or 'all'}"
+        yield Text(clean(f"{text}; {shell('acts', 'revoke', run, name)} ends it"), "yellow")
 
 
 def calls_table(calls: Sequence[Mapping[str, Any]], limit: int = MAX_ROWS, title: str = "call") -> Table:
@@ -321,6 +342,7 @@ def report_parts(
         yield Text(f"{gap}usage  {clean(words.usage_text(report['usage']))}", "dim")
     for retry in report.get("retries") or ():
         yield Text(f"{call_name(retry)}  {describe(retry)}", "yellow")
+    yield from remembered_lines(run, report)
     for note in report.get("notes") or ():
         yield Text(f"note: {clean(note)}", "dim")
     if any(call.get("waitsFor") for call in calls or ()):
