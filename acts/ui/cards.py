@@ -33,7 +33,7 @@ from acts.views.text import BY_MODEL, change_lines, tool_change_lines, usage_tex
 
 T = TypeVar("T")
 FRESH_SECONDS: Final = 1.0  # how old a shared answer may be …
-PATIENCE: Final = 4  # … or so many times what it took: 1,000 waits take seconds to read
+PATIENCE: Final = 1  # … or so many times what it took: 1,000 waits take seconds to read
 MAX_WAITS: Final = 2_000  # that the inbox reads
 MAX_SUMMARIES: Final = 10_000
 PROVENANCE_SECONDS: Final = 5.0  # a card is shown without sources rather than late

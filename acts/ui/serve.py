@@ -37,7 +37,15 @@ async def serve(listening: socket.socket, access: Access, target: ServerTarget |
         app, log_level="warning", access_log=False, server_header=False, proxy_headers=False,
         timeout_graceful_shutdown=GRACE_SECONDS, lifespan="off",
     )  # fmt: skip
-    await uvicorn.Server(config).serve(sockets=[listening])
+    own = uvicorn.Server(config)
+    with listening:
+        serving = asyncio.ensure_future(own.serve(sockets=[listening]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:  # it lets go of the socket before that is closed
+            own.should_exit = True
+            await serving
+            raise
 
 
 def serve_beside(target: ServerTarget) -> str:

@@ -13,7 +13,6 @@ import httpx2
 import pytest
 
 from acts.cli.dev.temporal_server import DevServer
-from acts.client import client as acts_client
 from acts.client.server import ServerTarget
 from acts.ui.access import Access
 from acts.ui.serve import listen, serve
@@ -41,10 +40,19 @@ class Site:
         """What a form of this page sends."""
         return await self.http.post(path, data=fields, headers={"Origin": self.origin})
 
+    async def wait_of(self, handle: Handle) -> dict[str, Any]:
+        """The one wait of a run, as programs read it."""
+
+        async def look() -> list[dict[str, Any]]:
+            waits = (await self.http.get("/api/pending")).json()["waits"]
+            return [wait for wait in waits if wait["run"] == handle.id]
+
+        [wait] = await assert_eventually(look, why="the inbox lists it")
+        return wait
+
     async def card_of(self, handle: Handle) -> tuple[dict[str, str], str]:
         """The address of the one card of a run, and the hidden fields of its form."""
-        waits = (await self.http.get("/api/pending")).json()["waits"]
-        [wait] = [wait for wait in waits if wait["run"] == handle.id]
+        wait = await self.wait_of(handle)
         return {"run": handle.id, "wait": wait["wait"]}, await self.get("/card", run=handle.id, wait=wait["wait"])
 
 
@@ -75,7 +83,7 @@ async def site(server: DevServer, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         serving(server, {"ACTS_UI_TOKEN": "for programs"}) as (access, origin),
         httpx2.AsyncClient(base_url=origin, follow_redirects=True, timeout=60) as http,
     ):
-        assert (await http.get(access.link(HOST))).status_code == 200
+        assert (await http.get(access.link(HOST), follow_redirects=False)).status_code == 303
         yield Site(access, origin, http)
 
 
@@ -104,7 +112,7 @@ async def start_refund(foreign: Foreign, *, why: str = "broken", id: str | None 
         call("lookup", "†state.order"),
         call("refund", "†state.paid", orderId="†input.orderId", cents="†state.order.cents", why=why),
         context=[
-            {"type": "text", "content": "Ada wants her money back."}, {"type": "input", "input": {"orderId": "A-7"}},
+            {"type": "text", "text": "Ada wants her money back."}, {"type": "input", "input": {"orderId": "A-7"}},
             refund_tool(foreign),
         ],
         approve={"calls": ["refund"]}, **more,
@@ -117,8 +125,7 @@ async def start_refund(foreign: Foreign, *, why: str = "broken", id: str | None 
 async def wait_for(handle: Handle, count: int = 1) -> list[Any]:
     async def look() -> list[Any]:
         waits: list[Any] = await handle.query("pending")
-        listed = await acts_client.Client(handle._client).pending()
-        return waits if len(waits) == len([1 for id_, _ in listed if id_ == handle.id]) == count else []
+        return waits if len(waits) == count else []
 
-    waits: list[Any] = await assert_eventually(look, why="it waits, and is listed")
+    waits: list[Any] = await assert_eventually(look, why="it waits")
     return waits
