@@ -15,7 +15,7 @@ import pytest
 from acts.cli.dev.temporal_server import DevServer
 from acts.client.server import ServerTarget
 from acts.ui.access import Access
-from acts.ui.serve import listen, serve
+from acts.ui.ui_server import listen, serve
 from tests.support import assert_eventually
 from tests.workflow.conftest import agents, delegates_folder, engine, foreign, plain_client, sets_folder  # noqa: F401
 from tests.workflow.foreign import Foreign, Handle, call, tool
@@ -94,7 +94,7 @@ def refund_tool(foreign: Foreign) -> dict[str, Any]:
         orderId={"type": "string", "title": "Order"}, cents={"type": "integer", "minimum": 1, "description": "in cents"},
         why={"type": "string"},
     )  # fmt: skip
-    own["tool"] |= {"description": "Pays a customer back.", "_hints": {"destructive": True}}
+    own["tool"] |= {"description": "Pays a customer back.", "x-hints": {"destructive": True}}
     return own
 
 

@@ -239,8 +239,8 @@ async def test_in_a_team_a_name_counts_with_the_token_of_the_proxy_alone(server:
 
 @pytest.mark.parametrize(
     ("host", "settings"),
-    [("0.0.0.0", {}), (HOST, {"ACTS_UI_USER_HEADER": "X-User"})],
-    ids=["host", "header"],  # noqa: S104
+    [("0.0.0.0", {}), (HOST, {"ACTS_UI_USER_HEADER": "X-User"})],  # noqa: S104
+    ids=["host", "header"],
 )
 def test_settings_that_would_let_in_anybody_are_errors(host: str, settings: dict[str, str]) -> None:
     with pytest.raises(ClientError):

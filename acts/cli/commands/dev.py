@@ -122,7 +122,7 @@ def choose_port(requested: int | None, default: int, notes: list[str]) -> int | 
 def _serve_inbox(dev: DevServer) -> str:
     """The address of the inbox, which is served from now on, or why it is not."""
     try:
-        from acts.ui.serve import serve_beside
+        from acts.ui.ui_server import serve_beside
     except ImportError:
         return f"not served: {install_hint('ui')}"
     return serve_beside(ServerTarget(dev.address, "acts dev", {"namespace": dev.namespace}))
@@ -162,7 +162,7 @@ async def ui_(host: UiHost = server.HOST, port: PagePort = None) -> None:
     ACTS_UI_USER_HEADER, ACTS_UI_PROXY_TOKEN and ACTS_UI_ORIGIN (docs/ui.md).
     """
     try:
-        from acts.ui import serve as page
+        from acts.ui import ui_server as page
         from acts.ui.access import Access
     except ImportError:
         raise command_error("the inbox is not installed", hint=install_hint("ui")) from None
