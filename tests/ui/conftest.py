@@ -91,7 +91,7 @@ def refund_tool(foreign: Foreign) -> dict[str, Any]:
     """A Tool with a schema that people understand."""
     own = tool(
         "refund", activity="refund", options={"taskQueue": foreign.queue},
-        orderId={"type": "string", "title": "Order"}, cents={"type": "integer", "minimum": 1, "description": "in cents"},
+        orderId={"type": "string", "title": "Order"}, cents={"type": "integer", "minimum": 1},
         why={"type": "string"},
     )  # fmt: skip
     own["tool"] |= {"description": "Pays a customer back.", "x-hints": {"destructive": True}}

@@ -29,7 +29,10 @@ async def test_a_card_says_what_would_happen_and_where_each_value_is_from_and_tw
         assert "orderId A-7" in listed
         assert "cents 4200" in listed
         for text in ("Pays a customer back.", "destructive", "Order", "A-7", "from the input", "4200",
-                     "result of 1:lookup", "written in the request", "from outside", "Ada wants her money back."):  # fmt: skip
+                     "result of 1:lookup",
+            "written in the request",
+            "from outside",
+            "Ada wants her money back."):  # fmt: skip
             assert text in card, text
         answer = await site.post("/decide", **hidden(card), decision="approve", reason="as agreed")
         assert "This waits no longer" in answer.text
