@@ -30,7 +30,7 @@ pytest.register_assert_rewrite("tests.property.drive")
 RERUN_FOLDER = "crash"
 MOST_RERUNS = 2
 # Suites that need what `make setup` cannot install. In CI, any other skip is a failure
-OPTIONAL = ("Node.js", "`make clients`", "`make mcp-servers`")
+OPTIONAL = ("Node.js", "`make clients`", "`make mcp-servers`", "Chromium")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

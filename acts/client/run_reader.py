@@ -32,7 +32,9 @@ from acts.client.client_errors import (
 from acts.language import wire
 from acts.language.errors import Problem, clean, format_choices
 from acts.language.strict_json import unpack
+from acts.language.tools import read_tool
 from acts.language.values import Json
+from acts.provenance.trace import RunRecord
 from acts.tree.decisions import CONTENT, TOOL_CHANGES, PendingApproval
 from acts.tree.identity import child_id, retry_id, short_id
 from acts.tree.search_attributes import COST, MODEL, PHASE, TAGS, TOOLS, WAITING
@@ -534,6 +536,33 @@ async def add_parameters(run: RunReader, approvals: Sequence[PendingApproval]) -
         report |= {TOOL_CHANGES: wait[TOOL_CHANGES]} if TOOL_CHANGES in wait else {}
         out.append(PendingApproval.model_validate(report))
     return out
+
+
+async def read_record(run: RunReader) -> tuple[RunRecord, str | None]:
+    """What provenance needs of a run, and the run that passed it its data."""
+    from temporalio.service import RPCError
+
+    parent = (await run.describe_planning()).parent_id
+    await run.allow_replay_time()
+    if parent is not None:  # also if its history is gone, and with it its type
+        above = run.other(parent)
+        if await above.exists() and (await above.describe()).workflow_type not in PLANNING_TYPES:
+            parent = None
+    messages, status = await run.require(run.messages()), await run.require(run.status())
+    prompt = await run.require(run.query(dict, wire.PROMPT_CONTEXT, {"offset": 0, "upto": 0}))
+    items = (prompt.get("tools") or {}).items()
+    tools = {name: read_tool(name, item["schema"], served=item["served"])[0] for name, item in items}
+    described = {name: tool for name, tool in tools.items() if tool is not None}
+    request = None
+    with suppress(RPCError):  # the history of its start is gone
+        request = await run.request() if parent is None else None
+    context = request.get("context", []) if isinstance(request, dict) else None
+    calls = list(status.get("calls") or ())
+    for instance, item in named_instances(await run.result()).items():  # children have walked some
+        own = (item.get("calls") if isinstance(item, dict) else None) or ()
+        calls += [{**call, "instance": instance} for call in own]
+    decisions = status.get("decisions") or ()
+    return RunRecord(messages, described, context if isinstance(context, list) else None, calls, decisions), parent
 
 
 async def read_instance(run: RunReader, name: str) -> tuple[dict[str, Any], str]:

@@ -32,10 +32,11 @@ ALLOWED: dict[str, set[str]] = {
     "acts.payloads": {"acts.language"},
     "acts.delegates": {"acts.language", "acts.plan"},
     "acts.sets": {"acts.language", "acts.tree", "acts.delegates"},
-    "acts.client": {*(_CORE - {"acts.provenance", "acts.testing"}), "acts.payloads", "acts.telemetry"},
+    "acts.client": {*(_CORE - {"acts.testing"}), "acts.payloads", "acts.telemetry"},
+    "acts.ui": {*(_CORE - {"acts.testing"}), "acts.client", "acts.payloads"},
     "acts.cli": {
         *(_CLI | _CORE),
-        *("acts.activities", "acts.client", "acts.payloads", "acts.sets", "acts.telemetry", "acts.worker"),
+        *("acts.activities", "acts.client", "acts.payloads", "acts.sets", "acts.telemetry", "acts.ui", "acts.worker"),
     },
     **{
         room: {
@@ -48,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
                 "acts.payloads",
                 "acts.sets",
                 "acts.telemetry",
+                "acts.ui",
                 "acts.worker",
             ),
         }

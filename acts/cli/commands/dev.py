@@ -1,4 +1,4 @@
-"""``acts dev``, ``demo`` and ``worker``: what serves.
+"""``acts dev``, ``ui``, ``demo`` and ``worker``: what serves.
 
 - A requested port is used or refused; a default one that is in use is replaced, and ``dev`` says so. ``demo`` needs
   only what the wheel ships: free ports, a temporary folder; nothing remains.
@@ -23,6 +23,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from rich.text import Text
+
 from acts.activities.plan_folders import PLAN_FOLDERS, plan_files
 from acts.cli import console as cli
 from acts.cli.commands.start import StartPolicy, new_id, start_and_wait
@@ -38,8 +40,8 @@ from acts.cli.dev.temporal_server import (
 from acts.cli.render.tables import print_plan
 from acts.cli.text import preflight
 from acts.client import server
-from acts.client.server import DevServer
-from acts.language.errors import format_choices
+from acts.client.server import DevServer, ServerTarget
+from acts.language.errors import format_choices, install_hint
 from acts.language.wire import AGENT, PLAN
 
 PORT: Final = 7233
@@ -69,6 +71,8 @@ State = Annotated[Path, option("--state", "The folder of the state; one server p
 Port = Annotated[int | None, option("--port", "Of the server (default 7233, or a free one).", min=1, max=65535)]
 UiPort = Annotated[int | None, option("--ui-port", "Of the Web UI (default 8233, or a free one).", min=1, max=65535)]
 Ui = Annotated[bool, option("--ui/--no-ui", "Serve the Web UI.")]
+UiHost = Annotated[str, option("--host", "The address to listen on; not this machine alone: behind a proxy.")]
+PagePort = Annotated[int | None, option("--port", "Of the page (default 8234; 0: a free one).", min=0, max=65535)]
 _MODULES: Final = "Python modules with Activities, comma separated (default: the examples)."
 Modules = Annotated[str | None, option("--activities MODULES", _MODULES, envvar=preflight.MODULES)]
 
@@ -93,7 +97,8 @@ def dev(
     with stops_by_signal() as stop:
         try:
             with run_engine(state, port=port, ui_port=ui_port, ui=ui, modules=activities) as engine:
-                _print_block(engine, state, time.monotonic() - began, notes)
+                inbox = _serve_inbox(engine.server) if ui else "not served (--no-ui)"
+                _print_block(engine, state, time.monotonic() - began, notes, inbox)
                 ended = engine.wait(stop)
                 print_message(ended, hint=f"see the output above, and {engine.server.log}")
         except KeyboardInterrupt:
@@ -114,7 +119,16 @@ def choose_port(requested: int | None, default: int, notes: list[str]) -> int | 
     return requested or default
 
 
-def _print_block(engine: Engine, state: Path, seconds: float, notes: Sequence[str]) -> None:
+def _serve_inbox(dev: DevServer) -> str:
+    """The address of the inbox, which is served from now on, or why it is not."""
+    try:
+        from acts.ui.ui_server import serve_beside
+    except ImportError:
+        return f"not served: {install_hint('ui')}"
+    return serve_beside(ServerTarget(dev.address, "acts dev", {"namespace": dev.namespace}))
+
+
+def _print_block(engine: Engine, state: Path, seconds: float, notes: Sequence[str], inbox: str) -> None:
     served, serves = engine.server, engine.serves
     screen = console()
     screen.print(f"acts dev is ready after {seconds:.1f} s; Ctrl-C stops all of it", style="bold green")
@@ -122,6 +136,7 @@ def _print_block(engine: Engine, state: Path, seconds: float, notes: Sequence[st
     rows = [
         ("server", f"{served.address}, namespace {served.namespace}"),
         ("Web UI", served.ui_url or "not served (--no-ui)"),
+        ("inbox", inbox),
         ("state", f"{state.resolve()}, locked; log: {served.log}"),
         ("worker", f"task queue {serves['taskQueue']}; {names}"),
         ("loaded", engine.modules or "what ACTS_TOOLS and installed packages name"),
@@ -137,6 +152,24 @@ def _print_block(engine: Engine, state: Path, seconds: float, notes: Sequence[st
     rows.append(("try", command if is_default else f"ACTS_STATE={cli.shell(state)} {command}"))
     for label, text in rows:
         screen.print(f"  {label.ljust(7)} {clean(text)}")
+
+
+@app.add
+async def ui_(host: UiHost = server.HOST, port: PagePort = None) -> None:
+    """Serve the inbox: what waits for people in all runs, cards to decide on, runs and their cost.
+
+    Alone it listens on this machine, and prints a link that works once. Behind a proxy that signs people in:
+    ACTS_UI_USER_HEADER, ACTS_UI_PROXY_TOKEN and ACTS_UI_ORIGIN (docs/ui.md).
+    """
+    try:
+        from acts.ui import ui_server as page
+        from acts.ui.access import Access
+    except ImportError:
+        raise command_error("the inbox is not installed", hint=install_hint("ui")) from None
+    listening = page.listen(host, page.PORT if port is None else port)
+    access = Access(host, listening.getsockname()[1])
+    console().print(Text(f"acts ui: {access.link(host)}   (Ctrl-C stops it)"), soft_wrap=True)
+    await page.serve(listening, access)
 
 
 @app.add

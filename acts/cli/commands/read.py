@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
 from rich.text import Text
 from rich.tree import Tree
 from temporalio.client import WorkflowExecutionDescription
-from temporalio.service import RPCError
 
 from acts.cli import console as cli
 from acts.cli.console import argument, clean, command_error, console, option, print_blocks, print_err, print_json
@@ -25,17 +23,17 @@ from acts.cli.render import tables
 from acts.cli.text.preflight import load_registry
 from acts.cli.text.source import compare_plans, problem_blocks
 from acts.client import client, run_reader, server
-from acts.client.run_reader import PLANNING_TYPES, RunReader, RunResult, open_run
+from acts.client.run_reader import RunReader, RunResult, open_run
 from acts.client.served import ask_worker
 from acts.language.errors import ExpressionError, format_choices, suggest, visible
 from acts.language.references import MARK, Path, parse, scan
 from acts.language.tools import META, hint_words, read_tool
 from acts.language.values import Json, is_equal
-from acts.language.wire import INSTANCE, PLAN, PLAN_QUERY, PROMPT_CONTEXT
+from acts.language.wire import INSTANCE, PLAN, PLAN_QUERY
 from acts.provenance import trace as provenance
-from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, Trace
+from acts.provenance.trace import Limits, ProvenanceIndex, Trace
 from acts.views.run_events import TYPES, EventFilter, EventsRefused, RunEvent
-from acts.views.text import STATE_MARKS, change_lines, named_instances
+from acts.views.text import STATE_MARKS, change_lines
 
 _MAX_CELL: Final = 80
 _MAX_READ: Final = 200  # results that a list reads, of the newest runs
@@ -424,7 +422,7 @@ async def trace_value(run: str, path: str, instance: str | None, limits: Limits)
         raise command_error(f"{error} in {clean(text, 100)!r}", where="PATH", hint=hint) from None
     if not isinstance(where, Path):
         raise command_error(f"{clean(text, 100)} is several paths", where="PATH", hint="ask for one of them")
-    record, parent = await _read_record(await open_run(run))
+    record, parent = await run_reader.read_record(await open_run(run))
     index = ProvenanceIndex(record)
     if instance is not None and instance not in index.instances:
         raise run_reader.unknown_instance_error(run, index.instances, instance)
@@ -437,30 +435,6 @@ async def trace_value(run: str, path: str, instance: str | None, limits: Limits)
             hint += "; a value of an instance: --instance NAME"
         raise command_error(f"there is no value at {clean(where, 200)}", hint=hint)
     return trace, parent, index.value(where, instance)
-
-
-async def _read_record(run: RunReader) -> tuple[RunRecord, str | None]:
-    parent = (await run.describe_planning()).parent_id
-    await run.allow_replay_time()
-    if parent is not None:  # also if its history is gone, and with it its type
-        above = run.other(parent)
-        if await above.exists() and (await above.describe()).workflow_type not in PLANNING_TYPES:
-            parent = None
-    messages, status = await run.require(run.messages()), await run.require(run.status())
-    prompt = await run.require(run.query(dict, PROMPT_CONTEXT, {"offset": 0, "upto": 0}))
-    items = (prompt.get("tools") or {}).items()
-    tools = {name: read_tool(name, item["schema"], served=item["served"])[0] for name, item in items}
-    described = {name: tool for name, tool in tools.items() if tool is not None}
-    request = None
-    with suppress(RPCError):  # the history of its start is gone
-        request = await run.request() if parent is None else None
-    context = request.get("context", []) if isinstance(request, dict) else None
-    calls = list(status.get("calls") or ())
-    for instance, item in named_instances(await run.result()).items():  # children have walked some
-        own = (item.get("calls") if isinstance(item, dict) else None) or ()
-        calls += [{**call, "instance": instance} for call in own]
-    decisions = status.get("decisions") or ()
-    return RunRecord(messages, described, context if isinstance(context, list) else None, calls, decisions), parent
 
 
 MAX_VALUE: Final = 100

@@ -1,0 +1,418 @@
+"""The pages of ``acts ui``, and the same as JSON: what waits, cards, decisions, runs.
+
+- It keeps nothing: all it knows it asks of Temporal, and what it decides it sends there.
+- A decision names the version and the subject that were shown. What differs by now is shown again, and nothing is sent.
+- Every value is escaped, and has escapes for characters that nobody would see (``environment``): no template switches
+  that off for a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, select_autoescape
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from acts.client.ag_ui_events import AgUiStream
+from acts.client.client_errors import ClientError, NoSuchRunError, explained
+from acts.client.event_feeds import EventFeeds, WatchRefused
+from acts.client.run_decisions import send_decision
+from acts.language.errors import ActsError, visible
+from acts.language.wire import APPROVE, EDIT, REJECT
+from acts.tree.decisions import Decision
+from acts.tree.wire_format import digest
+from acts.ui import runs
+from acts.ui.access import Access, Guard, Visitor, check_csrf
+from acts.ui.cards import Card, Inbox, Shared, Wait, answer_text, find_wait, read_card, read_inbox, value_text
+from acts.ui.forms import differences, form_fields, read_call
+from acts.views.run_events import EventFilter, EventsRefused
+
+HERE: Final = Path(__file__).parent
+MAX_ROWS: Final = 200  # of the inbox at once; filters reach the others
+MAX_FORM_FIELDS: Final = 5_000  # a bulk approval has one for each Call
+MAX_BODY: Final = 4 * 1024 * 1024  # of a request; a run takes 2 MiB
+LOOK_SECONDS: Final = 2.0  # how often what waits is compared for those who watch
+BEAT_SECONDS: Final = 15.0  # proxies close a connection that is silent for half a minute or more
+BULK: Final = 16  # decisions in flight: each is a task for a worker
+FOLDED: Final = 4_000  # characters of a value that a page folds, and says so
+_CONFLICT: Final = 409
+_STREAM: Final = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+
+
+def environment() -> Environment:
+    """Templates in which whatever is printed is escaped, and shows what nobody would see."""
+
+    def show(value: Any) -> Any:
+        return visible(value, "\n") if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    own = Environment(
+        loader=FileSystemLoader(HERE / "templates"), autoescape=select_autoescape(default=True), finalize=show,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    own.globals |= {"folded": FOLDED, "link": link}
+    own.filters |= {"value": value_text, "answer": answer_text}
+    return own
+
+
+def link(path: str, **query: Any) -> str:
+    """An address with its query quoted: ids may hold anything."""
+    return f"{path}?{urlencode({k: v for k, v in query.items() if v}, quote_via=quote)}"
+
+
+def make_app(client: Client, access: Access) -> Starlette:
+    """The application over a client that is connected."""
+    pages = Pages(client)
+    routes = [
+        *(Route(path, handler, methods=[method]) for method, path, handler in pages.routes()),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+    ]
+    problems = (ClientError, RPCError, HTTPException, ActsError, WatchRefused)
+    handlers: Mapping[Any, Callable[..., Any]] = dict.fromkeys(problems, pages.problem)
+    return Starlette(routes=routes, middleware=[Middleware(Guard, access=access)], exception_handlers=handlers)
+
+
+class Pages:
+    """One handler for each page."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self._shared = client, Shared()
+        self._templates, self._summaries = environment(), dict[str, str]()
+        self._feeds: EventFeeds | None = None
+
+    def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
+        return [
+            ("GET", "/", self.inbox), ("GET", "/card", self.card), ("POST", "/decide", self.decide),
+            ("GET", "/change", self.change), ("POST", "/change", self.send_change), ("GET", "/bulk", self.bulk),
+            ("POST", "/bulk", self.send_bulk), ("GET", "/run", self.run), ("POST", "/run", self.steer),
+            ("GET", "/runs", self.all_runs), ("GET", "/enter", self.enter),
+            ("GET", "/api/runs/{id:path}/events", self.events), ("GET", "/api/pending", self.pending),
+            ("GET", "/api/pending/events", self.pending_events), ("POST", "/api/decide", self.decide_json),
+        ]  # fmt: skip
+
+    def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
+        visitor: Visitor | None = getattr(request.state, "visitor", None)
+        text = self._templates.get_template(name).render(visitor=visitor, **values)
+        return Response(text, status, media_type="text/html; charset=utf-8")
+
+    async def problem(self, request: Request, error: Exception) -> Response:
+        """What cannot be done, as a page or as JSON."""
+        text, status = str(error), 400
+        if isinstance(error, HTTPException):
+            text, status = error.detail, error.status_code
+        elif isinstance(error, NoSuchRunError):
+            status = 404
+        elif isinstance(error, (RPCError, WatchRefused)) or (isinstance(error, ClientError) and error.is_unavailable):
+            status = 503
+        if request.url.path.startswith("/api/"):
+            return JSONResponse({"ok": False, "problem": text}, status)
+        return self._page(request, "problem.html", status, text=text)
+
+    async def enter(self, request: Request) -> Response:  # noqa: ARG002 - who is in already
+        return RedirectResponse("/", 303)
+
+    # -- the inbox -------------------------------------------------------------------------------------
+
+    async def _inbox(self) -> Inbox:
+        async def ask() -> Inbox:
+            with explained(self.client):
+                return await read_inbox(self.client, self._summaries)
+
+        return await self._shared.get("inbox", ask)
+
+    async def inbox(self, request: Request) -> Response:
+        inbox, query = await self._inbox(), request.query_params
+        words, tool, edited = query.get("q", "").casefold().split(), query.get("tool", ""), query.get("edited", "")
+        waits = [
+            w for w in inbox.waits
+            if (not tool or w.tool == tool) and (not edited or w.editors) and all(word in w.text for word in words)
+        ]  # fmt: skip
+        groups: dict[str, list[Wait]] = {}
+        for wait in waits:
+            if is_decidable(wait) and wait.approval.call is not None:
+                groups.setdefault(wait.like, []).append(wait)
+        return self._page(
+            request, "inbox.html", inbox=inbox, waits=waits[:MAX_ROWS], left=len(waits) - len(waits[:MAX_ROWS]),
+            counts=Counter(w.tool for w in inbox.waits).most_common(), query=query,
+            groups=[(key, group[0].tool, len(group)) for key, group in groups.items() if len(group) > 1],
+        )  # fmt: skip
+
+    async def bulk(self, request: Request) -> Response:
+        like = request.query_params.get("like", "")
+        waits = [w for w in (await self._inbox()).waits if w.like == like and is_decidable(w) and w.approval.call]
+        return self._page(request, "bulk.html", waits=waits, results=None, problem="")
+
+    async def send_bulk(self, request: Request) -> Response:
+        form, visitor = await self._form(request)
+        sent = [_read_seen(str(text)) for text in form.getlist("seen")]
+        limit = asyncio.Semaphore(BULK)
+
+        async def approve(seen: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+            async with limit:
+                try:
+                    await self._send(seen, visitor, APPROVE, str(form.get("reason") or ""))
+                except (ClientError, StaleError, RPCError) as error:
+                    return seen, str(error)
+            return seen, ""
+
+        if str(form.get("count", "")).strip() != str(len(sent)):
+            problem = f"nothing was sent: {len(sent)} are ticked, and the number that you typed is another one"
+            return self._page(request, "bulk.html", _CONFLICT, waits=[], results=None, problem=problem)
+        results = await asyncio.gather(*map(approve, sent))
+        return self._page(request, "bulk.html", waits=[], results=results, problem="")
+
+    # -- cards -----------------------------------------------------------------------------------------
+
+    async def card(self, request: Request) -> Response:
+        return await self._card(request, *_which(request.query_params))
+
+    async def _card(self, request: Request, run: str, token: str, status: int = 200, **more: Any) -> Response:
+        card = await read_card(self.client, run, token)
+        decidable = card.wait is not None and is_decidable(card.wait)
+        more = {"notice": "", "reason": "", **more}
+        return self._page(request, "card.html", status, card=card, wait=card.wait, decidable=decidable, **more)
+
+    async def decide(self, request: Request) -> Response:
+        form, visitor = await self._form(request)
+        seen, word, reason = _read_seen(str(form.get("seen"))), str(form.get("decision")), str(form.get("reason") or "")
+        if word == "ask":
+            word, reason = REJECT, f"Question before a decision: {reason}" if reason.strip() else ""
+        try:
+            await self._send(seen, visitor, word, reason)
+        except (ClientError, StaleError) as error:
+            return await self._card(request, seen["run"], seen["wait"], _CONFLICT, notice=str(error), reason=reason)
+        return RedirectResponse(link("/card", run=seen["run"], wait=seen["wait"]), 303)
+
+    async def _send(
+        self, seen: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
+    ) -> None:
+        """Send a decision about what was shown. StaleError: something else waits by now; nothing is sent."""
+        if word not in (APPROVE, REJECT, EDIT):
+            raise ClientError(f"{word!r} is no decision", "approve, reject or edit")
+        if word == REJECT and not reason.strip():
+            raise ClientError("a rejection needs a reason", "an agent plans again with it")
+        reader, wait = await find_wait(self.client, seen["run"], seen["wait"])
+        if wait is None:
+            raise StaleError("this waits no longer; nothing was sent")
+        shown = wait.approval
+        if (shown.version, shown.subject) != (seen["version"], seen["subject"]):
+            raise StaleError("this has changed since you were shown it, so nothing was sent. Look at what waits now")
+        if not is_decidable(wait) and word != EDIT:
+            raise ClientError("this cannot be decided here", "its page says why")
+        decision = Decision.model_construct(
+            decision=word, by=visitor.name, reason=reason.strip() or None, version=shown.version, subject=shown.subject
+        )
+        await send_decision(reader, decision, shown, content=content)
+        self._shared.forget()
+
+    async def change(self, request: Request) -> Response:
+        run, token = _which(request.query_params)
+        card = await read_card(self.client, run, token)
+        return self._change(request, card, request.query_params.get("call", ""))
+
+    def _change(self, request: Request, card: Card, call: str, status: int = 200, **more: Any) -> Response:
+        if card.wait is None or not card.wait.is_editable or card.wait.is_signed:
+            raise ClientError("this cannot be changed here", "it waits no longer, is signed, or takes no edit")
+        name = call or card.wait.approval.call or ""
+        before = _call_of(card, name)
+        tool = card.tools.get(name.partition(":")[2])
+        more = {"new": None, "rows": [], "problems": [], "note": "", **more}
+        fields = list(form_fields(more["new"] or before, tool))
+        return self._page(request, "change.html", status, card=card, wait=card.wait, call=name, fields=fields, **more)
+
+    async def send_change(self, request: Request) -> Response:
+        """Check what was typed, show the difference, and send it, in three steps of one form."""
+        form, visitor = await self._form(request)
+        seen, call, step = _read_seen(str(form.get("seen"))), str(form.get("call") or ""), str(form.get("step"))
+        card = await read_card(self.client, seen["run"], seen["wait"])
+        before, tool = _call_of(card, call), card.tools.get(call.partition(":")[2])
+        note = str(form.get("note") or "")
+        if step == "send":
+            new = _read_json(str(form.get("new")))
+            try:
+                await self._send(seen, visitor, EDIT, note, {"call": call, "with": new})
+            except (ClientError, StaleError) as error:
+                found = [problem.text() for problem in getattr(error, "problems", ())] or [str(error)]
+                return self._change(request, card, call, _CONFLICT, new=new, problems=found, note=note)
+            return RedirectResponse(link("/card", run=seen["run"], wait=seen["wait"]), 303)
+        new, problems = read_call(before, tool, dict(form))
+        if step == "check":
+            return JSONResponse({"problems": problems})
+        rows = differences(before, new)
+        problems = problems or ([] if rows else ["nothing was changed"])
+        return self._change(request, card, call, new=new, rows=[] if problems else rows, problems=problems, note=note)
+
+    # -- runs ------------------------------------------------------------------------------------------
+
+    async def run(self, request: Request) -> Response:
+        id_, instance = request.query_params.get("id", ""), request.query_params.get("instance", "")
+        view = await self._shared.get(("run", id_, instance), lambda: runs.read_run(self.client, id_, instance))
+        svg = _plan_svg(view.plan, view.states)
+        waits = [Wait(view.id, approval) for approval in view.pending]
+        return self._page(request, "run.html", view=view, waits=waits, graph_svg=svg, notice="")
+
+    async def steer(self, request: Request) -> Response:
+        form, _ = await self._form(request)
+        id_ = str(form.get("id"))
+        next_id = await runs.steer(self.client, id_, str(form.get("action")), str(form.get("name") or ""))
+        self._shared.forget()
+        return RedirectResponse(link("/run", id=next_id), 303)
+
+    async def all_runs(self, request: Request) -> Response:
+        phase = request.query_params.get("phase", "")
+        report = await self._shared.get(("runs", phase), lambda: runs.read_runs(self.client, phase))
+        return self._page(request, "runs.html", report=report, phase=phase, phases=runs.PHASES)
+
+    # -- the same as JSON, and as events ---------------------------------------------------------------
+
+    async def pending(self, request: Request) -> Response:  # noqa: ARG002 - it takes nothing
+        """``{waits: [{run, wait, tool, summary, …}], unanswered, unread}``, as ``acts pending --json``."""
+        inbox = await self._inbox()
+        waits = [
+            {"run": w.run, "wait": w.token, "tool": w.tool, "summary": w.summary, **w.approval.to_json()}
+            for w in inbox.waits
+        ]
+        return JSONResponse({"waits": waits, "unanswered": inbox.unanswered, "unread": inbox.unread})
+
+    async def decide_json(self, request: Request) -> Response:
+        """``{run, wait, version, subject, decision, reason?, call?, with?}``: 409 where something else waits by now."""
+        visitor = check_csrf(request, request.headers.get("x-csrf-token"))
+        seen = _read_seen((await _body(request)).decode(errors="replace"))
+        content: dict[str, Any] | None = (
+            {k: seen[k] for k in ("call", "with") if k in seen} if seen.get("decision") == EDIT else None
+        )
+        try:
+            await self._send(seen, visitor, str(seen.get("decision")), str(seen.get("reason") or ""), content)
+        except StaleError as error:
+            return JSONResponse({"ok": False, "problem": str(error)}, _CONFLICT)
+        return JSONResponse({"ok": True})
+
+    async def pending_events(self, request: Request) -> Response:  # noqa: ARG002 - it takes nothing
+        """An event whenever what waits is another: its data is a digest."""
+
+        async def stream() -> AsyncIterator[bytes]:
+            last, silent = "", 0.0
+            while True:
+                try:
+                    now = digest([[w.run, w.token, w.approval.subject] for w in (await self._inbox()).waits], 16)
+                except (ClientError, RPCError):
+                    now = last  # the server is away; the page keeps what it shows
+                silent = 0.0 if now != last else silent + LOOK_SECONDS
+                if now != last or silent >= BEAT_SECONDS:
+                    yield f"data: {now}\n\n".encode() if now != last else b": \n\n"
+                    last, silent = now, 0.0
+                await asyncio.sleep(LOOK_SECONDS)
+
+        return StreamingResponse(stream(), headers=_STREAM)
+
+    async def events(self, request: Request) -> Response:
+        """What happens in a run and below it, in AG-UI's types; ``Last-Event-ID`` reads on."""
+        self._feeds = self._feeds or EventFeeds(self.client, AgUiStream)
+        query, woken = request.query_params, asyncio.Event()
+        types, calls = (frozenset(filter(None, query.get(name, "").split(","))) for name in ("type", "call"))
+        wanted = EventFilter(types, calls, query.get("instance"), query.get("run"))
+        after = request.headers.get("last-event-id") or query.get("after", "")
+        id_ = str(request.path_params["id"])
+        with explained(self.client, id_):
+            watch = await self._feeds.open(id_, woken.set, after=after, wanted=wanted)
+
+        async def stream() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    woken.clear()
+                    content, has_all = watch.take()
+                    yield content or b": \n\n"
+                    if has_all and not content:
+                        return
+                    if not has_all:
+                        await _wait(woken)
+            except (WatchRefused, EventsRefused, RPCError):
+                return  # the reader comes back with its last offset
+            finally:
+                watch.close()
+
+        return StreamingResponse(stream(), headers=_STREAM)
+
+    async def _form(self, request: Request) -> tuple[Any, Visitor]:
+        if int(request.headers.get("content-length") or 0) > MAX_BODY:
+            raise HTTPException(413, f"a form has at most {MAX_BODY:,} bytes")
+        form = await request.form(max_fields=MAX_FORM_FIELDS, max_part_size=MAX_BODY)
+        return form, check_csrf(request, form.get("csrf"))
+
+
+class StaleError(ActsError):
+    """What waits is not what was shown."""
+
+
+def is_decidable(wait: Wait) -> bool:
+    """True where all that is decided is here, and no signature is wanted."""
+    return wait.approval.content is not None and not wait.is_signed
+
+
+async def _wait(woken: asyncio.Event) -> None:
+    try:
+        await asyncio.wait_for(woken.wait(), BEAT_SECONDS)
+    except TimeoutError:
+        return
+
+
+async def _body(request: Request) -> bytes:
+    if int(request.headers.get("content-length") or 0) > MAX_BODY:
+        raise HTTPException(413, f"a request has at most {MAX_BODY:,} bytes")
+    return await request.body()
+
+
+def _which(query: Mapping[str, str]) -> tuple[str, str]:
+    return query.get("run", ""), query.get("wait", "")
+
+
+def _read_json(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise HTTPException(400, "nothing was sent: this is no JSON object")
+    return value
+
+
+def _read_seen(text: str) -> dict[str, Any]:
+    """What a form, or a program, says that it was shown: ``{run, wait, version, subject, …}``."""
+    seen = _read_json(text)
+    kinds = {"run": str, "wait": str, "version": int, "subject": str}
+    if missing := [name for name, kind in kinds.items() if not isinstance(seen.get(name), kind)]:
+        raise HTTPException(400, f"nothing was sent: a decision names what was seen, and {missing[0]} is missing")
+    return seen
+
+
+def _call_of(card: Card, name: str) -> dict[str, Any]:
+    """The Call to change, as it is written."""
+    number = name.partition(":")[0]
+    at = int(number) - 1 if number.isdecimal() else -1
+    if not 0 <= at < len(card.plan) or not isinstance(card.plan[at], dict):
+        raise ClientError(f"the plan that waits has no call {name!r}", "open its card again")
+    return dict(card.plan[at])
+
+
+def _plan_svg(plan: list[Any], states: Mapping[str, str]) -> str:
+    """The plan as a picture, where this version draws one."""
+    try:
+        draw = import_module("acts.views.plan_svg").plan_svg
+    except ModuleNotFoundError:
+        return ""
+    return str(draw(plan, states)) if plan else ""

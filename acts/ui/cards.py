@@ -1,0 +1,449 @@
+"""What waits, as people read it: rows of the inbox, and a card with all that is decided and where each value is from.
+
+All of it is read from Temporal when it is shown, and nothing is kept but for the seconds of ``Shared``, so that two
+hundred viewers cost the workers no more than one. What a card shows is what its run vouches for: a wait whose content
+does not have the digest of its subject is shown without any form that decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from temporalio.client import Client
+
+from acts.client.client_errors import ClientError
+from acts.client.run_decisions import call_position
+from acts.client.run_reader import EDITABLE, WITH, RunReader, add_parameters, read_pending, read_record
+from acts.language.errors import ActsError, shell
+from acts.language.references import Literal, Path, parse
+from acts.language.tools import Tool, hint_words
+from acts.language.values import ABSENT, Json, is_equal
+from acts.language.wire import AGENT
+from acts.provenance import trace as provenance
+from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, find_references
+from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
+from acts.tree.wire_format import digest
+from acts.views.text import BY_MODEL, change_lines, tool_change_lines, usage_text
+
+T = TypeVar("T")
+FRESH_SECONDS: Final = 1.0  # how old a shared answer may be …
+PATIENCE: Final = 1  # … or so many times what it took: 1,000 waits take seconds to read
+MAX_WAITS: Final = 2_000  # that the inbox reads
+MAX_SUMMARIES: Final = 10_000
+PROVENANCE_SECONDS: Final = 5.0  # a card is shown without sources rather than late
+_FOUR_WORDS: Final = 4
+_WORD: Final = 60
+
+
+class Shared:
+    """Answers that many viewers share for a moment; one question at a time for each key."""
+
+    def __init__(self) -> None:
+        self._answers: dict[Any, tuple[float, asyncio.Future[Any]]] = {}
+
+    async def get(self, key: Any, ask: Callable[[], Awaitable[T]]) -> T:
+        now = time.monotonic()
+        self._answers = {k: v for k, v in self._answers.items() if v[0] > now or not v[1].done()}
+        if key not in self._answers:
+            self._answers[key] = now + FRESH_SECONDS, asyncio.ensure_future(self._ask(key, ask))
+        answer: T = await asyncio.shield(self._answers[key][1])
+        return answer
+
+    async def _ask(self, key: Any, ask: Callable[[], Awaitable[T]]) -> T:
+        began = time.monotonic()
+        try:
+            return await ask()
+        finally:
+            now = time.monotonic()
+            until = now + max(FRESH_SECONDS, PATIENCE * (now - began))
+            self._answers[key] = until, self._answers[key][1]
+
+    def forget(self) -> None:
+        """What was decided shows at once."""
+        self._answers = {k: v for k, v in self._answers.items() if not v[1].done()}
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A row of the inbox. ``run`` is the root of the tree in which it waits."""
+
+    run: str
+    approval: PendingApproval
+    summary: str = ""
+
+    @property
+    def token(self) -> str:
+        """What tells this wait from all others of its tree, whatever version of it."""
+        return digest(list(self.approval.key), 16)
+
+    @property
+    def tool(self) -> str:
+        content = self.approval.content or {}
+        call = self.approval.call
+        return str(content.get("tool") or (call.partition(":")[2] if call else f"a {self.approval.what}"))
+
+    @property
+    def words(self) -> str:
+        """The first values of a Call, or the Calls of a plan."""
+        content = self.approval.content or {}
+        if isinstance(plan := content.get("plan"), list):
+            return ", ".join(str(call.get("_tool")) for call in plan if isinstance(call, dict))[: 2 * _WORD]
+        values = content.get(WITH)
+        own = [(k, v) for k, v in values.items() if not k.startswith("_")] if isinstance(values, dict) else []
+        return ", ".join(f"{k} {_shorten(v)}" for k, v in own[:_FOUR_WORDS]) + (" …" if len(own) > _FOUR_WORDS else "")
+
+    @property
+    def editors(self) -> list[str]:
+        changes = self.approval.about.get("changes")
+        names = (
+            [str(c["by"]) for c in changes if isinstance(c, dict) and "by" in c] if isinstance(changes, list) else []
+        )
+        return list(dict.fromkeys(names))
+
+    @property
+    def hints(self) -> list[str]:
+        hints = self.approval.about.get("hints")
+        return [str(hint) for hint in hints[:4]] if isinstance(hints, list) else []
+
+    @property
+    def is_signed(self) -> bool:
+        return SIGN in self.approval.about
+
+    @property
+    def is_editable(self) -> bool:
+        return self.approval.what != MESSAGE and self.approval.about.get(EDITABLE, True) is True
+
+    @property
+    def like(self) -> str:
+        """What like Calls have in common: the tool, and what answers it."""
+        return digest([self.tool, (self.approval.content or {}).get("answeredBy")], 16)
+
+    @property
+    def text(self) -> str:
+        """What a search looks at."""
+        parts = (self.tool, self.words, self.run, self.summary, self.approval.instance or "", *self.editors)
+        return " ".join(parts).casefold()
+
+    @property
+    def seen(self) -> str:
+        """What a form sends back: which wait, and what was shown of it. ASCII, whatever a name holds."""
+        shown = self.approval
+        return json.dumps({"run": self.run, "wait": self.token, "version": shown.version, "subject": shown.subject})
+
+    def command(self, word: str) -> str:
+        """The command that signs."""
+        shown, more = self.approval, [] if self.approval.call is None else ["--call", self.approval.call]
+        more += [] if shown.workflow_id == self.run else ["--workflow-id", shown.workflow_id]
+        more += [] if shown.instance is None else ["--instance", shown.instance]
+        subject = str(shown.subject)[:SHORT_SUBJECT]
+        return shell("acts", word, self.run, *more, "--version", shown.version, "--subject", subject) + " --key FILE"
+
+
+@dataclass(frozen=True)
+class Inbox:
+    waits: list[Wait]
+    unanswered: list[str]
+    unread: int
+
+
+async def read_inbox(client: Client, summaries: dict[str, str]) -> Inbox:
+    """All that waits; ``summaries`` keeps those of runs, which never change."""
+    report = await read_pending(limit=MAX_WAITS, client=client)
+    missing = [id_ for id_, _ in report.approvals if id_ not in summaries]
+    if len(summaries) > MAX_SUMMARIES:
+        summaries.clear()
+    for first in range(0, len(missing), 50):
+        batch = missing[first : first + 50]
+        summaries.update(zip(batch, await asyncio.gather(*(read_summary(client, id_) for id_ in batch)), strict=True))
+    waits = [Wait(id_, approval, summaries.get(id_, "")) for id_, listed in report.approvals for approval in listed]
+    return Inbox(waits, report.unanswered, report.unread)
+
+
+async def read_summary(client: Client, id_: str) -> str:
+    with suppress(Exception):  # a list is shown whatever one run is
+        return str(await (await RunReader(client, id_).describe()).static_summary() or "")
+    return ""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value on a card: a parameter of a Call, with where it is from."""
+
+    name: str
+    value: Json
+    title: str = ""
+    description: str = ""
+    sources: list[str] = field(default_factory=list)
+    outside: bool = False
+    was: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PlannedOne:
+    """A Call of a plan that waits."""
+
+    id: str
+    answer: str
+    values: list[Value]
+    remarks: list[str]
+
+
+@dataclass
+class Card:
+    """A wait with all that is decided, and what helps to decide; without ``wait``: it no longer waits."""
+
+    run: str
+    wait: Wait | None
+    summary: str = ""
+    is_agent: bool = False
+    tool: Tool | None = None
+    values: list[Value] = field(default_factory=list)
+    calls: list[PlannedOne] = field(default_factory=list)
+    rest: list[Value] = field(default_factory=list)
+    asked: list[Value] = field(default_factory=list)
+    results: list[Value] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    cost: str = ""
+    changes: list[str] = field(default_factory=list)
+    plan: list[Any] = field(default_factory=list)
+    """The Calls as they are written, with their references; an edit begins with one of them."""
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+
+    @property
+    def hints(self) -> list[str]:
+        return list(
+            dict.fromkeys(
+                [*(self.wait.hints if self.wait else ()), *(hint_words(self.tool.schema) if self.tool else ())]
+            )
+        )
+
+
+async def find_wait(client: Client, run: str, token: str) -> tuple[RunReader, Wait | None]:
+    """A wait of a run as it is now, with all that is decided; None: it no longer waits."""
+    reader = RunReader(client, run)
+    if (await reader.describe()).close_time is not None:
+        return reader, None
+    for approval in await reader.require(reader.pending()):
+        if Wait(run, approval).token == token:
+            [whole] = await add_parameters(reader, [approval])
+            return reader, Wait(run, whole)
+    return reader, None
+
+
+async def read_card(client: Client, run: str, token: str) -> Card:
+    """A card as it is now. ClientError: there is no such run, or no worker answers."""
+    reader, wait = await find_wait(client, run, token)
+    card = Card(run, wait, await read_summary(client, run))
+    status = await reader.status() or await reader.result()
+    card.decisions = [d for d in status.get("decisions") or () if isinstance(d, dict)]
+    card.cost = usage_text(status["usage"]) if (status.get("usage") or {}).get("requests") else ""
+    if wait is None:
+        return card
+    waiting = reader.other(wait.approval.workflow_id)
+    card.plan = await waiting.plan() or []
+    record = RunRecord((), {}, None)
+    with suppress(ClientError, ActsError, TimeoutError):
+        async with asyncio.timeout(PROVENANCE_SECONDS):
+            record, _ = await read_record(waiting)
+    card.tools, card.tool = record.tools, record.tools.get(wait.tool)
+    card.changes = [*change_lines(wait.approval.about.get("changes")), *tool_change_lines(wait.approval.about)]
+    request = await _read_request(reader)
+    card.is_agent = AGENT in (await _types(reader, waiting))
+    _fill(card, wait, record, request)
+    state = await waiting.value("†state", wait.approval.instance or "")
+    if isinstance(state.get("value"), dict):
+        card.results = [Value(name, value) for name, value in state["value"].items()]
+    return card
+
+
+async def _types(*readers: RunReader) -> set[str]:
+    return {str((await reader.describe()).workflow_type) for reader in readers}
+
+
+async def _read_request(reader: RunReader) -> list[Json]:
+    with suppress(Exception):  # the history of its start may be gone
+        request = await reader.request()
+        context = request.get("context") if isinstance(request, dict) else None
+        return context if isinstance(context, list) else [{"type": "input", "input": request}]
+    return []
+
+
+def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) -> None:
+    """Fill a card with what is decided, value by value, and with what was asked for."""
+    content = wait.approval.content or {}
+    texts = [
+        m for m in request if isinstance(m, dict) and m.get("type", "text") in ("text", "system", "input", "state")
+    ]
+    for message in texts:
+        kind = str(message.get("type", "text"))
+        card.asked.append(Value(kind, message.get("content") or message.get("text") or message.get(kind)))
+    sources = Sources(record, request, card, wait)
+    if isinstance(plan := content.get("plan"), list):
+        answers, remarks = content.get("answeredBy"), wait.approval.about.get("calls")
+        for at, call in enumerate(plan, 1):
+            id_ = f"{at}:{call.get('_tool')}" if isinstance(call, dict) else str(at)
+            known = remarks.get(id_) if isinstance(remarks, dict) else None
+            answer = answers.get(id_) if isinstance(answers, dict) else None
+            values = list(sources.values_of(id_, call, call)) if isinstance(call, dict) else [Value(id_, call)]
+            card.calls.append(PlannedOne(id_, answer_text(answer), values, list(map(str, known or ()))))
+        parts = {k: v for k, v in content.items() if k != "plan"}
+    else:
+        given = content.get(WITH)
+        if isinstance(given, dict):
+            written = _written_call(card.plan, wait.approval.call)
+            card.values = list(sources.values_of(str(wait.approval.call), given, written))
+        parts = {k: v for k, v in content.items() if k not in (WITH, "tool", "call")}
+        parts |= {k: v for k, v in given.items() if k.startswith("_")} if isinstance(given, dict) else {}
+    card.rest = [
+        Value(_REST.get(k, k), answer_text(v) if k == "answeredBy" and wait.approval.call else v)
+        for k, v in parts.items()
+    ]
+
+
+_REST: Final = {"answeredBy": "what answers it", "writes": "where it may write", "values": "what it reads now",
+                "context": "what its scopes show"}  # fmt: skip
+
+
+def _written_call(plan: Sequence[Any], call: str | None) -> Mapping[str, Any]:
+    with suppress(ClientError, IndexError):
+        one = plan[call_position(str(call))]
+        return one if isinstance(one, dict) else {}
+    return {}
+
+
+def answer_text(answer: Any) -> str:
+    """``the Activity refund, on the queue pay``; other forms as JSON."""
+    if not isinstance(answer, dict):
+        return str(answer)
+    if "model" in answer:
+        return f"{BY_MODEL}: {json.dumps(answer, ensure_ascii=False)}"
+    if answer.keys() <= {"activity", "taskQueue"}:
+        queue = f", on the task queue {answer['taskQueue']}" if "taskQueue" in answer else ""
+        return f"the Activity {answer.get('activity')}{queue}"
+    return json.dumps(answer, ensure_ascii=False)
+
+
+class Sources:
+    """Where the values of Calls are from, in words; nothing where the run does not tell."""
+
+    def __init__(self, record: RunRecord, request: Sequence[Json], card: Card, wait: Wait) -> None:
+        self._record, self._card, self._wait = record, card, wait
+        self._index = ProvenanceIndex(record) if record.messages else None
+        plans = [m.get("plan") for m in request if isinstance(m, dict) and m.get("type") == "plan"]
+        self._requested = [call for plan in plans if isinstance(plan, list) for call in plan]
+
+    def values_of(self, id_: str, values: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Value]:
+        """The parameters of a Call, in the order of its Tool's schema."""
+        tool = self._record.tools.get(id_.partition(":")[2])
+        properties = (tool.schema.get("properties") if tool else None) or {}
+        is_plan = values is written
+        names = [n for n in (*properties, *(n for n in values if n not in properties)) if n in values]
+        for name in names:
+            if name == "_tool" or (name.startswith("_") and not is_plan):
+                continue
+            part = properties[name] if isinstance(properties.get(name), dict) else {}
+            sources, outside = self._of(name, written, tool)
+            title, description = (str(part.get(key) or "") for key in ("title", "description"))
+            was = list(self._before(id_, name))
+            yield Value(name, values[name], title, description, sources, outside, was)
+
+    def _before(self, id_: str, name: str) -> Iterator[str]:
+        """What the value was before people changed it."""
+        changes = self._wait.approval.about.get("changes")
+        for change in changes if isinstance(changes, list) else ():
+            old = change.get("from", ABSENT)
+            if change.get("call") == _position(id_) and isinstance(old, dict):
+                new = change.get("to")
+                old, new = old.get(name, ABSENT), (new if isinstance(new, dict) else {}).get(name, ABSENT)
+                if old is ABSENT or (new is not ABSENT and is_equal(old, new)):
+                    continue
+            elif change.get("part") != f"with.{name}" or old is ABSENT:
+                continue
+            yield value_text(old) + (f", until {change['by']} changed it" if "by" in change else "")
+
+    def _of(self, name: str, written: Mapping[str, Any], tool: Tool | None) -> tuple[list[str], bool]:
+        if name not in written:
+            return [], False
+        uses = []
+        with suppress(ActsError):
+            uses = [use for use in find_references(dict(written), tool) if use.at[:1] == (name,)]
+        if uses and self._index is None:
+            return ["where it is from cannot be read"], True
+        found = [self._source(path) for use in uses for path in use.paths]
+        words, outside = [word for words, _ in found for word in words], any(is_outside for _, is_outside in found)
+        is_whole = len(uses) == 1 and uses[0].at == (name,) and not isinstance(written[name], (dict, list))
+        if not is_whole or not uses:
+            author, is_outside = self._author(name, written)
+            words, outside = [*words, author], outside or is_outside
+        return list(dict.fromkeys(words)), outside
+
+    def _author(self, name: str, written: Mapping[str, Any]) -> tuple[str, bool]:
+        for change in reversed(self._wait.approval.about.get("changes") or ()):
+            if (
+                isinstance(new := change.get("to"), dict)
+                and "by" in change
+                and is_equal(new.get(name, ABSENT) if name in new else None, written[name])
+            ):
+                return f"written by {change['by']}", True
+        if any(
+            isinstance(call, dict) and is_equal(call.get(name), written[name])
+            for call in self._requested
+            if call.get("_tool") == written.get("_tool")
+        ):
+            return "written in the request", False
+        return ("written by the planner", True) if self._card.is_agent else ("written in the plan", False)
+
+    def _source(self, path: Path) -> tuple[list[str], bool]:
+        index, instance = self._index, self._wait.approval.inner or self._wait.approval.instance
+        if index is None:
+            return [], True
+        traced = index.why(path, instance if instance in index.instances else None, limits=Limits(1, 10, 20))
+        words = [_origin_text(source, path) for source in traced.get("sources", ())]
+        return words or [f"{path}, which has no value yet"], bool(traced.get("outside"))
+
+
+def _origin_text(source: Mapping[str, Any], path: Path) -> str:
+    if "call" in source and (writer := source.get("id") or source.get("tool")):
+        return f"result of {writer}"
+    match source.get("origin"):
+        case provenance.REQUEST:
+            return "from the input" if path.kind == "input" else "from the request"
+        case provenance.PROVIDED:
+            return "sent to the run later"
+        case provenance.DECISION:
+            return "from a person's decision"
+    return "passed by the run above" if path.kind != "input" else "from the input of the run above"
+
+
+def _position(id_: str) -> int | None:
+    number = id_.partition(":")[0]
+    return int(number) if number.isdecimal() else None
+
+
+def value_text(value: Json) -> str:
+    """A value as people read it: text as it is, unless it could be mistaken for something else, all else as JSON."""
+    if isinstance(value, str) and value.strip():
+        try:
+            json.loads(value)
+        except ValueError:
+            return value
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _shorten(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _WORD else text[: _WORD - 1] + "…"
+
+
+def is_reference(text: str) -> bool:
+    """True for what the engine would read as a reference, a template or an escape."""
+    try:
+        return not isinstance(parse(text), Literal)
+    except ActsError:
+        return True

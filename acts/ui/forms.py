@@ -1,0 +1,137 @@
+"""Changing a Call that waits: a form made from its Tool's schema, and the Call that comes back.
+
+A Call is edited as it is written, so a reference stays one until somebody replaces it. What comes back as shown is
+left as it was, to the character. The engine's own checks judge what is new; the run judges it once more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from acts.language.errors import ActsError, visible
+from acts.language.references import MARK
+from acts.language.tools import META, Tool
+from acts.language.values import ABSENT, Json, is_equal, pointer
+from acts.ui.cards import is_reference, value_text
+
+LONG_LINE: Final = 80  # characters of a text that gets more than one line
+PREFIX: Final = "f."  # of the names of fields: none of them is a token or a note
+
+
+@dataclass(frozen=True)
+class FormField:
+    """``kind`` is ``choice``, ``line``, ``text`` or ``json``; ``text`` is what it shows, "" for nothing."""
+
+    name: str
+    kind: str
+    text: str
+    choices: list[str]
+    title: str
+    description: str
+    is_required: bool
+
+
+def form_fields(call: Mapping[str, Json], tool: Tool | None) -> Iterator[FormField]:
+    """The parameters of a Call, those of its Tool's schema first."""
+    schema = tool.schema if tool is not None else {}
+    properties = schema.get("properties") or {}
+    for name in dict.fromkeys((*properties, *call)):
+        if name in META or name == "_tool" or (tool is not None and name in tool.consts):
+            continue
+        part = properties[name] if isinstance(properties.get(name), dict) else {}
+        value = call.get(name, ABSENT)
+        text = "" if value is ABSENT else shown_text(value, part)
+        choices = _choices(part)
+        if choices and (not text or text in choices):
+            kind = "choice"
+        elif _is_plain(part, value):
+            kind = "text" if len(text) > LONG_LINE or "\n" in text else "line"
+        else:
+            kind = "json"
+        title, description = (str(part.get(key) or "") for key in ("title", "description"))
+        yield FormField(name, kind, text, choices, title, description, name in schema.get("required", ()))
+
+
+def _choices(part: Mapping[str, Any]) -> list[str]:
+    if part.get("type") == "boolean":
+        return ["true", "false"]
+    options = part.get("enum")
+    return [shown_text(option, part) for option in options] if isinstance(options, list) else []
+
+
+def _is_plain(part: Mapping[str, Any], value: Json) -> bool:
+    types = part.get("type")
+    known = types in ("string", "number", "integer", "boolean") or (
+        types is None and not isinstance(value, (dict, list))
+    )
+    return known and not isinstance(value, (dict, list))
+
+
+def shown_text(value: Json, part: Mapping[str, Any]) -> str:
+    """A value as its field shows it."""
+    is_text = isinstance(value, str) and (part.get("type") == "string" or value.startswith(MARK))
+    return visible(str(value) if is_text else value_text(value), "\n")
+
+
+def read_call(
+    call: Mapping[str, Json], tool: Tool | None, sent: Mapping[str, Any]
+) -> tuple[dict[str, Json], list[str]]:
+    """The Call with what a form has sent, and what is wrong with it."""
+    new, problems = dict(call), list[str]()
+    properties = (tool.schema.get("properties") if tool is not None else None) or {}
+    for field in form_fields(call, tool):
+        text = sent.get(PREFIX + field.name)
+        if not isinstance(text, str) or (text := text.replace("\r\n", "\n")) == field.text:
+            continue
+        part = properties[field.name] if isinstance(properties.get(field.name), dict) else {}
+        if not text and part.get("type") != "string":
+            new.pop(field.name, None)
+            continue
+        try:
+            new[field.name] = _read_value(text, part)
+        except ValueError as error:
+            problems.append(f"{field.name}: {text[:LONG_LINE]!r} is no JSON, and no text is allowed here: {error}")
+    return new, problems + ([] if problems else check_call(new, tool))
+
+
+def _read_value(text: str, part: Mapping[str, Any]) -> Json:
+    if part.get("type") == "string":
+        return text
+    if text.startswith(MARK) and is_reference(text):
+        return text
+    options = part.get("enum")
+    for option in options if isinstance(options, list) else ():
+        if shown_text(option, part) == text:
+            return option
+    try:
+        value: Json = json.loads(text)
+    except ValueError:
+        if part.get("type") is None:
+            return text
+        raise
+    return value
+
+
+def check_call(call: Mapping[str, Json], tool: Tool | None) -> list[str]:
+    """What the engine's validation finds in the parameters of a Call, as far as its references let it see."""
+    if tool is None:
+        return []
+    values = {k: v for k, v in call.items() if k not in META and k != "_tool"}
+    try:
+        return [f"{pointer(*at).lstrip('/') or 'the call'}: {why}" for at, why in tool.parameters.open_defects(values)]
+    except (ActsError, ValueError) as error:
+        return [str(error)]
+
+
+def differences(before: Mapping[str, Json], after: Mapping[str, Json]) -> list[tuple[str, str, str]]:
+    """``(name, old, new)`` of each part that differs."""
+    rows = []
+    for name in dict.fromkeys((*before, *after)):
+        old, new = before.get(name, ABSENT), after.get(name, ABSENT)
+        if old is ABSENT or new is ABSENT or not is_equal(old, new):
+            one, other = ("nothing" if side is ABSENT else value_text(side) for side in (old, new))
+            rows.append((name, one, other))
+    return rows

@@ -1,0 +1,204 @@
+"""Runs as pages show them: one with its Calls, decisions and results; many with what they cost. And what people may do
+to a run besides deciding: pause, resume, cancel, retry.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from temporalio.client import Client
+
+from acts.client import client as acts_client
+from acts.client.client_errors import ClientError
+from acts.client.run_reader import (
+    PHASES,
+    RunReader,
+    list_runs,
+    outcome_of_value,
+    read_instance,
+    read_progress,
+    runs_query,
+)
+from acts.client.start_runs import IdPolicy, start_run
+from acts.language.errors import shell, truncate
+from acts.language.messages import INSTANCES
+from acts.language.wire import PLAN
+from acts.tree.decisions import PendingApproval
+from acts.views.text import change_lines, decided_name, describe_call, named_instances, set_counts, usage_text
+
+__all__ = ["PHASES", "RunView", "RunsReport", "read_run", "read_runs", "steer"]
+
+MAX_RUNS: Final = 500  # of the list, and of the figures below it
+MAX_SQUARES: Final = 5_000
+MAX_CALLS: Final = 2_000
+MAX_CAUSES: Final = 50
+_CAUSE: Final = 160  # characters in which two failures are one cause
+OPEN: Final = ("running", "planning", "awaiting", "paused")
+
+
+@dataclass
+class RunView:
+    """A run, or an instance of it, with what the server and a worker say. ``silence``: why no worker answers."""
+
+    id: str
+    instance: str
+    workflow: str
+    phase: str
+    started: str
+    summary: str = ""
+    closed: str = ""
+    silence: str = ""
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    more_calls: int = 0
+    values: dict[str, Any] = field(default_factory=dict)
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    pending: list[PendingApproval] = field(default_factory=list)
+    usage: str = ""
+    counts: Mapping[str, Any] | None = None
+    squares: list[tuple[str, str]] = field(default_factory=list)
+    more_squares: int = 0
+    causes: list[tuple[str, int, list[str]]] = field(default_factory=list)
+    plan: list[Any] = field(default_factory=list)
+    states: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.closed
+
+
+async def read_run(client: Client, id_: str, instance: str = "") -> RunView:
+    """A run as it is now. ClientError: there is none."""
+    reader = RunReader(client, id_)
+    info = await reader.describe()
+    closed = "" if info.close_time is None else f"{info.close_time:%Y-%m-%d %H:%M:%S} UTC"
+    view = RunView(
+        id_, instance, info.workflow_type, "running", f"{info.start_time:%Y-%m-%d %H:%M:%S} UTC", closed=closed
+    )
+    view.summary = str(await info.static_summary() or "")
+    outcome = await reader.outcome()
+    if outcome is None:
+        report = await read_progress(reader)
+        view.silence = await reader.silence() if report is None else ""
+        report = report or {}
+        view.phase = str(report.get("phase") or "running")
+    else:
+        report = outcome.raw if isinstance(outcome.raw, dict) else {}
+        view.phase, view.errors = outcome.status, outcome.errors
+    if instance:
+        report, _ = await read_instance(reader, instance)
+        view.phase = str(report.get("status") or view.phase)
+        view.errors = outcome_of_value(report, id_).errors
+    _fill(view, report)
+    if not instance and not view.silence and outcome is None and view.counts is None:
+        view.plan = await reader.plan() or []
+    return view
+
+
+def _fill(view: RunView, report: Mapping[str, Any]) -> None:
+    calls = [call for call in report.get("calls") or () if isinstance(call, dict)]
+    view.calls = [{**call, "words": describe_call(call)} for call in calls[:MAX_CALLS]]
+    view.more_calls = len(calls) - len(view.calls)
+    view.states = {str(call.get("id")): str(call.get("state")) for call in calls}
+    view.values = {k: report[k] for k in ("output", "state") if report.get(k) not in (None, {})}
+    decisions = [item for item in report.get("decisions") or () if isinstance(item, dict)]
+    view.decisions = [
+        {**item, "about": decided_name(item), "lines": list(change_lines(item.get("changes")))} for item in decisions
+    ]
+    view.pending = [PendingApproval.model_validate(item) for item in report.get("pending") or ()]
+    view.usage = usage_text(report["usage"]) if (report.get("usage") or {}).get("requests") else ""
+    view.counts = set_counts(report)
+    items = named_instances(report)
+    states = [(name, str(item.get("status") if isinstance(item, dict) else item)) for name, item in items.items()]
+    view.squares, view.more_squares = states[:MAX_SQUARES], max(len(states) - MAX_SQUARES, 0)
+    view.causes = group_causes(view.errors, items)
+
+
+def group_causes(errors: list[dict[str, Any]], items: Mapping[str, Any]) -> list[tuple[str, int, list[str]]]:
+    """``(cause, how many, instances)`` of failures that are alike, the most frequent first."""
+    found = [(error, str(error.get("instance") or "")) for error in errors if error.get("instance")]
+    for name, item in items.items():
+        own = item.get("errors") if isinstance(item, dict) else None
+        found += [(error, name) for error in own or () if isinstance(error, dict)]
+    names: dict[str, dict[str, None]] = defaultdict(dict)
+    for error, name in found:
+        call = str(error.get("call") or "").partition(":")[2]
+        text = f"{call + ': ' if call else ''}[{error.get('code')}] {error.get('message')}"
+        names[truncate(text, _CAUSE)][name] = None
+    causes = [(cause, len(own), list(own)) for cause, own in names.items()]
+    return sorted(causes, key=lambda cause: -cause[1])[:MAX_CAUSES]
+
+
+async def steer(client: Client, id_: str, action: str, name: str) -> str:
+    """Pause, resume, cancel or retry a run; the id of the run to look at then."""
+    run = acts_client.Run(client, id_)
+    if action == "cancel" and name.strip() != id_:
+        raise ClientError("nothing was cancelled: the name that you typed is not that of the run", f"it is {id_}")
+    actions = {"pause": run.pause, "resume": run.resume, "cancel": run.cancel}
+    if action in actions:
+        await actions[action]()
+        return id_
+    if action == "retry":
+        return await retry(client, id_)
+    raise ClientError(f"{action!r} is nothing that a run can do", "pause, resume, cancel or retry")
+
+
+async def retry(client: Client, id_: str) -> str:
+    """Start a plan's run that takes over what this one has completed, as ``acts retry`` does; its id."""
+    reader = RunReader(client, id_)
+    info, request = await reader.describe(), await reader.request()
+    hint = f"start it from a terminal: {shell('acts', 'retry', id_)}"
+    if info.close_time is None:
+        raise ClientError("the run has not ended, so there is nothing to retry", "cancel it first")
+    if info.workflow_type != PLAN or not isinstance(request, dict) or not isinstance(request.get("context"), list):
+        raise ClientError("only a plan is retried here", hint)
+    if any(isinstance(m, dict) and INSTANCES in m for m in request["context"]):
+        raise ClientError("a set is not retried here: its results need another file", hint)
+    calls = await reader.plan()  # as it was edited
+    if calls is not None:
+        others = [m for m in request["context"] if not isinstance(m, dict) or m.get("type") != "plan"]
+        plans = [m for m in request["context"] if isinstance(m, dict) and m.get("type") == "plan"]
+        request = {**request, "context": [*others, {**(plans[-1] if plans else {"type": "plan"}), "plan": calls}]}
+    resume = {"workflowId": id_, "runId": info.run_id}
+    request = {**request, "config": {**(request.get("config") or {}), "resume": resume}}
+    new_id = f"{id_[:200]}-retry-{secrets.token_hex(3)}"
+    await start_run(client, PLAN, request, new_id, IdPolicy(), info.task_queue, id_)
+    return new_id
+
+
+@dataclass
+class RunsReport:
+    """The newest runs, and what they cost by day, tool and model: ``(name, runs, US dollars)``."""
+
+    rows: list[dict[str, Any]]
+    tables: dict[str, list[tuple[str, int, float]]]
+    total: float
+    is_cut: bool
+
+
+async def read_runs(client: Client, phase: str = "") -> RunsReport:
+    """The newest runs of a phase ("": of all)."""
+    query = runs_query([phase] if phase else [])
+    rows = [row async for row in list_runs(client, query, MAX_RUNS)]
+    names: dict[str, list[tuple[dict[str, Any], list[str]]]] = {
+        "day": [(row, [row["started"][:10]]) for row in rows],
+        "tool": [(row, row.get("tools") or []) for row in rows],
+        "model": [(row, [row["model"]] if "model" in row else []) for row in rows],
+    }
+    tables = {title: _sum_up(pairs) for title, pairs in names.items()}
+    tables["day"].sort(reverse=True)
+    return RunsReport(rows, tables, sum(row.get("cost") or 0.0 for row in rows), len(rows) == MAX_RUNS)
+
+
+def _sum_up(pairs: Sequence[tuple[dict[str, Any], list[str]]]) -> list[tuple[str, int, float]]:
+    """``(name, runs, US dollars)``, the dearest first."""
+    counts, costs = Counter[str](), defaultdict[str, float](float)
+    for row, names in pairs:
+        for name in names:
+            counts[name] += 1
+            costs[name] += row.get("cost") or 0.0
+    return sorted(((n, counts[n], costs[n]) for n in counts), key=lambda row: (-row[2], -row[1], row[0]))

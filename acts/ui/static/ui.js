@@ -1,0 +1,89 @@
+// What a page gains by a script: it follows what happens, keys move through it, a form is checked as one types.
+// Nothing here decides: that is done by the forms, which work without it.
+"use strict";
+
+const main = document.getElementById("live");
+let rows = -1, waiting = null;
+
+async function refresh() {
+  waiting = null;
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  if (!answer.ok) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+  if (!fresh) return;
+  if (main.dataset.subject) { // a card: what somebody reads, or writes, does not change under their hands
+    if (fresh.dataset.subject === main.dataset.subject) return;
+    document.getElementById("stale").hidden = false;
+    main.querySelectorAll(".decide button").forEach((button) => { button.disabled = true; });
+    return;
+  }
+  if (main.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return;
+  const open = [...main.querySelectorAll("details")].map((part) => part.open);
+  main.replaceChildren(...fresh.childNodes);
+  main.querySelectorAll("details").forEach((part, at) => { part.open = open[at] || false; });
+  mark();
+}
+
+if (main.dataset.live) {
+  const source = new EventSource(main.dataset.live);
+  let first = true;
+  source.onmessage = () => {
+    if (first && main.dataset.live === "/api/pending/events") { first = false; return; }
+    waiting = waiting || setTimeout(refresh, 700);
+  };
+}
+
+const listed = () => [...main.querySelectorAll("[data-row]")];
+
+function mark() {
+  listed().forEach((row, at) => row.classList.toggle("here", at === rows));
+  const row = listed()[rows];
+  if (row) { row.querySelector("a").focus(); row.scrollIntoView({ block: "nearest" }); }
+}
+
+function act(key) { // on a card: to the button, which Enter presses; in the inbox: to the card
+  const id = { a: "approve", r: "reason", e: "change" }[key];
+  const part = document.getElementById(id);
+  if (part) { part.focus(); if (key === "e") part.click(); return true; }
+  const row = listed()[rows];
+  if (row) location.href = `${row.querySelector("a").getAttribute("href")}#${id}`;
+  return Boolean(row);
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+  if (event.key === "j" || event.key === "k") {
+    rows = Math.max(0, Math.min(listed().length - 1, rows + (event.key === "j" ? 1 : -1)));
+    mark();
+  } else if (!"are".includes(event.key) || !act(event.key)) return;
+  event.preventDefault();
+});
+
+if (location.hash.length > 1) {
+  const part = document.getElementById(location.hash.slice(1));
+  if (part && part.id === "change") part.click();
+  else if (part) part.focus();
+}
+
+document.addEventListener("click", (event) => { // a rejection, or a question, needs words
+  const needs = event.target.dataset && event.target.dataset.needs;
+  const field = needs && document.getElementById(needs);
+  if (field && !field.value.trim()) { event.preventDefault(); field.focus(); field.placeholder = "Say why, please"; }
+});
+
+const form = document.querySelector("form[data-check]");
+if (form) {
+  let timer = null;
+  form.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      const data = new FormData(form);
+      data.set("step", "check");
+      const answer = await fetch("/change", { method: "POST", body: data });
+      if (!answer.ok) return;
+      const list = document.getElementById("problems"), problems = (await answer.json()).problems;
+      list.replaceChildren(...problems.map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
+      list.hidden = problems.length === 0;
+    }, 400);
+  });
+}
