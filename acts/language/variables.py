@@ -22,7 +22,7 @@ deployment build_id shutdown_seconds watchdog_seconds metrics health events_toke
 shipped_tools tool_limits max_parallel max_cost day_cost
 """
 WORKER: Final = frozenset(f"{PREFIX}{name.upper()}" for name in _WORKER.split())
-# The folder of `acts dev`, the token of `acts codec-server`, what `acts dev` tells its worker, and those of `acts notify`
+# Of `acts dev` (its folder, and what it tells its worker), `acts codec-server`, `acts notify` and `acts ui`
 COMMANDS: Final = frozenset(
     {"ACTS_STATE", "ACTS_CODEC_TOKEN", "ACTS_START_REPORT", "ACTS_NOTIFY", "ACTS_NOTIFY_SECRET", "ACTS_NOTIFY_LINK"}
 )
