@@ -427,7 +427,8 @@ class _CallParser:
             similar, value = find_similar(key, META), self.call.pop(key)
             rule = "names that begin with _ are reserved"
             self.report("forbiddenMeta", text, key, hint=rule if similar is None else did_you_mean(similar))
-            if similar is not None and similar not in (*self.call, *TOOL_ONLY):  # no more errors come of the one
+            is_allowed = similar in CONTROL or tool.meta.get(str(similar), False) is not False
+            if similar is not None and is_allowed and similar not in self.call:  # no more errors come of the one
                 self.call[similar] = value
                 self._check_meta_property(similar, tool)
             return

@@ -38,7 +38,8 @@ async def test_a_failure_goes_to_the_error_path_once_retries_are_spent(foreign: 
     assert result["status"] == "completed"
     assert result["state"] == {"problem": problem, "told": "out of paper"}
     assert states(result) == {"1:break_down": "completed", "2:echo": "skipped", "3:echo": "completed"}
-    assert result["calls"][0].pop("place").startswith(f"{__file__}:")
+    assert (place := result["calls"][0].pop("place")).startswith(f"{__file__}:")
+    assert result["calls"][0].pop("undeclared") == f"jam in break_down ({place.rpartition(chr(47))[2]})"
     assert result["calls"][0] == {
         "id": "1:break_down", "tool": "break_down", "state": "completed", "outputPath": "†state.problem",
         "error": problem,
