@@ -240,13 +240,15 @@ def _project(projection: Projection, read: Read, work: Work) -> Json:
             if step is Step.EVERY:
                 if not isinstance(value, list):
                     return UNKNOWN if value is UNKNOWN else ABSENT
-                work.steps.spend(len(value))
+                work.steps.spend(len(value) * (1 + (len(steps) - at) // 4))  # what an element has may be deep inside
                 parts = [follow(item, steps[at + 1 :]) for item in value]
                 return [None if part is ABSENT else part for part in parts]
             name = read(Path(INDEX)) if step is Step.CURRENT else step
             if name is UNKNOWN:
                 return UNKNOWN
             value = get(value, (str(name),))
+            if value is ABSENT:
+                break
         return value
 
     return follow(read(projection.source), projection.steps)
