@@ -24,6 +24,8 @@ FAILED: Final = "computeFailed"
 MAX_SECONDS: Final = 1.0
 MAX_BYTES: Final = 128 * 1024 * 1024
 MAX_DEPTH: Final = 200
+# Characters of the JSON of a result, about
+MAX_RESULT: Final = 8 * 1024 * 1024
 # Processes at most, and evaluations that one of them makes before another takes its place
 MAX_PROCESSES: Final = 4
 _MAX_EVALUATIONS: Final = 1_000
@@ -91,16 +93,26 @@ def _pool() -> monty.Monty:
 
 
 def _to_json(value: Any) -> Json:
-    if value is None or isinstance(value, (bool, str, int, float)):
-        json.dumps(value, allow_nan=False)  # raises ValueError
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_to_json(item) for item in value]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: _to_json(item) for key, item in value.items()}
-    what = "an object with keys that are no texts" if isinstance(value, dict) else type(value).__name__
-    hint = "sorted(…) makes a list of a set, str(…) a text of anything"
-    raise ValueError(f"the value of the code is no JSON: it has {what}; {hint}")
+    size = 0
+
+    def copy(part: Any) -> Json:
+        nonlocal size
+        size += 2 + (len(part) if isinstance(part, str) else 0)
+        if size > MAX_RESULT:  # a value that holds another many times over is small in the sandbox alone
+            raise ValueError(f"the value of the code is longer than the {MAX_RESULT:,} characters allowed")
+        if part is None or isinstance(part, (bool, str, int, float)):
+            json.dumps(part, allow_nan=False)  # raises ValueError
+            return part
+        if isinstance(part, (list, tuple)):
+            return [copy(item) for item in part]
+        if isinstance(part, dict) and all(isinstance(key, str) for key in part):
+            size += sum(map(len, part))
+            return {key: copy(item) for key, item in part.items()}
+        what = "an object with keys that are no texts" if isinstance(part, dict) else type(part).__name__
+        hint = "sorted(…) makes a list of a set, str(…) a text of anything"
+        raise ValueError(f"the value of the code is no JSON: it has {what}; {hint}")
+
+    return copy(value)
 
 
 def shipped_tools(setting: str | None) -> dict[str, tuple[dict[str, Any], Callable[..., Any]]]:

@@ -6,7 +6,8 @@ that a Tool returns can become an expression.
 
     expression  = disjunction [ "?" expression ":" expression ]
     disjunction = conjunction { "||" conjunction }
-    conjunction = comparison { "&&" comparison }
+    conjunction = negation { "&&" negation }
+    negation    = "!" negation | comparison
     comparison  = term [ ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) term ]
     term        = path | "(" expression ")" | "!" term | JSON
     path        = "†" kind { "." name | "[" digits "]" | "[" JSON-string "]" | "[*]" | "[†index]" }
@@ -156,7 +157,8 @@ class Operation:
 
     def __str__(self) -> str:
         enclosed = {"?:": (CHOICE,), "||": (CHOICE,), "&&": (CHOICE, "||")}
-        inner = enclosed.get(self.sign, (CHOICE, "||", "&&", *COMPARISONS))
+        every = (CHOICE, "||", "&&", *COMPARISONS)
+        inner = enclosed.get(self.sign, every if self.sign == "!" else (*every, "!"))
         texts = [f"({t})" if isinstance(t, Operation) and t.sign in inner else str(t) for t in self.terms]
         if self.sign == CHOICE:
             return f"{texts[0]} ? {texts[1]} : {texts[2]}"
@@ -240,13 +242,15 @@ def _project(projection: Projection, read: Read, work: Work) -> Json:
             if step is Step.EVERY:
                 if not isinstance(value, list):
                     return UNKNOWN if value is UNKNOWN else ABSENT
-                work.steps.spend(len(value))
+                work.steps.spend(len(value) * (1 + (len(steps) - at) // 4))  # what an element has may be deep inside
                 parts = [follow(item, steps[at + 1 :]) for item in value]
                 return [None if part is ABSENT else part for part in parts]
             name = read(Path(INDEX)) if step is Step.CURRENT else step
             if name is UNKNOWN:
                 return UNKNOWN
             value = get(value, (str(name),))
+            if value is ABSENT:
+                break
         return value
 
     return follow(read(projection.source), projection.steps)
@@ -469,8 +473,13 @@ class _Parser:
     def any_of(self, depth: int, sign: str = "||") -> Expression:
         terms: list[Expression] = []
         while not terms or self.accept(sign):
-            terms.append(self.any_of(depth, "&&") if sign == "||" else self.comparison(depth))
+            terms.append(self.any_of(depth, "&&") if sign == "||" else self.negation(depth))
         return terms[0] if len(terms) == 1 else Operation(sign, tuple(terms))
+
+    def negation(self, depth: int) -> Expression:
+        if depth <= MAX_PARENTHESES and self.accept("!"):  # of a whole comparison
+            return Operation("!", (self.negation(depth + 1),))
+        return self.comparison(depth)
 
     def comparison(self, depth: int) -> Expression:
         left = self.term(depth)

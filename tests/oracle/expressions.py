@@ -103,6 +103,9 @@ def choice(tokens: list[Any]) -> Any:
 
 def joined(tokens: list[Any], *signs: tuple[str, str]) -> Any:
     if not signs:
+        if tokens[:1] == ["!"]:
+            tokens.pop(0)
+            return ("not", [joined(tokens)])
         left = term(tokens)
         if tokens[:1] and tokens[0] in OPERATORS:
             return (tokens.pop(0), [left, term(tokens)])

@@ -84,6 +84,17 @@ def test_comparisons_of_a_workflow_task_share_a_limit(monkeypatch: pytest.Monkey
     assert holds(condition, read, work)
 
 
+def test_what_each_element_of_a_list_has_is_counted_by_how_deep_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    allow(monkeypatch, TASK, 500)
+    element: Json = 1
+    for _ in range(40):
+        element = {"a": element}
+    rows = [element] * 100
+    assert evaluate(parse("†rows[*].a.a"), lambda _: rows) == [element["a"]["a"]] * 100
+    with pytest.raises(TooComplex):
+        evaluate(parse("†rows[*]" + ".a" * 40), lambda _: rows)
+
+
 @pytest.mark.parametrize("text", ["†a == [1]", "[1] != †a", "†a < 2", "!(†a == †a)"])
 def test_what_is_not_known_is_compared_with_nothing(text: str) -> None:
     assert holds(parse_condition(text), lambda _: {"b": [UNKNOWN]}) is UNKNOWN

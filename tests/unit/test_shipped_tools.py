@@ -40,6 +40,8 @@ REFUSED: list[tuple[str, str]] = [
     ("{1, 2}", "sorted"),
     ("{1: 2}", "keys"),
     ("float('nan')", "JSON"),
+    ("x = [1]\nfor i in range(60): x = [x, x]\nx", "longer than"),
+    ("x = 'a' * 1000000\n[x] * 1000", "longer than"),
 ]
 
 
