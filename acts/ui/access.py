@@ -151,7 +151,8 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update({name: value for name, value in HEADERS.items() if name not in headers})
             await send(message)
 
         await self._choose(scope)(scope, receive, send_with_headers)

@@ -12,7 +12,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -33,14 +32,16 @@ from acts.client.ag_ui_events import AgUiStream
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.event_feeds import EventFeeds, WatchRefused
 from acts.client.run_decisions import send_decision
+from acts.client.run_reader import RunReader
 from acts.language.errors import ActsError, visible
-from acts.language.wire import APPROVE, EDIT, REJECT
-from acts.tree.decisions import Decision
+from acts.language.wire import ANSWER, APPROVE, EDIT, GRAPH, REJECT
+from acts.tree.decisions import FORM, Decision
 from acts.tree.wire_format import digest
 from acts.ui import runs
 from acts.ui.access import Access, Guard, Visitor, check_csrf
 from acts.ui.cards import Card, Inbox, Shared, Wait, answer_text, find_wait, read_card, read_inbox, value_text
-from acts.ui.forms import differences, form_fields, read_call
+from acts.ui.forms import answer_fields, differences, form_fields, read_answer, read_call
+from acts.views.plan_svg import as_file
 from acts.views.run_events import EventFilter, EventsRefused
 
 HERE: Final = Path(__file__).parent
@@ -98,8 +99,10 @@ class Pages:
     def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
         return [
             ("GET", "/", self.inbox), ("GET", "/card", self.card), ("POST", "/decide", self.decide),
+            ("POST", "/answer", self.answer),
             ("GET", "/change", self.change), ("POST", "/change", self.send_change), ("GET", "/bulk", self.bulk),
             ("POST", "/bulk", self.send_bulk), ("GET", "/run", self.run), ("POST", "/run", self.steer),
+            ("GET", "/run.svg", self.picture),
             ("GET", "/runs", self.all_runs), ("GET", "/enter", self.enter),
             ("GET", "/api/runs/{id:path}/events", self.events), ("GET", "/api/pending", self.pending),
             ("GET", "/api/pending/events", self.pending_events), ("POST", "/api/decide", self.decide_json),
@@ -144,7 +147,7 @@ class Pages:
         ]  # fmt: skip
         groups: dict[str, list[Wait]] = {}
         for wait in waits:
-            if is_decidable(wait) and wait.approval.call is not None:
+            if is_decidable(wait) and wait.is_approved_alike:
                 groups.setdefault(wait.like, []).append(wait)
         return self._page(
             request, "inbox.html", inbox=inbox, waits=waits[:MAX_ROWS], left=len(waits) - len(waits[:MAX_ROWS]),
@@ -154,7 +157,7 @@ class Pages:
 
     async def bulk(self, request: Request) -> Response:
         like = request.query_params.get("like", "")
-        waits = [w for w in (await self._inbox()).waits if w.like == like and is_decidable(w) and w.approval.call]
+        waits = [w for w in (await self._inbox()).waits if w.like == like and is_decidable(w) and w.is_approved_alike]
         return self._page(request, "bulk.html", waits=waits, results=None, problem="")
 
     async def send_bulk(self, request: Request) -> Response:
@@ -184,8 +187,29 @@ class Pages:
     async def _card(self, request: Request, run: str, token: str, status: int = 200, **more: Any) -> Response:
         card = await read_card(self.client, run, token)
         decidable = card.wait is not None and is_decidable(card.wait)
-        more = {"notice": "", "reason": "", **more}
-        return self._page(request, "card.html", status, card=card, wait=card.wait, decidable=decidable, **more)
+        more = {"notice": "", "reason": "", "sent": {}, **more}
+        form = _form_of(card.wait)
+        fields = None if form is None else answer_fields(form, more["sent"])
+        return self._page(
+            request, "card.html", status, card=card, wait=card.wait, decidable=decidable, fields=fields, **more
+        )
+
+    async def answer(self, request: Request) -> Response:
+        """Check and send what a person has filled in."""
+        form, visitor = await self._form(request)
+        seen, sent = _read_seen(str(form.get("seen"))), dict(form)
+        _, wait = await find_wait(self.client, seen["run"], seen["wait"])
+        schema = _form_of(wait)
+        output, problems = (None, []) if schema is None else read_answer(schema, sent)
+        try:
+            if not problems:
+                await self._send(seen, visitor, ANSWER, "", {"output": output})
+        except (ClientError, StaleError) as error:
+            problems = [str(error)]
+        if problems:
+            notice = f"nothing was sent: {'; '.join(problems)}"
+            return await self._card(request, seen["run"], seen["wait"], _CONFLICT, notice=notice, sent=sent)
+        return RedirectResponse(link("/card", run=seen["run"], wait=seen["wait"]), 303)
 
     async def decide(self, request: Request) -> Response:
         form, visitor = await self._form(request)
@@ -202,8 +226,8 @@ class Pages:
         self, seen: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
     ) -> None:
         """Send a decision about what was shown. StaleError: something else waits by now; nothing is sent."""
-        if word not in (APPROVE, REJECT, EDIT):
-            raise ClientError(f"{word!r} is no decision", "approve, reject or edit")
+        if word not in (APPROVE, REJECT, EDIT, ANSWER):
+            raise ClientError(f"{word!r} is no decision", "approve, reject, edit or answer")
         if word == REJECT and not reason.strip():
             raise ClientError("a rejection needs a reason", "an agent plans again with it")
         reader, wait = await find_wait(self.client, seen["run"], seen["wait"])
@@ -262,9 +286,16 @@ class Pages:
     async def run(self, request: Request) -> Response:
         id_, instance = request.query_params.get("id", ""), request.query_params.get("instance", "")
         view = await self._shared.get(("run", id_, instance), lambda: runs.read_run(self.client, id_, instance))
-        svg = _plan_svg(view.plan, view.states)
         waits = [Wait(view.id, approval) for approval in view.pending]
-        return self._page(request, "run.html", view=view, waits=waits, graph_svg=svg, notice="")
+        return self._page(request, "run.html", view=view, waits=waits, notice="")
+
+    async def picture(self, request: Request) -> Response:
+        """The plan of a run as an SVG. A run may answer anything, so it is a file of its own, which runs nothing."""
+        reader = RunReader(self.client, request.query_params.get("id", ""))
+        with explained(self.client, reader.id):
+            svg = await reader.query(str, GRAPH, {"format": "svg"}) or ""
+        headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+        return Response(as_file(svg), 200 if svg else 404, headers, media_type="image/svg+xml")
 
     async def steer(self, request: Request) -> Response:
         form, _ = await self._form(request)
@@ -290,12 +321,11 @@ class Pages:
         return JSONResponse({"waits": waits, "unanswered": inbox.unanswered, "unread": inbox.unread})
 
     async def decide_json(self, request: Request) -> Response:
-        """``{run, wait, version, subject, decision, reason?, call?, with?}``: 409 where something else waits by now."""
+        """``{run, wait, version, subject, decision, reason?, call?, with?, output?}``: 409 for what waits no more."""
         visitor = check_csrf(request, request.headers.get("x-csrf-token"))
         seen = _read_seen((await _body(request)).decode(errors="replace"))
-        content: dict[str, Any] | None = (
-            {k: seen[k] for k in ("call", "with") if k in seen} if seen.get("decision") == EDIT else None
-        )
+        names = {EDIT: ("call", "with"), ANSWER: ("output",)}.get(str(seen.get("decision")), ())
+        content = {k: seen[k] for k in names if k in seen} or None
         try:
             await self._send(seen, visitor, str(seen.get("decision")), str(seen.get("reason") or ""), content)
         except StaleError as error:
@@ -364,6 +394,14 @@ def is_decidable(wait: Wait) -> bool:
     return wait.approval.content is not None and not wait.is_signed
 
 
+def _form_of(wait: Wait | None) -> Mapping[str, Any] | None:
+    """The schema of what a person answers; None: the wait is for a decision."""
+    if wait is None or wait.approval.what != ANSWER:
+        return None
+    form = (wait.approval.content or {}).get(FORM)
+    return form if isinstance(form, dict) else {}
+
+
 async def _wait(woken: asyncio.Event) -> None:
     try:
         await asyncio.wait_for(woken.wait(), BEAT_SECONDS)
@@ -407,12 +445,3 @@ def _call_of(card: Card, name: str) -> dict[str, Any]:
     if not 0 <= at < len(card.plan) or not isinstance(card.plan[at], dict):
         raise ClientError(f"the plan that waits has no call {name!r}", "open its card again")
     return dict(card.plan[at])
-
-
-def _plan_svg(plan: list[Any], states: Mapping[str, str]) -> str:
-    """The plan as a picture, where this version draws one."""
-    try:
-        draw = import_module("acts.views.plan_svg").plan_svg
-    except ModuleNotFoundError:
-        return ""
-    return str(draw(plan, states)) if plan else ""

@@ -24,12 +24,12 @@ from acts.language.errors import ActsError, shell
 from acts.language.references import Literal, Path, parse
 from acts.language.tools import Tool, hint_words
 from acts.language.values import ABSENT, Json, is_equal
-from acts.language.wire import AGENT
+from acts.language.wire import AGENT, ANSWER
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, find_references
 from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
 from acts.tree.wire_format import digest
-from acts.views.text import BY_MODEL, change_lines, tool_change_lines, usage_text
+from acts.views.text import BY_MODEL, change_lines, tool_change_lines, usage_text, who_text
 
 T = TypeVar("T")
 FRESH_SECONDS: Final = 1.0  # how old a shared answer may be …
@@ -118,6 +118,14 @@ class Wait:
     @property
     def is_editable(self) -> bool:
         return self.approval.what != MESSAGE and self.approval.about.get(EDITABLE, True) is True
+
+    @property
+    def is_approved_alike(self) -> bool:
+        return self.approval.call is not None and self.approval.what != ANSWER
+
+    @property
+    def who(self) -> str:
+        return who_text(self.approval.about)
 
     @property
     def like(self) -> str:

@@ -7,17 +7,19 @@ left as it was, to the character. The engine's own checks judge what is new; the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from acts.language.errors import ActsError, visible
 from acts.language.references import MARK
+from acts.language.schemas import Checker
 from acts.language.tools import META, Tool
 from acts.language.values import ABSENT, Json, is_equal, pointer
 from acts.ui.cards import is_reference, value_text
 
 LONG_LINE: Final = 80  # characters of a text that gets more than one line
+ANSWER: Final = "answer"  # the field of an answer that is no object
 PREFIX: Final = "f."  # of the names of fields: none of them is a token or a note
 
 
@@ -36,10 +38,35 @@ class FormField:
 
 def form_fields(call: Mapping[str, Json], tool: Tool | None) -> Iterator[FormField]:
     """The parameters of a Call, those of its Tool's schema first."""
-    schema = tool.schema if tool is not None else {}
+    return _fields(call, tool.schema, tool.consts) if tool is not None else _fields(call, {})
+
+
+def answer_fields(form: Mapping[str, Any], sent: Mapping[str, Any]) -> list[FormField]:
+    """What a person fills in for an answer of this schema, with what was sent already."""
+    fields = _fields({}, _as_object(form))
+    return [replace(field, text=str(sent.get(PREFIX + field.name) or "")) for field in fields]
+
+
+def read_answer(form: Mapping[str, Any], sent: Mapping[str, Any]) -> tuple[Json, list[str]]:
+    """The answer of a person, and what is wrong with it."""
+    schema = _as_object(form)
+    values, problems = _read({}, schema, _fields({}, schema), sent)
+    answer: Json = values if schema is form else values.get(ANSWER)
+    found = [] if problems else Checker(dict(form)).defects(answer)
+    return answer, problems + [f"{pointer(*at).lstrip('/') or 'the answer'}: {why}" for at, why in found]
+
+
+def _as_object(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema itself if it is of an object with properties, else that of an object with one."""
+    if form.get("type") == "object" and form.get("properties"):
+        return form
+    return {"properties": {ANSWER: form}, "required": [ANSWER]}
+
+
+def _fields(call: Mapping[str, Json], schema: Mapping[str, Any], fixed: Container[str] = ()) -> Iterator[FormField]:
     properties = schema.get("properties") or {}
     for name in dict.fromkeys((*properties, *call)):
-        if name in META or name == "_tool" or (tool is not None and name in tool.consts):
+        if name in META or name in fixed:
             continue
         part = properties[name] if isinstance(properties.get(name), dict) else {}
         value = call.get(name, ABSENT)
@@ -80,9 +107,17 @@ def read_call(
     call: Mapping[str, Json], tool: Tool | None, sent: Mapping[str, Any]
 ) -> tuple[dict[str, Json], list[str]]:
     """The Call with what a form has sent, and what is wrong with it."""
+    schema = tool.schema if tool is not None else {}
+    new, problems = _read(call, schema, form_fields(call, tool), sent)
+    return new, problems + ([] if problems else check_call(new, tool))
+
+
+def _read(
+    call: Mapping[str, Json], schema: Mapping[str, Any], fields: Iterable[FormField], sent: Mapping[str, Any]
+) -> tuple[dict[str, Json], list[str]]:
     new, problems = dict(call), list[str]()
-    properties = (tool.schema.get("properties") if tool is not None else None) or {}
-    for field in form_fields(call, tool):
+    properties = schema.get("properties") or {}
+    for field in fields:
         text = sent.get(PREFIX + field.name)
         if not isinstance(text, str) or (text := text.replace("\r\n", "\n")) == field.text:
             continue
@@ -94,7 +129,7 @@ def read_call(
             new[field.name] = _read_value(text, part)
         except ValueError as error:
             problems.append(f"{field.name}: {text[:LONG_LINE]!r} is no JSON, and no text is allowed here: {error}")
-    return new, problems + ([] if problems else check_call(new, tool))
+    return new, problems
 
 
 def _read_value(text: str, part: Mapping[str, Any]) -> Json:

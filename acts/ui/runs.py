@@ -63,8 +63,7 @@ class RunView:
     squares: list[tuple[str, str]] = field(default_factory=list)
     more_squares: int = 0
     causes: list[tuple[str, int, list[str]]] = field(default_factory=list)
-    plan: list[Any] = field(default_factory=list)
-    states: dict[str, str] = field(default_factory=dict)
+    has_plan: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -95,7 +94,7 @@ async def read_run(client: Client, id_: str, instance: str = "") -> RunView:
         view.errors = outcome_of_value(report, id_).errors
     _fill(view, report)
     if not instance and not view.silence and outcome is None and view.counts is None:
-        view.plan = await reader.plan() or []
+        view.has_plan = True
     return view
 
 
@@ -103,7 +102,6 @@ def _fill(view: RunView, report: Mapping[str, Any]) -> None:
     calls = [call for call in report.get("calls") or () if isinstance(call, dict)]
     view.calls = [{**call, "words": describe_call(call)} for call in calls[:MAX_CALLS]]
     view.more_calls = len(calls) - len(view.calls)
-    view.states = {str(call.get("id")): str(call.get("state")) for call in calls}
     view.values = {k: report[k] for k in ("output", "state") if report.get(k) not in (None, {})}
     decisions = [item for item in report.get("decisions") or () if isinstance(item, dict)]
     view.decisions = [

@@ -14,8 +14,12 @@ from acts.ui.access import HEADERS, Access
 from tests.support import assert_eventually
 from tests.ui.conftest import HOST, Site, hidden, lookup, refund, serving, start_refund
 from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, call, ended, pending
+from tests.workflow.foreign import Foreign, call, ended, pending, tool
 
+ANSWER_FORM = {
+    "type": "object", "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}},
+    "required": ["ok", "cents"],
+}  # fmt: skip
 MEAN = '</textarea><script>alert(1)</script>" onload=x {{7*7}} \u202egnp.exe \u2066\u200b'
 
 
@@ -76,6 +80,28 @@ async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_sh
         assert "until ada changed it" in now
         await site.post("/decide", **hidden(now), decision="approve")
         assert (await ended(handle))["state"]["paid"] == {"paid": 1000}
+
+
+async def test_a_person_answers_in_a_form_that_is_checked(site: Site, foreign: Foreign) -> None:
+    asks = tool("ask", activity=None)
+    asks["tool"]["properties"] |= {"_output": ANSWER_FORM, "_person": {"const": {"who": "finance"}}}
+    async with foreign.serving(lookup):
+        handle = await foreign.start(foreign.request(call("ask", "†state.said", question="now?"), context=[asks]))
+        which, card = await site.card_of(handle)
+        assert "for finance" in card
+        assert "now?" in card
+        assert 'value="approve"' not in card
+        wrong = await site.post("/answer", **hidden(card), **{"f.cents": "many", "f.ok": "true"})
+        assert (wrong.status_code, "is no JSON" in wrong.text, 'value="many"' in wrong.text) == (409, True, True)
+        missing = await site.post("/answer", **hidden(card), **{"f.ok": "true"})
+        assert "required" in missing.text
+        await site.post("/answer", **hidden(card), **{"f.ok": "true", "f.cents": "5"})
+        assert (await ended(handle))["state"]["said"] == {"ok": True, "cents": 5}
+    assert "This waits no longer" in await site.get("/card", **which)
+    picture = await site.http.get("/run.svg", params={"id": handle.id})
+    assert (picture.headers["content-type"], "sandbox" in picture.headers["content-security-policy"]) == (
+        "image/svg+xml", True,
+    )  # fmt: skip
 
 
 async def test_hostile_text_is_text_and_what_nobody_would_see_is_shown(site: Site, foreign: Foreign) -> None:
