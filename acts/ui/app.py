@@ -36,7 +36,6 @@ from acts.client.run_reader import RunReader
 from acts.language.errors import ActsError, visible
 from acts.language.wire import ANSWER, APPROVE, EDIT, GRAPH, REJECT
 from acts.tree.decisions import FORM, Decision
-from acts.tree.wire_format import digest
 from acts.ui import runs
 from acts.ui.access import Access, Guard, Visitor, check_csrf
 from acts.ui.cards import Card, Inbox, Shared, Wait, answer_text, find_wait, read_card, read_inbox, value_text
@@ -339,7 +338,7 @@ class Pages:
             last, silent = "", 0.0
             while True:
                 try:
-                    now = digest([[w.run, w.token, w.approval.subject] for w in (await self._inbox()).waits], 16)
+                    now = (await self._inbox()).digest
                 except (ClientError, RPCError):
                     now = last  # the server is away; the page keeps what it shows
                 silent = 0.0 if now != last else silent + LOOK_SECONDS

@@ -159,6 +159,11 @@ class Inbox:
     unanswered: list[str]
     unread: int
 
+    @property
+    def digest(self) -> str:
+        """Another one whenever something else waits."""
+        return digest([[wait.run, wait.token, wait.approval.subject] for wait in self.waits], 16)
+
 
 async def read_inbox(client: Client, summaries: dict[str, str]) -> Inbox:
     """All that waits; ``summaries`` keeps those of runs, which never change."""

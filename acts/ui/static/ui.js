@@ -19,21 +19,20 @@ async function refresh() {
   }
   if (main.contains(document.activeElement) && document.activeElement.matches("input, textarea, select")) return;
   const open = [...main.querySelectorAll("details")].map((part) => part.open);
+  const here = listed().map(target)[rows];
   main.replaceChildren(...fresh.childNodes);
+  rows = here ? listed().map(target).indexOf(here) : -1;
   main.querySelectorAll("details").forEach((part, at) => { part.open = open[at] || false; });
   mark();
 }
 
 if (main.dataset.live) {
   const source = new EventSource(main.dataset.live);
-  let first = true;
-  source.onmessage = () => {
-    if (first && main.dataset.live === "/api/pending/events") { first = false; return; }
-    waiting = waiting || setTimeout(refresh, 700);
-  };
+  source.onmessage = (event) => { if (event.data !== main.dataset.now) waiting = waiting || setTimeout(refresh, 700); };
 }
 
 const listed = () => [...main.querySelectorAll("[data-row]")];
+const target = (row) => row.querySelector("a").getAttribute("href");
 
 function mark() {
   listed().forEach((row, at) => row.classList.toggle("here", at === rows));
@@ -46,7 +45,7 @@ function act(key) { // on a card: to the button, which Enter presses; in the inb
   const part = document.getElementById(id);
   if (part) { part.focus(); if (key === "e") part.click(); return true; }
   const row = listed()[rows];
-  if (row) location.href = `${row.querySelector("a").getAttribute("href")}#${id}`;
+  if (row) location.href = `${target(row)}#${id}`;
   return Boolean(row);
 }
 
@@ -61,7 +60,7 @@ document.addEventListener("keydown", (event) => {
 
 if (location.hash.length > 1) {
   const part = document.getElementById(location.hash.slice(1));
-  if (part && part.id === "change") part.click();
+  if (part && part.id === "change") location.replace(part.href); // "back" leads to the inbox
   else if (part) part.focus();
 }
 
