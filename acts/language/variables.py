@@ -23,9 +23,11 @@ shipped_tools tool_limits max_parallel max_cost day_cost
 """
 WORKER: Final = frozenset(f"{PREFIX}{name.upper()}" for name in _WORKER.split())
 # Of `acts dev` (its folder, and what it tells its worker), `acts codec-server`, `acts notify` and `acts ui`
-COMMANDS: Final = frozenset(
-    {"ACTS_STATE", "ACTS_CODEC_TOKEN", "ACTS_START_REPORT", "ACTS_NOTIFY", "ACTS_NOTIFY_SECRET", "ACTS_NOTIFY_LINK"}
-)
+_COMMANDS: Final = """
+state codec_token start_report notify notify_secret notify_link
+ui_token ui_user_header ui_groups_header ui_proxy_token ui_origin
+"""
+COMMANDS: Final = frozenset(f"{PREFIX}{name.upper()}" for name in _COMMANDS.split())
 _TEMPORAL: Final = "TEMPORAL_"
 _TLS: Final = "TLS"
 # Temporal's environment configuration, as the SDK reads it, without the prefix

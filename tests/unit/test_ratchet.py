@@ -32,6 +32,7 @@ LINES = {
     "telemetry": 1_125,
     "testing": 506,
     "tree": 1_871,
+    "ui": 0,
     "views": 1_272,
     "worker": 2_370,
     "workflows": 2_878,
@@ -84,9 +85,41 @@ RAISED: list[tuple[str, int, str]] = [
     ("sets", 19, "the last file of a pattern; types of columns"),
     ("payloads", 4, "who is on this machine"),
     ("delegates", 1, "the plain spelling in definitions"),
+    (
+        "activities",
+        240,
+        "what an operator allows a Request (caps); compute, which ships; undecorated functions and places of imports",
+    ),
+    (
+        "cli",
+        660,
+        "repair of many runs, sums, pictures, answers and rules of people; sets and names that are checked before they start",
+    ),
+    ("client", 287, "notices, tags, and reports of what waits; a run that has ended is found again"),
+    ("language", 356, "one grammar of expressions; rules for decisions; the list of settings"),
+    ("machines", 354, "people as tools, rules, N of M, what is remembered; elements that are skipped"),
+    ("plan", 110, "groups of elements and conditions of each; what a rule fits; typos behind a literal"),
+    ("planner", 37, "what a planner is told of failures, people and the end of a task"),
+    ("provenance", 8, "which of two values was chosen"),
+    ("simulation", 36, "types of what an expression makes; a person answers"),
+    ("telemetry", 99, "what doctor knows as metrics; one line for each failed attempt"),
+    ("testing", 22, "canned answers of people"),
+    ("tree", 170, "people and groups among approvers; tags; since when a run waits"),
+    ("ui", 1534, "the inbox in the browser: pages, cards, forms, who may see them"),
+    (
+        "views",
+        622,
+        "two pictures (plan_svg.py, gantt_svg.py), causes of failures, the page with its decision first; waits of a root",
+    ),
+    (
+        "worker",
+        499,
+        "results that outlive the server's absence, work given back on SIGTERM, slots under memory and for small runs, limits of a Tool",
+    ),
+    ("workflows", 79, "caps, answers, what waits in the memo"),
 ]
-FILES = 143
-TEST_LINES = 45_090
+FILES = 156
+TEST_LINES = 47_535
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
