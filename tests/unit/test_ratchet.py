@@ -88,12 +88,12 @@ RAISED: list[tuple[str, int, str]] = [
     (
         "activities",
         240,
-        "what an operator allows a Request (caps); compute, which ships; undecorated functions and places of imports",
+        "what an operator allows a Request; compute, which ships; undecorated functions, places of imports",
     ),
     (
         "cli",
         660,
-        "repair of many runs, sums, pictures, answers and rules of people; sets and names that are checked before they start",
+        "repair of many runs, sums, pictures, answers and rules of people; sets checked before they start",
     ),
     ("client", 287, "notices, tags, and reports of what waits; a run that has ended is found again"),
     ("language", 356, "one grammar of expressions; rules for decisions; the list of settings"),
@@ -109,12 +109,12 @@ RAISED: list[tuple[str, int, str]] = [
     (
         "views",
         622,
-        "two pictures (plan_svg.py, gantt_svg.py), causes of failures, the page with its decision first; waits of a root",
+        "two pictures (plan_svg.py, gantt_svg.py), causes of failures, the decision first, waits of a root",
     ),
     (
         "worker",
         499,
-        "results that outlive the server's absence, work given back on SIGTERM, slots under memory and for small runs, limits of a Tool",
+        "results that outlive an absence of the server, work given back on SIGTERM, slots, limits of a Tool",
     ),
     ("workflows", 79, "caps, answers, what waits in the memo"),
 ]
