@@ -96,7 +96,7 @@ RAISED: list[tuple[str, int, str]] = [
         "repair of many runs, sums, pictures, answers and rules of people; sets checked before they start",
     ),
     ("client", 287, "notices, tags, and reports of what waits; a run that has ended is found again"),
-    ("language", 356, "one grammar of expressions; rules for decisions; the list of settings"),
+    ("language", 358, "one grammar of expressions; rules for decisions; the list of settings"),
     ("machines", 354, "people as tools, rules, N of M, what is remembered; elements that are skipped"),
     ("plan", 110, "groups of elements and conditions of each; what a rule fits; typos behind a literal"),
     ("planner", 37, "what a planner is told of failures, people and the end of a task"),
