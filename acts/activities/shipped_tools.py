@@ -65,7 +65,12 @@ async def compute(call: dict[str, Any], _tool: dict[str, Any], _context: list[An
     """The value of ``code`` over the Call's other parameters. Fails with ``computeFailed``, once and for all."""
     names = {key: value for key, value in call.items() if not key.startswith("_") and key != "code"}
     try:
-        return await asyncio.to_thread(evaluate, call["code"], names)
+        try:
+            return await asyncio.to_thread(evaluate, call["code"], names)
+        except monty.MontyCrashedError as crash:
+            if "timeout" in str(crash):  # the code outlived its time
+                raise
+            return await asyncio.to_thread(evaluate, call["code"], names)  # its process was ended from outside
     except (monty.MontyError, ValueError) as error:
         text = error.display("traceback") if isinstance(error, monty.MontyRuntimeError) else str(error)
         lines = text.replace('  File "<python-input-0>", line', "  line").removeprefix(

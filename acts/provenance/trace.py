@@ -29,6 +29,7 @@ from acts.language.messages import Data, ErrorMessage, Message, PlanMessage, rea
 from acts.language.references import Expression, Literal, Path, ReferenceUse, evaluate, parse, paths
 from acts.language.tools import Tool
 from acts.language.values import ABSENT, Json, Names, get, list_index
+from acts.language.values import UNKNOWN as UNDECIDED
 from acts.plan.calls import CallReader
 from acts.plan.context_log import View, write_of
 from acts.tree.decisions import DECISION_KEYS
@@ -257,10 +258,12 @@ def _paths_used(tree: Expression, read: Callable[[Path], Json]) -> Iterator[Path
         return
     terms = references.operands(tree)
     if isinstance(tree, references.Operation) and tree.sign == references.CHOICE:
-        terms = tree.terms[0], references.choose(tree, read)
+        chosen = references.choose(tree, read)
+        terms = tree.terms if chosen is UNDECIDED else (tree.terms[0], chosen)
     for term in terms:
         yield from _paths_used(term, read)
-        if isinstance(tree, references.Operation) and tree.sign == "||" and evaluate(term, read) not in (ABSENT, None):
+        is_any = isinstance(tree, references.Operation) and tree.sign == "||"
+        if is_any and evaluate(term, read) not in (ABSENT, None, UNDECIDED):
             return
 
 
@@ -443,7 +446,14 @@ class ProvenanceIndex:
             names = () if element is None else (str(element), *path.names)
             return [] if path.kind == references.INDEX else [Path(p.kind, (*p.names, *names)) for p in lists]
 
-        used = set(_paths_used(tree, lambda path: next(map(read, locate(path)), ABSENT)))
+        def read_element(path: Path) -> Json:
+            if each is None or path.kind not in references.ELEMENT_KINDS:
+                return read(path)
+            if element is None:  # of all elements, each decides for itself
+                return UNDECIDED
+            return element if path == Path(references.INDEX) else next(map(read, locate(path)), ABSENT)
+
+        used = set(_paths_used(tree, read_element))
         located: dict[Path, bool] = {}
         parts = references.operands(tree) if isinstance(tree, references.TextTemplate) else (tree,)
         for path in dict.fromkeys(path for part in parts for path in paths(part)):

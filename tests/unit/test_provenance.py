@@ -324,6 +324,17 @@ def test_the_element_is_known_by_the_method(method: str, where: str, ids: list[s
     assert [source["id"] for source in refunds(where, method).get("sources", ())] == ids
 
 
+@pytest.mark.parametrize(
+    ("where", "rate", "ok"), [("†state.r[0]", "unused", True), ("†state.r[1]", 2, "unused"), ("†state.r", 2, True)]
+)
+def test_a_choice_is_followed_as_the_element_decided_it(where: str, rate: Json, ok: Json) -> None:
+    for condition in ("†index == 1", '†item.id == "b"', '†state.orders[†index].id == "b"'):
+        planned = call("act", "†state.r", _each="†state.orders", v=f"{condition} ? †state.rate : †state.ok")
+        trace = why([ORDERS, plan(planned), output(planned, [1, 2])], 2, where)
+        found = dict(reads(trace)["v"])
+        assert (found["†state.rate"], found["†state.ok"]) == (rate, ok)
+
+
 def test_an_element_of_a_literal_list_leads_to_the_references_of_the_list() -> None:
     planned = call("act", "†state.r", _each=["†state.rate", 5], v="†item")
     trace = why([ORDERS, plan(planned), output(planned, [1, 2])], 2, "†state.r[0]")

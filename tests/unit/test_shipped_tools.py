@@ -8,8 +8,9 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from acts.activities import shipped_tools
 from acts.activities.registry import load
-from acts.activities.shipped_tools import COMPUTE, FAILED, SHIPPED, compute
+from acts.activities.shipped_tools import COMPUTE, FAILED, SHIPPED, compute, evaluate
 from acts.language.errors import SettingsError
 from acts.language.tools import read_tool
 
@@ -59,6 +60,19 @@ async def test_what_it_cannot_do_fails_once_with_the_reason(code: str, word: str
     with pytest.raises(ApplicationError, match=word) as caught:
         await run(code)
     assert (caught.value.type, caught.value.non_retryable) == (FAILED, True)
+
+
+async def test_a_process_that_was_ended_from_outside_is_replaced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Crash(Exception):
+        pass
+
+    def crash_once(code: str, names: dict[str, Any]) -> Any:
+        monkeypatch.setattr(shipped_tools, "evaluate", evaluate)
+        raise Crash("monty worker crashed while waiting for a reply (signal: 9 (SIGKILL))")
+
+    monkeypatch.setattr(shipped_tools.monty, "MontyCrashedError", Crash)
+    monkeypatch.setattr(shipped_tools, "evaluate", crash_once)
+    assert await ActivityEnvironment().run(compute, {"_tool": "compute", "code": "1 + 1"}, COMPUTE, []) == 2
 
 
 def test_a_worker_has_them_unless_its_settings_leave_them_out() -> None:
