@@ -100,7 +100,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("machines", 354, "people as tools, rules, N of M, what is remembered; elements that are skipped"),
     ("plan", 110, "groups of elements and conditions of each; what a rule fits; typos behind a literal"),
     ("planner", 37, "what a planner is told of failures, people and the end of a task"),
-    ("provenance", 8, "which of two values was chosen"),
+    ("provenance", 18, "which of two values was chosen"),
     ("simulation", 36, "types of what an expression makes; a person answers"),
     ("telemetry", 99, "what doctor knows as metrics; one line for each failed attempt"),
     ("testing", 22, "canned answers of people"),
