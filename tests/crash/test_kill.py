@@ -280,7 +280,7 @@ async def nothing_happened_twice(client: Client, world: World) -> None:
         assert runs > 1 or name not in ("chain", "elements"), "no new run in the middle of it"
         assert set(scheduled.values()) <= {1}, f"{name}: a call was scheduled again"
         last: dict[str, int] = dict(world.rows("SELECT call, max(attempt) FROM begun WHERE run = ? GROUP BY call", id_))
-        assert {c: last[c] for c in completed} == completed, f"{name}: a completed call was run again"
+        assert not {c for c in completed if last[c] > completed[c]}, f"{name}: a completed call was run again"
 
 
 async def all_results_arrive(client: Client, world: World) -> None:

@@ -144,7 +144,7 @@ async def each_was_done_once(client: Client, world: World, root: str) -> int:
         _, scheduled, completed = await history(client, root + id_)
         assert set(scheduled.values()) <= {1}, f"{id_}: something was scheduled again"
         last = dict(world.rows("SELECT call, max(attempt) FROM begun WHERE run = ? GROUP BY call", root + id_))
-        assert {c: completed.get(c) for c in last} == last, f"{id_}: a completed call was run again"
+        assert not {c for c in last if last[c] > completed.get(c, 0)}, f"{id_}: a completed call was run again"
         lost += sum(n - 1 for name, n in completed.items() if name.startswith("tick-") or name.endswith(":judge"))
     (found,) = world.rows(
         "SELECT count(DISTINCT run || call), count(DISTINCT id) FROM begun WHERE run LIKE ?", f"{root}/%"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
@@ -281,7 +282,9 @@ async def test_the_signals_and_updates_that_a_reset_repeats_are_replayed_as_they
 ) -> None:
     config = {"approve": {"plan": True, "calls": ["add_one"]}}
     raw = {"config": config, "context": [ADD, {"type": "input", "zero": 0}, {"type": "plan", "plan": steps(4)}]}
-    handle = await client.start_workflow("Plan", raw, id=f"{world.queue}/repeats", task_queue=world.queue)
+    handle = await client.start_workflow(
+        "Plan", raw, id=f"{world.queue}/repeats-{uuid.uuid4().hex[:6]}", task_queue=world.queue
+    )
     for number in range(5):
         decision = {} if number == 0 else {"call": f"{number}:add_one"}
         await assert_eventually(partial(is_pending, handle, decision.get("call")), within=SOON, why="it waits")
@@ -305,7 +308,9 @@ async def test_of_a_signal_and_an_update_that_a_reset_repeats_the_signal_comes_f
     """The server repeats both in one workflow task: the update before the signal, as they came. A replay of that task
     has the signal first, so the run must handle it first, though it then rejects what was approved."""
     raw = {"config": {"approve": {"calls": ["add_one"]}}, "context": KINDS["plan"][1]["context"]}
-    handle = await client.start_workflow("Plan", raw, id=f"{world.queue}/contradicts", task_queue=world.queue)
+    handle = await client.start_workflow(
+        "Plan", raw, id=f"{world.queue}/contradicts-{uuid.uuid4().hex[:6]}", task_queue=world.queue
+    )
     first, second = "1:add_one", "2:add_one"
     await assert_eventually(partial(is_pending, handle, first), within=SOON, why="it waits")
     await handle.execute_update("decide", {"decision": "approve", "call": first})
