@@ -21,6 +21,7 @@ from acts.client.client_errors import ClientError
 from acts.client.run_decisions import call_position
 from acts.client.run_reader import EDITABLE, WITH, RunReader, add_parameters, read_pending, read_record
 from acts.language.errors import ActsError, shell
+from acts.language.messages import Data, Instruction, SetData, parse_message
 from acts.language.references import Literal, Path, parse
 from acts.language.tools import Tool, hint_words
 from acts.language.values import ABSENT, Json, is_equal
@@ -287,15 +288,21 @@ async def _read_request(reader: RunReader) -> list[Json]:
     return []
 
 
+def _asked(request: Sequence[Json]) -> Iterator[Value]:
+    """What was asked for: texts and data, however they are written."""
+    for raw in request:
+        with suppress(ActsError):
+            message = parse_message(raw)
+            if isinstance(message, Instruction):
+                yield Value(message.type, message.text)
+            elif isinstance(message, Data) and message.payload is not ABSENT:
+                yield Value(message.kind, message.raw if isinstance(message, SetData) else message.payload)
+
+
 def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) -> None:
     """Fill a card with what is decided, value by value, and with what was asked for."""
     content = wait.approval.content or {}
-    texts = [
-        m for m in request if isinstance(m, dict) and m.get("type", "text") in ("text", "system", "input", "state")
-    ]
-    for message in texts:
-        kind = str(message.get("type", "text"))
-        card.asked.append(Value(kind, message.get("content") or message.get("text") or message.get(kind)))
+    card.asked = list(_asked(request))
     sources = Sources(record, request, card, wait)
     if isinstance(plan := content.get("plan"), list):
         answers, remarks = content.get("answeredBy"), wait.approval.about.get("calls")

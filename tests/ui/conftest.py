@@ -112,7 +112,7 @@ async def start_refund(foreign: Foreign, *, why: str = "broken", id: str | None 
         call("lookup", "†state.order"),
         call("refund", "†state.paid", orderId="†input.orderId", cents="†state.order.cents", why=why),
         context=[
-            {"type": "text", "text": "Ada wants her money back."}, {"type": "input", "input": {"orderId": "A-7"}},
+            {"type": "text", "text": "Ada wants her money back."}, {"type": "input", "orderId": "A-7"},
             refund_tool(foreign),
         ],
         approve={"calls": ["refund"]}, **more,

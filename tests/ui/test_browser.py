@@ -3,7 +3,7 @@
 Whatever a page logs as an error, a dialog, and whatever the policy against foreign content refuses fails a test. The
 pictures of the docs are written again with
 
-    TEST_REWRITE_GOLDEN=1 .venv/bin/python -m pytest -p no:xdist tests/ui/test_browser.py
+    TEST_REWRITE_GOLDEN=1 .venv/bin/python -m pytest tests/ui/test_browser.py -k phone
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import shutil
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Desk:
 
     site: Site
     browser: Browser
+    foreign: Foreign
     troubles: list[str] = field(default_factory=list)
 
     async def open(self, address: str = "/", **options: Any) -> Page:
@@ -56,13 +57,27 @@ class Desk:
         await page.goto(address)
         return page
 
-    async def card(self, handle: Handle, **options: Any) -> Page:
+    async def card(self, **options: Any) -> tuple[Page, Handle]:
+        handle = await start_refund(self.foreign)
         wait = await self.site.wait_of(handle)
-        return await self.open(link("/card", run=handle.id, wait=wait["wait"]), **options)
+        return await self.open(link("/card", run=handle.id, wait=wait["wait"]), **options), handle
+
+    async def refunds(self, *reasons: str) -> tuple[str, list[Handle]]:
+        """The address at which the inbox lists them, and their runs."""
+        handles = [await start_refund(self.foreign, why=why) for why in reasons]
+        for handle in handles:
+            await self.site.wait_of(handle)
+        return link("/", q=self.foreign.queue[:60]), handles
 
     def forget_conflicts(self) -> None:
         """The browser logs an answer of 409, which a test asks for, as an error."""
         self.troubles = [text for text in self.troubles if "409" not in text]
+
+
+async def press(page: Page, name: str, reason: str = "") -> None:
+    if reason:
+        await page.locator("#reason").fill(reason)
+    await page.get_by_role("button", name=name).click()
 
 
 async def picture(page: Page, name: str, path: str = "") -> None:
@@ -81,25 +96,23 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def desk(site: Site, browser: Browser) -> AsyncIterator[Desk]:
+async def desk(site: Site, browser: Browser, foreign: Foreign) -> AsyncIterator[Desk]:
     expect.set_options(timeout=PATIENCE_MS)
-    desk = Desk(site, browser)
-    yield desk
+    desk = Desk(site, browser, foreign)
+    async with foreign.serving(lookup, refund):
+        yield desk
     for context in browser.contexts:
         await context.close()
     assert desk.troubles == []
 
 
-async def test_two_clicks_lead_from_the_printed_link_to_an_approval(
-    server: DevServer, desk: Desk, foreign: Foreign
-) -> None:
-    async with serving(server, {}) as (access, _), foreign.serving(lookup, refund):
-        handle = await start_refund(foreign)
-        await desk.site.wait_of(handle)
+async def test_two_clicks_lead_from_the_printed_link_to_an_approval(server: DevServer, desk: Desk) -> None:
+    _, [handle] = await desk.refunds("broken")
+    async with serving(server, {}) as (access, _):
         page = await desk.open(access.link(HOST))
         await page.locator("li", has_text=handle.id).locator("a.what").click()
         began = time.perf_counter()
-        await page.get_by_role("button", name="Approve").click()
+        await press(page, "Approve")
         await page.get_by_role("heading", name="This waits no longer").wait_for()
         logging.getLogger(__name__).info("said so after %d ms", (time.perf_counter() - began) * 1000)
         await expect(page.get_by_text("approve 2:refund by ada")).to_be_visible()
@@ -107,97 +120,87 @@ async def test_two_clicks_lead_from_the_printed_link_to_an_approval(
         await page.context.close()
 
 
-async def test_a_rejection_is_sent_with_its_reason_alone(desk: Desk, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        page = await desk.card(handle := await start_refund(foreign))
-        await page.get_by_role("button", name="Reject").click()
-        await expect(page.locator("#reason")).to_be_focused()
-        assert await pending(handle)
-        await page.locator("#reason").fill("paid twice")
-        await page.get_by_role("button", name="Reject").click()
-        await expect(page.get_by_text("by ada").first).to_contain_text("paid twice")
-        assert (await ended(handle))["decisions"][0]["decision"] == "reject"
+async def test_a_rejection_is_sent_with_its_reason_alone(desk: Desk) -> None:
+    page, handle = await desk.card()
+    await press(page, "Reject")
+    await expect(page.locator("#reason")).to_be_focused()
+    await expect(page.locator("section", has_text="What was asked for")).to_contain_text("A-7")
+    assert await pending(handle)
+    await press(page, "Reject", "paid twice")
+    await expect(page.get_by_text("by ada").first).to_contain_text("paid twice")
+    assert (await ended(handle))["status"] == "rejected"
 
 
-async def test_a_change_is_checked_as_one_types_compared_and_sent(desk: Desk, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        page = await desk.card(handle := await start_refund(foreign))
-        await page.get_by_role("link", name="Change", exact=True).click()
-        cents = page.get_by_label("cents")
-        await cents.fill("-5")
-        await expect(page.locator("#problems")).to_contain_text("cents")
-        await cents.fill("1000")
-        await expect(page.locator("#problems")).to_be_hidden()
-        await page.get_by_role("button", name="Show the difference").click()
-        await expect(page.locator("table.diff del")).to_have_text("†state.order.cents")
-        await page.get_by_role("button", name="Send").click()
-        await expect(page.locator(".changed")).to_contain_text("ada")
-        await page.get_by_role("button", name="Approve").click()
-        assert (await ended(handle))["state"]["paid"] == {"paid": 1000}
+async def test_a_change_is_checked_as_one_types_compared_and_sent(desk: Desk) -> None:
+    page, handle = await desk.card()
+    await page.get_by_role("link", name="Change", exact=True).click()
+    cents = page.get_by_label("cents")
+    await cents.fill("-5")
+    await expect(page.locator("#problems")).to_contain_text("cents")
+    await cents.fill("1000")
+    await expect(page.locator("#problems")).to_be_hidden()
+    await press(page, "Show the difference")
+    await expect(page.locator("table.diff del")).to_have_text("†state.order.cents")
+    await press(page, "Send")
+    await expect(page.locator(".changed")).to_contain_text("ada")
+    await press(page, "Approve")
+    assert (await ended(handle))["state"]["paid"] == {"paid": 1000}
 
 
-async def test_what_was_decided_elsewhere_is_said_at_once_and_decides_nothing(desk: Desk, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        page = await desk.card(handle := await start_refund(foreign))
-        other = await page.context.new_page()
-        await other.goto(page.url)
-        await page.locator("#reason").fill("half a sentence")
-        await other.locator("#reason").fill("by another")
-        await other.get_by_role("button", name="Reject").click()
-        await expect(page.locator("#stale")).to_be_visible()
-        await expect(page.get_by_role("button", name="Approve")).to_be_disabled()
-        await expect(page.locator("#reason")).to_have_value("half a sentence")
-        await page.evaluate("const b = document.querySelector('#approve'); b.disabled = false; b.click()")
-        await expect(page.get_by_role("alert").first).to_contain_text("nothing was sent")
-        desk.forget_conflicts()
-        assert [d["reason"] for d in (await ended(handle))["decisions"]] == ["by another"]
+async def test_what_was_decided_elsewhere_is_said_at_once_and_decides_nothing(desk: Desk) -> None:
+    page, handle = await desk.card()
+    other = await page.context.new_page()
+    await other.goto(page.url)
+    await page.locator("#reason").fill("half a sentence")
+    await press(other, "Reject", "by another")
+    await expect(page.locator("#stale")).to_be_visible()
+    await expect(page.get_by_role("button", name="Approve")).to_be_disabled()
+    await expect(page.locator("#reason")).to_have_value("half a sentence")
+    await page.evaluate("const b = document.querySelector('#approve'); b.disabled = false; b.click()")
+    await expect(page.get_by_role("alert").first).to_contain_text("nothing was sent")
+    desk.forget_conflicts()
+    assert [d["reason"] for d in (await ended(handle))["decisions"]] == ["by another"]
 
 
-async def test_like_calls_are_approved_with_their_number_typed(desk: Desk, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        handles = [await start_refund(foreign, why=f"case {n}") for n in range(3)]
-        for handle in handles:
-            await desk.site.wait_of(handle)
-        page = await desk.open(f"/?q={foreign.queue[:60]}")
-        await page.get_by_role("link", name="Look at all 3 calls of refund").click()
-        await page.get_by_label(handles[0].id).uncheck()
-        await page.get_by_label("Type how many").fill("2")
-        await page.get_by_role("button", name="Approve the ticked ones").click()
-        await expect(page.get_by_role("heading", name="2 of 2 approved")).to_be_visible()
-        assert {(await ended(handle))["status"] for handle in handles[1:]} == {"completed"}
-        assert await pending(handles[0])
-        await handles[0].cancel()
+async def test_like_calls_are_approved_with_their_number_typed(desk: Desk) -> None:
+    address, handles = await desk.refunds("one", "two", "three")
+    page = await desk.open(address)
+    await page.get_by_role("link", name="Look at all 3 calls of refund").click()
+    await page.get_by_label(handles[0].id).uncheck()
+    await page.get_by_label("Type how many").fill("2")
+    await press(page, "Approve the ticked ones")
+    await expect(page.get_by_role("heading", name="2 of 2 approved")).to_be_visible()
+    assert {(await ended(handle))["status"] for handle in handles[1:]} == {"completed"}
+    assert await pending(handles[0])
+    await handles[0].cancel()
 
 
-async def test_keys_lead_to_a_decision_and_the_inbox_follows_what_happens(desk: Desk, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        handles = [await start_refund(foreign, why=why) for why in ("one", "two")]
-        for handle in handles:
-            await desk.site.wait_of(handle)
-        inbox, page = [await desk.open(f"/?q={foreign.queue[:60]}") for _ in range(2)]
-        rows, here = inbox.locator("[data-row]"), inbox.locator("[data-row].here a.what")
-        for key in "jjk":
-            await inbox.keyboard.press(key)
-        await expect(rows.first).to_have_class("here")
-        await inbox.keyboard.press("j")
-        kept = str(await here.get_attribute("href"))
-        for key in "ja":
-            await page.keyboard.press(key)
-        await expect(page.locator("#approve")).to_be_focused()
-        await page.keyboard.press("Enter")
-        await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
-        await expect(rows).to_have_count(1)
-        await expect(here).to_have_attribute("href", kept)
-        handles.append(await start_refund(foreign, why="three"))
-        await expect(rows).to_have_count(2)
-        await expect(here).to_have_attribute("href", kept)
-        await inbox.keyboard.press("r")
-        await inbox.locator("#reason:focus").wait_for()
-        await inbox.keyboard.type("jark")
-        await expect(inbox.locator("#reason")).to_have_value("jark")
-        assert kept in inbox.url
-        for handle in handles:
-            await handle.cancel()
+async def test_keys_lead_to_a_decision_and_the_inbox_follows_what_happens(desk: Desk) -> None:
+    address, handles = await desk.refunds("one", "two")
+    inbox, page = await desk.open(address), await desk.open(address)
+    rows, here = inbox.locator("[data-row]"), inbox.locator("[data-row].here a.what")
+    for key in "jjk":
+        await inbox.keyboard.press(key)
+    await expect(rows.first).to_have_class("here")
+    await inbox.keyboard.press("j")
+    kept = str(await here.get_attribute("href"))
+    for key in "ja":
+        await page.keyboard.press(key)
+    await expect(page.locator("#approve")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
+    await expect(rows).to_have_count(1)
+    await expect(here).to_have_attribute("href", kept)
+    _, [third] = await desk.refunds("three")
+    await expect(rows).to_have_count(2)
+    await expect(here).to_have_attribute("href", kept)
+    await inbox.keyboard.press("r")
+    await inbox.locator("#reason:focus").wait_for()
+    await inbox.keyboard.type("jark")
+    await expect(inbox.locator("#reason")).to_have_value("jark")
+    assert kept in inbox.url
+    for handle in (*handles, third):
+        await handle.cancel()
 
 
 async def test_text_that_means_harm_is_text_on_every_page(desk: Desk, foreign: Foreign) -> None:
@@ -207,28 +210,28 @@ async def test_text_that_means_harm_is_text_on_every_page(desk: Desk, foreign: F
     context = [mean, {"type": "text", "text": MEAN}, {"type": "state", "state": {MEAN: MEAN}}]
     refunds = [call("refund", orderId=MEAN, cents=1, why=MEAN)]
     request = foreign.request(*refunds, context=context, approve={"calls": ["refund"]})
-    async with foreign.serving(refund):
-        for n in range(2):
-            name = f"{foreign.queue[:60]}/{MEAN[:70]}{n}"
-            handle = await foreign.start(request, id=name, static_summary=MEAN[:150])
-            wait = await desk.site.wait_of(handle)
-        page = await desk.open(f"/?q={foreign.queue[:60]}", **PHONE)
-        bulk = str(await page.locator("a[href^='/bulk']").get_attribute("href"))
-        which = {"run": handle.id, "wait": wait["wait"]}
-        for address in (link("/", q=f'">{MEAN}'), link("/", q=foreign.queue[:60]), bulk, "/runs",
-                        link("/run", id=handle.id), link("/change", **which)):  # fmt: skip
-            await page.goto(address)
-            await assert_is_inert(page)
-        await page.locator("#note").fill(MEAN)
-        await page.get_by_label("cents").fill(MEAN)
-        await expect(page.locator("#problems")).to_contain_text("cents")
+    names = [f"{foreign.queue[:60]}/{MEAN[:70]}{n}" for n in range(2)]
+    handles = [await foreign.start(request, id=name, static_summary=MEAN[:150]) for name in names]
+    tokens = [(await desk.site.wait_of(handle))["wait"] for handle in handles]
+    page = await desk.open(inbox := link("/", q=foreign.queue[:60]), **PHONE)
+    bulk = str(await page.locator("a[href^='/bulk']").get_attribute("href"))
+    run, card, change = (
+        link("/run", id=names[0]),
+        *(link(at, run=names[0], wait=tokens[0]) for at in ("/card", "/change")),
+    )
+    for address in (inbox, link("/", q=f'">{MEAN}'), bulk, "/runs", run, change):
+        await page.goto(address)
         await assert_is_inert(page)
-        await page.goto(link("/card", **which))
-        await assert_is_inert(page)
-        await page.locator("#reason").fill(MEAN)
-        await page.get_by_role("button", name="Reject").click()
-        await expect(page.get_by_text("by ada").first).to_contain_text("<script>alert(1)</script>")
-        await assert_is_inert(page)
+    await page.locator("#note").fill(MEAN)
+    await page.get_by_label("cents").fill(MEAN)
+    await expect(page.locator("#problems")).to_contain_text("cents")
+    await assert_is_inert(page)
+    await page.goto(card)
+    await assert_is_inert(page)
+    await press(page, "Reject", MEAN)
+    await expect(page.get_by_text("by ada").first).to_contain_text("<script>alert(1)</script>")
+    await assert_is_inert(page)
+    await handles[1].cancel()
 
 
 async def assert_is_inert(page: Page) -> None:
@@ -238,34 +241,32 @@ async def assert_is_inert(page: Page) -> None:
     assert await page.evaluate(WIDER) <= 0, page.url
 
 
-async def test_a_phone_shows_the_buttons_and_the_dark_is_dark(desk: Desk, foreign: Foreign) -> None:
-    async with foreign.serving(lookup, refund):
-        reasons = ("arrived broken", "never arrived", "paid twice")
-        handles = [await start_refund(foreign, id=f"refund-{n}", why=why) for n, why in enumerate(reasons, 4711)]
-        page = await desk.card(handles[0], color_scheme="dark", **PHONE)
+async def test_a_phone_shows_the_buttons_and_the_dark_is_dark(desk: Desk) -> None:
+    desk.foreign = replace(desk.foreign, queue="refunds")
+    async with desk.foreign.serving(lookup, refund):
+        inbox, handles = await desk.refunds("arrived broken", "never arrived", "paid twice")
+        page, handle = await desk.card(color_scheme="dark", **PHONE)
         for name in ("Approve", "Reject"):
             await expect(page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
         for name, low, high in (("backgroundColor", 0, 60), ("color", 200, 255)):
             color = await page.locator("body").evaluate(f"body => getComputedStyle(body).{name}")
             assert all(low <= int(part) <= high for part in re.findall(r"\d+", color)), (name, color)
         await picture(page, "phone")
-        light = await desk.card(handles[0], viewport={"width": 900, "height": 760}, color_scheme="light")
+        light = await desk.open(page.url, viewport={"width": 900, "height": 760}, color_scheme="light")
         await picture(light, "card")
-        await picture(light, "inbox", "/?q=refund-47")
-        await picture(light, "run", "/run?id=refund-4711")
-        for handle in handles:
-            await handle.cancel()
+        await picture(light, "inbox", inbox)
+        await picture(light, "run", link("/run", id=handle.id))
+        for one in (*handles, handle):
+            await one.cancel()
 
 
 @pytest.mark.parametrize("word", ["Approve", "Reject"])
-async def test_without_a_script_one_decides_as_well(desk: Desk, foreign: Foreign, word: str) -> None:
-    async with foreign.serving(lookup, refund):
-        page = await desk.card(handle := await start_refund(foreign), java_script_enabled=False)
-        await page.get_by_role("button", name="Reject").click()
-        await expect(page.get_by_role("alert").first).to_contain_text("needs a reason")
-        desk.forget_conflicts()
-        await page.locator("#reason").fill("as agreed")
-        await page.get_by_role("button", name=word).click()
-        await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
-        [decision] = (await ended(handle))["decisions"]
-        assert (decision["decision"], decision["reason"]) == (word.lower(), "as agreed")
+async def test_without_a_script_one_decides_as_well(desk: Desk, word: str) -> None:
+    page, handle = await desk.card(java_script_enabled=False)
+    await press(page, "Reject")
+    await expect(page.get_by_role("alert").first).to_contain_text("needs a reason")
+    desk.forget_conflicts()
+    await press(page, word, "as agreed")
+    await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
+    decided = [(item["decision"], item["reason"]) for item in (await ended(handle))["decisions"]]
+    assert decided == [(word.lower(), "as agreed")]
