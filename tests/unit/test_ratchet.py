@@ -105,7 +105,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("telemetry", 99, "what doctor knows as metrics; one line for each failed attempt"),
     ("testing", 22, "canned answers of people"),
     ("tree", 170, "people and groups among approvers; tags; since when a run waits"),
-    ("ui", 1534, "the inbox in the browser: pages, cards, forms, who may see them"),
+    ("ui", 1550, "the inbox in the browser: pages, cards, forms, who may see them"),
     (
         "views",
         622,
@@ -119,7 +119,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("workflows", 79, "caps, answers, what waits in the memo"),
 ]
 FILES = 156
-TEST_LINES = 47_535
+TEST_LINES = 47_560
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
