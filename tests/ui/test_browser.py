@@ -215,10 +215,8 @@ async def test_text_that_means_harm_is_text_on_every_page(desk: Desk, foreign: F
     tokens = [(await desk.site.wait_of(handle))["wait"] for handle in handles]
     page = await desk.open(inbox := link("/", q=foreign.queue[:60]), **PHONE)
     bulk = str(await page.locator("a[href^='/bulk']").get_attribute("href"))
-    run, card, change = (
-        link("/run", id=names[0]),
-        *(link(at, run=names[0], wait=tokens[0]) for at in ("/card", "/change")),
-    )
+    run, which = link("/run", id=names[0]), {"run": names[0], "wait": tokens[0]}
+    card, change = link("/card", **which), link("/change", **which)
     for address in (inbox, link("/", q=f'">{MEAN}'), bulk, "/runs", run, change):
         await page.goto(address)
         await assert_is_inert(page)
