@@ -44,7 +44,6 @@ from acts.workflows.payloads import TaskRoom, encode, encode_record, encode_stat
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
 SLICE_PAUSE: Final = timedelta(milliseconds=1)
 _JUDGE_PATCH: Final = "acts-judge-later"
-_WAITS_PATCH: Final = "acts-own-waits"
 # What a run has to know before it begins
 BEFORE_THE_BEGIN: Final = (events.RunReset, events.PauseChanged, events.Provided)
 # What people and other programs can bring about by themselves
@@ -458,7 +457,7 @@ class RunIndex:
     def _record_waits(self) -> None:
         waits = {wait.key: wait for wait in self._run.approvals.waits.own}
         now = {key: (wait.version, wait.subject) for key, wait in waits.items()}
-        if now == self._recorded or not workflow.patched(_WAITS_PATCH):
+        if now == self._recorded:
             return
         before, self._recorded = self._recorded, now
         info = workflow.info()
