@@ -43,7 +43,6 @@ from acts.workflows.payloads import TaskRoom, encode, encode_record, encode_stat
 
 # Any time will do: the server rounds it up to its own step, which is 1 ms in ours and a second by default
 SLICE_PAUSE: Final = timedelta(milliseconds=1)
-_JUDGE_PATCH: Final = "acts-judge-later"
 # What a run has to know before it begins
 BEFORE_THE_BEGIN: Final = (events.RunReset, events.PauseChanged, events.Provided)
 # What people and other programs can bring about by themselves
@@ -141,7 +140,7 @@ class Driver:
         is_decision = isinstance(event, events.DecisionReceived) or isinstance(record, ForwardedDecision)
         if not (run.position.approvers and is_decision) or run.finished is not None or run.is_cancelling:
             return False
-        if id(event) in self._judged or not workflow.patched(_JUDGE_PATCH):
+        if id(event) in self._judged:
             self._judged.discard(id(event))
             return False
         self._unjudged.append(event)
