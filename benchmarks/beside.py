@@ -4,7 +4,7 @@ The set has as many Calls in flight as a Request may ask for, each of some secon
 taken, and a backlog stands in the task queue. The small plan is a chain of three Calls that take no time.
 
     python -m benchmarks.beside
-    ACTS_BESIDE_ROWS=6000 python -m benchmarks.beside
+    BENCH_BESIDE_ROWS=6000 python -m benchmarks.beside
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.live import Bench, Process
 from benchmarks.sets import write_rows
 from benchmarks.tables import Cell, Table, median, print_progress, ratio, run_program
 
-ROWS: Final = int(os.environ.get("ACTS_BESIDE_ROWS", "4000"))
+ROWS: Final = int(os.environ.get("BENCH_BESIDE_ROWS", "4000"))
 CALL_SECONDS: Final = 5.0
 RUN_SECONDS: Final = 900.0
 SMALL: Final = shapes.chain(3)

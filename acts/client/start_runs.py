@@ -170,6 +170,13 @@ def read_plan_file(file: Path) -> dict[str, Any]:
     return value
 
 
+def with_calls(request: dict[str, Any], calls: list[Json]) -> dict[str, Any]:
+    """A Request whose plan has these Calls, whatever plans it had before."""
+    others = [m for m in request["context"] if not isinstance(m, dict) or m.get("type") != "plan"]
+    plans = [m for m in request["context"] if isinstance(m, dict) and m.get("type") == "plan"]
+    return {**request, "context": [*others, {**(plans[-1] if plans else {"type": "plan"}), "plan": calls}]}
+
+
 def make_request(
     plan: str | Mapping[str, Any], values: Mapping[str, Any] | None, tags: Mapping[str, str] | None = None
 ) -> dict[str, Any]:

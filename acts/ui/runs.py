@@ -4,7 +4,6 @@ to a run besides deciding: pause, resume, cancel, retry.
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,11 +22,12 @@ from acts.client.run_reader import (
     read_progress,
     runs_query,
 )
-from acts.client.start_runs import IdPolicy, start_run
+from acts.client.start_runs import IdPolicy, start_run, with_calls
 from acts.language.errors import shell, truncate
 from acts.language.messages import INSTANCES
 from acts.language.wire import PLAN
 from acts.tree.decisions import PendingApproval
+from acts.tree.identity import retry_id
 from acts.views.text import change_lines, decided_name, describe_call, named_instances, set_counts, usage_text
 
 __all__ = ["PHASES", "RunView", "RunsReport", "read_run", "read_runs", "steer"]
@@ -146,7 +146,7 @@ async def steer(client: Client, id_: str, action: str, name: str) -> str:
 
 
 async def retry(client: Client, id_: str) -> str:
-    """Start a plan's run that takes over what this one has completed, as ``acts retry`` does; its id."""
+    """Start the one run that takes over what this plan's has completed, as ``acts retry`` does; its id."""
     reader = RunReader(client, id_)
     info, request = await reader.describe(), await reader.request()
     hint = f"start it from a terminal: {shell('acts', 'retry', id_)}"
@@ -157,13 +157,10 @@ async def retry(client: Client, id_: str) -> str:
     if any(isinstance(m, dict) and INSTANCES in m for m in request["context"]):
         raise ClientError("a set is not retried here: its results need another file", hint)
     calls = await reader.plan()  # as it was edited
-    if calls is not None:
-        others = [m for m in request["context"] if not isinstance(m, dict) or m.get("type") != "plan"]
-        plans = [m for m in request["context"] if isinstance(m, dict) and m.get("type") == "plan"]
-        request = {**request, "context": [*others, {**(plans[-1] if plans else {"type": "plan"}), "plan": calls}]}
+    request = request if calls is None else with_calls(request, calls)
     resume = {"workflowId": id_, "runId": info.run_id}
     request = {**request, "config": {**(request.get("config") or {}), "resume": resume}}
-    new_id = f"{id_[:200]}-retry-{secrets.token_hex(3)}"
+    new_id = retry_id(id_, info.run_id)
     await start_run(client, PLAN, request, new_id, IdPolicy(), info.task_queue, id_)
     return new_id
 

@@ -175,6 +175,7 @@ async def test_a_run_is_paused_resumed_and_cancelled_by_its_name_only(site: Site
             await ended(handle)
         again = await site.post("/run", **fields, action="retry")
         assert f"{handle.id}-retry-" in again.text
+        assert (await site.post("/run", **fields, action="retry")).url == again.url  # one retry, however often
         await foreign.client.get_workflow_handle(str(again.url.params["id"])).terminate("the test is over")
 
 

@@ -55,7 +55,16 @@ from acts.cli.text.source import (
 from acts.client import server
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
 from acts.client.served import workflow_of_plan
-from acts.client.start_runs import AGAIN, HAS_ENDED, IdPolicy, OnceEnded, WhileRunning, make_request, start_run
+from acts.client.start_runs import (
+    AGAIN,
+    HAS_ENDED,
+    IdPolicy,
+    OnceEnded,
+    WhileRunning,
+    make_request,
+    start_run,
+    with_calls,
+)
 from acts.language.source_text import SourceText
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND
@@ -369,9 +378,7 @@ async def _read_edited(run: RunReader, file: str | None) -> tuple[dict[str, Any]
             hint = "a list of calls, a plan message, or a whole request"
             raise command_error("the file holds no plan", where=edited.name, hint=hint)
     if calls is not None:
-        others = [m for m in request["context"] if not isinstance(m, dict) or m.get("type") != "plan"]
-        plans = [m for m in request["context"] if isinstance(m, dict) and m.get("type") == "plan"]
-        request = {**request, "context": [*others, {**(plans[-1] if plans else {"type": "plan"}), "plan": calls}]}
+        request = with_calls(request, calls)
     return request, _source_of(request)
 
 
