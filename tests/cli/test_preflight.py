@@ -42,6 +42,12 @@ def test_a_registered_tool_that_is_not_loaded_is_a_warning() -> None:
     assert unsure.by_model == []
 
 
+def test_a_tool_that_ships_is_known_everywhere() -> None:
+    call = {"_tool": "compute", "code": "1", "_outputPath": "†state.x"}
+    assert run_preflight(request(call, tool="compute")).problems == []
+    assert codes(run_preflight(request({**call, "code": 1}, tool="compute")).problems) == ["schemaMismatch:error"]
+
+
 def test_an_unknown_tool_of_a_call_is_an_error() -> None:
     assert [p.code for p in run_preflight(request({"_tool": "nope"}, tool=TOOL)).errors] == ["unknownTool"]
 

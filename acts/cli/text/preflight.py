@@ -182,7 +182,8 @@ def load_registry(
 
     The MCP servers of Tools among ``names`` are started, to ask them, and ended again.
     """
-    if not (has_modules := is_configured()) and (file is None or not Path(file).resolve().is_relative_to(EXAMPLES)):
+    is_example = file is not None and Path(file).resolve().is_relative_to(EXAMPLES)
+    if not ((has_modules := is_configured()) or is_example or names):
         return {}, ()
     from acts.activities.registry import from_environment, load
 
@@ -191,7 +192,8 @@ def load_registry(
         here = str(Path.cwd())
         sys.path[:] = [*(path for path in sys.path if path not in ("", here)), here]
     try:
-        registry = from_environment() if has_modules else load(default_modules().split(","), [])
+        modules = default_modules().split(",") if is_example and not has_modules else []
+        registry = load(modules, [], shipped=os.environ.get("ACTS_SHIPPED_TOOLS")) if modules else from_environment()
     except SettingsError as error:
         hint = f"correct {MODULES}, {FOLDERS} or {SERVERS}"
         raise command_error(str(error), where="the environment", hint=hint) from None
