@@ -23,20 +23,26 @@ from acts.client.run_reader import (
     runs_query,
 )
 from acts.client.start_runs import IdPolicy, start_run, with_calls
-from acts.language.errors import shell, truncate
+from acts.language.errors import shell
 from acts.language.messages import INSTANCES
 from acts.language.wire import PLAN
 from acts.tree.decisions import PendingApproval
 from acts.tree.identity import retry_id
-from acts.views.text import change_lines, decided_name, describe_call, named_instances, set_counts, usage_text
+from acts.views.text import (
+    change_lines,
+    decided_name,
+    describe_call,
+    find_causes,
+    named_instances,
+    set_counts,
+    usage_text,
+)
 
 __all__ = ["PHASES", "RunView", "RunsReport", "read_run", "read_runs", "steer"]
 
 MAX_RUNS: Final = 500  # of the list, and of the figures below it
 MAX_SQUARES: Final = 5_000
 MAX_CALLS: Final = 2_000
-MAX_CAUSES: Final = 50
-_CAUSE: Final = 160  # characters in which two failures are one cause
 OPEN: Final = ("running", "planning", "awaiting", "paused")
 
 
@@ -62,7 +68,7 @@ class RunView:
     counts: Mapping[str, Any] | None = None
     squares: list[tuple[str, str]] = field(default_factory=list)
     more_squares: int = 0
-    causes: list[tuple[str, int, list[str]]] = field(default_factory=list)
+    causes: list[dict[str, Any]] = field(default_factory=list)
     has_plan: bool = False
 
     @property
@@ -113,22 +119,9 @@ def _fill(view: RunView, report: Mapping[str, Any]) -> None:
     items = named_instances(report)
     states = [(name, str(item.get("status") if isinstance(item, dict) else item)) for name, item in items.items()]
     view.squares, view.more_squares = states[:MAX_SQUARES], max(len(states) - MAX_SQUARES, 0)
-    view.causes = group_causes(view.errors, items)
-
-
-def group_causes(errors: list[dict[str, Any]], items: Mapping[str, Any]) -> list[tuple[str, int, list[str]]]:
-    """``(cause, how many, instances)`` of failures that are alike, the most frequent first."""
-    found = [(error, str(error.get("instance") or "")) for error in errors if error.get("instance")]
-    for name, item in items.items():
-        own = item.get("errors") if isinstance(item, dict) else None
-        found += [(error, name) for error in own or () if isinstance(error, dict)]
-    names: dict[str, dict[str, None]] = defaultdict(dict)
-    for error, name in found:
-        call = str(error.get("call") or "").partition(":")[2]
-        text = f"{call + ': ' if call else ''}[{error.get('code')}] {error.get('message')}"
-        names[truncate(text, _CAUSE)][name] = None
-    causes = [(cause, len(own), list(own)) for cause, own in names.items()]
-    return sorted(causes, key=lambda cause: -cause[1])[:MAX_CAUSES]
+    parts = [(name, item.get("errors")) for name, item in items.items() if isinstance(item, dict)]
+    own = [{**error, "instance": name} for name, errors in parts for error in errors or () if isinstance(error, dict)]
+    view.causes = find_causes([*(error for error in view.errors if error.get("instance")), *own])
 
 
 async def steer(client: Client, id_: str, action: str, name: str) -> str:

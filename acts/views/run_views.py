@@ -561,10 +561,7 @@ class SetView(RunView):
             f"{counts['completed']:,} completed, {counts['failed']:,} failed, {counts['running']:,} running",
             f"{progress.handled:,} took an error path" if progress.handled else "",
             f"results: {code_span(run.config.results)}" if run.config.results is not None else "",
-            *(
-                f"failed: {code_span(failure_cause_text(cause))}"
-                for cause in find_causes(_row_errors(progress.failures))
-            ),
+            *self._cause_lines(),
             "" if progress.stopped is None else f"stopped: {code_span(progress.errors()[0]['message'], MAX_TEXT)}",
         ]
 
