@@ -13,7 +13,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -719,6 +719,22 @@ def _phase_clause(phase: str) -> str:
         return f"({PHASE} = 'failed' OR ExecutionStatus = 'Failed')"
     # A run that was terminated keeps the phase that it had
     return f"({PHASE} = {quote(phase)}{f' AND {_RUNNING}' if phase in _OPEN else ''})"
+
+
+def sum_runs(rows: Iterable[Mapping[str, Any]], by: str) -> list[dict[str, Any]]:
+    """``[{day|tool|model|tag, runs, failed, cost}]``, days in their order, others with the dearest first. A run with
+    several tools or tags counts in each, with all of its US dollars; "–" is for runs that have none.
+    """
+    sums: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        day = row["started"][:10]
+        value = {"day": day, "model": row.get("model"), "tool": row.get("tools"), "tag": row.get("tags")}[by] or "–"
+        for name in [value] if isinstance(value, str) else value:
+            entry = sums.setdefault(name, {by: name, "runs": 0, "failed": 0, "cost": 0.0})
+            entry["runs"] += 1
+            entry["failed"] += row["phase"] == "failed"
+            entry["cost"] = round(entry["cost"] + row.get("cost", 0.0), 9)
+    return sorted(sums.values(), key=lambda entry: entry[by] if by == "day" else (-entry["cost"], -entry["runs"]))
 
 
 async def list_runs(client: Client, query: str, limit: int) -> AsyncIterator[dict[str, Any]]:

@@ -4,8 +4,7 @@ to a run besides deciding: pause, resume, cancel, retry.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ from acts.client.run_reader import (
     read_instance,
     read_progress,
     runs_query,
+    sum_runs,
 )
 from acts.client.start_runs import IdPolicy, start_run, with_calls
 from acts.language.errors import shell
@@ -160,10 +160,10 @@ async def retry(client: Client, id_: str) -> str:
 
 @dataclass
 class RunsReport:
-    """The newest runs, and what they cost by day, tool and model: ``(name, runs, US dollars)``."""
+    """The newest runs, and what they cost by day, tool and model."""
 
     rows: list[dict[str, Any]]
-    tables: dict[str, list[tuple[str, int, float]]]
+    tables: dict[str, list[dict[str, Any]]]
     total: float
     is_cut: bool
 
@@ -172,21 +172,6 @@ async def read_runs(client: Client, phase: str = "") -> RunsReport:
     """The newest runs of a phase ("": of all)."""
     query = runs_query([phase] if phase else [])
     rows = [row async for row in list_runs(client, query, MAX_RUNS)]
-    names: dict[str, list[tuple[dict[str, Any], list[str]]]] = {
-        "day": [(row, [row["started"][:10]]) for row in rows],
-        "tool": [(row, row.get("tools") or []) for row in rows],
-        "model": [(row, [row["model"]] if "model" in row else []) for row in rows],
-    }
-    tables = {title: _sum_up(pairs) for title, pairs in names.items()}
-    tables["day"].sort(reverse=True)
+    tables = {by: sum_runs(rows, by) for by in ("day", "tool", "model")}
+    tables["day"].reverse()  # the newest first
     return RunsReport(rows, tables, sum(row.get("cost") or 0.0 for row in rows), len(rows) == MAX_RUNS)
-
-
-def _sum_up(pairs: Sequence[tuple[dict[str, Any], list[str]]]) -> list[tuple[str, int, float]]:
-    """``(name, runs, US dollars)``, the dearest first."""
-    counts, costs = Counter[str](), defaultdict[str, float](float)
-    for row, names in pairs:
-        for name in names:
-            counts[name] += 1
-            costs[name] += row.get("cost") or 0.0
-    return sorted(((n, counts[n], costs[n]) for n in counts), key=lambda row: (-row[2], -row[1], row[0]))

@@ -132,22 +132,8 @@ async def list_(
 
 
 def _print_sums(rows: Sequence[Mapping[str, Any]], by: str, *, as_json: bool) -> int:
-    """Runs, failures and dollars by what the rows have in common; a run with several tools or tags counts in each."""
-    sums: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        values = {
-            "day": row["started"][:10],
-            "model": row.get("model"),
-            "tool": row.get("tools"),
-            "tag": row.get("tags"),
-        }
-        value = values[by] or "–"
-        for name in [value] if isinstance(value, str) else value:
-            entry = sums.setdefault(name, {by: name, "runs": 0, "failed": 0, "cost": 0.0})
-            entry["runs"] += 1
-            entry["failed"] += row["phase"] == "failed"
-            entry["cost"] = round(entry["cost"] + row.get("cost", 0.0), 9)
-    listed = sorted(sums.values(), key=lambda entry: entry[by] if by == "day" else (-entry["cost"], -entry["runs"]))
+    """Runs, failures and dollars by what the rows have in common."""
+    listed = run_reader.sum_runs(rows, by)
     if as_json:
         return print_json(listed)
     cells = [(e[by], f"{e['runs']:,}", f"{e['failed']:,}", f"{e['cost']:.4f}") for e in listed]
