@@ -17,6 +17,7 @@ from typing import Any, Final
 from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
 from acts.language.messages import Data, parse_message, parse_request
+from acts.language.references import parse_condition
 from acts.language.tools import hint_words
 from acts.language.values import Json, get
 from acts.machines import commands, events
@@ -37,6 +38,7 @@ from acts.tree.records import (
     BackgroundInput,
     Capabilities,
     ContextRef,
+    InnerPlan,
     InstanceInput,
     PermitLease,
     PlanInput,
@@ -124,7 +126,9 @@ class PlanRun(RunMachine):
         self.walk.counts_elements, self.walk.postpones = self.budget.limits_calls, True
         self._late: list[events.CallEnded] = []  # results that a workflow task had no time for
         self._has_rest_timer = False
-        self.walk.growing = setup.input is not None and setup.input.isGrowing
+        if setup.input is not None:
+            self.walk.growing = setup.input.isGrowing
+            self.walk.until = None if setup.input.until is None else parse_condition(setup.input.until)
         self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
         self._batch: tuple[ValidatedPlan, Batch] | None = None  # with the plan that it was made of
         self._context_bytes: int | None = None  # of the Request, which stays as it is
@@ -352,6 +356,8 @@ class PlanRun(RunMachine):
                 case commands.CountElements(node=node, more=more):  # each element counts as a Call
                     self._waiting_for_grant[node.key] = command
                     out += self.budget.request_calls(node.key, more)
+                case commands.EndEarly():
+                    out.append(command)
                 case commands.Finish(status):
                     self.finished = status
                     out.append(command)
@@ -439,8 +445,14 @@ class PlanRun(RunMachine):
             pins = {**position.pins, **self.capabilities.uses.get(str(node.delegate), {})}
             position = position.model_copy(update={"isGuarded": True, "pins": pins})
         share = granted.share if granted is not None and granted.share else None
+        plan: InnerPlan | None = None
+        if node.walks_plan:
+            try:
+                plan = child_requests.inner_plan(command.call, self.walk.prepared, self.capabilities)
+            except CallError as error:
+                return self._fail_start(node.key, error, now)
         own = child_requests.build_delegate_input(
-            command.call, command.context, node, config, position, self.capabilities.pins, share
+            command.call, command.context, node, config, position, self.capabilities.pins, share, plan
         )
         own = own.model_copy(update={"price": self.price if node.delegate == wire.ANONYMOUS else None})
         if node.is_detached:
@@ -485,7 +497,7 @@ class PlanRun(RunMachine):
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         skipped = command.subject.get("skipped", ())
         about |= {"elements": len(call["_each"]) - len(skipped)} if "_each" in call else {}
-        answer = node.delegate if node.delegate not in (None, wire.ANONYMOUS) else node.tool.answer
+        answer = node.delegate if node.delegate not in (None, *wire.NOT_LOADED) else node.tool.answer
         answer = node.tool.name if node.element is not None else answer
         about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
         about |= {"rule": digest(command.rule.model_dump())[:SHORT_SUBJECT]} if self.config.approve.rules else {}

@@ -23,6 +23,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -32,17 +33,17 @@ from acts.language.admission import Work
 from acts.language.config import Rule
 from acts.language.errors import CallError, DecisionRefused, EngineError, ExpressionError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
-from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds, parse_condition
+from acts.language.references import ELEMENT_KINDS, Expression, Path, ReferenceUse, holds, parse_condition
 from acts.language.schemas import Checker
 from acts.language.tools import META
 from acts.language.values import ABSENT, UNKNOWN, Json, get, is_equal, pointer
 from acts.machines import call_state
 from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
-from acts.machines.commands import AskHuman, Command, CountElements, Finish, StartCall
+from acts.machines.commands import AskHuman, Command, CountElements, EndEarly, Finish, StartCall
 from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
 from acts.plan.calls import UNIT, ElementReading, PlannedCall, find_rule, read_elements
-from acts.plan.context_log import View, Writes, place_result, refuse_defects, split_write
+from acts.plan.context_log import END, View, Writes, place_result, refuse_defects, split_write
 from acts.plan.graph import ChainFold, WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
 from acts.tree.past_run import PastCall
@@ -68,6 +69,8 @@ class Walk:
     ``running`` is how many Calls and elements run. ``counts_elements`` makes the walk ask before a Call is made for all
     elements of a list.
 
+    ``until`` is a condition on the context: as soon as it holds, nothing more starts.
+
     ``postpones`` makes it leave what a workflow task has no time for to ``go_on_later``.
 
     ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
@@ -87,6 +90,8 @@ class Walk:
         self.is_held = self.has_begun = False  # held: by its run, until a person has approved the plan
         self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
         self.postpones = False
+        self.until: Expression | None = None
+        self.is_reached = False  # what ``until`` says has come true: the plan ends
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
@@ -111,7 +116,8 @@ class Walk:
         self._later: list[int] = []  # ranks of Calls that are assessed in a later workflow task
         self._out: list[Command] = []
         self._settled: deque[tuple[CallState, str]] = deque()
-        self._has_finished = False
+        self._has_finished = self._is_end_sent = False
+        self._has_changed = True  # the context, since ``until`` was read
 
     def _add_element(self, parent: CallState, node: PlannedCall, stage: str) -> CallState:
         call = self.by_key[node.key] = CallState(node, parent.rank, parent, stage)
@@ -238,6 +244,7 @@ class Walk:
         InvalidRequest: the message cannot be folded into the context.
         """
         self.context.provide(message, self.work)
+        self._has_changed = True
         names = tuple(message.payload) if isinstance(message.payload, dict) else ()
         if message.path is not None:
             names = message.path.names[:1]
@@ -295,12 +302,23 @@ class Walk:
         """
         self.paused = self.paused if paused is None else paused
         self.draining = self.draining if draining is None else draining
+        self._check_until()
         self._start_ready(now)
         out, self._out = self._out, []
+        if self.is_reached and self._unsettled and not self._is_end_sent:
+            self._is_end_sent = True
+            out.append(EndEarly())
         if not self._unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(Finish(self.status))
         return out
+
+    def _check_until(self) -> None:
+        if self.until is None or self.is_reached or self.cancelling or not self._has_changed:
+            return
+        self._has_changed = False
+        with suppress(TooComplex):  # it may hold later
+            self.is_reached = holds(self.until, lambda path: self.context.log.read(path, END)) is True
 
     def cancel(self, now: str, error: dict[str, Any] | None = None) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended.
@@ -773,6 +791,7 @@ class Walk:
                 return
         for path, value in writes:
             view.write(path, node.method, value, rank)
+        self._has_changed = True
         self._settle(call, "completed", call.date)
 
     def _await_earlier_writes(self, call: CallState, writes: Writes, view: View) -> None:
@@ -910,7 +929,7 @@ class Walk:
     @property
     def holds_starts(self) -> bool:
         """True while nothing starts, or nothing ever will."""
-        return self.paused or self.is_held or self.draining or self.cancelling or self.exhausted
+        return self.paused or self.is_held or self.draining or self.cancelling or self.exhausted or self.is_reached
 
     @property
     def startable(self) -> int:
@@ -932,6 +951,8 @@ class Walk:
                 states.setdefault(id_, []).append(report.get("status", call.state))
         shared, *parts = map(call_state.status_from_states, states.values())
         status = call_state.status_of(shared, parts)
+        if self.is_reached:
+            return "completed"
         is_cancelled = self.cancelling and (status == "completed" or self.counts["cancelled"])
         return "cancelled" if is_cancelled else status
 

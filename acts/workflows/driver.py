@@ -181,7 +181,7 @@ class Driver:
             self._perform(command)
         self._send_starts()
 
-    def _perform(self, command: commands.RunCommand) -> None:
+    def _perform(self, command: commands.RunCommand) -> None:  # noqa: C901 - a row for each command
         """Perform a command; the loop sees by itself that the machine has finished."""
         match command:
             case (
@@ -210,6 +210,8 @@ class Driver:
                 self.tasks.run_engine_activity(command)
             case commands.RestartChild():
                 self.tasks.restart_child(command.key)
+            case commands.EndEarly():
+                self._call_off()
             case commands.Stop():
                 self.lifeline.supersede(command.run_id)
 
@@ -233,6 +235,11 @@ class Driver:
 
     async def _cancel(self) -> None:
         """Reach everything in flight, and wait until each has said how it ended."""
+        self._call_off()
+        await self._loop()
+        await self._end()
+
+    def _call_off(self) -> None:
         self.inbox.append(events.CancelRequested())
         error = CallError(CANCELLED, "the call was cancelled before it was started")
         for command in self.tasks.take_all():
@@ -241,8 +248,6 @@ class Driver:
             elif isinstance(command, commands.StartChild) and command.type != PLAN:
                 self.inbox.append(events.ChildEnded(command.key, None, error))
         self.tasks.cancel()
-        await self._loop()
-        await self._end()
 
     # -- starts ----------------------------------------------------------------------------------------
 
