@@ -241,30 +241,29 @@ class Loader:
     async def load(self, request: dict[str, Any]) -> dict[str, Any]:
         """See the top of the file. Raises ApplicationError: one of the ``Delegate…`` types."""
         name, expected = request["delegate"], request.get("sha256")  # "" where it could not be loaded: nothing has it
-        if name.startswith(f"{wire.INNER_PLAN}/"):
-            plan = find_plan(name.removeprefix(f"{wire.INNER_PLAN}/"), self._plans)
-            result: dict[str, Any] = {"definition": plan.request, "sha256": plan.sha256, "source": plan.file.name}
+        if (plan := name.removeprefix(f"{wire.INNER_PLAN}/")) != name:
+            named = find_plan(plan, self._plans)
+            data, sha256, source = None, named.sha256, named.file.name
         else:
-            result = await self._load_definition(name)
-        sha256, source = result["sha256"], result["source"]
+            data, source = await self._read(name)
+            sha256 = hashlib.sha256(data).hexdigest()
         if expected is not None and str(expected).lower() != sha256:
             text = f'the delegate "{source}" has changed: sha256 {quote(expected)} was expected, and it is {sha256}'
             raise load_error(wire.DELEGATE_CHANGED, text)
-        return {**result, "uses": await self._uses(result["definition"])} if request.get("uses") else result
+        definition = named.request if data is None else await asyncio.to_thread(read_definition, data, source)
+        result = {"definition": definition, "sha256": sha256, "source": source}
+        return {**result, "uses": await self._uses(definition)} if request.get("uses") else result
 
-    async def _load_definition(self, name: str) -> dict[str, Any]:
+    async def _read(self, name: str) -> tuple[bytes, str]:
         scheme = _SCHEME.match(name)
         if scheme is None:
-            data, source = await asyncio.to_thread(read_file, (*self._sources.folders, SHIPPED), name)
-        else:
-            if scheme[1].lower() not in PORTS:
-                text = f"the delegate {quote(name)} has the scheme {quote(scheme[1])}; allowed: http, https"
-                raise load_error(wire.DELEGATE_REFUSED, f"{text}, or a name or path without any")
-            # The HTTP part is imported when a URL is first loaded: it takes a tenth of a second
-            web = await asyncio.to_thread(importlib.import_module, "acts.delegates.web")
-            data, source = await web.Fetcher(self._sources, **self._fetch_options).fetch(name), name
-        definition = await asyncio.to_thread(read_definition, data, source)
-        return {"definition": definition, "sha256": hashlib.sha256(data).hexdigest(), "source": source}
+            return await asyncio.to_thread(read_file, (*self._sources.folders, SHIPPED), name)
+        if scheme[1].lower() not in PORTS:
+            text = f"the delegate {quote(name)} has the scheme {quote(scheme[1])}; allowed: http, https"
+            raise load_error(wire.DELEGATE_REFUSED, f"{text}, or a name or path without any")
+        # The HTTP part is imported when a URL is first loaded: it takes a tenth of a second
+        web = await asyncio.to_thread(importlib.import_module, "acts.delegates.web")
+        return await web.Fetcher(self._sources, **self._fetch_options).fetch(name), name
 
     async def _uses(self, definition: dict[str, Any]) -> dict[str, str]:
         """The SHA-256 of each definition that this one names, and that those name; "" where it cannot be loaded."""
