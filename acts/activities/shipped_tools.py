@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.language.errors import SettingsError, format_choices, truncate
 from acts.language.values import Json
-from acts.language.wire import INNER_PLAN, PLAN_FAILED, PLAN_TOOL, UNTIL_UNMET
+from acts.language.wire import INNER_PLAN, PLAN_FAILED, PLAN_TOOL, UNTIL_UNMET, WAIT
 
 FAILED: Final = "computeFailed"
 MAX_SECONDS: Final = 1.0
@@ -98,7 +98,33 @@ PLAN: Final[dict[str, Any]] = {
         UNTIL_UNMET: "the plan has ended, and until does not hold",
     },
 }  # fmt: skip
-SHIPPED: Final = {"compute": COMPUTE, PLAN_TOOL: PLAN}
+WAIT_TOOL: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "Waits, for seconds or years, and costs nothing meanwhile; the result is the date at which it ends. "
+    "Calls that come after it need that: _when.",
+    "properties": {
+        "_tool": {"const": "wait"},
+        "_activity": {"const": WAIT},
+        "_each": False,
+        **_WRITES,
+        "for": {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)\s*$"},
+            ],
+            "description": "like 30s, 5m, 24h; from when it starts",
+        },
+        "until": {
+            "type": "string", "description": "a date with its zone, like 2026-12-01T09:00:00Z",
+            "pattern": r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$",
+        },
+    },
+    "required": ["_tool", "_outputPath"],
+    "oneOf": [{"required": ["for"]}, {"required": ["until"]}],
+    "additionalProperties": False,
+    "x-hints": {"readOnly": True, "idempotent": True},
+}  # fmt: skip
+SHIPPED: Final = {"compute": COMPUTE, PLAN_TOOL: PLAN, "wait": WAIT_TOOL}
 
 
 @activity.defn(name="compute")

@@ -12,6 +12,8 @@ ANONYMOUS: Final = "anonymous"
 # Behind the Tool ``plan``, whose Calls hold their plan; of one by its name, with that behind a slash
 PLAN_TOOL: Final = "plan"
 INNER_PLAN: Final = "acts:plan"
+# Behind the Tool ``wait``: no worker has it, the run itself waits
+WAIT: Final = "acts.wait"
 # Delegates that have no definition to load
 NOT_LOADED: Final = ("", ANONYMOUS, INNER_PLAN)
 # Workflow types

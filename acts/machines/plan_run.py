@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from acts.language import wire
@@ -25,7 +26,7 @@ from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.call_state import SETTLED, CallState, call_item, error_item, status_from_states
 from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine
-from acts.machines.walk import Walk, match_calls
+from acts.machines.walk import Walk, date_of, match_calls
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
@@ -58,6 +59,7 @@ REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
 # What one workflow task has no time for is left to the next one, which this timer brings
 REST_TIMER: Final = "go on with what is left"
 REST_SECONDS: Final = 0.001
+ALARM: Final = "wait"
 # With each that comes, a digest of all is made: more are refused. A person sees one of so many bytes whole
 MAX_HELD_MESSAGES: Final = 20
 MAX_SHOWN_MESSAGE: Final = 20_000
@@ -126,6 +128,7 @@ class PlanRun(RunMachine):
         self.walk.counts_elements, self.walk.postpones = self.budget.limits_calls, True
         self._late: list[events.CallEnded] = []  # results that a workflow task had no time for
         self._has_rest_timer = False
+        self._alarm: datetime | None = None  # when the timer of Calls that wait for a time fires
         if setup.input is not None:
             self.walk.growing = setup.input.isGrowing
             self.walk.until = None if setup.input.until is None else parse_condition(setup.input.until)
@@ -176,9 +179,23 @@ class PlanRun(RunMachine):
             self._has_rest_timer = True
             out.append(commands.StartTimer(REST_TIMER, REST_SECONDS, REST_TIMER))
         self.walk.work.begin_task()
+        return out + ([] if self.is_cancelling or self.finished is not None else self._set_alarm(now))
+
+    def _set_alarm(self, now: str) -> list[Any]:
+        """One timer for all Calls that wait for a time: for the first of them."""
+        due, armed = self.walk.next_wake, self._alarm
+        if due == armed:
+            return []
+        self._alarm, out = due, list[Any]() if armed is None else [commands.CancelTimer(ALARM)]
+        if due is not None:
+            seconds = max((due - date_of(now)).total_seconds(), REST_SECONDS)
+            out.append(commands.StartTimer(ALARM, seconds, f"wait until {due:%Y-%m-%d %H:%M:%S} UTC"))
         return out
 
     def _timer_fired(self, name: str, now: str) -> list[Any]:
+        if name == ALARM:
+            self._alarm = None
+            return self.perform(self.walk.wake(now), now)
         if name != REST_TIMER:
             return super()._timer_fired(name, now)
         self._has_rest_timer = False

@@ -25,12 +25,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from acts.language import wire
 from acts.language.admission import Work
-from acts.language.config import Rule
+from acts.language.config import MAX_SECONDS, Rule, parse_seconds
 from acts.language.errors import CallError, DecisionRefused, EngineError, ExpressionError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
 from acts.language.references import ELEMENT_KINDS, Expression, Path, ReferenceUse, holds, parse_condition
@@ -113,6 +114,9 @@ class Walk:
         self._readers: dict[tuple[str, ...], list[int]] = {}  # that wait for data, by kind and first name of a path
         self._ready: list[int] = []  # a heap of ranks: of Calls, and of those whose elements are ready
         self._ready_elements: dict[int, Elements] = {}
+        # When Calls of the Tool ``wait`` end, the earliest first, with their ranks
+        self._sleeping = [(date_of(call.until), call.rank) for call in self.calls if call.stage == "sleeping"]
+        heapq.heapify(self._sleeping)
         self._later: list[int] = []  # ranks of Calls that are assessed in a later workflow task
         self._out: list[Command] = []
         self._settled: deque[tuple[CallState, str]] = deque()
@@ -198,6 +202,32 @@ class Walk:
         if call is not None and call.parent is not None and call.parent.approved is not None:
             call.parent.own_elements.is_held = True
         return self.postponed(key, now)
+
+    @property
+    def next_wake(self) -> datetime | None:
+        """When the next Call that waits for a time ends."""
+        while self._sleeping and self.calls[self._sleeping[0][1]].stage != "sleeping":
+            heapq.heappop(self._sleeping)
+        return self._sleeping[0][0] if self._sleeping else None
+
+    def wake(self, now: str) -> list[Command]:
+        """The Calls whose time has come are completed: each yields the date that it waited for."""
+        date = date_of(now)
+        while (due := self.next_wake) is not None and due <= date:
+            call = self.calls[heapq.heappop(self._sleeping)[1]]
+            self._apply_result(call, call.until, now)
+        return self.advance(now)
+
+    def _sleep(self, call: CallState, now: str) -> None:
+        """A Call of the Tool ``wait`` starts: its end is fixed now."""
+        try:
+            due = find_end(call.resolved or {}, date_of(now))
+        except ValueError as error:
+            self._apply_failure(call, CallError(wire.SCHEMA_MISMATCH, str(error)), now)
+            return
+        self._move(call, "sleeping")
+        call.until = due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        heapq.heappush(self._sleeping, (date_of(call.until), call.rank))
 
     def allow_elements(self, key: str, now: str, refusal: CallError | None = None) -> list[Command]:
         """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
@@ -329,7 +359,7 @@ class Walk:
             self.cancelling = True
         else:
             self.growing = False
-        unstarted = [call for call in self.calls if call.stage in NOT_STARTED]
+        unstarted = [call for call in self.calls if call.stage in (*NOT_STARTED, "sleeping")]
         for call in unstarted:
             call.error = error
             self._move(call, "cancelled")
@@ -850,14 +880,12 @@ class Walk:
                 continue
             start = self._prepare_element(call, now) if call.stage == "collecting" else None
             node = call.node if start is None else start.node
-            if (start is not None or call.stage == "ready") and not is_asked and not self.may_start(node):
+            needs_permit = not (is_asked or node.is_wait) and (start is not None or call.stage == "ready")
+            if needs_permit and not self.may_start(node):
                 break
             self._take_first()
             if call.stage == "ready":
-                self._move(call, "running")
-                # A dry run starts nothing, and keeps all
-                context = self.context.scoped_messages(call.rank) if self._assume is None else []
-                self._out.append(StartCall(node, call.resolved or {}, context))
+                self._start_call(call, now)
             elif start is not None:
                 call.own_elements.start()
                 element = self._add_element(call, node, "awaiting" if is_asked else "running")
@@ -868,6 +896,15 @@ class Walk:
                 self._add_ready(call)
             else:
                 self._report_elements(call, now)
+
+    def _start_call(self, call: CallState, now: str) -> None:
+        if call.node.is_wait and self._assume is None:
+            self._sleep(call, now)
+            return
+        self._move(call, "running")
+        # A dry run starts nothing, and keeps all
+        context = self.context.scoped_messages(call.rank) if self._assume is None else []
+        self._out.append(StartCall(call.node, call.resolved or {}, context))
 
     def _take_first(self) -> None:
         self._ready_elements.pop(heapq.heappop(self._ready), None)
@@ -960,6 +997,24 @@ class Walk:
         """The Call of an id or a key and, where several have the id, an instance."""
         own = self.by_key.get(str(call)) or self.by_key.get(f"{instance}/{call}")
         return own if own is not None and (own.parent is None or own.stage == "awaiting") else None
+
+
+def date_of(text: Json) -> datetime:
+    """The moment of an ISO date with a zone; raises ValueError."""
+    date = datetime.fromisoformat(str(text))
+    if date.tzinfo is None:
+        raise ValueError(f"{text} has no zone; 2026-12-01T09:00:00Z has one")
+    return date.astimezone(UTC)
+
+
+def find_end(call: Mapping[str, Json], now: datetime) -> datetime:
+    """When a Call of the Tool ``wait`` that starts now ends; raises ValueError."""
+    if "until" not in call:
+        return now + timedelta(seconds=parse_seconds(call.get("for")))
+    due = date_of(call["until"])
+    if (due - now).total_seconds() > MAX_SECONDS:
+        raise ValueError(f"{call['until']} is more than ten years away")
+    return max(due, now)
 
 
 def _read_call(call: dict[str, Any], path: Path) -> Json:

@@ -36,7 +36,7 @@ from acts.language.references import MARK, OPENING, Expression, Path, Read, Refe
 from acts.language.spelling import expression_hint
 from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, get, pointer, type_name, with_article
-from acts.language.wire import ANONYMOUS, INNER_PLAN, LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
+from acts.language.wire import ANONYMOUS, INNER_PLAN, LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WAIT, WRONG_KIND
 
 if TYPE_CHECKING:
     from acts.language.config import Approve, Rule
@@ -120,6 +120,11 @@ class PlannedCall:
     def sent(self) -> dict[str, Any]:
         """What its Activity, its model or its delegate is given of the Call, with its expressions in place."""
         return {k: v for k, v in self.call.items() if k not in _NOT_SENT}
+
+    @property
+    def is_wait(self) -> bool:
+        """True where nothing runs: the Call ends at a time."""
+        return self.tool.activity == WAIT
 
     @property
     def own_parameters(self) -> dict[str, Any]:

@@ -293,6 +293,7 @@ class CallRecord(Record):
     value: Any = None
     reason: str | None = None
     cause: str | None = None
+    until: str | None = None
     elements: ElementsRecord | None = None
 
 

@@ -13,7 +13,10 @@ from acts.activities.registry import load
 from acts.activities.shipped_tools import COMPUTE, FAILED, SHIPPED, compute, evaluate
 from acts.language.errors import SettingsError
 from acts.language.tools import read_tool
-from acts.plan.validate import validate
+from acts.machines.commands import StartCall
+from acts.machines.walk import Walk
+from acts.plan.validate import validate, validate_request
+from tests.property.drive import NOW, identify
 
 ORDERS = [{"id": 1, "paid": True, "cents": 5}, {"id": 2, "paid": False, "cents": 7}]
 VALUES: list[tuple[str, Any]] = [
@@ -84,7 +87,7 @@ def test_a_worker_has_them_unless_its_settings_leave_them_out() -> None:
         load((), (), shipped="comptue")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("compute", "activity"), ("plan", "delegate")])
+@pytest.mark.parametrize(("name", "kind"), [("compute", "activity"), ("plan", "delegate"), ("wait", "activity")])
 def test_a_shipped_tool_is_sound(name: str, kind: str) -> None:
     tool, problems = read_tool(name, SHIPPED[name], served=name == "compute")
     assert not problems
@@ -126,3 +129,46 @@ def test_a_plan_inside_another_is_checked_with_it(more: dict[str, Any], wrong: l
     context = [*({"type": "tool", "tool": schema} for schema in (SHIPPED["plan"], tool)), *data, plan]
     problems = [(p.code, p.pointer.removeprefix("/context/5/plan/0/")) for p in validate({"context": context})]
     assert problems == wrong
+
+
+# parameters of ``wait`` at noon, when it ends; None: it fails
+ENDS: list[tuple[dict[str, Any], str | None]] = [
+    ({"for": "90m"}, "2026-01-01T01:30:00.000Z"),
+    ({"for": 0.25}, "2026-01-01T00:00:00.250Z"),
+    ({"until": "2026-01-01T09:00:00+02:00"}, "2026-01-01T07:00:00.000Z"),
+    ({"until": "2025-01-01T00:00:00Z"}, "2026-01-01T00:00:00.000Z"),  # it is past: the Call ends at once
+    ({"until": "2026-02-30T00:00:00Z"}, None),
+    ({"until": "2046-01-01T00:00:00Z"}, None),
+    ({"for": "9999d"}, None),
+]
+
+
+@pytest.mark.parametrize(("parameters", "end"), ENDS, ids=str)
+def test_a_wait_ends_at_its_time(parameters: dict[str, Any], end: str | None) -> None:
+    walk = waits([parameters])
+    assert not [c for c in walk.begin(NOW) if isinstance(c, StartCall)]
+    if end is None:
+        assert walk.calls[0].error is not None
+        assert walk.calls[0].error["code"] == "SchemaMismatch"
+        return
+    assert walk.calls[0].until == end
+    walk.wake(end)
+    assert walk.context.log.state() == {"due0": end}
+
+
+def test_ten_thousand_waits_have_one_timer_and_take_no_permit() -> None:
+    walk = waits([{"for": f"{1 + index % 500}s"} for index in range(10_000)])
+    walk.begin(NOW)
+    assert (walk.running, walk.counts["running"]) == (0, 10_000)
+    ends = 0
+    while (due := walk.next_wake) is not None:
+        walk.wake(due.isoformat())
+        ends += 1
+    assert ends == 500
+    assert walk.status == "completed"
+
+
+def waits(parameters: list[dict[str, Any]]) -> Walk:
+    calls = [{"_tool": "wait", "_outputPath": f"†state.due{at}", **more} for at, more in enumerate(parameters)]
+    context = [{"type": "tool", "tool": SHIPPED["wait"]}, {"type": "plan", "plan": calls}]
+    return Walk(validate_request({"context": context}), identify)
