@@ -77,8 +77,8 @@ async def test_what_fails_is_tried_again_as_its_status_says(
     shop: Site,
     status: int,
     after: str,
-    is_retried: bool,
-    seconds: float | None,  # noqa: FBT001 - a column
+    is_retried: object,
+    seconds: float | None,
 ) -> None:
     shop.reply_with(answer(b'{"why": "no"}', status, retry_after=after))
     error = await refusal(shop)
