@@ -341,6 +341,7 @@ class _CallParser:
         self.refused: set[str] = set()  # meta-properties whose value is reported already
         self.problems: list[Problem] = []
         self.uses: list[ReferenceUse] = []
+        self.option_steps = 0  # what the alternatives of the expressions take in the graph
         self.writes_unknown = False
 
     def parse(self) -> PlannedCall | None:
@@ -374,8 +375,7 @@ class _CallParser:
         # What the Call takes in the graph and in the checks of the whole plan
         paths = [*[path for use in call.reads for path in use.paths], *call.scopes, *call.writes]
         steps = _CALL_STEPS + sum([6 + 2 * len(path.names) for path in paths]) + sum(map(len, call.outcomes))
-        terms = (tree for use in call.reads for tree in use.needed_expressions if not isinstance(tree, Path))
-        self.plan.meter.spend(steps + sum(len(option) for tree in terms for option in alternatives(tree)))
+        self.plan.meter.spend(steps + self.option_steps)
         if defined is not None:
             for at, text in tool.parameters.open_defects(call.parameters, self.plan.meter):
                 where = f'"{".".join(str(t) for t in at)}" of ' if at else ""
@@ -444,7 +444,8 @@ class _CallParser:
             return
         defects = tool.meta_checks[key].defects(self.call[key], self.plan.meter)
         value = self.call[key]
-        hint = expression_hint(value, parse) if key in _EXPRESSIONS and isinstance(value, str) else None
+        is_expression = bool(defects) and key in _EXPRESSIONS and isinstance(value, str)
+        hint = expression_hint(value, parse) if is_expression else None
         for at, text in defects:
             self.report("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', key, *at, hint=hint)
         if not defects and key == "_outputMethod" and self.call[key] not in METHODS:
@@ -521,8 +522,8 @@ class _CallParser:
         is_read = at[0] not in ("_outputPath", "_errorPath")
         try:
             use = ReferenceUse.of(at, text, parse_text(text), each=is_read and "_each" in self.call)
-            for term in use.needed_expressions:
-                alternatives(term)
+            for term in use.needed_expressions if is_read else ():
+                self.option_steps += sum(map(len, alternatives(term)))
         except ExpressionError as error:
             start = f'begins with {MARK} is written "{MARK}{MARK}…", a plain {OPENING} "{MARK}{OPENING}"'
             hint = f'to put a value into a text, write "{OPENING}state.name}} …"; plain text that {start}'
