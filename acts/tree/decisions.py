@@ -49,8 +49,8 @@ SIGN: Final = "sign"
 CONTENT: Final = "content"
 # … and how the Tools of what waits have changed since the plan was made, in words
 TOOL_CHANGES: Final = "toolChanges"
-# … and the Activity that answers the Call
-ACTIVITY: Final = "activity"
+# … and the Activity that answers the Call, and what it has in common with Calls that are approved like it
+ACTIVITY, LIKE = "activity", "like"
 # … and the JSON schema of what a person is to answer
 FORM: Final = "form"
 # … and the names and groups of those who decide, how many of them approve, who has, and to how many others it went
@@ -358,6 +358,9 @@ def read_approvers(content: Json) -> tuple[Approver, ...]:
             approvers.append(Approver.from_json({**fields, "name": name}))
         except RecordError as error:
             raise SettingsError(f'the approver "{truncate(name, 80)}": {error}') from None
+    keys = [key for approver in approvers for key in approver.keys]
+    if len({*keys}) < len(keys):
+        raise SettingsError("two approvers have the same public key, or one has it twice: who signs is one person")
     return tuple(approvers)
 
 
