@@ -129,6 +129,9 @@ def check_day_costs(text: str) -> str:
     return text
 
 
+DAY_SHARES: Final = (0.8, 1.0)
+
+
 class Caps:
     """What the operator allows a Request: Calls in flight, and US dollars for models, of a run and of a day.
 
@@ -138,6 +141,9 @@ class Caps:
     def __init__(self, max_parallel: int | None, max_cost: float | None, day_costs: str) -> None:
         self._max_parallel, self._max_cost, self._day_costs = max_parallel, max_cost, read_day_costs(day_costs)
         self._warned: set[tuple[str, str, float]] = set()
+        for name in self._day_costs:  # from the first scrape on, as an alert sees no event that makes its series
+            for share in DAY_SHARES:
+                metrics.record(metrics.DAY_COST, 0, limit=name or "all", share=f"{share:.0%}")
 
     @activity.defn(name=wire.CAPS)
     async def look_up(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +174,7 @@ class Caps:
     def _warn(self, name: str, tag: str, spent: float, limit: float) -> None:
         """Count and log, once a day, that a value has reached four fifths of its limit, or all of it."""
         day = datetime.now(UTC).strftime("%Y-%m-%d")
-        for share in (0.8, 1.0):
+        for share in DAY_SHARES:
             if spent >= share * limit and (day, tag, share) not in self._warned:
                 self._warned = {entry for entry in self._warned if entry[0] == day} | {(day, tag, share)}
                 metrics.record(metrics.DAY_COST, limit=name or "all", share=f"{share:.0%}")

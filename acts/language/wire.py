@@ -137,6 +137,7 @@ BAD_RESULT: Final = "badResult"  # what a Call returned does not fit: its effect
 # … also the code of a Problem: a check would take longer than a limit allows
 TOO_COMPLEX: Final = "tooComplex"
 WRONG_KIND: Final = "WrongKind"
+RULES_DIFFER: Final = "RulesDiffer"
 NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
@@ -154,5 +155,5 @@ INVALID_ANSWER: Final = "InvalidAnswer"
 # so such text counts as coming from outside
 ENGINE_CODES: Final = frozenset({
     TIMEOUT, CANCELLED, UNRESOLVED, SCHEMA_MISMATCH, WRONG_KIND, NOT_SERVED, NOT_JSON, OUTSIDE_OUTPUT, BUDGET_SPENT,
-    INVALID_ANSWER, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, APPROVAL_TIMEOUT, BAD_RESULT,
+    INVALID_ANSWER, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, APPROVAL_TIMEOUT, BAD_RESULT, RULES_DIFFER,
 })  # fmt: skip

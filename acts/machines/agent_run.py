@@ -347,7 +347,7 @@ class AgentRun(RunMachine):
         self._is_walking = True
         self._settled_before = self.budget.take_unreported()
         position = self.position.child(self.own, identity=part_identity(self.position.identity, name))
-        position = position.model_copy(update={"isGuarded": position.isGuarded or self.request.asks_for_plan})
+        position = position.guarded(self.config.approve.plan_rule) if self.request.asks_for_plan else position
         own = PlanInput(
             request=request, position=position, part=True, isGrowing=is_growing,
             capabilities=self.capabilities.model_copy(update={"tools": {}}),
@@ -487,7 +487,7 @@ class AgentRun(RunMachine):
         """The edited proposal, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: the edit
         cannot be made, and why.
         """
-        self.check_pins(decision)
+        self.check_open(decision)
         if decision.decision != wire.EDIT:
             return None
         calls = list(decision.calls) if decision.calls is not None else self.proposed_calls

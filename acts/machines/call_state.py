@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from acts.language.config import Rule
 from acts.language.errors import MAX_NAME, CallError, EngineError, truncate
 from acts.language.references import Path, conjunction
 from acts.language.tools import FAILURES
@@ -163,6 +164,7 @@ class CallState:
     missing: tuple[str, ...] = ()  # the references that it waits for
     approved: dict[str, Any] | None = None  # the subject that a person approved, as ``subjects.keep`` keeps it
     asked: dict[str, Any] | None = None  # … that a person is asked about
+    rule: Rule | None = None  # … by which rule
     edited: bool = False  # a person put the Call into the plan
     resolved: dict[str, Any] | None = None  # the Call with its references resolved, from ready until it reports
     value: Json = None  # the report of a batch child, by instance
@@ -205,7 +207,7 @@ class CallState:
     def to_record(self) -> CallRecord:
         """What outlives a quiet moment. A Call that has not started is assessed anew in the next run."""
         if not self.has_started:
-            return CallRecord(approved=self.approved, asked=self.asked, edited=self.edited)
+            return CallRecord(approved=self.approved, asked=self.asked, rule=self.rule, edited=self.edited)
         return CallRecord.model_validate(self, from_attributes=True)
 
     @classmethod

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from acts.language import wire
+from acts.language.config import Rule
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
 from acts.language.messages import Data, parse_message, parse_request
 from acts.language.references import parse_condition
@@ -32,7 +33,7 @@ from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree import child_requests
 from acts.tree.child_requests import Batch, count_calls
-from acts.tree.decisions import ACTIVITY, FORM, MESSAGE, SHORT_SUBJECT, Decision, PendingApproval
+from acts.tree.decisions import ACTIVITY, FORM, LIKE, MESSAGE, SHORT_SUBJECT, Decision, PendingApproval
 from acts.tree.identity import child_id
 from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
 from acts.tree.records import (
@@ -458,9 +459,12 @@ class PlanRun(RunMachine):
         below = self.position.delegate(self.own, node.instance, identity)
         position = self.position.detached(identity) if node.is_detached else below
         call = self.walk.by_key[node.key]
-        if position.isGuarded or (call.parent or call).approved is not None:
+        call = call.parent or call
+        if call.approved is not None:
+            position = position.guarded(call.rule or Rule())
+        if position.isGuarded:
             pins = {**position.pins, **self.capabilities.uses.get(str(node.delegate), {})}
-            position = position.model_copy(update={"isGuarded": True, "pins": pins})
+            position = position.model_copy(update={"pins": pins})
         share = granted.share if granted is not None and granted.share else None
         plan: InnerPlan | None = None
         if node.walks_plan:
@@ -517,7 +521,8 @@ class PlanRun(RunMachine):
         answer = node.delegate if node.delegate not in (None, *wire.NOT_LOADED) else node.tool.answer
         answer = node.tool.name if node.element is not None else answer
         about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
-        about |= {"rule": digest(command.rule.model_dump())[:SHORT_SUBJECT]} if self.config.approve.rules else {}
+        rule = command.rule.model_dump() if self.config.approve.rules else None
+        about |= {LIKE: digest([node.tool.name, command.subject["answeredBy"], rule])[:SHORT_SUBJECT]}
         about |= {FORM: command.subject[FORM]} if FORM in command.subject else {}
         if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints
@@ -551,7 +556,7 @@ class PlanRun(RunMachine):
         loads = self.load_pins(self.whole_plan.nodes)
         if self._unpinned:
             return list(loads)
-        rule, subject = self.config.approve.plan_rule, self.plan_subject()
+        rule, subject = self._guard if self.walk.has_begun else self.config.approve.plan_rule, self.plan_subject()
         return self.approvals.open("plan", self.version, rule, now, subject=subject)
 
     def on_pinned(self, now: str) -> list[Any]:
@@ -569,8 +574,12 @@ class PlanRun(RunMachine):
         unseen = self.held_messages[len(self._held_shown) :]
         self._held_shown += [show(message.raw, MAX_SHOWN_MESSAGE) for message in unseen]
         shown = {"messages": [*self._held_shown]}
-        rule = self.config.approve.plan_rule
-        return self.approvals.open(MESSAGE, self.version, rule, now, about=shown, subject=shown)
+        return self.approvals.open(MESSAGE, self.version, self._guard, now, about=shown, subject=shown)
+
+    @property
+    def _guard(self) -> Rule:
+        """By which people decide about what changes what was approved: as they did then, also in the runs below."""
+        return self.position.guard or self.config.approve.plan_rule
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -578,7 +587,7 @@ class PlanRun(RunMachine):
         """The edited plan, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: it cannot be
         carried out, and why.
         """
-        self.check_pins(decision)
+        self.check_open(decision)
         call = None if wait.call is None else self.walk.find(wait.call, wait.instance)
         if decision.decision == wire.ANSWER and call is not None:
             self.walk.check_answer(call, decision.output)
@@ -597,7 +606,7 @@ class PlanRun(RunMachine):
     def _check_remembered(self, decision: Decision, call: CallState) -> None:
         """Raise DecisionRefused where a Call is not like those that a person approves from now on."""
         when = None if decision.remember is None else decision.remember.when
-        if when is not None and not self.walk.fits(call, call.resolved or {}, when, all_of=True):
+        if when is not None and self.walk.fitting(call, call.resolved or {})(when) is not True:
             raise DecisionRefused(f"remember.when does not hold of {call.node.id} itself: {when}")
         if decision.remembered is not None and call.edited:
             raise DecisionRefused(f"a person has changed {call.node.id}: somebody has to look at it")
@@ -638,7 +647,7 @@ class PlanRun(RunMachine):
                 return []
             return self.perform(self.walk.decide(call.node.key, decision.decision, reason, now, decision.output), now)
         if decision.decision == wire.APPROVE:
-            self.is_approved, self.position = True, self.position.model_copy(update={"isGuarded": True})
+            self.is_approved, self.position = True, self.position.guarded(self.config.approve.plan_rule)
             out = self.perform(self.walk.approve(now), now)
             return out + self._close_stale_waits()
         if self.walk.has_begun:

@@ -260,13 +260,16 @@ class Walk:
 
     def _decide_rest(self, call: CallState, decision: str, reason: str, now: str) -> None:
         """The decision about the elements that have not started: they do, or have failed."""
-        elements = call.own_elements
-        elements.is_held = False
         if decision == "approve":
+            call.own_elements.is_held = False
             call.approved = call.asked
             self._add_ready(call)
             return
-        elements.refuse({"code": wire.APPROVAL_TIMEOUT if decision == "fail" else wire.REJECTED, "message": reason})
+        self._refuse_rest(call, CallError(wire.APPROVAL_TIMEOUT if decision == "fail" else wire.REJECTED, reason), now)
+
+    def _refuse_rest(self, call: CallState, error: CallError, now: str) -> None:
+        call.own_elements.is_held = False
+        call.own_elements.refuse({"code": error.code, "message": error.message})
         self._report_elements(call, now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
@@ -411,7 +414,8 @@ class Walk:
             if call.has_started:
                 states[rank] = replace(call, node=node, rank=rank)
             else:  # it is assessed anew; what people decided about it remains
-                states[rank] = CallState(node, rank, approved=call.approved, asked=call.asked, edited=call.edited)
+                own = {name: getattr(call, name) for name in ("approved", "asked", "rule", "edited")}
+                states[rank] = CallState(node, rank, **own)
         self.load(prepared, self.context.provided, states)
         return self.begin(now)
 
@@ -466,7 +470,7 @@ class Walk:
         if self.past is not None and self._take_over(call, self.past, resolved, now):
             return
         resolved["_id"] = self.identify(call.node)
-        if self._asks_about(call, resolved):
+        if self._asks_about(call, resolved, now):
             return
         if call.rank in self.prepared.literal_outputs:
             self._apply_result(call, call.node.literal_output, now)
@@ -474,17 +478,24 @@ class Walk:
             self._move(call, "ready")
             self._add_ready(call)
 
-    def _asks_about(self, call: CallState, resolved: dict[str, Any]) -> bool:
-        """Ask a human about a Call, unless it may start as it is now; what was approved is its subject."""
+    def _asks_about(self, call: CallState, resolved: dict[str, Any], now: str) -> bool:
+        """Ask a human about a Call, unless it may start as it is now; what was approved is its subject. One that nobody
+        may decide about fails.
+        """
         if self._assume is not None or call.node.members:
             return False  # the Calls of a batch child are confirmed in the run that walks them
-        if (asked := self._find_rule(call, resolved)) is None or (asked[0] == "answer" and call.node.is_each):
+        try:
+            asked = self._find_rule(call, resolved)
+        except CallError as error:
+            self._apply_failure(call, error, now)
+            return True
+        if asked is None or (asked[0] == "answer" and call.node.is_each):
             return False
         subject = self.subject_of(call, resolved)
         kept, before = keep(subject), call.approved if call.approved is not None else call.asked
         if call.approved is not None and is_equal(kept, call.approved):
             return False
-        call.asked, call.approved = kept, None
+        call.asked, call.approved, call.rule = kept, None, asked[1]
         self._move(call, "awaiting")
         changes = tuple(find_changes(before or kept, kept))
         self._out.append(AskHuman(call.node, resolved, asked[0], subject, changes, asked[1]))
@@ -493,26 +504,38 @@ class Walk:
     def _find_rule(self, call: CallState, resolved: dict[str, Any] | None = None) -> tuple[str, Rule] | None:
         """What a human is asked about a Call, and by which rule. Without what it resolves to: what may be asked."""
         approve = self.prepared.request.config.approve
-        fits = (lambda _: True) if resolved is None else partial(self.fits, call, resolved)
+        fits = (lambda _: True) if resolved is None else self.fitting(call, resolved)
         edited = ("call", approve.all_rules[-1]) if call.edited else None
         return find_rule(call.node, approve, fits) or edited
 
-    def fits(self, call: CallState, resolved: dict[str, Any], condition: str, *, all_of: bool = False) -> bool:
-        """Whether a condition on ``†call`` holds of a Call, or of one of its elements; it does where nobody can tell.
+    def fitting(self, call: CallState, resolved: dict[str, Any]) -> Callable[[str], bool | None]:
+        """Tells whether a condition on ``†call`` holds of a Call, or of each of its elements; None: of some of them, or
+        nobody can tell. The next condition is about those of which the ones before may not hold.
 
-        With ``all_of`` it holds of every element, and not where nobody can tell. Nothing changes, the work of this task
-        neither: validators ask, too.
+        Nothing changes, the work of this task neither: validators ask, too.
         """
-        work = Work()
-        try:
-            tree, calls = parse_condition(condition), iter([resolved])
-            if call.elements is not None:
-                reading = replace(self._read_elements(call), work=work)
-                calls = map(reading.resolve, range(len(reading.items)))
-            holding = (bool(holds(tree, partial(_read_call, one), work)) for one in calls)
-            return all(holding) if all_of else any(holding)
-        except (CallError, TooComplex, ExpressionError):
-            return not all_of
+        left: list[dict[str, Any]] | None = None
+
+        def fits(condition: str) -> bool | None:
+            nonlocal left
+            work = Work(incomparable=UNKNOWN)
+            try:
+                left = self._calls_of(call, resolved) if left is None else left
+                tree = parse_condition(condition)
+                results = [holds(tree, partial(_read_call, one), work) for one in left]
+            except (CallError, TooComplex, ExpressionError):
+                return None
+            left = [one for one, result in zip(left, results, strict=True) if result is not True]
+            return not left or (None if len(left) < len(results) or UNKNOWN in results else False)
+
+        return fits
+
+    def _calls_of(self, call: CallState, resolved: dict[str, Any]) -> list[dict[str, Any]]:
+        """A Call, or those of its elements that are to be made. Raises CallError, TooComplex."""
+        if call.elements is None:
+            return [resolved]
+        reading = replace(self._read_elements(call), work=Work())
+        return [reading.resolve(index) for index in range(len(reading.items)) if index not in reading.skipped]
 
     def check_answer(self, call: CallState, output: Json) -> None:
         """Raise DecisionRefused for an answer that does not fit the form of a Call; nothing changes."""
@@ -544,21 +567,20 @@ class Walk:
             about["skipped"] = sorted(reading.skipped)
         return {**self.describe(call.node, resolved, reading.context), **about}
 
-    def _ask_about_rest(self, call: CallState) -> None:
+    def _ask_about_rest(self, call: CallState, now: str) -> None:
         elements = call.own_elements
         try:
             reading = self._read_elements(call)
-        except CallError:
-            elements.is_held = False  # each of them fails with it
-            self._add_ready(call)
+            every = (*sorted(elements.postponed), *range(elements.started, elements.total))
+            left = [index for index in every if index not in reading.skipped]
+            resolved = {**reading.call, "_each": [reading.items[index] for index in left]}
+            asked = self._find_rule(call, resolved)
+        except CallError as error:
+            self._refuse_rest(call, error, now)
             return
-        every = (*sorted(elements.postponed), *range(elements.started, elements.total))
-        left = [index for index in every if index not in reading.skipped]
-        resolved = {**reading.call, "_each": [reading.items[index] for index in left]}
-        rules = self.prepared.request.config.approve.all_rules
-        what, rule = self._find_rule(call, resolved) or ("call", rules[-1])
+        what, rule = asked or ("call", self.prepared.request.config.approve.all_rules[-1])
         kept, before = keep(subject := self.subject_of(call, resolved)), call.approved or call.asked
-        call.asked, call.approved = kept, None
+        call.asked, call.approved, call.rule = kept, None, rule
         changes = tuple(find_changes(before or kept, kept))
         self._out.append(AskHuman(call.node, resolved, what, subject, changes, rule))
 
@@ -862,9 +884,9 @@ class Walk:
             call = self.calls[self._ready[0]]
             if call.stage == "collecting" and call.is_asked_about:
                 self._take_first()
-                self._ask_about_rest(call)
+                self._ask_about_rest(call, now)
                 continue
-            if call.stage == "ready" and self._asks_about(call, call.resolved or {}):
+            if call.stage == "ready" and self._asks_about(call, call.resolved or {}, now):
                 self._take_first()  # what its scopes show has changed, or the approval is void
                 continue
             if call.stage == "ready" and self._is_spread(call):

@@ -15,10 +15,11 @@ import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language import references
 from acts.language.admission import PLAN, Meter, Work, measure_json
+from acts.language.config import Approve, Rule, join_rules
 from acts.language.errors import (
     MAX_SUMMARY,
     CallError,
@@ -36,10 +37,16 @@ from acts.language.references import MARK, OPENING, Expression, Path, Read, Refe
 from acts.language.spelling import expression_hint
 from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, get, pointer, type_name, with_article
-from acts.language.wire import ANONYMOUS, INNER_PLAN, LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WAIT, WRONG_KIND
-
-if TYPE_CHECKING:
-    from acts.language.config import Approve, Rule
+from acts.language.wire import (
+    ANONYMOUS,
+    INNER_PLAN,
+    LIMIT_EXCEEDED,
+    RULES_DIFFER,
+    TOO_COMPLEX,
+    UNRESOLVED,
+    WAIT,
+    WRONG_KIND,
+)
 
 # The kind of a call that is a child of the run: the child walks the Calls of some instances
 UNIT: Final = "instance"
@@ -190,23 +197,32 @@ class PlannedCall:
 
 
 def find_rule(
-    call: PlannedCall, approve: Approve, fits: Callable[[str], bool] = lambda _: True
+    call: PlannedCall, approve: Approve, fits: Callable[[str], bool | None] = lambda _: True
 ) -> tuple[str, Rule] | None:
     """What a human is asked about a Call (``answer``, ``call``, ``scopes``), and by which rule; None: nobody is.
 
-    ``fits`` tells whether the condition of a rule holds; as it stands, each may.
+    ``fits`` tells of one rule after the other whether its condition holds; as it stands, each may. Where it holds of
+    some elements, or nobody can tell (None), the next rule holds, too. Raises CallError: nobody may decide by all.
     """
     tool, rules = call.tool, approve.all_rules
     if call.kind == "person" and tool.person is not None:
         return "answer", tool.person.rule.model_copy(update={"selfApproval": approve.selfApproval})
     names = (tool.name, tool.answer, tool.activity, call.delegate)
     asks, chooses = tool.approval or call.call.get("_approval") is True, call.scopes and "_scopes" not in tool.consts
+    asking: list[tuple[str, Rule]] = []
     for rule in rules:
         is_named = rule.calls if isinstance(rule.calls, bool) else any(name in rule.calls for name in names)
         what = "call" if is_named or (asks and rule is rules[-1]) else "scopes" if rule.scopes and chooses else None
-        if what is not None and (rule.when is None or fits(rule.when)):
-            return what, rule
-    return None
+        holding = what is not None and (rule.when is None or fits(rule.when))
+        asking += [] if what is None or holding is False else [(what, rule)]
+        if holding:
+            break
+    if len(asking) < 2:  # noqa: PLR2004
+        return asking[0] if asking else None
+    if (joined := join_rules([rule for _, rule in asking])) is None:
+        text = f"several rules of config.approve may hold of {call.id}, and nobody decides by all of them"
+        raise CallError(RULES_DIFFER, f"{text}: make a call for what falls under each, with all that their when reads")
+    return asking[0][0], joined
 
 
 @dataclass(frozen=True)
@@ -360,6 +376,7 @@ class _CallParser:
         self.refused: set[str] = set()  # meta-properties whose value is reported already
         self.problems: list[Problem] = []
         self.uses: list[ReferenceUse] = []
+        self.option_steps = 0  # what the alternatives of the expressions take in the graph
         self.writes_unknown = False
 
     def parse(self) -> PlannedCall | None:
@@ -395,8 +412,7 @@ class _CallParser:
         # What the Call takes in the graph and in the checks of the whole plan
         paths = [*[path for use in call.reads for path in use.paths], *call.scopes, *call.writes]
         steps = _CALL_STEPS + sum([6 + 2 * len(path.names) for path in paths]) + sum(map(len, call.outcomes))
-        terms = (tree for use in call.reads for tree in use.needed_expressions if not isinstance(tree, Path))
-        self.plan.meter.spend(steps + sum(len(option) for tree in terms for option in alternatives(tree)))
+        self.plan.meter.spend(steps + self.option_steps)
         if defined is not None:
             for at, text in tool.parameters.open_defects(call.parameters, self.plan.meter):
                 where = f'"{".".join(str(t) for t in at)}" of ' if at else ""
@@ -465,7 +481,8 @@ class _CallParser:
             return
         defects = tool.meta_checks[key].defects(self.call[key], self.plan.meter)
         value = self.call[key]
-        hint = expression_hint(value, parse) if key in _EXPRESSIONS and isinstance(value, str) else None
+        is_expression = bool(defects) and key in _EXPRESSIONS and isinstance(value, str)
+        hint = expression_hint(value, parse) if is_expression else None
         for at, text in defects:
             self.report("forbiddenMeta", f'{key} of tool "{tool.name}": {text}', key, *at, hint=hint)
         if not defects and key == "_outputMethod" and self.call[key] not in METHODS:
@@ -542,8 +559,8 @@ class _CallParser:
         is_read = at[0] not in ("_outputPath", "_errorPath")
         try:
             use = ReferenceUse.of(at, text, parse_text(text), each=is_read and "_each" in self.call)
-            for term in use.needed_expressions:
-                alternatives(term)
+            for term in use.needed_expressions if is_read else ():
+                self.option_steps += sum(map(len, alternatives(term)))
         except ExpressionError as error:
             start = f'begins with {MARK} is written "{MARK}{MARK}…", a plain {OPENING} "{MARK}{OPENING}"'
             hint = f'to put a value into a text, write "{OPENING}state.name}} …"; plain text that {start}'

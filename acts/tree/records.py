@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
-from acts.language.config import DEFAULT_PARALLEL, DEFAULT_PATIENCE_SECONDS, MAX_PARALLEL, Budget
+from acts.language.config import DEFAULT_PARALLEL, DEFAULT_PATIENCE_SECONDS, MAX_PARALLEL, Budget, Rule, join_rules
 from acts.language.values import Json
 from acts.tree.decisions import Approver
 from acts.tree.past_run import PastSource, PastState
@@ -43,6 +43,7 @@ class TreePosition(Record):
     storesValues: bool = False  # the root began with external storage: large values may travel as references
     approvers: tuple[Approver, ...] = ()  # who alone may decide, signed; none: whoever can send a decision
     isGuarded: bool = False  # a person has approved what it works with: what is provided since then is asked about
+    guard: Rule | None = None  # … by the rule by which that was approved
     pins: dict[str, str] = {}  # SHA-256 of the definitions that this person has approved, by name
 
     @property
@@ -62,6 +63,11 @@ class TreePosition(Record):
         if any(n is not None for n in (budget.requests, budget.tokens, budget.cost, budget.calls)):
             changes["accounts"] = (*self.accounts, BudgetAccount(id=workflow_id, limits=budget))
         return self.model_copy(update=changes)
+
+    def guarded(self, rule: Rule) -> TreePosition:
+        """A person has approved by this rule what the run works with."""
+        joined = rule if self.guard is None else join_rules([self.guard, rule]) or self.guard
+        return self.model_copy(update={"isGuarded": True, "guard": joined})
 
     def with_limit(self, max_parallel: int, lease: PermitLease | None) -> TreePosition:
         """Apply the run's own ``maxParallel``: that of its tree, or a smaller one for its part of it."""
@@ -90,7 +96,8 @@ class TreePosition(Record):
         """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
         return TreePosition(
             depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token,
-            storesValues=self.storesValues, approvers=self.approvers, isGuarded=self.isGuarded, pins=self.pins,
+            storesValues=self.storesValues, approvers=self.approvers, isGuarded=self.isGuarded, guard=self.guard,
+            pins=self.pins,
         )  # fmt: skip
 
 
@@ -289,6 +296,7 @@ class CallRecord(Record):
     place: str | None = None
     approved: dict[str, Any] | None = None
     asked: dict[str, Any] | None = None
+    rule: Rule | None = None
     edited: bool = False
     value: Any = None
     reason: str | None = None
