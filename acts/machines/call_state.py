@@ -34,6 +34,7 @@ from acts.language.values import Json
 from acts.language.wire import EACH_FAILED, MCP_TOOL_ERROR
 from acts.machines.commands import StartCall
 from acts.plan.calls import UNIT, ElementReading, PlannedCall
+from acts.tree.past_run import UndoStep
 from acts.tree.records import CallRecord
 
 NOT_STARTED: Final = ("pending", "awaiting_input", "awaiting", "ready")
@@ -167,6 +168,7 @@ class CallState:
     reason: str | None = None  # why it was skipped
     cause: str | None = None  # the id of the Call that did not write what it needs, or of what that was skipped for
     elements: Elements | None = None  # of a Call with ``_each``, once it is ready
+    undo: dict[int, UndoStep] = field(default_factory=dict)  # what undoes it, or each element that completed
 
     @property
     def state(self) -> str:
