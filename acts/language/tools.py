@@ -29,7 +29,7 @@ from acts.language.admission import SUBSCHEMAS, TOOLS, Meter
 from acts.language.config import Options, Person, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
 from acts.language.messages import METHODS, Request, ToolMessage
-from acts.language.references import parse_output
+from acts.language.references import ReferenceUse, parse_marked, parse_output, paths, scan_marked
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, subschemas, with_defs
 from acts.language.spelling import expression_hint
 from acts.language.values import ABSENT, Json, Place, pointer
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 META: Final = (
     "_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath",
     "_instance", "_reasoningForCall", "_approval", "_options", "_when", "_each", "_person",
+    "_undo",
 )  # fmt: skip
 
 CallKind = Literal["activity", "delegate", "latent", "person", "instance"]
@@ -49,9 +50,11 @@ CallKind = Literal["activity", "delegate", "latent", "person", "instance"]
 # Say when and how often a Call runs; a Call may carry them unless its Tool's schema for them is ``false``
 CONTROL: Final = ("_when", "_each")
 # Decided by the Tool alone: stripped from a Call, with a warning
-TOOL_ONLY: Final = ("_activity", "_options", "_person")
+TOOL_ONLY: Final = ("_activity", "_options", "_person", "_undo")
+# What the Call that undoes another may read: the result of that one, and its parameters
+UNDO_KINDS: Final = ("result", "call")
 # A Call may leave these out even where the Tool lists them as required
-OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance", "_person"})
+OPTIONAL: Final = frozenset({"_tool", "_output", "_instance", *TOOL_ONLY})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
     "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,), "_when": (str,),
@@ -132,6 +135,16 @@ class Tool:
     def walks_plan(self) -> bool:
         """True where each Call holds, or names, a plan that a child walks."""
         return self.consts.get("_delegate") == INNER_PLAN
+
+    @property
+    def undo(self) -> dict[str, Any] | None:
+        """The Call that undoes one of this Tool: its ``_tool``, and parameters of ``†result`` and ``†call``."""
+        undo = self.consts.get("_undo")
+        return undo if isinstance(undo, dict) and isinstance(undo.get("_tool"), str) else None
+
+    @cached_property
+    def undo_uses(self) -> tuple[ReferenceUse, ...]:
+        return tuple(ReferenceUse.of(at, text, parse_marked(text)) for at, text in scan_marked(self.undo))
 
     @property
     def approval(self) -> bool:
@@ -316,6 +329,8 @@ def _constant(key: str, declared: Json) -> Json:
     """The value that a meta-property has in every Call, or ABSENT when the Call chooses it."""
     if declared is None and key == "_activity":
         return ""
+    if key == "_undo" and isinstance(declared, dict) and isinstance(declared.get("_tool"), str):
+        return declared
     if key in _PLAIN and isinstance(declared, _PLAIN[key]) and not (key == "_approval" and declared is False):
         return declared
     if not isinstance(declared, dict):
@@ -330,6 +345,26 @@ def _constant(key: str, declared: Json) -> Json:
     return declared if key in fields and is_plain else ABSENT
 
 
+def _undo_problems(name: str, undo: Json, place: str) -> Iterator[Problem]:
+    """What is wrong with the Call that undoes others, apart from its Tool."""
+    if not isinstance(undo, dict) or not isinstance(undo.get("_tool"), str):
+        hint = 'like {"_tool": "refund", "paymentId": "†result.id"}'
+        yield Problem("invalidTool", f'_undo of "{name}" is the Call that undoes one of it', place, hint=hint)
+        return
+    if others := [key for key in undo if key.startswith("_") and key != "_tool"]:
+        text = f'_undo of "{name}" has {format_choices(others)}: it has its _tool and parameters, and nothing else'
+        yield Problem("invalidTool", text, place)
+    for _, text in scan_marked(undo):
+        try:
+            other = next((path for path in paths(parse_marked(text)) if path.kind not in UNDO_KINDS), None)
+        except ExpressionError as error:
+            yield Problem("invalidExpression", f'_undo of "{name}": {error}', place)
+            continue
+        if other is not None:
+            message = f'_undo of "{name}" reads {other}: it sees what the Call gave and was given, and nothing else'
+            yield Problem("invalidExpression", message, place, hint="†result.id, †call.amount")
+
+
 def _definition_problems(
     name: str, consts: Mapping[str, Json], properties: Mapping[str, Json], at: Place
 ) -> Iterator[Problem]:
@@ -337,6 +372,8 @@ def _definition_problems(
         if key.startswith("_") and key not in META:
             text = f'tool "{name}" declares "{key}"; a name with _ is one of {", ".join(META)}'
             yield Problem("unknownMeta", text, pointer(*at, "properties", key), None, suggest(key, META), "warning")
+    if "_undo" in properties:
+        yield from _undo_problems(name, consts.get("_undo"), pointer(*at, "properties", "_undo"))
     if consts.get("_tool", name) != name:
         text = f'the map calls it "{name}", its _tool says "{consts["_tool"]}"'
         yield Problem("invalidTool", text, pointer(*at))
@@ -349,6 +386,10 @@ def _definition_problems(
     if consts.get("_delegate") == INNER_PLAN and name != PLAN_TOOL:
         text = f'"{INNER_PLAN}" is behind the tool "{PLAN_TOOL}" that ships, and behind no other such as "{name}"'
         yield Problem("invalidTool", text, pointer(*at, "properties", "_delegate"))
+    yield from _const_problems(name, consts, at)
+
+
+def _const_problems(name: str, consts: Mapping[str, Json], at: Place) -> Iterator[Problem]:
     words = {str: "a string", list: "a list", bool: "true or false"}
     for key, value in consts.items():
         place = pointer(*at, "properties", key)

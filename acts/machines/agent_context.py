@@ -23,7 +23,7 @@ from acts.machines.commands import SendRecord
 from acts.machines.events import ChildEnded
 from acts.plan.calls import PlannedCall, find_rule
 from acts.plan.context_log import Log
-from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, validate_plan
+from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, undo_problems, validate_plan
 from acts.planner import turns
 from acts.planner.turns import DEPTH_RESERVE, call_at
 from acts.tree.child_requests import part_request, without_plan
@@ -32,7 +32,7 @@ from acts.tree.signal_records import PlanExtension, StreamedCalls
 from acts.tree.wire_format import canonical_json
 
 # Settings of an agent that are none of its plans'
-_NOT_FOR_PLANS: Final = ("maxTicks", "step", "budget", "approve")
+_NOT_FOR_PLANS: Final = ("maxTicks", "step", "budget", "approve", "onFailure")
 # Bytes of context that extensions may repeat beside their Calls: an answer never costs much more history than
 # its plan would have cost in one piece
 MAX_REPEATED_BYTES: Final = 64 * 1024
@@ -56,7 +56,7 @@ class AgentContext:
         self.log = Log(request.data())
         self.output_schema = output_schema(request.schema)
         problems = [*_find_problems(request, tools.problems, self.output_schema), *self.log.problems]
-        problems.extend(set_refusal(request, "an agent"))
+        problems += [*undo_problems(tools.by_name, tools.by_name.values()), *set_refusal(request, "an agent")]
         if any(p.fatal for p in problems):
             raise InvalidRequest(problems)
         self.warnings = tuple(problems)

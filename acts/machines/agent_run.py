@@ -37,6 +37,7 @@ from acts.planner.turns import check_output, output_problems, shape_problems
 from acts.tree.child_requests import plan_log, plan_output, with_answers
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
+from acts.tree.past_run import UndoStep
 from acts.tree.records import (
     AgentState,
     Capabilities,
@@ -92,9 +93,10 @@ class AgentRun(RunMachine):
 
     def __init__(self, own: str, setup: AgentSetup) -> None:
         super().__init__(own, setup.position, setup.lease, setup.capabilities)
-        self.setup, self.config = setup, setup.request.config
+        self.setup, self.config, self.raw = setup, setup.request.config, setup.raw
         self.context = agent_context.AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
-        self.watched_tools = self.context.tools.values()
+        self.known_tools, self.watched_tools = self.context.tools, self.context.tools.values()
+        self.steps: list[UndoStep] = []  # what undoes what its ticks have completed, the latest first
         self.notes += [p.text() for p in self.context.warnings if p.code == "limitLowered"]
         self.tick = self.version = self.turn_at = self.plan_tick = 0
         self.turns: list[Turn] = []
@@ -130,7 +132,13 @@ class AgentRun(RunMachine):
     @property
     def in_flight(self) -> int:
         """The request while the model is asked, and the plan while it is walked: both while an answer is streamed."""
-        return self._is_asking + self._is_walking
+        return self._is_asking + self._is_walking + self.is_undoing
+
+    def undo_steps(self) -> list[UndoStep]:
+        return self.steps
+
+    def steps_due(self, status: str) -> list[UndoStep]:
+        return self.steps if self.undo_asked or (status == "failed" and self.config.onFailure) else []
 
     @property
     def can_continue_as_new(self) -> bool:
@@ -396,6 +404,7 @@ class AgentRun(RunMachine):
         plan, self._plan = self._plan, None
         report = event.report or {}
         decisions = report.get("decisions") or ()
+        self.steps = [*map(UndoStep.model_validate, report.get("undo") or ()), *self.steps]
         if event.accounting is None:
             self.budget.take(self._settled_before)  # it may not have reported them to the root
         if self.is_cancelling or event.error is not None:
@@ -444,6 +453,8 @@ class AgentRun(RunMachine):
             )
             self._add_turn(outcomes, problems, text=text)
             return self._next_tick()
+        if result.get("undoAsked"):
+            return self._end_undone("a person has what completed undone")
         is_withheld = bool(failures) or self._is_partly_run
         wants_output = self._wanted_output is not None
         problems = self._check_output() if wants_output and not is_withheld else []
@@ -510,6 +521,8 @@ class AgentRun(RunMachine):
             self._append_problems([Problem(wire.REJECTED, reason)])
             self._add_turn(turns.unrun_outcomes(calls, turns.REJECTED, reason), planned=calls)
             return self._next_tick()
+        if decision.decision == wire.UNDO:
+            return self._end_undone(decision.reason or "a person has what completed undone")
         if decision.decision not in (wire.APPROVE, wire.EDIT):
             return self._fail(self.approvals.expired or "nobody decided in time", wire.APPROVAL_TIMEOUT)
         calls = self.proposed_calls
@@ -522,6 +535,10 @@ class AgentRun(RunMachine):
         self.approvals.record_changes(calls_changes(calls, self.proposed_calls))
         self.approvals.raise_version(self.version, self._proposed_subject())
         return list(self.load_pins(self.proposal.nodes if self.proposal is not None else ()))
+
+    def _end_undone(self, reason: str) -> list[Any]:
+        self.undo_asked, self.failure = True, CallError(wire.REJECTED, reason)
+        return self.finish(wire.REJECTED)
 
     def check_provided(self, message: Data) -> None:
         super().check_provided(message)
@@ -555,7 +572,7 @@ class AgentRun(RunMachine):
             instances=self.results.instances, turns=tuple(self.turns),
             turnAt=self.turn_at, answer=self._answer, unusable=self.unusable,
             proposal=tuple(self.proposed_calls) if self.proposal is not None else None,
-            wantedOutput=self._wanted_output if self.proposal is not None else None,
+            wantedOutput=self._wanted_output if self.proposal is not None else None, undo=tuple(self.steps),
         )  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
@@ -566,7 +583,7 @@ class AgentRun(RunMachine):
         self.results.calls, self.results.errors = list(state.calls), list(state.errors)
         self.results.instances = dict(state.instances)
         self.turns, self._answer = list(state.turns), state.answer
-        self.unusable = state.unusable
+        self.unusable, self.steps = state.unusable, list(state.undo)
         self.version, self.is_paused = state.version, state.isPaused
         self._provided += provided
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing

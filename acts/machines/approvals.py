@@ -556,7 +556,7 @@ class Approvals:
         """Raise DecisionRefused where the rule of a wait wants somebody else, or a name."""
         rule, by = self._rules.get(wait.key, Rule()), (decision.by or "").strip()
         confirms = decision.decision in (wire.APPROVE, wire.ANSWER)
-        if decision.decision != wire.REJECT and rule.selfApproval is False:
+        if decision.decision not in (wire.REJECT, wire.UNDO) and rule.selfApproval is False:
             editors = (str(record.get("by")) for record in self.records if record["decision"] == wire.EDIT)
             if not by or (confirms and any(_is_same(by, name) for name in editors)):
                 who = by or "no name is given, and"

@@ -35,10 +35,10 @@ from acts.language.errors import (
 )
 from acts.language.tools import Tool
 from acts.language.values import ABSENT, Json, type_name
-from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE
+from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE, UNDO
 from acts.tree.wire_format import Record, RecordError, canonical_json, digest, first_error
 
-WORDS: Final = (APPROVE, REJECT, EDIT, ANSWER, REVOKE)
+WORDS: Final = (APPROVE, REJECT, EDIT, ANSWER, REVOKE, UNDO)
 # The keys of a decision's record that an agent's context contains
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
 MAX_TEXT_LENGTH: Final = 2_000  # characters of each text of a decision: results and the Web UI show them
@@ -204,7 +204,7 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
 
     @property
     def closes(self) -> bool:
-        return self.decision in (APPROVE, REJECT, ANSWER)
+        return self.decision in (APPROVE, REJECT, ANSWER, UNDO)
 
     def to_json(self) -> dict[str, Any]:
         output = {} if self.output is ABSENT else {"output": self.output}

@@ -309,8 +309,8 @@ class RunView:
         return {**out, "turns": turns} if turns else out
 
     def _with_decisions(self, result: dict[str, Any]) -> dict[str, Any]:
-        records = self._run.approvals.records
-        return {**result, "decisions": records} if records else result
+        more = {"decisions": self._run.approvals.records, "undone": self._run.undone}
+        return result | {key: value for key, value in more.items() if value}
 
 
 def _fit_bytes(items: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
@@ -445,12 +445,13 @@ class PlanView(RunView):
             del out["context"][: len(run.walk.context.provided)]  # the agent has them itself
         for item in out.get("instances", {}).values():
             del item["state"]
-        return out | ({"reached": True} if run.walk.is_reached else {})
+        more = {"reached": run.walk.is_reached, "undo": run.steps_left, "undoAsked": run.undo_asked}
+        return out | {key: value for key, value in more.items() if value}
 
     def instance_result(self) -> dict[str, Any]:
         """What a child says of the instances that it walked: of one, or by id."""
         run = self._run
-        report = instance_report(run.walk, edited=run.version > 1)
+        report = instance_report(run.walk, edited=run.version > 1, undo=run.steps_left)
         members = run.setup.instances
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:

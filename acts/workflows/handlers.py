@@ -52,6 +52,7 @@ PEOPLES_SIGNALS: Final[Mapping[str, str]] = {
     wire.EDIT: f'Change: {{"plan": [calls]}} or {{"call": "2:refund", "with": {{call}}}}, then approve. {WHICH}.',
     wire.ANSWER: f'Answer what a person is asked: {{"call": "2:ask", "output": …, "by": "Ada"}}. {WHICH}.',
     wire.REVOKE: 'Ask about such calls again: {"remembered": "1", "by": "Ada"}; the query status lists them.',
+    wire.UNDO: f'Let nothing more run, and undo what has completed: {{"reason": "…", "by": "Ada"}}. {WHICH}.',
     wire.PAUSE: f"Start no more calls; what runs goes on. {AIM}",
     wire.RESUME: f"Go on after pause. {AIM}",
     wire.PROVIDE: 'Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
@@ -389,6 +390,16 @@ class RunWorkflow:
     def subjects(self, _: RawValue = NOTHING) -> RawValue:
         empty = {"editable": True, "waits": []}
         return _json(empty if self._view is None else self._view.subjects(MAX_RESULT, _current_tools()))
+
+    @workflow.query(
+        name=wire.UNDO,
+        description="What would undo the completed calls: {calls, request?}; the request is that of a Plan.",
+    )
+    def undo(self, _: RawValue = NOTHING) -> RawValue:
+        steps = [] if self.machine is None else self.machine.undo_steps()
+        request = {"request": self.machine.undo_request(steps)} if self.machine is not None and steps else {}
+        data = write_json({"calls": len(steps), **request})
+        return raw(data if len(data) <= MAX_RESULT else write_json({"calls": len(steps)}))
 
     @workflow.query(name=wire.PROMPT_CONTEXT, description="For the engine: what a model is shown.")
     def prompt_context(self, page: RawValue = NOTHING) -> RawValue:
