@@ -45,6 +45,7 @@ from acts.tree import decisions
 from acts.tree.decisions import (
     APPROVALS,
     CONTENT,
+    ENGINE,
     ESCALATED,
     FORM,
     LIKE,
@@ -82,8 +83,6 @@ MAX_EDITS_SHOWN: Final = 20
 RESEND_TIMER: Final = "report pending approvals again"
 # Seconds after which a report that did not reach the root is sent again; the last for each further time
 RESEND_SECONDS: Final = (5.0, 60.0, 600.0)
-# ``by`` of a decision that a deadline made
-ENGINE: Final = "onTimeout"
 # What a timer does that decides nothing
 _ESCALATE: Final = "escalate"
 # Where a decision comes from, beside ``ENGINE``: a deadline

@@ -331,3 +331,10 @@ def test_people_answer_elements_one_by_one_across_continue_as_new() -> None:
     assert len(waits(world)) == 100, "the next one is asked when one has answered"
     world.send(ROOT, events.CancelRequested())
     assert (states(world), waits(world)) == (["cancelled"], {})
+
+
+@pytest.mark.parametrize("by", ["…", "onTimeout"])
+def test_a_signal_in_a_name_that_is_nobodys_decides_nothing(by: str) -> None:
+    world = start(*PLAN[:1], calls=["pay"])
+    world.send(ROOT, events.DecisionReceived({"by": by}, "approve"))
+    assert (states(world), len(world.runs[ROOT].notes)) == (["awaiting"], 1)
