@@ -13,7 +13,7 @@ from acts.language.messages import Data, parse_message
 from acts.machines import events
 from acts.plan.validate import approve_problems, validate_request
 from acts.tree.child_requests import delegate_request
-from acts.tree.decisions import Decision, make_statement, read_approvers, read_decision, who_problems
+from acts.tree.decisions import Decision, PendingApproval, make_statement, read_approvers, read_decision, who_problems
 from acts.tree.records import DelegateInput, TreePosition
 from acts.tree.signal_records import ForwardedDecision
 from acts.tree.wire_format import digest
@@ -50,8 +50,8 @@ def decide(world: World, word: str = "approve", **raw: Json) -> str:
     return "" if problem is None else problem.message
 
 
-def sign(world: World, who: str, **raw: Json) -> Json:
-    (wait,) = world.runs[ROOT].approvals.pending
+def sign(world: World, who: str, wait: PendingApproval | None = None, **raw: Json) -> Json:
+    wait = wait or world.runs[ROOT].approvals.pending[0]
     raw = {"version": wait.version, "subject": wait.subject, "by": who, **raw}
     value = KEYS[who].sign(make_statement(wait, read_decision({"decision": "approve", **raw}), "t"))
     return {**raw, "signature": {"time": "t", "value": base64.b64encode(value).decode()}}
@@ -215,6 +215,19 @@ def test_with_approvers_a_rule_names_them_and_their_groups() -> None:
         'a rule of config.approve names "finanse"', '_person of "ask" names "heads"'
     ]  # fmt: skip
     assert who_problems(request.request.config.approve, request.tools.values(), ()) == []
+
+
+def test_who_may_not_decide_about_a_call_takes_it_from_no_plan_by_way_of_another_wait() -> None:
+    plan = [call("ask", "†state.ok"), call("pay", "†state.a", n=1)]
+    world = start(*plan, tools=[ask(who="finance"), PAY], approvers=APPROVERS, calls=["pay"])
+    (wait,) = (w for w in world.runs[ROOT].approvals.pending if w.call == "2:pay")
+    edit = [call("pay", "†state.ok", n=2), plan[1]]
+    assert decide(world, "edit", **sign(world, "eve", wait, decision="edit", plan=edit)) == ""
+    (wait,) = (w for w in world.runs[ROOT].approvals.pending if w.what == "plan")
+    assert '"eve" does not decide about the plan' in decide(world, **sign(world, "eve", wait))
+    world.renew()
+    assert waits(world)[None]["who"] == ["finance"]
+    assert decide(world, **sign(world, "ada", wait)) == ""
 
 
 # -- approvals that hold for like Calls ----------------------------------------------------------------------------
