@@ -33,7 +33,7 @@ from acts.language.references import parse_output
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, subschemas, with_defs
 from acts.language.spelling import expression_hint
 from acts.language.values import ABSENT, Json, Place, pointer
-from acts.language.wire import TOO_COMPLEX
+from acts.language.wire import INNER_PLAN, PLAN_TOOL, TOO_COMPLEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping
@@ -127,6 +127,11 @@ class Tool:
         """Its schema, with ``_approval``: for a Tool over what a Tool of the worker asks a person about."""
         properties = {**(self.schema.get("properties") or {}), "_tool": {"const": self.name}}
         return {**self.schema, "properties": {**properties, "_approval": {"const": True}}}
+
+    @property
+    def walks_plan(self) -> bool:
+        """True where each Call holds, or names, a plan that a child walks."""
+        return self.consts.get("_delegate") == INNER_PLAN
 
     @property
     def approval(self) -> bool:
@@ -341,6 +346,9 @@ def _definition_problems(
             brief_value = truncate(repr(value), 60)
             text = f"{what} is 1 to {MAX_NAME} printable characters without space at the ends, not {brief_value}"
             yield Problem("invalidTool", text, pointer(*at))
+    if consts.get("_delegate") == INNER_PLAN and name != PLAN_TOOL:
+        text = f'"{INNER_PLAN}" is behind the tool "{PLAN_TOOL}" that ships, and behind no other such as "{name}"'
+        yield Problem("invalidTool", text, pointer(*at, "properties", "_delegate"))
     words = {str: "a string", list: "a list", bool: "true or false"}
     for key, value in consts.items():
         place = pointer(*at, "properties", key)

@@ -9,6 +9,13 @@ from typing import Final
 
 TASK_QUEUE: Final = "acts"
 ANONYMOUS: Final = "anonymous"
+# Behind the Tool ``plan``, whose Calls hold their plan; of one by its name, with that behind a slash
+PLAN_TOOL: Final = "plan"
+INNER_PLAN: Final = "acts:plan"
+# Behind the Tool ``wait``: no worker has it, the run itself waits
+WAIT: Final = "acts.wait"
+# Delegates that have no definition to load
+NOT_LOADED: Final = ("", ANONYMOUS, INNER_PLAN)
 # Workflow types
 PLAN: Final = "Plan"
 AGENT: Final = "Agent"
@@ -135,6 +142,7 @@ NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
 EACH_FAILED: Final = "eachFailed"
+UNTIL_UNMET: Final = "untilUnmet"  # a plan has ended, and its ``until`` does not hold
 # Of a row of a set that cannot be used, and of one whose id an earlier row has
 BAD_ROW: Final = "badRow"
 DUPLICATE_ID: Final = "duplicateId"

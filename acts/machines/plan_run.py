@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from acts.language import wire
@@ -25,6 +26,7 @@ from acts.language.errors import (
     truncate,
 )
 from acts.language.messages import Data, parse_message, parse_request
+from acts.language.references import parse_condition
 from acts.language.tools import hint_words
 from acts.language.values import Json, get
 from acts.machines import commands, events
@@ -32,7 +34,7 @@ from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.call_state import SETTLED, CallState, call_item, error_item, status_from_states
 from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine
-from acts.machines.walk import Walk, match_calls
+from acts.machines.walk import Walk, date_of, match_calls
 from acts.plan.calls import UNIT, PlannedCall, find_rule
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
@@ -45,6 +47,7 @@ from acts.tree.records import (
     BackgroundInput,
     Capabilities,
     ContextRef,
+    InnerPlan,
     InstanceInput,
     PermitLease,
     PlanInput,
@@ -64,6 +67,7 @@ REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
 # What one workflow task has no time for is left to the next one, which this timer brings
 REST_TIMER: Final = "go on with what is left"
 REST_SECONDS: Final = 0.001
+ALARM: Final = "wait"
 # With each that comes, a digest of all is made: more are refused. A person sees one of so many bytes whole
 MAX_HELD_MESSAGES: Final = 20
 MAX_SHOWN_MESSAGE: Final = 20_000
@@ -132,7 +136,10 @@ class PlanRun(RunMachine):
         self.walk.counts_elements, self.walk.postpones = self.budget.limits_calls, True
         self._late: list[events.CallEnded] = []  # results that a workflow task had no time for
         self._has_rest_timer = False
-        self.walk.growing = setup.input is not None and setup.input.isGrowing
+        self._alarm: datetime | None = None  # when the timer of Calls that wait for a time fires
+        if setup.input is not None:
+            self.walk.growing = setup.input.isGrowing
+            self.walk.until = None if setup.input.until is None else parse_condition(setup.input.until)
         self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
         self._batch: tuple[ValidatedPlan, Batch] | None = None  # with the plan that it was made of
         self._context_bytes: int | None = None  # of the Request, which stays as it is
@@ -180,9 +187,23 @@ class PlanRun(RunMachine):
             self._has_rest_timer = True
             out.append(commands.StartTimer(REST_TIMER, REST_SECONDS, REST_TIMER))
         self.walk.work.begin_task()
+        return out + ([] if self.is_cancelling or self.finished is not None else self._set_alarm(now))
+
+    def _set_alarm(self, now: str) -> list[Any]:
+        """One timer for all Calls that wait for a time: for the first of them."""
+        due, armed = self.walk.next_wake, self._alarm
+        if due == armed:
+            return []
+        self._alarm, out = due, list[Any]() if armed is None else [commands.CancelTimer(ALARM)]
+        if due is not None:
+            seconds = max((due - date_of(now)).total_seconds(), REST_SECONDS)
+            out.append(commands.StartTimer(ALARM, seconds, f"wait until {due:%Y-%m-%d %H:%M:%S} UTC"))
         return out
 
     def _timer_fired(self, name: str, now: str) -> list[Any]:
+        if name == ALARM:
+            self._alarm = None
+            return self.perform(self.walk.wake(now), now)
         if name != REST_TIMER:
             return super()._timer_fired(name, now)
         self._has_rest_timer = False
@@ -360,6 +381,8 @@ class PlanRun(RunMachine):
                 case commands.CountElements(node=node, more=more):  # each element counts as a Call
                     self._waiting_for_grant[node.key] = command
                     out += self.budget.request_calls(node.key, more)
+                case commands.EndEarly():
+                    out.append(command)
                 case commands.Finish(status):
                     self.finished = status
                     out.append(command)
@@ -450,8 +473,14 @@ class PlanRun(RunMachine):
             pins = {**position.pins, **self.capabilities.uses.get(str(node.delegate), {})}
             position = position.model_copy(update={"pins": pins})
         share = granted.share if granted is not None and granted.share else None
+        plan: InnerPlan | None = None
+        if node.walks_plan:
+            try:
+                plan = child_requests.inner_plan(command.call, self.walk.prepared, self.capabilities)
+            except CallError as error:
+                return self._fail_start(node.key, error, now)
         own = child_requests.build_delegate_input(
-            command.call, command.context, node, config, position, self.capabilities.pins, share
+            command.call, command.context, node, config, position, self.capabilities.pins, share, plan
         )
         own = own.model_copy(update={"price": self.price if node.delegate == wire.ANONYMOUS else None})
         if node.is_detached:
@@ -496,7 +525,7 @@ class PlanRun(RunMachine):
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         skipped = command.subject.get("skipped", ())
         about |= {"elements": len(call["_each"]) - len(skipped)} if "_each" in call else {}
-        answer = node.delegate if node.delegate not in (None, wire.ANONYMOUS) else node.tool.answer
+        answer = node.delegate if node.delegate not in (None, *wire.NOT_LOADED) else node.tool.answer
         answer = node.tool.name if node.element is not None else answer
         about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
         rule = command.rule.model_dump() if self.config.approve.rules else None

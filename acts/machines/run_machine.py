@@ -19,7 +19,16 @@ from acts.language.errors import CallError, DecisionRefused, PlanError, format_c
 from acts.language.messages import Data, parse_message
 from acts.language.tools import Tool
 from acts.language.values import Json
-from acts.language.wire import ANONYMOUS, APPROVE, EDIT, LIMIT_EXCEEDED, LOAD_DELEGATE, PAUSE, PROVIDE, RESUME
+from acts.language.wire import (
+    APPROVE,
+    EDIT,
+    LIMIT_EXCEEDED,
+    LOAD_DELEGATE,
+    NOT_LOADED,
+    PAUSE,
+    PROVIDE,
+    RESUME,
+)
 from acts.machines import commands, events
 from acts.machines.approvals import Approvals, problem_of
 from acts.machines.budget import BudgetMachine
@@ -580,7 +589,7 @@ class RunMachine:
 
     def load_pins(self, nodes: Iterable[PlannedCall], *, anew: bool = False) -> list[commands.StartEngineActivity]:
         """Load the definitions of these Calls that no digest pins yet, or all ``anew``; until then nobody approves."""
-        names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate != ANONYMOUS)
+        names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate not in NOT_LOADED)
         known = {} if anew else self.capabilities.pins
         missing = [name for name in names if name not in known and name not in self._unpinned]
         self._unpinned.update(missing)

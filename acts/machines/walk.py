@@ -23,26 +23,28 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from acts.language import wire
 from acts.language.admission import Work
-from acts.language.config import Rule
+from acts.language.config import MAX_SECONDS, Rule, parse_seconds
 from acts.language.errors import CallError, DecisionRefused, EngineError, ExpressionError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
-from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds, parse_condition
+from acts.language.references import ELEMENT_KINDS, Expression, Path, ReferenceUse, holds, parse_condition
 from acts.language.schemas import Checker
 from acts.language.tools import META
 from acts.language.values import ABSENT, UNKNOWN, Json, get, is_equal, pointer
 from acts.machines import call_state
 from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
-from acts.machines.commands import AskHuman, Command, CountElements, Finish, StartCall
+from acts.machines.commands import AskHuman, Command, CountElements, EndEarly, Finish, StartCall
 from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
 from acts.plan.calls import UNIT, ElementReading, PlannedCall, find_rule, read_elements
-from acts.plan.context_log import View, Writes, place_result, refuse_defects, split_write
+from acts.plan.context_log import END, View, Writes, place_result, refuse_defects, split_write
 from acts.plan.graph import ChainFold, WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
 from acts.tree.past_run import PastCall
@@ -68,6 +70,8 @@ class Walk:
     ``running`` is how many Calls and elements run. ``counts_elements`` makes the walk ask before a Call is made for all
     elements of a list.
 
+    ``until`` is a condition on the context: as soon as it holds, nothing more starts.
+
     ``postpones`` makes it leave what a workflow task has no time for to ``go_on_later``.
 
     ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
@@ -87,6 +91,8 @@ class Walk:
         self.is_held = self.has_begun = False  # held: by its run, until a person has approved the plan
         self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
         self.postpones = False
+        self.until: Expression | None = None
+        self.is_reached = False  # what ``until`` says has come true: the plan ends
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
@@ -108,10 +114,14 @@ class Walk:
         self._readers: dict[tuple[str, ...], list[int]] = {}  # that wait for data, by kind and first name of a path
         self._ready: list[int] = []  # a heap of ranks: of Calls, and of those whose elements are ready
         self._ready_elements: dict[int, Elements] = {}
+        # When Calls of the Tool ``wait`` end, the earliest first, with their ranks
+        self._sleeping = [(date_of(call.until), call.rank) for call in self.calls if call.stage == "sleeping"]
+        heapq.heapify(self._sleeping)
         self._later: list[int] = []  # ranks of Calls that are assessed in a later workflow task
         self._out: list[Command] = []
         self._settled: deque[tuple[CallState, str]] = deque()
-        self._has_finished = False
+        self._has_finished = self._is_end_sent = False
+        self._has_changed = True  # the context, since ``until`` was read
 
     def _add_element(self, parent: CallState, node: PlannedCall, stage: str) -> CallState:
         call = self.by_key[node.key] = CallState(node, parent.rank, parent, stage)
@@ -193,6 +203,32 @@ class Walk:
             call.parent.own_elements.is_held = True
         return self.postponed(key, now)
 
+    @property
+    def next_wake(self) -> datetime | None:
+        """When the next Call that waits for a time ends."""
+        while self._sleeping and self.calls[self._sleeping[0][1]].stage != "sleeping":
+            heapq.heappop(self._sleeping)
+        return self._sleeping[0][0] if self._sleeping else None
+
+    def wake(self, now: str) -> list[Command]:
+        """The Calls whose time has come are completed: each yields the date that it waited for."""
+        date = date_of(now)
+        while (due := self.next_wake) is not None and due <= date:
+            call = self.calls[heapq.heappop(self._sleeping)[1]]
+            self._apply_result(call, call.until, now)
+        return self.advance(now)
+
+    def _sleep(self, call: CallState, now: str) -> None:
+        """A Call of the Tool ``wait`` starts: its end is fixed now."""
+        try:
+            due = find_end(call.resolved or {}, date_of(now))
+        except ValueError as error:
+            self._apply_failure(call, CallError(wire.SCHEMA_MISMATCH, str(error)), now)
+            return
+        self._move(call, "sleeping")
+        call.until = due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        heapq.heappush(self._sleeping, (date_of(call.until), call.rank))
+
     def allow_elements(self, key: str, now: str, refusal: CallError | None = None) -> list[Command]:
         """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
         if (call := self._find(key, "collecting")) and refusal is None:
@@ -241,6 +277,7 @@ class Walk:
         InvalidRequest: the message cannot be folded into the context.
         """
         self.context.provide(message, self.work)
+        self._has_changed = True
         names = tuple(message.payload) if isinstance(message.payload, dict) else ()
         if message.path is not None:
             names = message.path.names[:1]
@@ -298,12 +335,23 @@ class Walk:
         """
         self.paused = self.paused if paused is None else paused
         self.draining = self.draining if draining is None else draining
+        self._check_until()
         self._start_ready(now)
         out, self._out = self._out, []
+        if self.is_reached and self._unsettled and not self._is_end_sent:
+            self._is_end_sent = True
+            out.append(EndEarly())
         if not self._unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(Finish(self.status))
         return out
+
+    def _check_until(self) -> None:
+        if self.until is None or self.is_reached or self.cancelling or not self._has_changed:
+            return
+        self._has_changed = False
+        with suppress(TooComplex):  # it may hold later
+            self.is_reached = holds(self.until, lambda path: self.context.log.read(path, END)) is True
 
     def cancel(self, now: str, error: dict[str, Any] | None = None) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended.
@@ -314,7 +362,7 @@ class Walk:
             self.cancelling = True
         else:
             self.growing = False
-        unstarted = [call for call in self.calls if call.stage in NOT_STARTED]
+        unstarted = [call for call in self.calls if call.stage in (*NOT_STARTED, "sleeping")]
         for call in unstarted:
             call.error = error
             self._move(call, "cancelled")
@@ -795,6 +843,7 @@ class Walk:
                 return
         for path, value in writes:
             view.write(path, node.method, value, rank)
+        self._has_changed = True
         self._settle(call, "completed", call.date)
 
     def _await_earlier_writes(self, call: CallState, writes: Writes, view: View) -> None:
@@ -853,14 +902,12 @@ class Walk:
                 continue
             start = self._prepare_element(call, now) if call.stage == "collecting" else None
             node = call.node if start is None else start.node
-            if (start is not None or call.stage == "ready") and not is_asked and not self.may_start(node):
+            needs_permit = not (is_asked or node.is_wait) and (start is not None or call.stage == "ready")
+            if needs_permit and not self.may_start(node):
                 break
             self._take_first()
             if call.stage == "ready":
-                self._move(call, "running")
-                # A dry run starts nothing, and keeps all
-                context = self.context.scoped_messages(call.rank) if self._assume is None else []
-                self._out.append(StartCall(node, call.resolved or {}, context))
+                self._start_call(call, now)
             elif start is not None:
                 call.own_elements.start()
                 element = self._add_element(call, node, "awaiting" if is_asked else "running")
@@ -871,6 +918,15 @@ class Walk:
                 self._add_ready(call)
             else:
                 self._report_elements(call, now)
+
+    def _start_call(self, call: CallState, now: str) -> None:
+        if call.node.is_wait and self._assume is None:
+            self._sleep(call, now)
+            return
+        self._move(call, "running")
+        # A dry run starts nothing, and keeps all
+        context = self.context.scoped_messages(call.rank) if self._assume is None else []
+        self._out.append(StartCall(call.node, call.resolved or {}, context))
 
     def _take_first(self) -> None:
         self._ready_elements.pop(heapq.heappop(self._ready), None)
@@ -932,7 +988,7 @@ class Walk:
     @property
     def holds_starts(self) -> bool:
         """True while nothing starts, or nothing ever will."""
-        return self.paused or self.is_held or self.draining or self.cancelling or self.exhausted
+        return self.paused or self.is_held or self.draining or self.cancelling or self.exhausted or self.is_reached
 
     @property
     def startable(self) -> int:
@@ -954,6 +1010,8 @@ class Walk:
                 states.setdefault(id_, []).append(report.get("status", call.state))
         shared, *parts = map(call_state.status_from_states, states.values())
         status = call_state.status_of(shared, parts)
+        if self.is_reached:
+            return "completed"
         is_cancelled = self.cancelling and (status == "completed" or self.counts["cancelled"])
         return "cancelled" if is_cancelled else status
 
@@ -961,6 +1019,24 @@ class Walk:
         """The Call of an id or a key and, where several have the id, an instance."""
         own = self.by_key.get(str(call)) or self.by_key.get(f"{instance}/{call}")
         return own if own is not None and (own.parent is None or own.stage == "awaiting") else None
+
+
+def date_of(text: Json) -> datetime:
+    """The moment of an ISO date with a zone; raises ValueError."""
+    date = datetime.fromisoformat(str(text))
+    if date.tzinfo is None:
+        raise ValueError(f"{text} has no zone; 2026-12-01T09:00:00Z has one")
+    return date.astimezone(UTC)
+
+
+def find_end(call: Mapping[str, Json], now: datetime) -> datetime:
+    """When a Call of the Tool ``wait`` that starts now ends; raises ValueError."""
+    if "until" not in call:
+        return now + timedelta(seconds=parse_seconds(call.get("for")))
+    due = date_of(call["until"])
+    if (due - now).total_seconds() > MAX_SECONDS:
+        raise ValueError(f"{call['until']} is more than ten years away")
+    return max(due, now)
 
 
 def _read_call(call: dict[str, Any], path: Path) -> Json:

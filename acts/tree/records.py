@@ -157,6 +157,7 @@ class PlanInput(VersionedRecord):
     settled: tuple[SettledRequest, ...] = ()  # the root has not heard of them; reported with the run's own
     isGrowing: bool = False  # the plan is still being written: each ``PlanExtension`` brings more of it
     lease: PermitLease | None = None
+    until: str | None = None  # a condition: as soon as it holds, the run ends
 
 
 class InstanceInput(PlanInput):
@@ -175,6 +176,20 @@ class AnonymousCall(Record):
     path: str
 
 
+class InnerPlan(Record):
+    """What a Call of the Tool ``plan`` walks: the messages of a context, or a plan by name, with the Tools of its run.
+
+    It is walked at most ``max`` times, until ``until`` holds; so many seconds lie between two of them.
+    """
+
+    tools: tuple[Any, ...]  # messages
+    calls: tuple[Any, ...] | None = None  # None: it has a name
+    capabilities: Capabilities | None = None
+    until: str | None = None
+    max: int | None = None
+    every: float = 0.0
+
+
 class DelegateInput(VersionedRecord):
     """What the child that does a delegated Call is started with, and nothing else of its parent."""
 
@@ -185,6 +200,7 @@ class DelegateInput(VersionedRecord):
     position: TreePosition
     sha256: str | None = None
     call: AnonymousCall | None = None
+    plan: InnerPlan | None = None
     price: tuple[float, float] | None = None  # of the model, where ``anonymous`` takes it over from its parent
     lease: PermitLease | None = None  # the permit of the Call
 
@@ -285,6 +301,7 @@ class CallRecord(Record):
     value: Any = None
     reason: str | None = None
     cause: str | None = None
+    until: str | None = None
     elements: ElementsRecord | None = None
 
 

@@ -445,7 +445,7 @@ class PlanView(RunView):
             del out["context"][: len(run.walk.context.provided)]  # the agent has them itself
         for item in out.get("instances", {}).values():
             del item["state"]
-        return out
+        return out | ({"reached": True} if run.walk.is_reached else {})
 
     def instance_result(self) -> dict[str, Any]:
         """What a child says of the instances that it walked: of one, or by id."""

@@ -77,7 +77,12 @@ class WaitingRun(BareRun):
         name, call = what
         return list(
             self.approvals.open(
-                name, self.version, self.approve.plan_rule, now, call=call, instance=self.position.instance,
+                name,
+                self.version,
+                self.approve.plan_rule,
+                now,
+                call=call,
+                instance=self.position.instance,
                 about=None if call is None else {LIKE: call.partition(":")[2]},
             )
         )
