@@ -361,9 +361,11 @@ class Approvals:
         key = (self.own, what, call, instance, None)
         old, shown = self.waits.open.by_key.get(key), self._show(subject)
         out: list[Any] = []
-        if old is not None and self._rules[key] != rule:  # others decide now, until another time
+        # Others decide now, until another time; or so far nobody's silence is about this
+        is_unheard = old is not None and rule.onTimeout == wire.APPROVE and old.subject != shown["subject"]
+        if old is not None and (is_unheard or self._rules[key] != rule):
             out += self.close(old)
-            self._since[key], old = (old.since, True), None
+            self._since[key], old = (now if is_unheard else old.since, True), None
         self._rules[key] = rule
         since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
         wait = PendingApproval(

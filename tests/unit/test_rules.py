@@ -230,6 +230,24 @@ def test_who_may_not_decide_about_a_call_takes_it_from_no_plan_by_way_of_another
     assert decide(world, **sign(world, "ada", wait)) == ""
 
 
+def test_a_deadline_approves_what_has_waited_for_all_of_its_time() -> None:
+    state = {"type": "state", "state": {"n": 1}}
+    rule = {"calls": ["pay"], "timeout": 10, "onTimeout": "approve"}
+    world = start(call("pay", "†state.a", n="†state.n"), tools=[PAY, state], rules=[rule])
+    (before,) = world.runs[ROOT].approvals._timers
+    message = parse_message({"type": "state", "state": {"n": 99_999}})
+    assert isinstance(message, Data)
+    late = "2026-01-01T00:00:09.000Z"
+    made = world.runs[ROOT].handle(events.Provided(message), late)
+    world.send(ROOT, events.TimerFired(before))
+    (wait,) = world.runs[ROOT].approvals.pending
+    assert (states(world), wait.deadline) == (["awaiting"], "2026-01-01T00:00:19.000Z")
+    assert [type(command).__name__ for command in made if "Timer" in type(command).__name__] == [
+        "CancelTimer",
+        "StartTimer",
+    ]
+
+
 # -- approvals that hold for like Calls ----------------------------------------------------------------------------
 
 PLAN = [call("pay", "†state.a", n=1), call("pay", "†state.b", n=2), call("pay", "†state.c", n=300)]
