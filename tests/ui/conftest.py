@@ -98,6 +98,17 @@ def refund_tool(foreign: Foreign) -> dict[str, Any]:
     return own
 
 
+def asking_tool() -> dict[str, Any]:
+    """A Tool that somebody of finance answers."""
+    form = {
+        "type": "object", "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}},
+        "required": ["ok", "cents"],
+    }  # fmt: skip
+    own = tool("ask", activity=None)
+    own["tool"]["properties"] |= {"_output": form, "_person": {"const": {"who": "finance"}}}
+    return own
+
+
 async def refund(call: dict[str, Any], *_: Any) -> Any:
     return {"paid": call["cents"]}
 
