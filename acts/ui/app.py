@@ -80,10 +80,10 @@ def make_app(client: Client, access: Access) -> Starlette:
     """The application over a client that is connected."""
     pages = Pages(client)
     routes = [
-        *(Route(path, handler, methods=[method]) for method, path, handler in pages.routes()),
+        *(Route(path, pages.explain(handler), methods=[method]) for method, path, handler in pages.routes()),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    problems = (ClientError, RPCError, HTTPException, ActsError, WatchRefused)
+    problems = (ClientError, HTTPException, ActsError, WatchRefused)
     handlers: Mapping[Any, Callable[..., Any]] = dict.fromkeys(problems, pages.problem)
     return Starlette(routes=routes, middleware=[Middleware(Guard, access=access)], exception_handlers=handlers)
 
@@ -108,6 +108,16 @@ class Pages:
             ("GET", "/api/pending/events", self.pending_events), ("POST", "/api/decide", self.decide_json),
         ]  # fmt: skip
 
+    def explain(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        """A handler whose errors of the server, of keys and of storage say what they mean."""
+
+        async def answer(request: Request) -> Response:
+            with explained(self.client):
+                response: Response = await handler(request)
+            return response
+
+        return answer
+
     def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
         visitor: Visitor | None = getattr(request.state, "visitor", None)
         text = self._templates.get_template(name).render(visitor=visitor, **values)
@@ -120,7 +130,7 @@ class Pages:
             text, status = error.detail, error.status_code
         elif isinstance(error, NoSuchRunError):
             status = 404
-        elif isinstance(error, (RPCError, WatchRefused)) or (isinstance(error, ClientError) and error.is_unavailable):
+        elif isinstance(error, WatchRefused) or (isinstance(error, ClientError) and error.is_unavailable):
             status = 503
         if request.url.path.startswith("/api/"):
             return JSONResponse({"ok": False, "problem": text}, status)

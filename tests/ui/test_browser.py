@@ -15,16 +15,19 @@ import os
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
+from temporalio.client import Client
 
 from acts.cli.commands.operations import create_key
 from acts.cli.dev.temporal_server import DevServer
+from acts.payloads.converter import client_converter
 from acts.ui.app import link
 from tests.ui.conftest import HOST, Site, asking_tool, hidden, lookup, refund, refund_tool, serving, start_refund
 from tests.workflow.conftest import engine_on
@@ -61,8 +64,8 @@ class Desk:
         await page.goto(address)
         return page
 
-    async def card(self, **options: Any) -> tuple[Page, Handle]:
-        handle = await start_refund(self.foreign)
+    async def card(self, approve: Mapping[str, Any] = MappingProxyType({}), **options: Any) -> tuple[Page, Handle]:
+        handle = await start_refund(self.foreign, approve=approve)
         wait = await self.site.wait_of(handle)
         return await self.open(link("/card", run=handle.id, wait=wait["wait"]), **options), handle
 
@@ -272,6 +275,69 @@ async def test_without_a_script_one_decides_as_well(desk: Desk, word: str) -> No
     await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
     decided = [(item["decision"], item["reason"]) for item in (await ended(handle))["decisions"]]
     assert decided == [(word.lower(), "as agreed")]
+
+
+async def test_somebody_answers_on_a_phone_without_a_script(desk: Desk) -> None:
+    handle = await desk.foreign.start(
+        desk.foreign.request(call("ask", "†state.said", q="now?"), context=[asking_tool()])
+    )
+    wait = await desk.site.wait_of(handle)
+    page = await desk.open(link("/card", run=handle.id, wait=wait["wait"]), java_script_enabled=False, **PHONE)
+    await page.get_by_label("cents").fill("many")
+    await press(page, "Answer")
+    await expect(page.get_by_role("alert").first).to_contain_text("is no JSON")
+    desk.forget_refusals()
+    await page.get_by_label("ok").select_option("true")
+    await page.get_by_label("cents").fill("5")
+    await press(page, "Answer")
+    assert (await ended(handle))["state"]["said"] == {"ok": True, "cents": 5}
+
+
+async def test_of_a_team_two_approve_and_nobody_twice(desk: Desk, server: DevServer) -> None:
+    secret = {"X-Acts-Proxy": "secret"}
+    settings = {
+        "ACTS_UI_USER_HEADER": "X-User",
+        "ACTS_UI_PROXY_TOKEN": "secret",
+        "ACTS_UI_ORIGIN": f"http://{HOST}:PORT",
+    }
+    page, handle = await desk.card({"rules": [{"calls": ["refund"], "of": 2}]})
+    async with serving(server, settings) as (_, origin):
+        card = page.url.replace(desk.site.origin, origin)
+        ada, grace = [await desk.open(card, extra_http_headers={**secret, "X-User": name}) for name in ("ada", "grace")]
+        await press(ada, "Approve")
+        await expect(ada.get_by_text("1 of 2 have approved: ada")).to_be_visible()
+        await press(ada, "Approve")
+        await expect(ada.get_by_role("alert").first).to_contain_text("ada")
+        await press(grace, "Approve")
+        await expect(grace.get_by_role("heading", name="This waits no longer")).to_be_visible()
+        await ada.context.close()
+        await grace.context.close()
+    desk.forget_refusals()
+    assert [d["by"] for d in (await ended(handle))["decisions"]] == ["ada", "grace"]
+
+
+async def test_what_is_encrypted_is_shown_to_those_who_have_the_keys(
+    desk: Desk, server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"k1 {base64.b64encode(bytes(range(32))).decode()}\n", "utf-8")
+    monkeypatch.setenv("ACTS_CODEC_KEYS", str(file))
+    client = await Client.connect(server.address, namespace=server.namespace, data_converter=client_converter())
+    async with engine_on(server, f"keys-{desk.foreign.queue}") as engine, serving(server, {}) as (access, origin):
+        own = replace(desk.foreign, client=client, engine=engine, queue=f"own-{desk.foreign.queue}")
+        async with own.serving(lookup, refund):
+            handle = await start_refund(own, why="broken on arrival")
+            assert "broken on arrival" not in str(await handle.fetch_history())
+            page = await desk.open(access.link(HOST))
+            await page.locator("li", has_text=handle.id).locator("a.what").click()
+            await expect(page.get_by_text("broken on arrival").first).to_be_visible()
+            without = await desk.site.http.get(page.url.replace(origin, desk.site.origin))
+            assert (without.status_code, "ACTS_CODEC_KEYS is not set" in without.text) == (400, True)
+            assert "waiting for a decision" in await desk.site.get("/")
+            await press(page, "Approve")
+            await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
+            assert (await ended(handle))["state"]["paid"] == {"paid": 4200}
+        await page.context.close()
 
 
 # -- decisions that are signed ------------------------------------------------------------------------------------
