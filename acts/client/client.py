@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 from acts.client import server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.event_stream import stream_events
-from acts.client.run_decisions import find_approval, login_name, send_decision, send_update
+from acts.client.run_decisions import (
+    find_approval,
+    login_name,
+    read_signable,
+    read_signing_key,
+    send_decision,
+    send_update,
+    with_signature,
+)
 from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
 from acts.client.served import workflow_of_plan
 from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run, undo_run
@@ -30,6 +38,7 @@ from acts.tree.decisions import Decision, PendingApproval, Remember
 from acts.views.run_events import EventFilter, RunEvent
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from temporalio import client as sdk
 
 P = ParamSpec("P")
@@ -43,8 +52,10 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 class Run:
     """A run of an id, whether it exists or not: the latest one, or the one of ``run_id``."""
 
-    def __init__(self, temporal: sdk.Client, id: str, run_id: str | None = None) -> None:  # noqa: A002 - as Temporal
-        self.id, self.run_id, self._temporal = id, run_id, temporal
+    def __init__(
+        self, temporal: sdk.Client, id: str, run_id: str | None = None, *, key: Ed25519PrivateKey | None = None  # noqa: A002 - as Temporal
+    ) -> None:  # fmt: skip
+        self.id, self.run_id, self._temporal, self._key = id, run_id, temporal, key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
@@ -177,7 +188,17 @@ class Run:
         reader = self._reader
         with explained(self._temporal, self.id):
             approval = await find_approval(reader, decision)
-            await send_decision(reader, decision, approval, content=content)
+            sign = None if self._key is None else functools.partial(self._sign, self._key, decision.subject)
+            await send_decision(reader, decision, approval, content=content, sign=sign)
+
+    @staticmethod
+    async def _sign(
+        key: Ed25519PrivateKey, subject: str | None, waiting: RunReader, approval: PendingApproval, sent: dict[str, Any]
+    ) -> dict[str, Any]:
+        if sent["decision"] in (APPROVE, ANSWER) and subject is None:
+            hint = "pass subject=approval.subject of the one that you have looked at"
+            raise ClientError("a signed approval names its subject", hint)
+        return with_signature(key, await read_signable(waiting, approval), sent)
 
     async def undo(self, reason: str | None = None, *, by: str | None = None) -> Run:
         """Undo what has completed, in reverse order; returns the run that does. Again, it is the same one.
@@ -215,18 +236,25 @@ class Run:
 class Client:
     """A client of one server: ``await Client.connect()``, or ``Client(temporal)`` over a client that there is."""
 
-    def __init__(self, temporal: sdk.Client, *, task_queue: str | None = None) -> None:
+    def __init__(
+        self, temporal: sdk.Client, *, task_queue: str | None = None, key: str | Path | None = None
+    ) -> None:  # fmt: skip
         self.temporal, self.task_queue = temporal, task_queue or server.task_queue()
+        self._key = None if key is None else read_signing_key(key)
 
     @classmethod
     async def connect(
-        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None
-    ) -> Self:
-        """Connect to the server that the command line would use, or to ``address``. ClientError: none answers."""
+        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None,
+        key: str | Path | None = None,
+    ) -> Self:  # fmt: skip
+        """Connect to the server that the command line would use, or to ``address``. ClientError: none answers.
+
+        ``key``: the file of the private key (``acts keygen``) that signs each decision.
+        """
         target = server.find_target(address)
         if namespace is not None:
             target.config["namespace"] = namespace
-        return cls(await server.connect(target, interceptors=()), task_queue=task_queue)
+        return cls(await server.connect(target, interceptors=()), task_queue=task_queue, key=key)
 
     async def start(
         self, plan: str | Path | Mapping[str, Any], input: Mapping[str, Any] | None = None, *, id: str | None = None,  # noqa: A002 - the words of the protocol
@@ -262,7 +290,7 @@ class Client:
 
     def run(self, id: str, run_id: str | None = None) -> Run:  # noqa: A002 - as Temporal
         """The run of an id, to follow or to decide. Asks no server."""
-        return Run(self.temporal, id, run_id)
+        return Run(self.temporal, id, run_id, key=self._key)
 
     async def pending(
         self, tool: str | None = None, older_than: float | None = None
@@ -374,12 +402,14 @@ class SyncClient:
 
     @classmethod
     def connect(
-        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None
-    ) -> Self:
+        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None,
+        key: str | Path | None = None,
+    ) -> Self:  # fmt: skip
         """As ``Client.connect``."""
         thread = _LoopThread()
         try:
-            return cls(thread.run(Client.connect(address, namespace=namespace, task_queue=task_queue)), thread)
+            opened = thread.run(Client.connect(address, namespace=namespace, task_queue=task_queue, key=key))
+            return cls(opened, thread)
         except BaseException:
             thread.close()
             raise

@@ -865,7 +865,7 @@ async def read_pending(
         try:
             async with asyncio.timeout_at(ends):
                 return await read(RunReader(client, run.id, run.run_id))
-        except TimeoutError:
+        except (TimeoutError, ValueError):  # one that answers something else hides no other one
             return None
 
     for first in range(0, len(runs), step):

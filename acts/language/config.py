@@ -7,7 +7,7 @@ An unknown key is a typo: it is refused, and the hint names the most similar set
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
@@ -185,6 +185,21 @@ class Rule(_Closed):
         if self.when is not None and (self.plan or not (self.calls or self.scopes)):
             raise ValueError("when is a condition on a Call: it stands beside calls or scopes, and not beside plan")
         return self
+
+
+def join_rules(rules: Sequence[Rule]) -> Rule | None:
+    """One rule that asks for all that these ask for, and of which no deadline approves; None: nobody is in each."""
+    if all(rule == rules[0] for rule in rules):
+        return rules[0]
+    named = [rule.who for rule in rules if rule.who]
+    who = tuple(name for name in named[0] if all(name in names for names in named)) if named else ()
+    if named and not who:
+        return None
+    return rules[0].model_copy(update={
+        "who": who, "of": max(rule.of for rule in rules), "onTimeout": "reject", "escalate": (),
+        "selfApproval": all(rule.selfApproval for rule in rules),
+        "timeout": min((rule.timeout for rule in rules if rule.timeout is not None), default=None),
+    })  # fmt: skip
 
 
 class Approve(_Closed):

@@ -33,7 +33,7 @@ from acts.language.references import ReferenceUse, parse_marked, parse_output, p
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, subschemas, with_defs
 from acts.language.spelling import expression_hint
 from acts.language.values import ABSENT, Json, Place, pointer
-from acts.language.wire import TOO_COMPLEX
+from acts.language.wire import INNER_PLAN, PLAN_TOOL, TOO_COMPLEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping
@@ -140,6 +140,11 @@ class Tool:
     @cached_property
     def undo_uses(self) -> tuple[ReferenceUse, ...]:
         return tuple(ReferenceUse.of(at, text, parse_marked(text)) for at, text in scan_marked(self.undo))
+
+    @property
+    def walks_plan(self) -> bool:
+        """True where each Call holds, or names, a plan that a child walks."""
+        return self.consts.get("_delegate") == INNER_PLAN
 
     @property
     def approval(self) -> bool:
@@ -297,6 +302,7 @@ def read_tool(
         except ValidationError as error:
             of_settings = settings_problems(error, model, *at, "properties", key)
             problems += [replace(p, message=f'{key} of "{name}": {p.message}') for p in of_settings]
+    problems += _undo_problems(name, consts.get("_undo", meta.get("_undo", ABSENT)), at)
     if "_approval" in meta and "_approval" not in consts:
         text = f'_approval of "{name}" does not say whether a person confirms its calls'
         place = pointer(*at, "properties", "_approval")
@@ -340,8 +346,11 @@ def _constant(key: str, declared: Json) -> Json:
     return declared if key in fields and is_plain else ABSENT
 
 
-def _undo_problems(name: str, undo: Json, place: str) -> Iterator[Problem]:
-    """What is wrong with the Call that undoes others, apart from its Tool."""
+def _undo_problems(name: str, undo: Json, at: Place) -> Iterator[Problem]:
+    """What is wrong with the Call that undoes others, apart from its Tool; ABSENT: there is none."""
+    place = pointer(*at, "properties", "_undo")
+    if undo is ABSENT:
+        return
     if not isinstance(undo, dict) or not isinstance(undo.get("_tool"), str):
         hint = 'like {"_tool": "refund", "paymentId": "†result.id"}'
         yield Problem("invalidTool", f'_undo of "{name}" is the Call that undoes one of it', place, hint=hint)
@@ -367,8 +376,6 @@ def _definition_problems(
         if key.startswith("_") and key not in META:
             text = f'tool "{name}" declares "{key}"; a name with _ is one of {", ".join(META)}'
             yield Problem("unknownMeta", text, pointer(*at, "properties", key), None, suggest(key, META), "warning")
-    if "_undo" in properties:
-        yield from _undo_problems(name, consts.get("_undo"), pointer(*at, "properties", "_undo"))
     if consts.get("_tool", name) != name:
         text = f'the map calls it "{name}", its _tool says "{consts["_tool"]}"'
         yield Problem("invalidTool", text, pointer(*at))
@@ -378,6 +385,9 @@ def _definition_problems(
             brief_value = truncate(repr(value), 60)
             text = f"{what} is 1 to {MAX_NAME} printable characters without space at the ends, not {brief_value}"
             yield Problem("invalidTool", text, pointer(*at))
+    if consts.get("_delegate") == INNER_PLAN and name != PLAN_TOOL:
+        text = f'"{INNER_PLAN}" is behind the tool "{PLAN_TOOL}" that ships, and behind no other such as "{name}"'
+        yield Problem("invalidTool", text, pointer(*at, "properties", "_delegate"))
     words = {str: "a string", list: "a list", bool: "true or false"}
     for key, value in consts.items():
         place = pointer(*at, "properties", key)

@@ -9,6 +9,13 @@ from typing import Final
 
 TASK_QUEUE: Final = "acts"
 ANONYMOUS: Final = "anonymous"
+# Behind the Tool ``plan``, whose Calls hold their plan; of one by its name, with that behind a slash
+PLAN_TOOL: Final = "plan"
+INNER_PLAN: Final = "acts:plan"
+# Behind the Tool ``wait``: no worker has it, the run itself waits
+WAIT: Final = "acts.wait"
+# Delegates that have no definition to load
+NOT_LOADED: Final = ("", ANONYMOUS, INNER_PLAN)
 # Workflow types
 PLAN: Final = "Plan"
 AGENT: Final = "Agent"
@@ -132,10 +139,12 @@ BAD_RESULT: Final = "badResult"  # what a Call returned does not fit: its effect
 # … also the code of a Problem: a check would take longer than a limit allows
 TOO_COMPLEX: Final = "tooComplex"
 WRONG_KIND: Final = "WrongKind"
+RULES_DIFFER: Final = "RulesDiffer"
 NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
 EACH_FAILED: Final = "eachFailed"
+UNTIL_UNMET: Final = "untilUnmet"  # a plan has ended, and its ``until`` does not hold
 # Of a row of a set that cannot be used, and of one whose id an earlier row has
 BAD_ROW: Final = "badRow"
 DUPLICATE_ID: Final = "duplicateId"
@@ -148,5 +157,5 @@ INVALID_ANSWER: Final = "InvalidAnswer"
 # so such text counts as coming from outside
 ENGINE_CODES: Final = frozenset({
     TIMEOUT, CANCELLED, UNRESOLVED, SCHEMA_MISMATCH, WRONG_KIND, NOT_SERVED, NOT_JSON, OUTSIDE_OUTPUT, BUDGET_SPENT,
-    INVALID_ANSWER, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, APPROVAL_TIMEOUT, BAD_RESULT,
+    INVALID_ANSWER, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, APPROVAL_TIMEOUT, BAD_RESULT, RULES_DIFFER,
 })  # fmt: skip

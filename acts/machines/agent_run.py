@@ -34,7 +34,7 @@ from acts.plan.validate import ValidatedPlan
 from acts.planner import turns
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
-from acts.tree.child_requests import plan_output, with_answers
+from acts.tree.child_requests import plan_log, plan_output, with_answers
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
 from acts.tree.past_run import UndoStep
@@ -43,6 +43,7 @@ from acts.tree.records import (
     Capabilities,
     ContextRef,
     DelegateInput,
+    InnerPlan,
     PermitLease,
     PlanInput,
     SettledRequest,
@@ -54,6 +55,7 @@ from acts.tree.signal_records import PlanExtension, StreamedCalls, TreeSignal
 from acts.tree.subjects import calls_changes, plan_subject
 
 _PLAN: Final = "plan"
+TURN_TIMER: Final = "walk the plan again"
 # Failures of its plan that a delegate names in its own
 MAX_FAILURES: Final = 5
 
@@ -353,7 +355,7 @@ class AgentRun(RunMachine):
         self._is_walking = True
         self._settled_before = self.budget.take_unreported()
         position = self.position.child(self.own, identity=part_identity(self.position.identity, name))
-        position = position.model_copy(update={"isGuarded": position.isGuarded or self.request.asks_for_plan})
+        position = position.guarded(self.config.approve.plan_rule) if self.request.asks_for_plan else position
         own = PlanInput(
             request=request, position=position, part=True, isGrowing=is_growing,
             capabilities=self.capabilities.model_copy(update={"tools": {}}),
@@ -496,7 +498,7 @@ class AgentRun(RunMachine):
         """The edited proposal, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: the edit
         cannot be made, and why.
         """
-        self.check_pins(decision)
+        self.check_open(decision)
         if decision.decision != wire.EDIT:
             return None
         calls = list(decision.calls) if decision.calls is not None else self.proposed_calls
@@ -599,6 +601,7 @@ class DelegateMachine(RunMachine):
         super().__init__(own, position, own_input.lease)
         self.request, self.config = request, request.config
         self.result: dict[str, Any] = {}
+        self.steps: list[UndoStep] = []  # what undoes what an inner plan has completed: the run above does it
         self._begins_later = False
 
     @property
@@ -630,22 +633,30 @@ class DelegateMachine(RunMachine):
     def end(self, failure: CallError | None = None, **result: Any) -> list[Any]:
         """It has ended; ``result`` is what is known also of one that failed."""
         status = "completed" if failure is None else "failed"
-        self.result, self.failure = {"status": status, **result}, failure
+        steps = {"undo": [step.to_json() for step in self.steps]} if self.steps else {}
+        self.result, self.failure = {"status": status, **result, **steps}, failure
         return self.finish(status)
 
 
 class WalkedDelegate(DelegateMachine):
-    """Has the plan of a definition walked by a child, and yields ``state.output``, else the state."""
+    """Has the plan of a definition, or of a Call, walked by a child, and yields ``state.output``, else the state.
+
+    One with ``until`` is walked again, as often as is allowed, until a child says that it holds.
+    """
 
     def __init__(
         self, own: str, own_input: DelegateInput, position: TreePosition, request: Request, raw: dict[str, Any]
     ) -> None:
         super().__init__(own, own_input, position, request)
         self._raw, self._name = raw, own_input.delegate
+        self._inner, self._is_inner, self._turn = own_input.plan or InnerPlan(tools=()), own_input.plan is not None, 0
+        self._previous: Json = None  # the last state
         self._provided: list[Data] = []
 
     def begin(self) -> list[Any]:
-        return self.budget.request_calls(_PLAN, self.request.count_calls(self.request.calls))
+        self._turn += 1
+        name = _PLAN if self._turn == 1 else f"{_PLAN}-{self._turn}"
+        return self.budget.request_calls(name, self.request.count_calls(self.request.calls))
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event; what is provided before the plan starts reaches it then."""
@@ -658,14 +669,43 @@ class WalkedDelegate(DelegateMachine):
         return super().react(event, now)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
-        identity = part_identity(self.position.identity, _PLAN)
-        own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
-        start = commands.StartChild(wire.PLAN, _PLAN, f"the plan of {self._name}", own)
+        name, inner = effect.key, self._inner
+        position = self.position.child(self.own, identity=part_identity(self.position.identity, name))
+        own = PlanInput(
+            request=self._turn_request(), position=position, capabilities=inner.capabilities, until=inner.until
+        )
+        turn = "" if inner.max is None else f", {self._turn} of at most {inner.max}"
+        start = commands.StartChild(wire.PLAN, name, f"the plan of {self._name}{turn}", own)
         return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]
+
+    def _turn_request(self) -> dict[str, Any]:
+        if self._inner.max is None:
+            return self._raw
+        *rest, message = self._raw["context"]
+        return {**self._raw, "context": [*rest, {**message, "input": {**message["input"], "previous": self._previous}}]}
+
+    def _timer_fired(self, name: str, now: str) -> list[Any]:
+        if name != TURN_TIMER:
+            return super()._timer_fired(name, now)
+        self._begins_later = self.is_paused and not self.is_cancelling
+        return [] if self.is_paused or self.is_cancelling else self.begin()
+
+    def _go_on(self, state: Json) -> list[Any]:
+        """The plan has ended, and its ``until`` does not hold."""
+        inner, most = self._inner, self._inner.max or 1
+        if self._turn < most:
+            self._previous = state
+            timer = commands.StartTimer(TURN_TIMER, inner.every, f"{TURN_TIMER}, {self._turn + 1} of at most {most}")
+            return [timer] if inner.every else self.begin()
+        times = "the plan has ended" if most == 1 else f"the plan was walked {most} times"
+        text = f"{times}, and this does not hold: {truncate(inner.until or '', 200)}"
+        return self.end(CallError(wire.UNTIL_UNMET, text))
 
     def _plan_ended(self, event: events.ChildEnded) -> list[Any]:
         report = event.report or {}
         self.approvals.records += report.get("decisions") or ()
+        if self._is_inner:
+            self.steps = [*map(UndoStep.model_validate, report.get("undo") or ()), *self.steps]
         if event.error is not None:
             return self.end(CallError(event.error.code, event.error.message))
         errors = report["errors"]
@@ -673,7 +713,10 @@ class WalkedDelegate(DelegateMachine):
             lines = (f"{e['call']}: [{e['code']}] {truncate(str(e['message']), 300)}" for e in errors[:MAX_FAILURES])
             text = "; ".join(lines) or f"its plan was {report['status']}"
             return self.end(CallError(wire.PLAN_FAILED, text), errors=errors)
-        output = plan_output(self.request.data(), report["context"])
+        log = plan_log(self.request.data(), report["context"])
+        if self._inner.until is not None and not report.get("reached"):
+            return self._go_on(log.state())
+        output = plan_output(log)
         schema = output_schema(self.request.schema)
         try:
             defects = [] if schema is None else Checker(schema).defects(output)

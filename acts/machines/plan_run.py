@@ -12,11 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from acts.language import wire
+from acts.language.config import Rule
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
 from acts.language.messages import Data, parse_message, parse_request
+from acts.language.references import parse_condition
 from acts.language.tools import Tool, hint_words
 from acts.language.values import Json, get
 from acts.machines import commands, events
@@ -24,19 +27,20 @@ from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.call_state import SETTLED, CallState, call_item, error_item, status_from_states
 from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine
-from acts.machines.walk import Walk, match_calls
+from acts.machines.walk import Walk, date_of, match_calls
 from acts.plan.calls import UNIT, PlannedCall
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree import child_requests
 from acts.tree.child_requests import Batch, count_calls
-from acts.tree.decisions import ACTIVITY, FORM, MESSAGE, SHORT_SUBJECT, Decision, PendingApproval
+from acts.tree.decisions import ACTIVITY, FORM, LIKE, MESSAGE, SHORT_SUBJECT, Decision, PendingApproval
 from acts.tree.identity import child_id
 from acts.tree.past_run import PastInstance, PastRun, UndoStep, prompt_digest, request_digest
 from acts.tree.records import (
     BackgroundInput,
     Capabilities,
     ContextRef,
+    InnerPlan,
     InstanceInput,
     PermitLease,
     PlanInput,
@@ -56,6 +60,7 @@ REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed",
 # What one workflow task has no time for is left to the next one, which this timer brings
 REST_TIMER: Final = "go on with what is left"
 REST_SECONDS: Final = 0.001
+ALARM: Final = "wait"
 # With each that comes, a digest of all is made: more are refused. A person sees one of so many bytes whole
 MAX_HELD_MESSAGES: Final = 20
 MAX_SHOWN_MESSAGE: Final = 20_000
@@ -124,7 +129,10 @@ class PlanRun(RunMachine):
         self.walk.counts_elements, self.walk.postpones = self.budget.limits_calls, True
         self._late: list[events.CallEnded] = []  # results that a workflow task had no time for
         self._has_rest_timer = False
-        self.walk.growing = setup.input is not None and setup.input.isGrowing
+        self._alarm: datetime | None = None  # when the timer of Calls that wait for a time fires
+        if setup.input is not None:
+            self.walk.growing = setup.input.isGrowing
+            self.walk.until = None if setup.input.until is None else parse_condition(setup.input.until)
         self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
         self._batch: tuple[ValidatedPlan, Batch] | None = None  # with the plan that it was made of
         self._context_bytes: int | None = None  # of the Request, which stays as it is
@@ -199,9 +207,23 @@ class PlanRun(RunMachine):
             self._has_rest_timer = True
             out.append(commands.StartTimer(REST_TIMER, REST_SECONDS, REST_TIMER))
         self.walk.work.begin_task()
+        return out + ([] if self.is_cancelling or self.finished is not None else self._set_alarm(now))
+
+    def _set_alarm(self, now: str) -> list[Any]:
+        """One timer for all Calls that wait for a time: for the first of them."""
+        due, armed = self.walk.next_wake, self._alarm
+        if due == armed:
+            return []
+        self._alarm, out = due, list[Any]() if armed is None else [commands.CancelTimer(ALARM)]
+        if due is not None:
+            seconds = max((due - date_of(now)).total_seconds(), REST_SECONDS)
+            out.append(commands.StartTimer(ALARM, seconds, f"wait until {due:%Y-%m-%d %H:%M:%S} UTC"))
         return out
 
     def _timer_fired(self, name: str, now: str) -> list[Any]:
+        if name == ALARM:
+            self._alarm = None
+            return self.perform(self.walk.wake(now), now)
         if name != REST_TIMER:
             return super()._timer_fired(name, now)
         self._has_rest_timer = False
@@ -264,6 +286,7 @@ class PlanRun(RunMachine):
         if event.error is not None and event.error.code == wire.DELEGATE_CHANGED and self._is_approved_as(call):
             self._changed.append(event.key)
             return list(self.load_pins((call.node,), anew=True))
+        self.walk.inner_plan_ended(event.key, (report or {}).get("undo", ()))
         if event.error is not None or report is None:
             error = event.error or CallError(wire.ENGINE_ERROR, "the child said nothing of its result")
             return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)
@@ -379,6 +402,8 @@ class PlanRun(RunMachine):
                 case commands.CountElements(node=node, more=more):  # each element counts as a Call
                     self._waiting_for_grant[node.key] = command
                     out += self.budget.request_calls(node.key, more)
+                case commands.EndEarly():
+                    out.append(command)
                 case commands.Finish(status):
                     is_partly_undone = status == "completed" and self.config.undoes and self.config.undoes.problems
                     status = wire.REJECTED if self.undo_asked else "failed" if is_partly_undone else status
@@ -463,12 +488,21 @@ class PlanRun(RunMachine):
         below = self.position.delegate(self.own, node.instance, identity)
         position = self.position.detached(identity) if node.is_detached else below
         call = self.walk.by_key[node.key]
-        if position.isGuarded or (call.parent or call).approved is not None:
+        call = call.parent or call
+        if call.approved is not None:
+            position = position.guarded(call.rule or Rule())
+        if position.isGuarded:
             pins = {**position.pins, **self.capabilities.uses.get(str(node.delegate), {})}
-            position = position.model_copy(update={"isGuarded": True, "pins": pins})
+            position = position.model_copy(update={"pins": pins})
         share = granted.share if granted is not None and granted.share else None
+        plan: InnerPlan | None = None
+        if node.walks_plan:
+            try:
+                plan = child_requests.inner_plan(command.call, self.walk.prepared, self.capabilities)
+            except CallError as error:
+                return self._fail_start(node.key, error, now)
         own = child_requests.build_delegate_input(
-            command.call, command.context, node, config, position, self.capabilities.pins, share
+            command.call, command.context, node, config, position, self.capabilities.pins, share, plan
         )
         own = own.model_copy(update={"price": self.price if node.delegate == wire.ANONYMOUS else None})
         if node.is_detached:
@@ -513,10 +547,11 @@ class PlanRun(RunMachine):
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         skipped = command.subject.get("skipped", ())
         about |= {"elements": len(call["_each"]) - len(skipped)} if "_each" in call else {}
-        answer = node.delegate if node.delegate not in (None, wire.ANONYMOUS) else node.tool.answer
+        answer = node.delegate if node.delegate not in (None, *wire.NOT_LOADED) else node.tool.answer
         answer = node.tool.name if node.element is not None else answer
         about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
-        about |= {"rule": digest(command.rule.model_dump())[:SHORT_SUBJECT]} if self.config.approve.rules else {}
+        rule = command.rule.model_dump() if self.config.approve.rules else None
+        about |= {LIKE: digest([node.tool.name, command.subject["answeredBy"], rule])[:SHORT_SUBJECT]}
         about |= {FORM: command.subject[FORM]} if FORM in command.subject else {}
         if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints
@@ -550,7 +585,7 @@ class PlanRun(RunMachine):
         loads = self.load_pins(self.whole_plan.nodes)
         if self._unpinned:
             return list(loads)
-        rule, subject = self.config.approve.plan_rule, self.plan_subject()
+        rule, subject = self._guard if self.walk.has_begun else self.config.approve.plan_rule, self.plan_subject()
         return self.approvals.open("plan", self.version, rule, now, subject=subject)
 
     def on_pinned(self, now: str) -> list[Any]:
@@ -568,8 +603,12 @@ class PlanRun(RunMachine):
         unseen = self.held_messages[len(self._held_shown) :]
         self._held_shown += [show(message.raw, MAX_SHOWN_MESSAGE) for message in unseen]
         shown = {"messages": [*self._held_shown]}
-        rule = self.config.approve.plan_rule
-        return self.approvals.open(MESSAGE, self.version, rule, now, about=shown, subject=shown)
+        return self.approvals.open(MESSAGE, self.version, self._guard, now, about=shown, subject=shown)
+
+    @property
+    def _guard(self) -> Rule:
+        """By which people decide about what changes what was approved: as they did then, also in the runs below."""
+        return self.position.guard or self.config.approve.plan_rule
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -577,7 +616,7 @@ class PlanRun(RunMachine):
         """The edited plan, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: it cannot be
         carried out, and why.
         """
-        self.check_pins(decision)
+        self.check_open(decision)
         call = None if wait.call is None else self.walk.find(wait.call, wait.instance)
         if decision.decision == wire.ANSWER and call is not None:
             self.walk.check_answer(call, decision.output)
@@ -596,7 +635,7 @@ class PlanRun(RunMachine):
     def _check_remembered(self, decision: Decision, call: CallState) -> None:
         """Raise DecisionRefused where a Call is not like those that a person approves from now on."""
         when = None if decision.remember is None else decision.remember.when
-        if when is not None and not self.walk.fits(call, call.resolved or {}, when, all_of=True):
+        if when is not None and self.walk.fitting(call, call.resolved or {})(when) is not True:
             raise DecisionRefused(f"remember.when does not hold of {call.node.id} itself: {when}")
         if decision.remembered is not None and call.edited:
             raise DecisionRefused(f"a person has changed {call.node.id}: somebody has to look at it")
@@ -635,7 +674,7 @@ class PlanRun(RunMachine):
                 return []
             return self.perform(self.walk.decide(call.node.key, decision.decision, reason, now, decision.output), now)
         if decision.decision == wire.APPROVE:
-            self.is_approved, self.position = True, self.position.model_copy(update={"isGuarded": True})
+            self.is_approved, self.position = True, self.position.guarded(self.config.approve.plan_rule)
             out = self.perform(self.walk.approve(now), now)
             return out + self._close_stale_waits()
         if self.walk.has_begun:

@@ -19,7 +19,18 @@ from acts.language.errors import CallError, DecisionRefused, PlanError, format_c
 from acts.language.messages import Data, parse_message
 from acts.language.tools import Tool
 from acts.language.values import Json
-from acts.language.wire import ANONYMOUS, APPROVE, LIMIT_EXCEEDED, LOAD_DELEGATE, PAUSE, PLAN, PROVIDE, RESUME, UNDO
+from acts.language.wire import (
+    APPROVE,
+    EDIT,
+    LIMIT_EXCEEDED,
+    LOAD_DELEGATE,
+    NOT_LOADED,
+    PAUSE,
+    PLAN,
+    PROVIDE,
+    RESUME,
+    UNDO,
+)
 from acts.machines import commands, events
 from acts.machines.approvals import Approvals, problem_of
 from acts.machines.budget import BudgetMachine
@@ -649,7 +660,7 @@ class RunMachine:
 
     def load_pins(self, nodes: Iterable[PlannedCall], *, anew: bool = False) -> list[commands.StartEngineActivity]:
         """Load the definitions of these Calls that no digest pins yet, or all ``anew``; until then nobody approves."""
-        names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate != ANONYMOUS)
+        names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate not in NOT_LOADED)
         known = {} if anew else self.capabilities.pins
         missing = [name for name in names if name not in known and name not in self._unpinned]
         self._unpinned.update(missing)
@@ -671,8 +682,13 @@ class RunMachine:
         self._unpinned.discard(name)
         return [] if self._unpinned or self.is_cancelling else self.on_pinned(now)
 
-    def check_pins(self, decision: Decision) -> None:
-        """Raise DecisionRefused for the approval of what is not known yet."""
+    def check_open(self, decision: Decision) -> None:
+        """Raise DecisionRefused for the approval of what is not known yet, and for an edit in no name where some rule
+        wants another person to approve: an edit may come as one about any wait of the run.
+        """
+        is_nameless = decision.decision == EDIT and not (decision.by or "").strip()
+        if is_nameless and any(rule.selfApproval is False for rule in self.config.approve.all_rules):
+            raise DecisionRefused('no name is given, and whoever edits does not approve here (selfApproval): say "by"')
         if self._unpinned and decision.decision == APPROVE:
             text = (
                 f"the definition of {format_choices(sorted(self._unpinned))} is being loaded: look again, then decide"

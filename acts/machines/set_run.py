@@ -344,8 +344,8 @@ class SetRun(RunMachine):
         setup, message = self.setup, self.setup.message
         keeper = self.own if self.permits.is_keeper else self.permits.keeper
         identity = None if setup.resumed is None else setup.resumed.identity
-        is_guarded = self.position.isGuarded or setup.prepared.request.asks_for_plan
-        position = self.position.child(self.own, identity=identity).model_copy(update={"isGuarded": is_guarded})
+        position = self.position.child(self.own, identity=identity)
+        position = position.guarded(self.config.approve.plan_rule) if setup.prepared.request.asks_for_plan else position
         position = position.model_copy(update={"permitKeeper": keeper, "keepsPermits": True, "maxParallel": share})
         return set_records.BatchInput(
             request=self._batch_request(share), position=position, capabilities=setup.capabilities,

@@ -49,8 +49,8 @@ SIGN: Final = "sign"
 CONTENT: Final = "content"
 # … and how the Tools of what waits have changed since the plan was made, in words
 TOOL_CHANGES: Final = "toolChanges"
-# … and the Activity that answers the Call
-ACTIVITY: Final = "activity"
+# … and the Activity that answers the Call, and what it has in common with Calls that are approved like it
+ACTIVITY, LIKE = "activity", "like"
 # … and the JSON schema of what a person is to answer
 FORM: Final = "form"
 # … and the names and groups of those who decide, how many of them approve, who has, and to how many others it went
@@ -358,6 +358,9 @@ def read_approvers(content: Json) -> tuple[Approver, ...]:
             approvers.append(Approver.from_json({**fields, "name": name}))
         except RecordError as error:
             raise SettingsError(f'the approver "{truncate(name, 80)}": {error}') from None
+    keys = [key for approver in approvers for key in approver.keys]
+    if len({*keys}) < len(keys):
+        raise SettingsError("two approvers have the same public key, or one has it twice: who signs is one person")
     return tuple(approvers)
 
 
@@ -401,6 +404,13 @@ def make_statement(wait: PendingApproval, decision: Decision, time: str) -> byte
     return canonical_json({key: value for key, value in statement.items() if value is not None})
 
 
+def check_who(wait: PendingApproval, name: str, *groups: str) -> None:
+    """Raise DecisionRefused where the rule of a wait names others than this person and these groups."""
+    who = wait.about.get(WHO)
+    if who and {name, *groups}.isdisjoint(who):
+        raise DecisionRefused(f'"{name}" does not decide about {wait}: it is for {format_choices(who)}')
+
+
 def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decision: Decision) -> dict[str, Any]:
     """Who signed, for the record of a decision: ``{key, time, signature, challenge}``.
 
@@ -412,9 +422,7 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     approver = next((a for a in approvers if a.name == decision.by), None)
     if approver is None:
         raise DecisionRefused(f'"by" is {decision.by!r}, who is no approver of this run; {names}')
-    who = wait.about.get(WHO)
-    if who and not set(who) & set(approver.names):
-        raise DecisionRefused(f'"{approver.name}" does not decide about {wait}: it is for {format_choices(who)}')
+    check_who(wait, *approver.names)
     tool = None if wait.call is None else wait.tools[1]
     if not approver.may_decide(tool):
         text = "whole plans" if tool is None else f'calls that "{tool}" answers'

@@ -292,13 +292,17 @@ class DelegateWorkflow(RunWorkflow):
             source, capabilities = own_context(len(parsed.context)), records.Capabilities(price=own.price)
             machine = AnonymousDelegate(workflow_id, own, position, prepared, capabilities, source)
         else:
-            workflow.set_current_details("**loading** the definition")
-            loaded = await engine_calls.load_definition(own.delegate, own.sha256)
-            origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
-            request = delegate_request(own, loaded["definition"])
+            if own.plan is not None and own.plan.calls is not None:
+                definition: dict[str, Any] = {"context": [{"type": "plan", "plan": list(own.plan.calls)}]}
+            else:
+                workflow.set_current_details("**loading** the definition")
+                loaded = await engine_calls.load_definition(own.delegate, own.sha256)
+                origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
+                definition = loaded["definition"]
+            request = delegate_request(own, definition)
             parsed = read_request(request)
             engine_calls.refuse_resume(parsed.config)
-            if parsed.plan is None or not parsed.plan.run:
+            if own.plan is None and (parsed.plan is None or not parsed.plan.run):
                 return _agent_report(*await plan_and_walk(self, request, own.position, own.lease, origin))
             position = _limit(own.position, parsed.config, own.lease)
             machine = WalkedDelegate(workflow_id, own, position, parsed, request)

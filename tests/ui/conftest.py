@@ -115,7 +115,7 @@ async def start_refund(foreign: Foreign, *, why: str = "broken", id: str | None 
             {"type": "text", "text": "Ada wants her money back."}, {"type": "input", "orderId": "A-7"},
             refund_tool(foreign),
         ],
-        approve={"calls": ["refund"]}, **more,
+        **{"approve": {"calls": ["refund"]}, **more},
     )  # fmt: skip
     handle = await foreign.start(request, id=id)
     await wait_for(handle)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acts.language.errors import InvalidRequest
+from acts.language.messages import Data, parse_message
 from acts.machines import events
 from acts.plan.validate import approve_problems, validate_request
 from acts.tree.child_requests import delegate_request
@@ -17,7 +18,7 @@ from acts.tree.records import DelegateInput, TreePosition
 from acts.tree.signal_records import ForwardedDecision
 from acts.tree.wire_format import digest
 from tests.property.test_approved_subjects import KEYS, ROOT, World
-from tests.workflow.foreign import call, tool
+from tests.workflow.foreign import call, own, tool
 
 Json = Any
 PAY = tool("pay", activity="pay", n={"type": "number"})
@@ -67,6 +68,14 @@ def waits(world: World) -> dict[str | None, Json]:
 # -- rules ---------------------------------------------------------------------------------------------------------
 
 BIG = {"calls": ["pay"], "when": "†call.n > 1000", "of": 2}
+SMALL = {
+    "calls": ["pay"],
+    "when": "†call.n <= 1000",
+    "who": ["support", "finance"],
+    "timeout": 9,
+    "onTimeout": "approve",
+}
+LOOSE = tool("pay", activity="pay", n={})
 
 
 @pytest.mark.parametrize(
@@ -84,6 +93,51 @@ BIG = {"calls": ["pay"], "when": "†call.n > 1000", "of": 2}
 def test_the_first_rule_that_fits_a_call_holds(approve: Json, planned: Json, asks: int | None) -> None:
     found = waits(start(planned, **approve)).get("1:pay")
     assert (None if found is None else found.get("of") or 1) == asks
+
+
+@pytest.mark.parametrize("n", ["5000", None, True, [5000], {"cents": 5000}, ...])
+def test_where_nobody_can_tell_whether_a_rule_holds_people_are_asked_by_all_that_may(n: Json) -> None:
+    planned = call("pay", "†state.a", **({} if n is ... else {"n": n}))
+    assert waits(start(planned, tools=[LOOSE], rules=[BIG]))["1:pay"]["of"] == 2
+    rules = [{**SMALL, "who": "support"}, {"calls": ["pay"], "who": "finance"}]
+    world = start(planned, tools=[LOOSE], rules=rules)
+    error = world.runs[ROOT].walk.calls[0].error
+    assert (states(world), error and error["code"]) == (["failed"], "RulesDiffer"), "nobody decides by both"
+
+
+def test_a_small_element_does_not_carry_a_large_one_past_its_rule() -> None:
+    rules = [SMALL, {**BIG, "who": "finance", "selfApproval": False}]
+    world = start(call("pay", "†state.a", _each=[1, 100_000], n="†item"), rules=rules)
+    asked = waits(world)["1:pay"]
+    assert (asked["of"], asked["who"]) == (2, ["finance"])
+    (timer,) = world.runs[ROOT].approvals._timers
+    assert "whoever has edited" in decide(world), "selfApproval of the one rule holds"
+    world.send(ROOT, events.TimerFired(timer))
+    assert states(world) == ["rejected"], "the deadline of the other one approves nothing"
+
+
+def test_an_edit_in_no_name_by_way_of_another_wait_makes_nobody_a_second_person() -> None:
+    rules = [{"calls": ["pay"], "selfApproval": False}, {"calls": ["mail"]}]
+    plan = [call("pay", "†state.a", n=1), call("mail", "†state.b")]
+    world = start(*plan, tools=[PAY, tool("mail", activity="mail")], rules=rules)
+    mail = next(w.subject for w in world.runs[ROOT].approvals.pending if w.call == "2:mail")
+    edited = [call("pay", "†state.a", n=2), plan[1]]
+    assert "no name is given" in decide(world, "edit", subject=mail, plan=edited, by=" ")
+    assert decide(world, "edit", subject=mail, plan=edited, by="Bob") == ""
+    assert "whoever has edited" in decide(world, call="1:pay", by=" bob ")
+    assert "no name is given" in decide(world, call="1:pay", by=" ")
+
+
+def test_what_changes_an_approved_plan_is_decided_by_its_rule_in_runs_below_too() -> None:
+    plan = [call("pay", "†state.a", n="†state.n"), call("pay", "†state.b", n="†state.a")]
+    rule = {"plan": True, "who": "finance", "of": 2}
+    world = start(*plan, tools=[PAY, own("A", n=1), own("B", n=2)], rules=[rule])
+    assert [decide(world, by=name) for name in ("Ada", "Bob")] == ["", ""]
+    message = parse_message({"type": "state", "state": {"n": 9}})
+    assert isinstance(message, Data)
+    world.send(f"{ROOT}/A", events.Provided(message))
+    (wait,) = world.runs[ROOT].approvals.pending
+    assert (wait.what, wait.about["of"], wait.about["who"]) == ("message", 2, ["finance"])
 
 
 def test_several_people_approve_the_same_subject_and_one_rejects() -> None:
@@ -201,6 +255,20 @@ def test_what_is_remembered_survives_and_is_revoked_and_never_holds_for_an_edit(
     assert decide(world, by="Ada", remember={}, call="1:pay") == ""
     world.send(ROOT, events.CallEnded("1:pay", 7))
     assert states(world) == ["completed", "running"]
+
+
+def test_a_call_that_something_else_answers_is_not_like_one_of_the_same_names() -> None:
+    chooses = tool("pay", activity="pay", n={"type": "number"}, _delegate={"type": "string"})
+    world = start(PLAN[0], {**PLAN[1], "_delegate": "pay"}, PLAN[2], tools=[chooses], calls=["pay"])
+    world.send(ROOT, events.CallEnded("pin/pay", {"sha256": "0"}))
+    assert decide(world, call="1:pay", by="Ada", remember={}) == ""
+    assert states(world) == ["running", "awaiting", "running"]
+
+
+def test_what_no_condition_can_tell_is_not_like_what_a_person_approved() -> None:
+    world = start(*PLAN[:1], call("pay", "†state.b", n="300"), tools=[LOOSE], calls=["pay"])
+    assert decide(world, call="1:pay", by="Ada", remember={"when": "!(†call.n > 100)"}) == ""
+    assert states(world) == ["running", "awaiting"]
 
 
 def test_no_record_of_another_run_approves_in_the_name_of_an_approver() -> None:

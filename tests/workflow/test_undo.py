@@ -11,6 +11,7 @@ from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 
+from acts.activities.shipped_tools import PLAN
 from acts.client.client import Client
 from acts.client.client_errors import ClientError
 from tests.workflow.agents import Agents
@@ -178,6 +179,26 @@ async def test_an_instance_that_fails_is_undone_by_itself(bank: Bank) -> None:
     undo = await Client(bank.foreign.client).run(handle.id).undo()
     assert (await undo.result()).ok
     assert bank.undone == ["†p1", "†p3", "†p2"]
+
+
+async def test_what_an_inner_plan_completed_is_undone_in_its_place(bank: Bank) -> None:
+    inner = call("plan", "†state.inner", plan=[*paid(2, 3)], _each=[1, 2])
+    failing = call("plan", "†state.bad", plan=[*paid(5), *paid(0)], input={"after": "†state.inner"})
+    calls = [*paid(1), inner, failing]
+    context = [*bank.context, {"type": "tool", "tool": PLAN}, {"type": "plan", "plan": calls}]
+    request = {"config": {"onFailure": "undo"}, "context": context}
+    result = await came_to(await bank.foreign.start(request))
+    assert bank.undone == ["†p5", "†p3", "†p2", "†p3", "†p2", "†p1"]
+    assert len({id_ for _, id_ in bank.refunds}) == len(bank.refunds) == result["undone"]["calls"]
+
+
+async def test_an_agent_ends_where_a_person_has_its_plan_undone(agents: Agents, bank: Bank) -> None:
+    plan = {"calls": [*paid(2), call("gate", "†state.gate", after="†state.p2")]}
+    handle = await agents.start({"calls": paid(1)}, plan, context=bank.context, approve={"calls": ["gate"]})
+    await pending(handle)
+    await decide(handle, "undo")
+    error = await failure(handle)
+    assert (error.type, bank.undone) == ("rejected", ["†p2", "†p1"])
 
 
 async def test_an_agent_undoes_all_its_ticks_in_one_reverse_order(agents: Agents, bank: Bank) -> None:

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shlex
@@ -22,9 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rich.text import Text
 from temporalio.service import RPCError
 
@@ -36,7 +33,17 @@ from acts.cli.text import source as texts
 from acts.cli.text.source import source_error
 from acts.client import client, server
 from acts.client.client_errors import ClientError
-from acts.client.run_decisions import Sign, call_position, find_approval, login_name, send_decision, send_update
+from acts.client.run_decisions import (
+    Sign,
+    call_position,
+    find_approval,
+    login_name,
+    read_signable,
+    read_signing_key,
+    send_decision,
+    send_update,
+    with_signature,
+)
 from acts.client.run_reader import IS_WAITING, RunReader, add_parameters, open_run, read_pending
 from acts.language.config import parse_seconds
 from acts.language.errors import DecisionRefused, InvalidRequest, visible
@@ -46,11 +53,9 @@ from acts.language.values import Json, is_equal
 from acts.language.wire import ANSWER, APPROVE, DECIDE, EDIT, PROVIDE, REJECT, REVOKE
 from acts.tree.decisions import (
     SHORT_SUBJECT,
-    SIGN,
     Decision,
     PendingApproval,
     Remember,
-    make_statement,
     read_decision,
 )
 from acts.views.text import tool_change_lines
@@ -307,7 +312,7 @@ def _signer(file: str | None, decision: Decision) -> Sign | None:
     """What signs a decision with the key of a file, if the run that waits shows what it wants signed."""
     if file is None:
         return None
-    key = read_key(file)
+    key = read_signing_key(file)
     return partial(_sign, key, is_named=decision.subject is not None)
 
 
@@ -315,33 +320,12 @@ async def _sign(
     key: Ed25519PrivateKey, waiting: RunReader, approval: PendingApproval, decision: dict[str, Any], *, is_named: bool
 ) -> dict[str, Any]:
     """The decision, signed. What is approved is printed whole; who has not named its subject says yes to it."""
-    if SIGN not in approval.about:
-        hint = "decide without --key; the workers read ACTS_APPROVERS when a run begins"
-        raise command_error("this run takes no signed decisions: it began without approvers", hint=hint)
-    [seen] = await add_parameters(waiting, [approval])
-    if seen.content is None:
-        hint = "look at it again with `acts show`; if it does not change, tell an operator"
-        raise command_error(clean(f"what is shown of {approval} is not what would be signed"), hint=hint)
+    seen = await read_signable(waiting, approval)
     cli.print_err(visible(json.dumps(seen.content, indent=2, ensure_ascii=False), "\n"))
     if decision["decision"] in (APPROVE, ANSWER) and not is_named:
         hint = f"name what you have seen: --subject {str(approval.subject)[:SHORT_SUBJECT]}"
         cli.require_yes("Sign the approval of this?", "nothing was signed", hint=hint)
-    time = datetime.now(UTC).isoformat(timespec="seconds")
-    statement = make_statement(approval, read_decision(decision), time)
-    return {**decision, "signature": {"time": time, "value": base64.b64encode(key.sign(statement)).decode()}}
-
-
-def read_key(file: str) -> Ed25519PrivateKey:
-    hint = "`acts keygen FILE` makes a key; a key with a passphrase is not supported"
-    try:
-        key = load_pem_private_key(Path(file).read_bytes(), None)
-    except OSError as error:
-        raise command_error(f"{clean(file, 200)} cannot be read: {error.strerror}", where="--key", hint=hint) from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise command_error(f"{clean(file, 200)} is no private key of Ed25519 in PEM", where="--key", hint=hint)
-    return key
+    return with_signature(key, seen, decision)
 
 
 @contextmanager
