@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.shipped_tools import PLAN
 from acts.client.client import Client
 from acts.client.client_errors import ClientError
+from tests.crash.resets import reset, reset_points
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import (
     Foreign,
@@ -222,6 +223,17 @@ async def test_a_run_that_is_cancelled_while_it_undoes_leaves_the_rest_and_a_ret
     again = await bank.foreign.start(resumed(await handle_request(bank, undo), undo))
     assert (await ended(again))["status"] == "completed"
     assert bank.undone == ["†p1"]
+
+
+async def test_after_a_reset_what_was_undone_is_undone_under_the_same_ids(bank: Bank) -> None:
+    handle = await bank.foreign.start(bank.request(*paid(1, 2), *paid(0), onFailure="undo"))
+    assert (await came_to(handle))["undone"]["calls"] == 2
+    for point in await reset_points(handle):
+        again = await reset(bank.foreign.client, handle.id, point, handle.result_run_id)
+        assert (await came_to(again))["undone"] == {
+            "workflowId": f"{handle.id}/undo", "status": "completed", "calls": 2, "errors": [],
+        }  # fmt: skip
+    assert len(set(bank.refunds)) == 2
 
 
 async def test_what_has_nothing_that_undoes_it_says_so(bank: Bank) -> None:
