@@ -132,11 +132,6 @@ class Tool:
         return {**self.schema, "properties": {**properties, "_approval": {"const": True}}}
 
     @property
-    def walks_plan(self) -> bool:
-        """True where each Call holds, or names, a plan that a child walks."""
-        return self.consts.get("_delegate") == INNER_PLAN
-
-    @property
     def undo(self) -> dict[str, Any] | None:
         """The Call that undoes one of this Tool: its ``_tool``, and parameters of ``†result`` and ``†call``."""
         undo = self.consts.get("_undo")
@@ -145,6 +140,11 @@ class Tool:
     @cached_property
     def undo_uses(self) -> tuple[ReferenceUse, ...]:
         return tuple(ReferenceUse.of(at, text, parse_marked(text)) for at, text in scan_marked(self.undo))
+
+    @property
+    def walks_plan(self) -> bool:
+        """True where each Call holds, or names, a plan that a child walks."""
+        return self.consts.get("_delegate") == INNER_PLAN
 
     @property
     def approval(self) -> bool:
@@ -302,6 +302,7 @@ def read_tool(
         except ValidationError as error:
             of_settings = settings_problems(error, model, *at, "properties", key)
             problems += [replace(p, message=f'{key} of "{name}": {p.message}') for p in of_settings]
+    problems += _undo_problems(name, consts.get("_undo", meta.get("_undo", ABSENT)), at)
     if "_approval" in meta and "_approval" not in consts:
         text = f'_approval of "{name}" does not say whether a person confirms its calls'
         place = pointer(*at, "properties", "_approval")
@@ -345,8 +346,11 @@ def _constant(key: str, declared: Json) -> Json:
     return declared if key in fields and is_plain else ABSENT
 
 
-def _undo_problems(name: str, undo: Json, place: str) -> Iterator[Problem]:
-    """What is wrong with the Call that undoes others, apart from its Tool."""
+def _undo_problems(name: str, undo: Json, at: Place) -> Iterator[Problem]:
+    """What is wrong with the Call that undoes others, apart from its Tool; ABSENT: there is none."""
+    place = pointer(*at, "properties", "_undo")
+    if undo is ABSENT:
+        return
     if not isinstance(undo, dict) or not isinstance(undo.get("_tool"), str):
         hint = 'like {"_tool": "refund", "paymentId": "†result.id"}'
         yield Problem("invalidTool", f'_undo of "{name}" is the Call that undoes one of it', place, hint=hint)
@@ -372,8 +376,6 @@ def _definition_problems(
         if key.startswith("_") and key not in META:
             text = f'tool "{name}" declares "{key}"; a name with _ is one of {", ".join(META)}'
             yield Problem("unknownMeta", text, pointer(*at, "properties", key), None, suggest(key, META), "warning")
-    if "_undo" in properties:
-        yield from _undo_problems(name, consts.get("_undo"), pointer(*at, "properties", "_undo"))
     if consts.get("_tool", name) != name:
         text = f'the map calls it "{name}", its _tool says "{consts["_tool"]}"'
         yield Problem("invalidTool", text, pointer(*at))

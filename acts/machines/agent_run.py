@@ -601,6 +601,7 @@ class DelegateMachine(RunMachine):
         super().__init__(own, position, own_input.lease)
         self.request, self.config = request, request.config
         self.result: dict[str, Any] = {}
+        self.steps: list[UndoStep] = []  # what undoes what an inner plan has completed: the run above does it
         self._begins_later = False
 
     @property
@@ -632,7 +633,8 @@ class DelegateMachine(RunMachine):
     def end(self, failure: CallError | None = None, **result: Any) -> list[Any]:
         """It has ended; ``result`` is what is known also of one that failed."""
         status = "completed" if failure is None else "failed"
-        self.result, self.failure = {"status": status, **result}, failure
+        steps = {"undo": [step.to_json() for step in self.steps]} if self.steps else {}
+        self.result, self.failure = {"status": status, **result, **steps}, failure
         return self.finish(status)
 
 
@@ -647,7 +649,7 @@ class WalkedDelegate(DelegateMachine):
     ) -> None:
         super().__init__(own, own_input, position, request)
         self._raw, self._name = raw, own_input.delegate
-        self._inner, self._turn = own_input.plan or InnerPlan(tools=()), 0
+        self._inner, self._is_inner, self._turn = own_input.plan or InnerPlan(tools=()), own_input.plan is not None, 0
         self._previous: Json = None  # the last state
         self._provided: list[Data] = []
 
@@ -702,6 +704,8 @@ class WalkedDelegate(DelegateMachine):
     def _plan_ended(self, event: events.ChildEnded) -> list[Any]:
         report = event.report or {}
         self.approvals.records += report.get("decisions") or ()
+        if self._is_inner:
+            self.steps = [*map(UndoStep.model_validate, report.get("undo") or ()), *self.steps]
         if event.error is not None:
             return self.end(CallError(event.error.code, event.error.message))
         errors = report["errors"]

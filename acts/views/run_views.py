@@ -445,7 +445,7 @@ class PlanView(RunView):
             del out["context"][: len(run.walk.context.provided)]  # the agent has them itself
         for item in out.get("instances", {}).values():
             del item["state"]
-        more = {"reached": run.walk.is_reached, "undo": run.steps_left, "undoAsked": run.undo_asked}
+        more = {"undo": run.steps_left, "undoAsked": run.undo_asked, "reached": run.walk.is_reached}
         return out | {key: value for key, value in more.items() if value}
 
     def instance_result(self) -> dict[str, Any]:
