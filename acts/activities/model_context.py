@@ -18,9 +18,9 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from acts.activities.models.endpoints import PROVIDERS, context_window, find_model
+from acts.activities.models.endpoints import PROVIDERS, context_window, find_model, is_of_openai
 from acts.activities.models.interface import ModelError
-from acts.activities.models.schema import Dialect, choose_form
+from acts.activities.models.schema import Dialect, choose_form, compact_json
 from acts.language.messages import Message, output_schema, parse_message
 from acts.language.tools import Tool, read_tool
 from acts.language.values import Json
@@ -131,12 +131,14 @@ def build_planner_request(context: PromptContext, tick: int, room: float) -> tup
     return prompt, schema
 
 
-def sent_schema(schema: Json, model: str) -> dict[str, Any]:
-    """The schema as the provider of ``model`` is sent it first: in the strictest form that is within its limits."""
+def sent_schema(schema: Json, model: str) -> dict[str, str]:
+    """What the provider of ``model`` is sent first of a schema: ``schema`` beside the prompt, ``words`` in it, or both."""
     try:
-        endpoint, _ = find_model(model)
+        endpoint, name = find_model(model)
     except ModelError:  # the worker's endpoints may be unknown here
-        endpoint = PROVIDERS["anthropic" if "claude" in model else "openai"]
+        endpoint, name = PROVIDERS["anthropic" if "claude" in model else "openai"], model
     dialect: Dialect = "anthropic" if endpoint.provider == "anthropic" else "openai"
-    schema = choose_form(schema, dialect, endpoint.quirks.first_form).schema
-    return schema if isinstance(schema, dict) else {}
+    sent = choose_form(schema, dialect, endpoint.quirks.first_form)
+    is_imitation = dialect == "openai" and not (endpoint.cloud or is_of_openai(name))  # its model may not see a schema
+    words = {"words": sent.in_words} if sent.form == "words" or is_imitation else {}
+    return words if sent.form == "words" else {"schema": compact_json(sent.schema), **words}

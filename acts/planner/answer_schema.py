@@ -27,20 +27,15 @@ CONDITION: Final = "condition"
 LIST: Final = "list"
 INSTANCE: Final = "instance"
 _SHARED: Final = {
-    TEXT: {
-        "type": "string", "pattern": "†",
-        "description": "a reference to a text, like †state.name, or a text with references, like Dear †{state.name}",
-    },
-    CONDITION: {
-        "type": "string", "pattern": "†", "description": "a condition, like †state.score >= 0.8 && !†state.blocked",
-    },
+    TEXT: {"type": "string", "pattern": "†", "description": "like †state.name, or Dear †{state.name}"},
+    CONDITION: {"type": "string", "pattern": "†"},
     LIST: {"anyOf": [
-        {"type": "string", "pattern": "^†", "description": "a reference to a list"},
+        {"type": "string", "pattern": "^†"},
         {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
-        {"type": "object", "description": "groups of up to so many", "additionalProperties": False,
-         "properties": {"of": {"type": "string"}, "size": {"type": "integer"}}, "required": ["of", "size"]},
+        {"type": "object", "properties": {"of": {"type": "string"}, "size": {"type": "integer"}},
+         "required": ["of", "size"], "additionalProperties": False},
     ]},
-    REFERENCE: {"type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name"},
+    REFERENCE: {"type": "string", "pattern": "^†", "description": "like †state.name"},
 }  # fmt: skip
 # Properties that every Call may have, unless its Tool declares them itself, or false
 _CONTROL: Final = {"_when": CONDITION, "_each": LIST}
@@ -114,7 +109,7 @@ class _Definitions:
 
     def add_tool(self, tool: Tool, mode: str, *, has_instances: bool) -> dict[str, str]:
         """Add a definition of the Tool's Calls; returns a ``$ref`` to it."""
-        name = self._reserve_name(f"tool_{tool.name}")
+        name = self._reserve_name(tool.name)
         own = without_secrets(tool.schema)
         full = with_null({**own, "properties": {**tool.meta, **own["properties"]}})
         schema: dict[str, Any] = self.hoist_defs(full, name)
