@@ -50,9 +50,13 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def compose_solution_schema(
-    tools: Mapping[str, Tool], output: Json, *, mode: str = "eager", instances: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The schema of a Solution. ``output`` is the schema of its output (None: any JSON); ``mode`` is eager or lazy."""
+    tools: Mapping[str, Tool], output: Json, *, mode: str = "eager", instances: Sequence[str] = (),
+    may_search: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The schema of a Solution. ``output`` is the schema of its output (None: any JSON); ``mode`` is eager or lazy.
+
+    ``may_search``: it may ask for the schemas of more Tools than these.
+    """
     definitions = _Definitions()
     calls = [definitions.add_tool(tools[name], mode, has_instances=bool(instances)) for name in sorted(tools)]
     items: Json = {"anyOf": calls} if calls else {"type": "object", "properties": {}, "additionalProperties": False}
@@ -65,9 +69,10 @@ def compose_solution_schema(
     choice = {"enum": list(instances)} if is_short else about
     shared = {INSTANCE: {"type": "string", **choice}, **_SHARED}
     used = {part.get("$ref") for part in subschemas({"$defs": definitions.by_name, "anyOf": [nullable]})}
+    search = {"tools": {"type": "array", "items": {"type": "string"}}} if may_search else {}
     return {
         "type": "object",
-        "properties": {"calls": array, "output": nullable},
+        "properties": {**search, "calls": array, "output": nullable},
         "required": ["calls", "output"],
         "additionalProperties": False,
         "$defs": {

@@ -23,15 +23,17 @@ conversation begins with all of the one before, and what was cut once stays cut.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from acts.language.errors import truncate
 from acts.language.messages import GROWING_METHODS, WHOLE, Data, ErrorMessage, Instruction, Message, PlanMessage
 from acts.language.references import Path, parse, paths
 from acts.language.strict_json import json_size
-from acts.language.tools import FAILURES, META, Tool, without_secrets
+from acts.language.tools import FAILURES, META, SERVER_TOOL, Tool, without_secrets
 from acts.language.values import ABSENT, Json, get
 from acts.plan.context_log import START, Log
 from acts.planner.answer_schema import author_choices
@@ -54,6 +56,16 @@ _AMBIENT_SHARE: Final = 0.5
 # six tenths. A summary needs all of its document, and a larger prompt would be refused
 _NAMED_SHARE: Final = 1.5
 _TOOLS_NOTE: Final = "The form of your answer says what they take; here is the rest:"
+_SEARCH_NOTE: Final = (
+    'There are {:,}, listed below. Before you can call one, ask for its form: answer {{"tools": [names], "calls": [], '
+    '"output": null}} with all that you may need. The form of your next answer has them, from then on.'
+)
+# Bytes of the list that a planner searches (6,000 tokens), and of one description in it; a shorter one says nothing
+TOOL_LIST_BYTES: Final = 16_000
+_MAX_ABOUT: Final = 100
+_LEAST_ABOUT: Final = 12
+_GROUP: Final = re.compile(r"[._/-]")
+_SENTENCE: Final = re.compile(r"(?<=\.)\s|\n")
 _FIXED: Final = {
     "_outputPath": "stored at {}", "_outputMethod": "by {}", "_errorPath": "a failure at {}", "_scopes": "sees {}",
     "_when": "made when {}", "_each": "made for each of {}",
@@ -121,16 +133,17 @@ def render_planner_prompt(
     step: str = "plan",
     is_last: bool = False,
     room: float | None = None,
+    known: Mapping[str, Tool] | None = None,
 ) -> Prompt:
     """The prompt of the tick after these turns. ``is_last``: no further answer will be requested.
 
-    ``room`` is how many bytes the turns may take before old ones are left out; None: without a limit.
+    ``known`` are the Tools whose schemas are shown, None: all. ``room`` is how many bytes the turns may take before old
+    ones are left out; None: without a limit.
     """
     has_instances = any(isinstance(m, Data) and m.instance is not None for m in messages)
     offered = {key for tool in tools.values() for key in author_choices(tool, mode)}
     rules = planner_rules(mode, step, offered, has_instances=has_instances)
-    listed = [line for name in sorted(tools) if (line := _tool_line(tools[name], mode)) != f"- {name}"]
-    about_tools = "\n".join(["# Tools", _TOOLS_NOTE, *listed]) if tools else "# Tools\nThere are none."
+    about_tools = _describe_tools(tools, tools if known is None else known, mode)
     shown_whole = {name for name, tool in tools.items() if tool.consts.get("_show") == WHOLE}
     shown = build_conversation(messages, turns, room, shown_whole)
     if is_last:
@@ -183,6 +196,31 @@ def render_repair_turn(defects: Iterable[str]) -> str:
 def _developer_parts(messages: Iterable[Message]) -> list[PromptPart]:
     texts = [m.text for m in messages if isinstance(m, Instruction) and m.type == "system"]
     return [PromptPart("developer", DEVELOPER_HEAD + "\n\n".join(texts))] if texts else []
+
+
+def _describe_tools(tools: Mapping[str, Tool], known: Mapping[str, Tool], mode: str) -> str:
+    """What the schema of the answer does not say about Tools; those that are not ``known`` are listed with all others,
+    in groups: by server, or by the beginning of the name.
+    """
+    if not tools:
+        return "# Tools\nThere are none."
+    lines = [line for name in sorted(known) if (line := _tool_line(tools[name], mode)) != f"- {name}"]
+    if len(known) == len(tools):
+        return "\n".join(["# Tools", _TOOLS_NOTE, *lines])
+    groups: dict[str, list[str]] = {}
+    for name in sorted(tools):
+        source, about = tools[name].schema.get(SERVER_TOOL), tools[name].schema.get("description")
+        group = str(source.get("server")) if isinstance(source, dict) else _GROUP.split(name, maxsplit=1)[0]
+        room = min(_MAX_ABOUT, TOOL_LIST_BYTES // len(tools) - len(name))
+        about = _SENTENCE.split(about.strip(), maxsplit=1)[0] if isinstance(about, str) else ""
+        groups.setdefault(group, []).append(
+            f"{name}: {truncate(about, room)}" if about and room > _LEAST_ABOUT else name
+        )
+    single = [names.pop() for names in groups.values() if len(names) == 1]
+    parts = [f"{group}:\n" + "\n".join(names) for group, names in groups.items() if names]
+    parts += ["others:\n" + "\n".join(single)] if single else []
+    head = _SEARCH_NOTE.format(len(tools))
+    return "\n".join(["# Tools", head, escape_text("\n\n".join(parts)), *(["", _TOOLS_NOTE, *lines] if known else [])])
 
 
 def _tool_line(tool: Tool, mode: str) -> str:

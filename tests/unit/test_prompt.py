@@ -344,6 +344,44 @@ def test_a_prompt_of_four_tools_has_3000_tokens_and_one_of_forty_9000() -> None:
         assert size / bytes_per_token("anthropic:x") <= most
 
 
+def many_tools(count: int) -> dict[str, Json]:
+    """Tools of ten systems, each with a description of some length and four parameters."""
+    own = {"customerId": TEXT, "amount": {"type": "number"}, "level": {"enum": ["low"]}, "note": TEXT, **WRITES}
+    about = "Changes the record of a customer in the system, and says who did it. Needs the id of an order."
+    names = [
+        f"{['shop', 'crm', 'mail', 'desk', 'bank', 'hr', 'fleet', 'docs', 'chat', 'auth'][i % 10]}_action{i}"
+        for i in range(count)
+    ]
+    fixed = {name: {"_tool": {"const": name}, "_activity": {"const": name}} for name in names}
+    return {name: {"description": about, "properties": {**fixed[name], **own}} for name in names}
+
+
+def test_of_300_tools_a_planner_sees_the_names_and_asks_once_for_what_it_needs_within_10000_tokens() -> None:
+    agent = agent_of([CONTEXT[1], {"type": "tool", "tool": many_tools(300)}], tools={"search": 40})
+
+    def ask() -> str:
+        known = agent.context.known_tools(agent.turns)
+        prompt = render_planner_prompt(agent.request.context, agent.turns, agent.tools, known=known)
+        schema = compose_solution_schema(known, None, may_search=True)
+        return prompt.text + "".join(sent_schema(schema, "anthropic:x").values())
+
+    agent.next_tick()
+    first = ask()
+    assert first.count("Changes the record") == len(agent.tools)
+    assert "bank:\nbank_action104: Changes" in first
+    assert "customerId" not in first
+    agent.answered({"tools": ["mail_action2", "shop_action0", "mail_action999"], "calls": [], "output": None})
+    again = ask()
+    assert '{"tools":["mail_action2","shop_action0"],"outcome":"described"}' in again
+    assert 'no tool is called \\"mail_action999\\"' in again
+    assert "customerId" in again
+    assert all(len(text.encode()) / bytes_per_token("anthropic:x") <= 10_000 for text in (first, again))
+    agent = Agent(agent.request, state=agent.snapshot())
+    assert list(agent.context.known_tools(agent.turns)) == ["mail_action2", "shop_action0"]
+    step = agent.answered({"calls": [{"_tool": "mail_action2", "customerId": "c", "_outputPath": "†state.x"}]})
+    assert isinstance(step, StartChild)
+
+
 def test_a_planner_is_shown_two_kilobytes_of_a_value_and_all_of_one_that_its_tool_or_its_message_shows_whole() -> None:
     long = [{"id": i, "text": "x" * 50} for i in range(100)]
     for tool_shows, message_shows in ((None, None), ("whole", "whole")):

@@ -219,7 +219,7 @@ def prompt(what: cli.FileOrRun, inputs: cli.Inputs = None, tick: Tick = None, as
         raise source_error(source, error.problems) from None
     context = PromptContext(
         dict(agent.tools), request.schema, agent.mode, request.config.step, request.instances(),
-        request.config.maxTicks, list(request.context),
+        request.config.maxTicks, list(request.context), search=request.config.tools.search,
     )  # fmt: skip
     return _print_prompt(context, str(request.config.model), 1, as_json=as_json)
 
