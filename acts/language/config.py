@@ -274,6 +274,30 @@ class Resume(_Closed):
         return self.ids == "same" if self.ids is not None else self.keep == "completed"
 
 
+class Undone(_Closed):
+    """A Call that is undone: its id in its run, and its ``_id``."""
+
+    call: str
+    id: str
+
+
+class Undoes(_Closed):
+    """The run that a run undoes: what each of its Calls undoes, in order, and what cannot be undone, with the reason.
+
+    The ``_id`` of a Call that undoes another follows from that of the other one: whoever undoes it, and however often.
+    """
+
+    workflowId: str = Field(min_length=1, max_length=MAX_WORKFLOW_ID)
+    calls: Annotated[tuple[Undone, ...], Strict(strict=False)] = ()
+    problems: Annotated[tuple[dict[str, Any], ...], Strict(strict=False)] = ()
+
+
+class ToolSearch(_Closed):
+    """Of more Tools than ``search`` an agent's planner sees the names, and asks for the schemas of those it needs."""
+
+    search: int | None = Field(default=None, ge=0)
+
+
 class Config(_Closed):
     """``config`` of a Request. Every key is optional.
 
@@ -281,7 +305,8 @@ class Config(_Closed):
     refuses, is gone, or is overloaded for longer than ``patience``, in seconds. ``results`` names the file that takes
     the results of a set. ``tags`` are words of a business by which runs are found and summed. Where work waits for
     workers, 1 is the first ``priority`` and 5 the last, and runs take turns: each for itself, or with all whose tag
-    named by ``fairness`` has the same value.
+    named by ``fairness`` has the same value. ``onFailure``: what completed is undone if the run fails. ``undoes`` is
+    set by the engine, in a run that undoes another.
     """
 
     model: str | None = None
@@ -293,6 +318,7 @@ class Config(_Closed):
     maxOutputTokens: int | None = Field(default=None, ge=1)
     maxTicks: int = Field(default=50, ge=1)
     step: Literal["plan", "call"] = "plan"
+    tools: ToolSearch = ToolSearch()
     approve: Approve = Approve()
     budget: Budget = Budget()
     maxParallel: int = Field(default=DEFAULT_PARALLEL, ge=1)
@@ -301,6 +327,8 @@ class Config(_Closed):
     resolve: Literal["runtime", "upfront"] = "runtime"
     stream: bool = True
     resume: Resume | None = None
+    onFailure: Literal["undo"] | None = None
+    undoes: Undoes | None = None
     results: Annotated[str, AfterValidator(_check_results)] | None = None
     tags: Annotated[dict[str, str], AfterValidator(_check_tags)] = {}
     priority: int | None = Field(default=None, ge=1, le=5)

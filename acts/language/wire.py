@@ -23,6 +23,8 @@ DELEGATE: Final = "Delegate"
 INSTANCE: Final = "Instance"
 BACKGROUND: Final = "Background"
 BATCH: Final = "Batch"
+# The last part of the id of the run that undoes another; the query for its Request; the decision to have it
+UNDO: Final = "undo"
 # Signals and the update
 APPROVE: Final = "approve"
 REJECT: Final = "reject"

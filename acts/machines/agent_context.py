@@ -23,16 +23,17 @@ from acts.machines.commands import SendRecord
 from acts.machines.events import ChildEnded
 from acts.plan.calls import PlannedCall, find_rule
 from acts.plan.context_log import Log
-from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, validate_plan
+from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, undo_problems, validate_plan
 from acts.planner import turns
 from acts.planner.turns import DEPTH_RESERVE, call_at
 from acts.tree.child_requests import part_request, without_plan
 from acts.tree.decisions import DECISION_KEYS
+from acts.tree.records import Turn
 from acts.tree.signal_records import PlanExtension, StreamedCalls
 from acts.tree.wire_format import canonical_json
 
 # Settings of an agent that are none of its plans'
-_NOT_FOR_PLANS: Final = ("maxTicks", "step", "budget", "approve")
+_NOT_FOR_PLANS: Final = ("maxTicks", "step", "tools", "budget", "approve", "onFailure")
 # Bytes of context that extensions may repeat beside their Calls: an answer never costs much more history than
 # its plan would have cost in one piece
 MAX_REPEATED_BYTES: Final = 64 * 1024
@@ -56,7 +57,7 @@ class AgentContext:
         self.log = Log(request.data())
         self.output_schema = output_schema(request.schema)
         problems = [*_find_problems(request, tools.problems, self.output_schema), *self.log.problems]
-        problems.extend(set_refusal(request, "an agent"))
+        problems += [*undo_problems(tools.by_name, tools.by_name.values()), *set_refusal(request, "an agent")]
         if any(p.fatal for p in problems):
             raise InvalidRequest(problems)
         self.warnings = tuple(problems)
@@ -113,6 +114,10 @@ class AgentContext:
         if message.instance is not None and message.instance not in self.log.own:
             text = f"unknown instance {message.instance!r}; known: {format_choices(self.log.own)}"
             raise InvalidRequest([Problem("unknownInstance", text, "/_instance")])
+
+    def known_tools(self, turns_before: Sequence[Turn]) -> Mapping[str, Tool]:
+        """The Tools whose schemas the planner has been shown after these turns."""
+        return turns.known_tools(self.tools, self.request.config.tools.search, turns_before)
 
     @property
     def count(self) -> int:

@@ -32,11 +32,13 @@ from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END
 from acts.plan.validate import ValidatedPlan
 from acts.planner import turns
+from acts.planner.prompt import TOOL_LIST_BYTES
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
 from acts.tree.child_requests import plan_log, plan_output, with_answers
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
+from acts.tree.past_run import UndoStep
 from acts.tree.records import (
     AgentState,
     Capabilities,
@@ -92,9 +94,10 @@ class AgentRun(RunMachine):
 
     def __init__(self, own: str, setup: AgentSetup) -> None:
         super().__init__(own, setup.position, setup.lease, setup.capabilities)
-        self.setup, self.config = setup, setup.request.config
+        self.setup, self.config, self.raw = setup, setup.request.config, setup.raw
         self.context = agent_context.AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
-        self.watched_tools = self.context.tools.values()
+        self.known_tools, self.watched_tools = self.context.tools, self.context.tools.values()
+        self.steps: list[UndoStep] = []  # what undoes what its ticks have completed, the latest first
         self.notes += [p.text() for p in self.context.warnings if p.code == "limitLowered"]
         self.tick = self.version = self.turn_at = self.plan_tick = 0
         self.turns: list[Turn] = []
@@ -130,7 +133,13 @@ class AgentRun(RunMachine):
     @property
     def in_flight(self) -> int:
         """The request while the model is asked, and the plan while it is walked: both while an answer is streamed."""
-        return self._is_asking + self._is_walking
+        return self._is_asking + self._is_walking + self.is_undoing
+
+    def undo_steps(self) -> list[UndoStep]:
+        return self.steps
+
+    def steps_due(self, status: str) -> list[UndoStep]:
+        return self.steps if self.undo_asked or (status == "failed" and self.config.onFailure) else []
 
     @property
     def can_continue_as_new(self) -> bool:
@@ -178,7 +187,9 @@ class AgentRun(RunMachine):
         self.stream = agent_context.StreamedPlan(self.context, is_stuck=not self._may_stream)
         size = RequestSize()  # of no matter where nothing limits it
         if self.budget.limits_requests:
-            tools_bytes = sum(json_size(tool.schema) for tool in self.context.tools.values())
+            known = self.context.known_tools(self.turns).values()
+            tools_bytes = sum(json_size(tool.schema) for tool in known)
+            tools_bytes += TOOL_LIST_BYTES if len(known) < len(self.context.tools) else 0
             shown_bytes = estimate_prompt_bytes(context_bytes(self.request.context, self.turns), tools_bytes)
             size = request_size(self.config, self.price, shown_bytes, self.unusable.cap)
         return self.budget.request([f"tick-{self.tick}"], size)
@@ -244,10 +255,17 @@ class AgentRun(RunMachine):
             return self._refuse(problems, now)
         calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
         problems = list(output_problems(self._wanted_output, self.context.log.shared.kinds()))
+        wanted, unknown = turns.read_wanted_tools(solution.get("tools") or [], self.context.tools)
+        wanted = [name for name in wanted if name not in self.context.known_tools(self.turns)]
+        problems += unknown
         started = self.stream.started_calls
         if calls[: len(started)] != started:
             text = "the answer does not begin with the calls that had started while it was written"
             return self._refuse([Problem(wire.INVALID_SOLUTION, text, "/calls")], now, calls)
+        if not calls and wanted and self._wanted_output is None:
+            self._append_problems(problems)
+            self._add_turn(({"tools": wanted, "outcome": turns.DESCRIBED},), problems)
+            return self._next_tick()
         if not calls:
             problems = problems or self._check_output()
             return self._refuse(problems, now) if problems else self.finish("completed")
@@ -396,6 +414,7 @@ class AgentRun(RunMachine):
         plan, self._plan = self._plan, None
         report = event.report or {}
         decisions = report.get("decisions") or ()
+        self.steps = [*map(UndoStep.model_validate, report.get("undo") or ()), *self.steps]
         if event.accounting is None:
             self.budget.take(self._settled_before)  # it may not have reported them to the root
         if self.is_cancelling or event.error is not None:
@@ -444,6 +463,8 @@ class AgentRun(RunMachine):
             )
             self._add_turn(outcomes, problems, text=text)
             return self._next_tick()
+        if result.get("undoAsked"):
+            return self._end_undone("a person has what completed undone")
         is_withheld = bool(failures) or self._is_partly_run
         wants_output = self._wanted_output is not None
         problems = self._check_output() if wants_output and not is_withheld else []
@@ -510,6 +531,8 @@ class AgentRun(RunMachine):
             self._append_problems([Problem(wire.REJECTED, reason)])
             self._add_turn(turns.unrun_outcomes(calls, turns.REJECTED, reason), planned=calls)
             return self._next_tick()
+        if decision.decision == wire.UNDO:
+            return self._end_undone(decision.reason or "a person has what completed undone")
         if decision.decision not in (wire.APPROVE, wire.EDIT):
             return self._fail(self.approvals.expired or "nobody decided in time", wire.APPROVAL_TIMEOUT)
         calls = self.proposed_calls
@@ -522,6 +545,10 @@ class AgentRun(RunMachine):
         self.approvals.record_changes(calls_changes(calls, self.proposed_calls))
         self.approvals.raise_version(self.version, self._proposed_subject())
         return list(self.load_pins(self.proposal.nodes if self.proposal is not None else ()))
+
+    def _end_undone(self, reason: str) -> list[Any]:
+        self.undo_asked, self.failure = True, CallError(wire.REJECTED, reason)
+        return self.finish(wire.REJECTED)
 
     def check_provided(self, message: Data) -> None:
         super().check_provided(message)
@@ -555,7 +582,7 @@ class AgentRun(RunMachine):
             instances=self.results.instances, turns=tuple(self.turns),
             turnAt=self.turn_at, answer=self._answer, unusable=self.unusable,
             proposal=tuple(self.proposed_calls) if self.proposal is not None else None,
-            wantedOutput=self._wanted_output if self.proposal is not None else None,
+            wantedOutput=self._wanted_output if self.proposal is not None else None, undo=tuple(self.steps),
         )  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
@@ -566,7 +593,7 @@ class AgentRun(RunMachine):
         self.results.calls, self.results.errors = list(state.calls), list(state.errors)
         self.results.instances = dict(state.instances)
         self.turns, self._answer = list(state.turns), state.answer
-        self.unusable = state.unusable
+        self.unusable, self.steps = state.unusable, list(state.undo)
         self.version, self.is_paused = state.version, state.isPaused
         self._provided += provided
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
@@ -584,6 +611,7 @@ class DelegateMachine(RunMachine):
         super().__init__(own, position, own_input.lease)
         self.request, self.config = request, request.config
         self.result: dict[str, Any] = {}
+        self.steps: list[UndoStep] = []  # what undoes what an inner plan has completed: the run above does it
         self._begins_later = False
 
     @property
@@ -615,7 +643,8 @@ class DelegateMachine(RunMachine):
     def end(self, failure: CallError | None = None, **result: Any) -> list[Any]:
         """It has ended; ``result`` is what is known also of one that failed."""
         status = "completed" if failure is None else "failed"
-        self.result, self.failure = {"status": status, **result}, failure
+        steps = {"undo": [step.to_json() for step in self.steps]} if self.steps else {}
+        self.result, self.failure = {"status": status, **result, **steps}, failure
         return self.finish(status)
 
 
@@ -630,7 +659,7 @@ class WalkedDelegate(DelegateMachine):
     ) -> None:
         super().__init__(own, own_input, position, request)
         self._raw, self._name = raw, own_input.delegate
-        self._inner, self._turn = own_input.plan or InnerPlan(tools=()), 0
+        self._inner, self._is_inner, self._turn = own_input.plan or InnerPlan(tools=()), own_input.plan is not None, 0
         self._previous: Json = None  # the last state
         self._provided: list[Data] = []
 
@@ -685,6 +714,8 @@ class WalkedDelegate(DelegateMachine):
     def _plan_ended(self, event: events.ChildEnded) -> list[Any]:
         report = event.report or {}
         self.approvals.records += report.get("decisions") or ()
+        if self._is_inner:
+            self.steps = [*map(UndoStep.model_validate, report.get("undo") or ()), *self.steps]
         if event.error is not None:
             return self.end(CallError(event.error.code, event.error.message))
         errors = report["errors"]

@@ -35,6 +35,7 @@ from acts.language.values import Json
 from acts.language.wire import EACH_FAILED, MCP_TOOL_ERROR
 from acts.machines.commands import StartCall
 from acts.plan.calls import UNIT, ElementReading, PlannedCall
+from acts.tree.past_run import UndoStep
 from acts.tree.records import CallRecord
 
 NOT_STARTED: Final = ("pending", "awaiting_input", "awaiting", "ready")
@@ -172,6 +173,7 @@ class CallState:
     cause: str | None = None  # the id of the Call that did not write what it needs, or of what that was skipped for
     until: str | None = None  # the date at which a Call of the Tool ``wait`` ends
     elements: Elements | None = None  # of a Call with ``_each``, once it is ready
+    undo: dict[int, tuple[UndoStep, ...]] = field(default_factory=dict)  # what undoes it: of an element, by its index
 
     @property
     def state(self) -> str:

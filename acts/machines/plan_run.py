@@ -10,17 +10,24 @@ waits for anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from acts.language import wire
-from acts.language.config import Rule
-from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
+from acts.language.config import Rule, join_rules
+from acts.language.errors import (
+    CallError,
+    DecisionRefused,
+    EngineError,
+    InvalidRequest,
+    format_choices,
+    truncate,
+)
 from acts.language.messages import Data, parse_message, parse_request
 from acts.language.references import parse_condition
-from acts.language.tools import hint_words
+from acts.language.tools import Tool, hint_words
 from acts.language.values import Json, get
 from acts.machines import commands, events
 from acts.machines.budget import context_bytes, latent_request_size
@@ -28,14 +35,14 @@ from acts.machines.call_state import SETTLED, CallState, call_item, error_item, 
 from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine
 from acts.machines.walk import Walk, date_of, match_calls
-from acts.plan.calls import UNIT, PlannedCall
+from acts.plan.calls import UNIT, PlannedCall, find_rule
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree import child_requests
 from acts.tree.child_requests import Batch, count_calls
 from acts.tree.decisions import ACTIVITY, FORM, LIKE, MESSAGE, SHORT_SUBJECT, Decision, PendingApproval
 from acts.tree.identity import child_id
-from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
+from acts.tree.past_run import PastInstance, PastRun, UndoStep, prompt_digest, request_digest
 from acts.tree.records import (
     BackgroundInput,
     Capabilities,
@@ -56,7 +63,7 @@ _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "set
 # What a child's id may have behind it where the first choice was in use
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # The keys of a child's report on one instance
-REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
+REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed", "undo")
 # What one workflow task has no time for is left to the next one, which this timer brings
 REST_TIMER: Final = "go on with what is left"
 REST_SECONDS: Final = 0.001
@@ -115,7 +122,7 @@ class PlanRun(RunMachine):
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str]) -> None:
         super().__init__(own, setup.position, setup.lease, setup.capabilities)
         self.setup, self.config = setup, setup.prepared.request.config
-        self.raw = setup.raw
+        self.raw: dict[str, Any] = setup.raw
         self.version = 1
         self.is_approved = not setup.prepared.request.asks_for_plan
         self.held_messages: list[Data] = []
@@ -156,12 +163,39 @@ class PlanRun(RunMachine):
         return self.walk.prepared.unsplit or self.walk.prepared
 
     @property
+    def known_tools(self) -> Mapping[str, Tool]:  # type: ignore[override]
+        return self.walk.prepared.tools
+
+    def undo_steps(self) -> list[UndoStep]:
+        return self.walk.undo_steps()
+
+    def steps_due(self, status: str) -> list[UndoStep]:
+        """An instance that has failed is undone by itself; the plan of a tick leaves it to its agent."""
+        if self.undo_asked:
+            return [] if self._is_of_tick else self.undo_steps()
+        if self.config.onFailure is None:
+            return []
+        failed = {id_ for id_, state in statuses(self.walk).items() if state == "failed"}
+        return [step for step in self.undo_steps() if status == "failed" or step.instance in failed]
+
+    @property
+    def _is_of_tick(self) -> bool:
+        own = self.setup.input
+        return own is not None and own.part and not isinstance(own, InstanceInput)
+
+    @property
+    def steps_left(self) -> list[dict[str, Any]]:
+        """What undoes what has completed and was not undone here, for the run above."""
+        done = () if self.undone is None else {step.id for step in self.steps_due(self.finished or "")}
+        return [step.to_json() for step in self.undo_steps() if step.id not in done]
+
+    @property
     def in_flight(self) -> int:
-        return self.walk.running
+        return self.walk.running + self.is_undoing
 
     @property
     def can_continue_as_new(self) -> bool:
-        return not (self.walk.running or self._waiting_for_grant or self._unpinned)
+        return not (self.in_flight or self._waiting_for_grant or self._unpinned)
 
     @property
     def live_phase(self) -> str:
@@ -259,6 +293,7 @@ class PlanRun(RunMachine):
         if event.error is not None and event.error.code == wire.DELEGATE_CHANGED and self._is_approved_as(call):
             self._changed.append(event.key)
             return list(self.load_pins((call.node,), anew=True))
+        self.walk.inner_plan_ended(event.key, (report or {}).get("undo", ()))
         if event.error is not None or report is None:
             error = event.error or CallError(wire.ENGINE_ERROR, "the child said nothing of its result")
             return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)
@@ -377,8 +412,9 @@ class PlanRun(RunMachine):
                 case commands.EndEarly():
                     out.append(command)
                 case commands.Finish(status):
-                    self.finished = status
-                    out.append(command)
+                    is_partly_undone = status == "completed" and self.config.undoes and self.config.undoes.problems
+                    status = wire.REJECTED if self.undo_asked else "failed" if is_partly_undone else status
+                    out += self.finish(status)
         return out + self._ask_budget(asking) if asking else out
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
@@ -601,7 +637,27 @@ class PlanRun(RunMachine):
             raise DecisionRefused(refusal)
         if self.walk.has_begun:
             match_calls(self.walk.calls, self._edited_part(prepared))
+        self._guard_without(calls_changes(self.walk.prepared.request.calls, prepared.request.calls), wait)
         return prepared
+
+    def _guard_without(self, changes: list[dict[str, Json]], decided: PendingApproval) -> Rule | None:
+        """By which people decide about a running plan of which an edit takes Calls beside its own: as about each of
+        these. None: it takes none. Raises DecisionRefused: nobody decides about all.
+        """
+        own = str(decided.call).partition(":")[0]
+        places = {str(change["call"]) for change in changes if "from" in change} - {own}
+        if not (places and self.is_approved):
+            return None
+        taken = [node for node in self.whole_plan.nodes if str(node.index + 1) in places]
+        try:
+            asked = [find_rule(node, self.config.approve, lambda _: None) for node in taken]
+        except CallError as error:
+            raise DecisionRefused(f"edit this call by way of its own wait: {error}") from None
+        guard = join_rules([self._guard, *(found[1] for found in asked if found is not None)])
+        if guard is None:
+            names = format_choices(node.id for node in taken)
+            raise DecisionRefused(f"the edit takes away {names}, and nobody decides about all: edit them one by one")
+        return guard
 
     def _check_remembered(self, decision: Decision, call: CallState) -> None:
         """Raise DecisionRefused where a Call is not like those that a person approves from now on."""
@@ -635,12 +691,10 @@ class PlanRun(RunMachine):
         wait, decision = effect.wait, effect.decision
         if decision.decision == wire.EDIT:
             return self._replan(effect.token, wait, now)
+        if decision.decision == wire.UNDO:
+            return self._end_undone(decision, wait, now)
         if wait.what == MESSAGE:
-            messages, self.held_messages, self._held_shown = self.held_messages, [], []
-            if decision.decision == wire.APPROVE:
-                return [effect for message in messages for effect in self._join_approved(message, now)]
-            self.note(f"a message was refused: {decision.reason or decision.decision}")
-            return []
+            return self._on_messages_decided(decision, now)
         if wait.what != "plan":
             call, reason = self.walk.find(wait.call, wait.instance), decision.reason or ""
             if call is None:
@@ -654,6 +708,23 @@ class PlanRun(RunMachine):
             error = {"code": wire.REJECTED, "message": decision.reason or "nobody decided in time"}
             return self.perform(self.walk.cancel(now, error), now) + self._close_stale_waits()
         return self.finish(wire.REJECTED if decision.decision == wire.REJECT else "failed")
+
+    def _on_messages_decided(self, decision: Decision, now: str) -> list[Any]:
+        messages, self.held_messages, self._held_shown = self.held_messages, [], []
+        if decision.decision == wire.APPROVE:
+            return [effect for message in messages for effect in self._join_approved(message, now)]
+        self.note(f"a message was refused: {decision.reason or decision.decision}")
+        return []
+
+    def _end_undone(self, decision: Decision, wait: PendingApproval, now: str) -> list[Any]:
+        """Start nothing more; when what runs has ended, what completed is undone."""
+        self.undo_asked, reason = True, decision.reason or "a person has what completed undone"
+        if not self.walk.has_begun:
+            return self.finish(wire.REJECTED)
+        call = None if wait.call is None else self.walk.find(wait.call, wait.instance)
+        rejected = [] if call is None else self.walk.decide(call.node.key, wire.REJECT, reason, now)
+        left = self.walk.cancel(now, {"code": wire.REJECTED, "message": reason})
+        return self.perform([*rejected, *left], now) + self._close_stale_waits()
 
     def on_void(self, now: str) -> list[Any]:
         self.walk.void_approvals()
@@ -684,8 +755,8 @@ class PlanRun(RunMachine):
         walk_commands: list[commands.Command] = []
         changes = calls_changes(self.walk.prepared.request.calls, prepared.request.calls)
         self.approvals.record_changes(changes)
-        own = str(decided.call).partition(":")[0]
-        drops = self.is_approved and any("from" in change and str(change["call"]) != own for change in changes)
+        guard = self._guard_without(changes, decided)
+        drops = guard is not None
         if self.position.isGuarded and self.is_approved:  # what is written where is what others read
             plans = (self.walk.prepared, part)
             before, after = ({n.index: (n.outcomes, n.error, n.method) for n in plan.nodes} for plan in plans)
@@ -705,6 +776,7 @@ class PlanRun(RunMachine):
         self.version += 1
         out += self.perform(walk_commands, now)
         if drops:
+            self.position = self.position.model_copy(update={"guard": guard or self._guard})
             out += self._hold_plan(now)
         self.approvals.raise_version(self.version, self.plan_subject())
         return out if self.is_approved else [*out, *self.load_pins(self.whole_plan.nodes)]
@@ -721,10 +793,16 @@ class PlanRun(RunMachine):
         return PastRun(
             workflowId=self.own, runId=run_id, plan=tuple(dict.fromkeys(node.id for node in nodes)),
             prompt=prompt_digest(messages, instances=False),
-            provided=tuple(message.raw for message in self.walk.context.provided),
+            provided=tuple(message.raw for message in self.walk.context.provided), undone=tuple(self._undone_ids()),
             calls=self.walk.read_calls(prompt, members[0] if len(members) == 1 else None),
             instances=() if members else tuple(self._past_instances(children)),
         )  # fmt: skip
+
+    def _undone_ids(self) -> Iterator[str]:
+        undoes = () if self.config.undoes is None else self.config.undoes.calls
+        for call in self.walk.calls:
+            if call.stage == "completed" and call.node.index < len(undoes):
+                yield undoes[call.node.index].id
 
     def _past_instances(self, children: Mapping[str, str]) -> Iterable[PastInstance]:
         units = {id_: call for call in self.walk.calls for id_ in call.node.members}
@@ -809,8 +887,8 @@ def calls_by_instance(walk: Walk) -> dict[str, list[CallState]]:
     return out
 
 
-def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
-    """What a child reports: ``{id: {status, state, calls, errors, writes, resumed?}}``.
+def instance_report(walk: Walk, *, edited: bool, undo: Iterable[dict[str, Any]] = ()) -> dict[str, dict[str, Any]]:
+    """What a child reports: ``{id: {status, state, calls, errors, writes, resumed?, undo?}}``.
 
     ``writes`` are in plan order: ``[place in calls, path, date, edited, value?]``, with the value where ``state`` does
     not show it any more. The run above makes messages of them, from the plan. It does not know a plan that was
@@ -827,6 +905,8 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
                 writes.append([at, str(path), date, as_edited, *([] if in_state else [value])])
         resumed = {"resumed": taken[id_]} if id_ in taken else {}
         out[id_] = {**call_summary(calls), "state": state, "writes": writes, **resumed}
+    for step in undo:
+        out[step["instance"]].setdefault("undo", []).append(step)
     return out
 
 

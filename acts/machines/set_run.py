@@ -469,7 +469,7 @@ class SetRun(RunMachine):
         if self.in_flight:  # it was approved before a reset
             self.progress.stop(wire.REJECTED, decision.reason or "nobody decided in time")
             return []
-        return self.finish("rejected" if decision.decision == wire.REJECT else "failed")
+        return self.finish("rejected" if decision.decision in (wire.REJECT, wire.UNDO) else "failed")
 
     def on_void(self, now: str) -> list[Any]:
         self.is_approved = not self.setup.prepared.request.asks_for_plan

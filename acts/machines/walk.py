@@ -34,7 +34,15 @@ from acts.language.admission import Work
 from acts.language.config import MAX_SECONDS, Rule, parse_seconds
 from acts.language.errors import CallError, DecisionRefused, EngineError, ExpressionError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
-from acts.language.references import ELEMENT_KINDS, Expression, Path, ReferenceUse, holds, parse_condition
+from acts.language.references import (
+    ELEMENT_KINDS,
+    Expression,
+    Path,
+    ReferenceUse,
+    holds,
+    parse_condition,
+    resolve_references,
+)
 from acts.language.schemas import Checker
 from acts.language.tools import META
 from acts.language.values import ABSENT, UNKNOWN, Json, get, is_equal, pointer
@@ -47,7 +55,7 @@ from acts.plan.calls import UNIT, ElementReading, PlannedCall, find_rule, read_e
 from acts.plan.context_log import END, View, Writes, place_result, refuse_defects, split_write
 from acts.plan.graph import ChainFold, WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
-from acts.tree.past_run import PastCall
+from acts.tree.past_run import PastCall, UndoStep
 from acts.tree.records import CallRecord, WalkState
 from acts.tree.subjects import find_changes, keep, show
 
@@ -733,7 +741,7 @@ class Walk:
             run.ids[node.key] = past.id
             return False
         run.taken[node.key] = past.id
-        call.error, call.elements = past.error, None
+        call.error, call.elements, call.undo = past.error, None, dict(past.undo)
         self._apply(call, past.outcome, writes, now)
         return True
 
@@ -749,6 +757,7 @@ class Walk:
                 results[index] = None
                 again.append(index)
         elements.results, elements.started, elements.postponed = results, len(results), sorted(again)
+        call.undo = {index: step for index, step in past.undo.items() if index not in again}
 
     # -- how Calls settle --------------------------------------------------------------
 
@@ -795,11 +804,58 @@ class Walk:
         except CallError as error:
             self._apply_failure(call, error, now)
             return
+        self._prepare_undo(call, value)
         if call.parent is not None:
             self._move(call, "applying")
             self._settle(call, "completed", now, value)
         else:
             self._apply(call, outcome, writes, now)
+
+    def _prepare_undo(self, call: CallState, result: Json) -> None:
+        """Note what undoes a Call, or an element, while its parameters and its result are at hand."""
+        node, template = call.node, call.node.tool.undo
+        if template is None or node.is_each or self._assume is not None:
+            return
+        step = UndoStep(call=node.id, id=self.identify(node), instance=node.instance, tool=template["_tool"])
+        try:
+            own = node.call if call.resolved is None else call.resolved
+            if call.parent is not None:
+                own = self._read_elements(call.parent).resolve(node.element or 0)
+            values = {"result": result, "call": {key: value for key, value in own.items() if key not in META}}
+
+            def read(path: Path) -> Json:
+                return get(values[path.kind], path.names)
+
+            parameters = {key: value for key, value in template.items() if key != "_tool"}
+            made, missing = resolve_references(parameters, node.tool.undo_uses, read, self.work)
+            problem = ", ".join(text for use in missing for text in use.absent_texts(read))
+            change = {"problem": f"there is no value at {problem}"} if missing else {"parameters": made}
+        except (CallError, TooComplex) as error:
+            change = {"problem": str(error)}
+        self._note_undo(call, (step.model_copy(update=change),))
+
+    def _note_undo(self, call: CallState, steps: tuple[UndoStep, ...]) -> None:
+        (call.parent or call).undo[call.node.element or 0] = steps
+
+    def inner_plan_ended(self, key: str, steps: Iterable[Json]) -> None:
+        """What undoes the Calls of a plan that a Call, or an element, had walked; the end of that follows."""
+        if (call := self._find(key, "running")) is not None and (found := tuple(map(UndoStep.model_validate, steps))):
+            self._note_undo(call, found)
+
+    def undo_steps(self) -> list[UndoStep]:
+        """What undoes the Calls that have completed, in reverse plan order.
+
+        A Call that failed may have elements, or an inner plan with Calls, that completed. What an instance has
+        completed, its child has reported.
+        """
+        out: list[UndoStep] = []
+        for call in reversed(self.calls):
+            is_partly = call.node.is_each or call.node.walks_plan
+            for index in sorted(call.undo, reverse=True):
+                out += call.undo[index] if is_partly or (call.stage == "completed" and call.error is None) else ()
+            for report in reversed((call.value or {}).values()):
+                out += map(UndoStep.model_validate, report.get("undo", ()))
+        return out
 
     def _apply_child_report(self, call: CallState, report: dict[str, Any], now: str) -> None:
         self._move(call, "applying")

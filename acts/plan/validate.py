@@ -237,6 +237,7 @@ def validate_plan(
     reader = CallReader(tools, request.instances(), at, meter, tools_incomplete=tools_incomplete)
     raw_calls = enumerate(plan.calls[:MAX_CALLS]) if indexes is None else zip(indexes, plan.calls, strict=True)
     calls = [call for i, raw in raw_calls if (call := reader.read(raw, i)) is not None]
+    problems += undo_problems(tools, (call.tool for call in calls))
     problems += _check_limits(request, plan.calls, at, template=is_template(request, calls))
     # What an unreadable message would have defined is not missing
     consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
@@ -500,6 +501,34 @@ def _when_problem(at: int, rule: Rule, tools: Mapping[str, Tool]) -> Problem | N
     return None
 
 
+def undo_problems(tools: Mapping[str, Tool], used: Iterable[Tool]) -> list[Problem]:
+    """What is wrong with the Calls that would undo those of these Tools: a Tool that is not there, does not take the
+    parameters, has no effect, or is undone by a Call that it undoes.
+    """
+    problems: list[Problem] = []
+    for tool in {tool.name: tool for tool in used if tool.undo is not None}.values():
+        undo = tool.undo or {}
+        name, start, place = undo["_tool"], f'_undo of "{tool.name}"', pointer("tools", tool.name, "_undo")
+        if (other := tools.get(name)) is None:
+            hint = suggest(name, tools) or "add a tool message to the context that defines it"
+            text = f'{start}: unknown tool "{name}"; known: {format_choices(tools)}'
+            problems.append(Problem("unknownTool", text, place, hint=hint))
+            continue
+        for at, text in other.parameters.open_defects({k: v for k, v in undo.items() if k != "_tool"}):
+            problems.append(Problem("schemaMismatch", f'{start}: tool "{name}": {text}', place + pointer(*at)))
+        if other.call_kind(other.consts.get("_delegate")) == "latent":
+            text = f'{start}: nothing but a model is behind "{name}", and no answer of a model undoes anything'
+            problems.append(Problem("invalidTool", text, place))
+        chain = [tool.name]
+        while name not in chain and name in tools:
+            chain.append(name)
+            name = (tools[name].undo or {}).get("_tool")
+        if name == tool.name:
+            text = f"{start} ends where it begins: {' → '.join([*chain, name])}"
+            problems.append(Problem("cycle", text, place, hint="what undoes is not undone"))
+    return problems
+
+
 def settings_problems_of(request: Request) -> list[Problem]:
     """The problems of a Request beside its Tools and its plan: schemas, and settings that are lowered."""
     schemas: list[tuple[Json, Place]] = [(request.schema, ("schema",))]
@@ -655,6 +684,9 @@ def lint(plan: ValidatedPlan) -> list[Problem]:
     writing = {call.tool.name for call in graph.order if call.outcomes}
     dropping = (c for c in graph.order if c.is_detached and c.tool.output is not None and c.tool.name not in writing)
     problems = [Problem("droppedResult", text, call.pointer, call.id, hint, "warning") for call in dropping]
+    text, hint = "nobody knows when this call completes, so nothing undoes it", "give it an _outputPath"
+    lost = (call for call in graph.order if call.is_detached and call.tool.undo is not None)
+    problems += [Problem("neverUndone", text, call.pointer, call.id, hint, "warning") for call in lost]
     readers = WriterIndex()  # the same index, of what Calls read
     certain: set[int] = set()  # the Calls that run whatever the outcomes are
     fold = ChainFold(True, lambda are, rank: are and rank in certain and len(graph.order[rank].outcomes) == 1)

@@ -38,11 +38,20 @@ from acts.language.schemas import DEFS, subschemas
 from acts.language.strict_json import json_size
 from acts.language.tools import META, Tool, secret_parameters, tool_name, without_properties
 from acts.language.values import ABSENT, Json, Names, deep_merge, nest
-from acts.language.wire import ANONYMOUS, INNER_PLAN, MAX_PAYLOAD_BYTES, NOT_LOADED, PLAN_TOOL, SCHEMA_MISMATCH
+from acts.language.wire import (
+    ANONYMOUS,
+    INNER_PLAN,
+    MAX_PAYLOAD_BYTES,
+    NOT_LOADED,
+    PLAN_TOOL,
+    SCHEMA_MISMATCH,
+    UNRESOLVED,
+)
 from acts.plan.calls import UNIT, PlannedCall, find_rule
 from acts.plan.context_log import Log
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
 from acts.plan.validate import ValidatedPlan, find_literal_outputs, is_template
+from acts.tree.past_run import UndoStep
 from acts.tree.records import AnonymousCall, Capabilities, DelegateInput, InnerPlan, TreePosition
 
 _TOOL: Final = Tool(UNIT, {}, {}, {})
@@ -209,7 +218,7 @@ class Batch(PartRequests):
 
     def __init__(self, prepared: ValidatedPlan, config: Mapping[str, Json]) -> None:
         approve, listed = prepared.request.config.approve, _listed(prepared.nodes)
-        inherited = inherited_config(config, "missing")
+        inherited = inherited_config(config, "missing", "onFailure")
         # Its parent keeps the budget, and the plan is approved already
         own = {**inherited, "approve": without_plan(inherited.get("approve"))}
         is_editable = any(find_rule(n, approve) for n in listed if n.instance is not None)
@@ -237,9 +246,15 @@ class Batch(PartRequests):
 
 def _used_tools(nodes: Iterable[PlannedCall], tools: Mapping[str, Tool]) -> Iterator[Tool]:
     for node in nodes:
-        yield node.tool
+        yield from _with_undo(node.tool, tools)
         if node.walks_plan:
             yield from _inner_tools(node.call.get("plan"), tools)
+
+
+def _with_undo(tool: Tool, tools: Mapping[str, Tool]) -> Iterator[Tool]:
+    yield tool
+    if tool.undo is not None:
+        yield tools[tool.undo["_tool"]]
 
 
 def _inner_tools(plan: Json, tools: Mapping[str, Tool]) -> Iterator[Tool]:
@@ -249,7 +264,7 @@ def _inner_tools(plan: Json, tools: Mapping[str, Tool]) -> Iterator[Tool]:
         return
     for call in (call for call in plan if isinstance(call, dict)):
         if (tool := tools.get(str(call.get("_tool")))) is not None:
-            yield tool
+            yield from _with_undo(tool, tools)
         if "plan" in call:
             yield from _inner_tools(call["plan"], tools)
 
@@ -378,9 +393,9 @@ def inner_plan(call: Mapping[str, Any], prepared: ValidatedPlan, capabilities: C
     return InnerPlan(tools=tuple(messages), calls=tuple(plan), capabilities=own, **rest)
 
 
-def child_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a Tool without what only the parent uses."""
-    dropped = [k for k in META if k not in ("_tool", "_output", "_activity", "_options")]
+def child_schema(schema: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    """The schema of a Tool without what only the parent uses, save ``more``."""
+    dropped = [k for k in META if k not in ("_tool", "_output", "_activity", "_options", *more)]
     return without_properties({k: v for k, v in schema.items() if k not in dropped}, dropped)
 
 
@@ -467,6 +482,47 @@ def anonymous_request(delegate_input: DelegateInput) -> dict[str, Any]:
             *delegate_input.context, {"type": "input", "input": parameters},
             {"type": "tool", "tool": {**call.toolSchema, "properties": {**call.toolSchema["properties"], **fixed}}},
             {"type": "plan", "plan": [{"_tool": call.tool, **references}]},
+        ],
+    }  # fmt: skip
+
+
+def undo_request(
+    workflow_id: str, steps: Iterable[UndoStep], tools: Mapping[str, Tool], config: Mapping[str, Json]
+) -> dict[str, Any]:
+    """The Request of the run that undoes what a run has completed, in the order of ``steps``.
+
+    Each Call waits for the one before, however that ended. They refer to their values: none is read as a reference.
+    """
+    made, problems = list[UndoStep](), list[dict[str, Any]]()
+    for step in steps:
+        problem = step.problem or (None if step.tool in tools else "only a plan inside this one has that tool")
+        if problem is None:
+            made.append(step)
+        else:
+            own = {} if step.instance is None else {"instance": step.instance}
+            text = f"it cannot be undone by {step.tool}: {problem}"
+            problems.append({"call": step.call, **own, "code": UNRESOLVED, "message": text})
+    calls, names = list[Json](), [f"s{at}" for at in range(len(made))]
+    for at, step in enumerate(made):
+        after = {"_when": f"{Path('undone', (names[at - 1],))} == null || true"} if at else {}
+        parameters = {key: str(Path("undo", (names[at], key))) for key in step.parameters}
+        calls.append({"_tool": step.tool, **parameters, **after, "_outputPath": str(Path("undone", (names[at],)))})
+    undone = [{"call": step.call, "id": step.id} for step in made]
+    own = inherited_config(config, "tags", "priority", "fairness")
+    kept = ("_approval", "_delegate", "_person")
+    schemas = {step.tool: child_schema(tools[step.tool].schema, *kept) for step in made}
+    for name, schema in schemas.items():
+        fixed = {"_tool": {"const": name}, "_outputPath": {"type": "string"}}
+        schemas[name] = {**schema, "properties": {**schema["properties"], **fixed}}
+    return {
+        "config": {
+            **own, "approve": without_plan(own.get("approve")),
+            "undoes": {"workflowId": workflow_id, "calls": undone, "problems": problems},
+        },
+        "context": [
+            *({"type": "tool", "tool": schema} for schema in schemas.values()),
+            {"type": "data", "kind": "undo", "data": {names[at]: step.parameters for at, step in enumerate(made)}},
+            {"type": "plan", "plan": calls},
         ],
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from acts.language.config import DEFAULT_PARALLEL, DEFAULT_PATIENCE_SECONDS, MAX_PARALLEL, Budget, Rule, join_rules
 from acts.language.values import Json
 from acts.tree.decisions import Approver
-from acts.tree.past_run import PastSource, PastState
+from acts.tree.past_run import PastSource, PastState, UndoStep
 from acts.tree.wire_format import Record, VersionedRecord
 
 DEFAULT_DEPTH: Final = 8  # how deep delegates may call delegates, where no budget says otherwise
@@ -303,6 +303,7 @@ class CallRecord(Record):
     cause: str | None = None
     until: str | None = None
     elements: ElementsRecord | None = None
+    undo: dict[int, tuple[UndoStep, ...]] = {}
 
 
 class WalkState(Record):
@@ -368,6 +369,7 @@ class AgentState(RunState):
     context: tuple[Any, ...] = ()  # messages that joined the Request's
     tick: int = 0
     planTick: int = 0
+    undo: tuple[UndoStep, ...] = ()
     usage: dict[str, Any] = {}
     calls: tuple[dict[str, Any], ...] = ()
     errors: tuple[dict[str, Any], ...] = ()

@@ -506,7 +506,7 @@ class HistoryView:
 
     def _signaled(self, a: Any) -> Iterator[RunEvent]:
         name, fields = a.signal_name, _object(_first(a.input))
-        if name in (wire.APPROVE, wire.REJECT, wire.EDIT, wire.ANSWER, wire.REVOKE):
+        if name in (wire.APPROVE, wire.REJECT, wire.EDIT, wire.ANSWER, wire.REVOKE, wire.UNDO):
             yield self._decision({**fields, "decision": name}, "sent")
         elif name in (wire.PAUSE, wire.RESUME):
             yield self._event("paused" if name == wire.PAUSE else "resumed", instance=_text(fields.get("instance")))

@@ -246,6 +246,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     how += f" when {call['when']}" if "when" in call else ""
     how += ", in the background" if call.get("background") else ""
     how += ", after approval" if call.get("approval") else ""
+    how += f", undone by {call['undo']['_tool']}" if call.get("undo") else ""
     return how + (f" ({', '.join(call['hints'])})" if call.get("hints") else "")
 
 

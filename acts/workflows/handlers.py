@@ -31,7 +31,7 @@ from acts.machines.approvals import iso, problem_of
 from acts.machines.commands import AnswerUpdate
 from acts.machines.events import DecisionReceived, Event, PauseChanged, Provided, RecordReceived
 from acts.machines.run_machine import RunMachine, add_note
-from acts.tree.decisions import WORDS, check_filled
+from acts.tree.decisions import WORDS, read_decision
 from acts.tree.identity import is_workflow_id
 from acts.tree.signal_records import TREE_SIGNALS, DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError
@@ -52,6 +52,7 @@ PEOPLES_SIGNALS: Final[Mapping[str, str]] = {
     wire.EDIT: f'Change: {{"plan": [calls]}} or {{"call": "2:refund", "with": {{call}}}}, then approve. {WHICH}.',
     wire.ANSWER: f'Answer what a person is asked: {{"call": "2:ask", "output": …, "by": "Ada"}}. {WHICH}.',
     wire.REVOKE: 'Ask about such calls again: {"remembered": "1", "by": "Ada"}; the query status lists them.',
+    wire.UNDO: f'Let nothing more run, and undo what has completed: {{"reason": "…", "by": "Ada"}}. {WHICH}.',
     wire.PAUSE: f"Start no more calls; what runs goes on. {AIM}",
     wire.RESUME: f"Go on after pause. {AIM}",
     wire.PROVIDE: 'Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
@@ -295,7 +296,7 @@ class RunWorkflow:
     def _judge(self, value: RawValue, word: str | None) -> None:
         run = self.machine
         try:
-            check_filled(decision := read_input(value))
+            read_decision(decision := read_input(value), word)
             if run is not None and not run.has_not_begun and not self._inbox:
                 run.approvals.judge(decision, word)
         except (PlanError, CallError) as error:
@@ -389,6 +390,16 @@ class RunWorkflow:
     def subjects(self, _: RawValue = NOTHING) -> RawValue:
         empty = {"editable": True, "waits": []}
         return _json(empty if self._view is None else self._view.subjects(MAX_RESULT, _current_tools()))
+
+    @workflow.query(
+        name=wire.UNDO,
+        description="What would undo the completed calls: {calls, request?}; the request is that of a Plan.",
+    )
+    def undo(self, _: RawValue = NOTHING) -> RawValue:
+        steps = [] if self.machine is None else self.machine.undo_steps()
+        request = {"request": self.machine.undo_request(steps)} if self.machine is not None and steps else {}
+        data = write_json({"calls": len(steps), **request})
+        return raw(data if len(data) <= MAX_RESULT else write_json({"calls": len(steps)}))
 
     @workflow.query(name=wire.PROMPT_CONTEXT, description="For the engine: what a model is shown.")
     def prompt_context(self, page: RawValue = NOTHING) -> RawValue:
