@@ -25,6 +25,7 @@ from itertools import count, islice
 from typing import Any, Final, NamedTuple
 
 from acts.language.admission import DRY_RUN, LIMITS, Meter
+from acts.language.config import parse_seconds
 from acts.language.errors import MAX_PROBLEMS_REPORTED, CallError, InvalidRequest, Problem, TooComplex
 from acts.language.messages import Data, wrap_message
 from acts.language.references import Path, conjunction
@@ -341,12 +342,12 @@ def find_waves(graph: Graph) -> list[list[int]]:
 def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenario]], times: int) -> dict[str, Any]:
     """``{seconds: {min, max}, slowest: ranks (None: one is missing), withoutDuration: [tool]}``, if any is known."""
     literal = prepared.literal_outputs
-    tools = {r: n.tool for r, n in enumerate(prepared.nodes) if not n.is_detached and r not in literal}
-    expected = {tool.name: tool.options.expected for tool in tools.values()}
+    nodes = {r: n for r, n in enumerate(prepared.nodes) if not n.is_detached and r not in literal}
+    expected = {rank: _expected_seconds(node) for rank, node in nodes.items()}
     if not any(expected.values()):
         return {}
-    unknown = [name for name, duration in expected.items() if duration is None]
-    spans = {rank: (0.0, 0.0) if (e := expected[tool.name]) is None else (e.min, e.max) for rank, tool in tools.items()}
+    unknown = list(dict.fromkeys(node.tool.name for rank, node in nodes.items() if expected[rank] is None))
+    spans = {rank: span or (0.0, 0.0) for rank, span in expected.items()}
     limit = prepared.request.config.maxParallel
     quick, slow = (
         [
@@ -359,6 +360,15 @@ def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenar
     low = min(*(least for least, _, _ in quick), most)
     figures = {"min": round(low, 3), "max": round(most, 3)}
     return {"seconds": figures, "slowest": None if unknown else path, "withoutDuration": unknown}
+
+
+def _expected_seconds(node: PlannedCall) -> tuple[float, float] | None:
+    """The least and the most time of a Call; None: nobody says."""
+    if node.is_wait:
+        with suppress(ValueError):  # of a reference, which is read when the Call starts
+            return (parse_seconds(node.call.get("for")),) * 2
+    expected = node.tool.options.expected
+    return None if expected is None else (expected.min, expected.max)
 
 
 def schedule(
