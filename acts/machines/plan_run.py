@@ -94,7 +94,7 @@ class PlanSetup:
     @property
     def approve(self) -> Any:
         """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
-        if self.input is not None and self.input.part:
+        if self.input is not None and (self.input.part or self.input.approve is not None):
             return self.input.approve
         return child_requests.with_answers(self.raw.get("config") or {}, self.prepared.tools)
 
@@ -557,7 +557,8 @@ class PlanRun(RunMachine):
         answer = node.tool.name if node.element is not None else answer
         about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
         rule = command.rule.model_dump() if self.config.approve.rules else None
-        about |= {LIKE: digest([node.tool.name, command.subject["answeredBy"], rule])[:SHORT_SUBJECT]}
+        behind = [command.subject["answeredBy"], *([call["plan"]] if node.walks_plan else [])]
+        about |= {LIKE: digest([node.tool.name, behind, rule])[:SHORT_SUBJECT]}
         about |= {FORM: command.subject[FORM]} if FORM in command.subject else {}
         if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints

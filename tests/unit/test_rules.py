@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from acts.activities.shipped_tools import PLAN as WALKS
 from acts.language.errors import InvalidRequest
 from acts.language.messages import Data, parse_message
 from acts.machines import events
@@ -293,6 +294,14 @@ def test_a_call_that_something_else_answers_is_not_like_one_of_the_same_names() 
     world = start(PLAN[0], {**PLAN[1], "_delegate": "pay"}, PLAN[2], tools=[chooses], calls=["pay"])
     world.send(ROOT, events.CallEnded("pin/pay", {"sha256": "0"}))
     assert decide(world, call="1:pay", by="Ada", remember={}) == ""
+    assert states(world) == ["running", "awaiting", "running"]
+
+
+def test_a_plan_of_other_calls_is_not_like_one_that_a_person_approved() -> None:
+    plans = [[call("pay", "†state.output", n=n)] for n in (1, 2, 1)]
+    walks = [call("plan", f"†state.{name}", plan=plan) for name, plan in zip("abc", plans, strict=True)]
+    world = start(*walks, tools=[PAY, {"type": "tool", "tool": WALKS}], calls=["plan"])
+    assert decide(world, call="1:plan", by="Ada", remember={}) == ""
     assert states(world) == ["running", "awaiting", "running"]
 
 
