@@ -32,6 +32,7 @@ from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END
 from acts.plan.validate import ValidatedPlan
 from acts.planner import turns
+from acts.planner.prompt import TOOL_LIST_BYTES
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
 from acts.tree.child_requests import plan_log, plan_output, with_answers, without_plan
@@ -186,7 +187,9 @@ class AgentRun(RunMachine):
         self.stream = agent_context.StreamedPlan(self.context, is_stuck=not self._may_stream)
         size = RequestSize()  # of no matter where nothing limits it
         if self.budget.limits_requests:
-            tools_bytes = sum(json_size(tool.schema) for tool in self.context.tools.values())
+            known = self.context.known_tools(self.turns).values()
+            tools_bytes = sum(json_size(tool.schema) for tool in known)
+            tools_bytes += TOOL_LIST_BYTES if len(known) < len(self.context.tools) else 0
             shown_bytes = estimate_prompt_bytes(context_bytes(self.request.context, self.turns), tools_bytes)
             size = request_size(self.config, self.price, shown_bytes, self.unusable.cap)
         return self.budget.request([f"tick-{self.tick}"], size)
@@ -252,10 +255,17 @@ class AgentRun(RunMachine):
             return self._refuse(problems, now)
         calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
         problems = list(output_problems(self._wanted_output, self.context.log.shared.kinds()))
+        wanted, unknown = turns.read_wanted_tools(solution.get("tools") or [], self.context.tools)
+        wanted = [name for name in wanted if name not in self.context.known_tools(self.turns)]
+        problems += unknown
         started = self.stream.started_calls
         if calls[: len(started)] != started:
             text = "the answer does not begin with the calls that had started while it was written"
             return self._refuse([Problem(wire.INVALID_SOLUTION, text, "/calls")], now, calls)
+        if not calls and wanted and self._wanted_output is None:
+            self._append_problems(problems)
+            self._add_turn(({"tools": wanted, "outcome": turns.DESCRIBED},), problems)
+            return self._next_tick()
         if not calls:
             problems = problems or self._check_output()
             return self._refuse(problems, now) if problems else self.finish("completed")
@@ -601,6 +611,7 @@ class DelegateMachine(RunMachine):
         super().__init__(own, position, own_input.lease)
         self.request, self.config = request, request.config
         self.result: dict[str, Any] = {}
+        self.steps: list[UndoStep] = []  # what undoes what an inner plan has completed: the run above does it
         self._begins_later = False
 
     @property
@@ -632,7 +643,8 @@ class DelegateMachine(RunMachine):
     def end(self, failure: CallError | None = None, **result: Any) -> list[Any]:
         """It has ended; ``result`` is what is known also of one that failed."""
         status = "completed" if failure is None else "failed"
-        self.result, self.failure = {"status": status, **result}, failure
+        steps = {"undo": [step.to_json() for step in self.steps]} if self.steps else {}
+        self.result, self.failure = {"status": status, **result, **steps}, failure
         return self.finish(status)
 
 
@@ -647,7 +659,7 @@ class WalkedDelegate(DelegateMachine):
     ) -> None:
         super().__init__(own, own_input, position, request)
         self._raw, self._name = raw, own_input.delegate
-        self._inner, self._turn = own_input.plan or InnerPlan(tools=()), 0
+        self._inner, self._is_inner, self._turn = own_input.plan or InnerPlan(tools=()), own_input.plan is not None, 0
         self._previous: Json = None  # the last state
         self._provided: list[Data] = []
 
@@ -706,6 +718,8 @@ class WalkedDelegate(DelegateMachine):
     def _plan_ended(self, event: events.ChildEnded) -> list[Any]:
         report = event.report or {}
         self.approvals.records += report.get("decisions") or ()
+        if self._is_inner:
+            self.steps = [*map(UndoStep.model_validate, report.get("undo") or ()), *self.steps]
         if event.error is not None:
             return self.end(CallError(event.error.code, event.error.message))
         errors = report["errors"]

@@ -173,7 +173,7 @@ class CallState:
     cause: str | None = None  # the id of the Call that did not write what it needs, or of what that was skipped for
     until: str | None = None  # the date at which a Call of the Tool ``wait`` ends
     elements: Elements | None = None  # of a Call with ``_each``, once it is ready
-    undo: dict[int, UndoStep] = field(default_factory=dict)  # what undoes it, or each element that completed
+    undo: dict[int, tuple[UndoStep, ...]] = field(default_factory=dict)  # what undoes it: of an element, by its index
 
     @property
     def state(self) -> str:

@@ -293,6 +293,7 @@ class PlanRun(RunMachine):
         if event.error is not None and event.error.code == wire.DELEGATE_CHANGED and self._is_approved_as(call):
             self._changed.append(event.key)
             return list(self.load_pins((call.node,), anew=True))
+        self.walk.inner_plan_ended(event.key, (report or {}).get("undo", ()))
         if event.error is not None or report is None:
             error = event.error or CallError(wire.ENGINE_ERROR, "the child said nothing of its result")
             return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)

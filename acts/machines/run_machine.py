@@ -627,9 +627,9 @@ class RunMachine:
         )  # fmt: skip
         return commands.StartChild(PLAN, UNDO, f"undo {len(steps):,} calls", own)
 
-    def _undo_ended(self, event: events.ChildEnded) -> list[Any]:
+    def _undo_ended(self, event: events.ChildEnded, workflow_id: str | None) -> list[Any]:
         """``undone`` says what came of it. Where the run was cancelled meanwhile, what is left stays as it is."""
-        report, id_ = event.report or {}, child_id(self.own, UNDO)
+        report, id_ = event.report or {}, workflow_id or child_id(self.own, UNDO)
         self.approvals.records += [{**record, "below": UNDO} for record in report.get("decisions") or ()]
         errors = list(report.get("errors") or ())
         if event.error is not None:
@@ -721,7 +721,7 @@ class RunMachine:
             out += self.recovery.forget_run(workflow_id)
         elif workflow_id is not None and self.position.is_root:
             out += self.approvals.forget(workflow_id)
-        return [*out, *(self._undo_ended(event) if event.key == UNDO else self.react(event, now))]
+        return [*out, *(self._undo_ended(event, workflow_id) if event.key == UNDO else self.react(event, now))]
 
     def _budget_answered(self, effect: commands.Granted | commands.BudgetRefused, now: str) -> list[Any]:
         """What the budget allows starts, and what it refuses fails; a grant goes back when the run is over.

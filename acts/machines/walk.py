@@ -832,17 +832,27 @@ class Walk:
             change = {"problem": f"there is no value at {problem}"} if missing else {"parameters": made}
         except (CallError, TooComplex) as error:
             change = {"problem": str(error)}
-        (call.parent or call).undo[node.element or 0] = step.model_copy(update=change)
+        self._note_undo(call, (step.model_copy(update=change),))
+
+    def _note_undo(self, call: CallState, steps: tuple[UndoStep, ...]) -> None:
+        (call.parent or call).undo[call.node.element or 0] = steps
+
+    def inner_plan_ended(self, key: str, steps: Iterable[Json]) -> None:
+        """What undoes the Calls of a plan that a Call, or an element, had walked; the end of that follows."""
+        if (call := self._find(key, "running")) is not None and (found := tuple(map(UndoStep.model_validate, steps))):
+            self._note_undo(call, found)
 
     def undo_steps(self) -> list[UndoStep]:
         """What undoes the Calls that have completed, in reverse plan order.
 
-        A Call that failed may have elements that completed; what a child has completed, it has reported.
+        A Call that failed may have elements, or an inner plan with Calls, that completed. What an instance has
+        completed, its child has reported.
         """
         out: list[UndoStep] = []
         for call in reversed(self.calls):
-            if call.node.is_each or (call.stage == "completed" and call.error is None):
-                out += [call.undo[index] for index in sorted(call.undo, reverse=True)]
+            is_partly = call.node.is_each or call.node.walks_plan
+            for index in sorted(call.undo, reverse=True):
+                out += call.undo[index] if is_partly or (call.stage == "completed" and call.error is None) else ()
             for report in reversed((call.value or {}).values()):
                 out += map(UndoStep.model_validate, report.get("undo", ()))
         return out

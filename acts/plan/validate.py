@@ -682,6 +682,9 @@ def lint(plan: ValidatedPlan) -> list[Problem]:
     writing = {call.tool.name for call in graph.order if call.outcomes}
     dropping = (c for c in graph.order if c.is_detached and c.tool.output is not None and c.tool.name not in writing)
     problems = [Problem("droppedResult", text, call.pointer, call.id, hint, "warning") for call in dropping]
+    text, hint = "nobody knows when this call completes, so nothing undoes it", "give it an _outputPath"
+    lost = (call for call in graph.order if call.is_detached and call.tool.undo is not None)
+    problems += [Problem("neverUndone", text, call.pointer, call.id, hint, "warning") for call in lost]
     readers = WriterIndex()  # the same index, of what Calls read
     certain: set[int] = set()  # the Calls that run whatever the outcomes are
     fold = ChainFold(True, lambda are, rank: are and rank in certain and len(graph.order[rank].outcomes) == 1)

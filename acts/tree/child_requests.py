@@ -246,15 +246,15 @@ class Batch(PartRequests):
 
 def _used_tools(nodes: Iterable[PlannedCall], tools: Mapping[str, Tool]) -> Iterator[Tool]:
     for node in nodes:
-        yield from _with_undoing(node.tool, tools)
+        yield from _with_undo(node.tool, tools)
         if node.walks_plan:
             yield from _inner_tools(node.call.get("plan"), tools)
 
 
-def _with_undoing(tool: Tool, tools: Mapping[str, Tool]) -> Iterator[Tool]:
+def _with_undo(tool: Tool, tools: Mapping[str, Tool]) -> Iterator[Tool]:
     yield tool
-    if tool.undo is not None and (undoing := tools.get(tool.undo["_tool"])) is not None:
-        yield undoing
+    if tool.undo is not None:
+        yield tools[tool.undo["_tool"]]
 
 
 def _inner_tools(plan: Json, tools: Mapping[str, Tool]) -> Iterator[Tool]:
@@ -264,7 +264,7 @@ def _inner_tools(plan: Json, tools: Mapping[str, Tool]) -> Iterator[Tool]:
         return
     for call in (call for call in plan if isinstance(call, dict)):
         if (tool := tools.get(str(call.get("_tool")))) is not None:
-            yield from _with_undoing(tool, tools)
+            yield from _with_undo(tool, tools)
         if "plan" in call:
             yield from _inner_tools(call["plan"], tools)
 
@@ -493,11 +493,12 @@ def undo_request(
     """
     made, problems = list[UndoStep](), list[dict[str, Any]]()
     for step in steps:
-        if step.problem is None:
+        problem = step.problem or (None if step.tool in tools else "only a plan inside this one has that tool")
+        if problem is None:
             made.append(step)
         else:
             own = {} if step.instance is None else {"instance": step.instance}
-            text = f"it cannot be undone by {step.tool}: {step.problem}"
+            text = f"it cannot be undone by {step.tool}: {problem}"
             problems.append({"call": step.call, **own, "code": UNRESOLVED, "message": text})
     calls, names = list[Json](), [f"s{at}" for at in range(len(made))]
     for at, step in enumerate(made):

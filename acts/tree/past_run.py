@@ -45,7 +45,7 @@ class PastCall(Record):
     outcome: int = 0
     written: tuple[Any, ...] = ()  # values, in the order of the outcome's paths
     error: dict[str, Any] | None = None
-    undo: dict[int, UndoStep] = {}  # noqa: RUF012 - pydantic copies defaults
+    undo: dict[int, tuple[UndoStep, ...]] = {}  # noqa: RUF012 - pydantic copies defaults
     # Of an open one with ``_each``, by index: the results of its elements, and the ``_id``s of those without one
     results: tuple[Any, ...] = ()
     open: dict[int, str] = {}  # noqa: RUF012 - pydantic copies defaults
@@ -103,7 +103,7 @@ class PastRun(VersionedRecord):
 
     def without(self, undone: Container[str]) -> PastRun:
         """What it had done without what was undone since: such a Call runs again, with another ``_id``."""
-        calls = tuple(c for c in self.calls if not any(step.id in undone for step in c.undo.values()))
+        calls = tuple(c for c in self.calls if not any(s.id in undone for steps in c.undo.values() for s in steps))
         reports = ((item, (item.report or {}).get("undo", ())) for item in self.instances)
         instances = tuple(
             item.model_copy(update={"report": None}) if any(step["id"] in undone for step in steps) else item

@@ -303,7 +303,7 @@ class CallRecord(Record):
     cause: str | None = None
     until: str | None = None
     elements: ElementsRecord | None = None
-    undo: dict[int, UndoStep] = {}
+    undo: dict[int, tuple[UndoStep, ...]] = {}
 
 
 class WalkState(Record):

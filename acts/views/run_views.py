@@ -299,7 +299,7 @@ class RunView:
             out.update(
                 tools={t.name: {"schema": t.schema, "served": t.served} for t in context.tools}, output=request.schema,
                 mode=context.mode, step=request.config.step, instances=list(request.instances()),
-                maxTicks=request.config.maxTicks, **context.settings,
+                maxTicks=request.config.maxTicks, search=request.config.tools.search, **context.settings,
             )  # fmt: skip
         offset, (first, last) = int(page.get("offset", 0)), page.get("turns") or (0, 0)
         messages = [m.raw for m in request.context[offset : page.get("upto")]]
@@ -445,7 +445,7 @@ class PlanView(RunView):
             del out["context"][: len(run.walk.context.provided)]  # the agent has them itself
         for item in out.get("instances", {}).values():
             del item["state"]
-        more = {"reached": run.walk.is_reached, "undo": run.steps_left, "undoAsked": run.undo_asked}
+        more = {"undo": run.steps_left, "undoAsked": run.undo_asked, "reached": run.walk.is_reached}
         return out | {key: value for key, value in more.items() if value}
 
     def instance_result(self) -> dict[str, Any]:

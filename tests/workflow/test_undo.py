@@ -11,8 +11,10 @@ from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 
+from acts.activities.shipped_tools import PLAN
 from acts.client.client import Client
 from acts.client.client_errors import ClientError
+from tests.crash.resets import reset, reset_points
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import (
     Foreign,
@@ -180,6 +182,26 @@ async def test_an_instance_that_fails_is_undone_by_itself(bank: Bank) -> None:
     assert bank.undone == ["†p1", "†p3", "†p2"]
 
 
+async def test_what_an_inner_plan_completed_is_undone_in_its_place(bank: Bank) -> None:
+    inner = call("plan", "†state.inner", plan=[*paid(2, 3)], _each=[1, 2])
+    failing = call("plan", "†state.bad", plan=[*paid(5), *paid(0)], input={"after": "†state.inner"})
+    calls = [*paid(1), inner, failing]
+    context = [*bank.context, {"type": "tool", "tool": PLAN}, {"type": "plan", "plan": calls}]
+    request = {"config": {"onFailure": "undo"}, "context": context}
+    result = await came_to(await bank.foreign.start(request))
+    assert bank.undone == ["†p5", "†p3", "†p2", "†p3", "†p2", "†p1"]
+    assert len({id_ for _, id_ in bank.refunds}) == len(bank.refunds) == result["undone"]["calls"]
+
+
+async def test_an_agent_ends_where_a_person_has_its_plan_undone(agents: Agents, bank: Bank) -> None:
+    plan = {"calls": [*paid(2), call("gate", "†state.gate", after="†state.p2")]}
+    handle = await agents.start({"calls": paid(1)}, plan, context=bank.context, approve={"calls": ["gate"]})
+    await pending(handle)
+    await decide(handle, "undo")
+    error = await failure(handle)
+    assert (error.type, bank.undone) == ("rejected", ["†p2", "†p1"])
+
+
 async def test_an_agent_undoes_all_its_ticks_in_one_reverse_order(agents: Agents, bank: Bank) -> None:
     ticks = [{"calls": paid(1, 2)}, {"calls": paid(3)}, {"calls": paid(0)}]
     error = await agents.failure(*ticks, context=bank.context, maxTicks=3, onFailure="undo")
@@ -201,6 +223,17 @@ async def test_a_run_that_is_cancelled_while_it_undoes_leaves_the_rest_and_a_ret
     again = await bank.foreign.start(resumed(await handle_request(bank, undo), undo))
     assert (await ended(again))["status"] == "completed"
     assert bank.undone == ["†p1"]
+
+
+async def test_after_a_reset_what_was_undone_is_undone_under_the_same_ids(bank: Bank) -> None:
+    handle = await bank.foreign.start(bank.request(*paid(1, 2), *paid(0), onFailure="undo"))
+    assert (await came_to(handle))["undone"]["calls"] == 2
+    for point in await reset_points(handle):
+        again = await reset(bank.foreign.client, handle.id, point, handle.result_run_id)
+        assert (await came_to(again))["undone"] == {
+            "workflowId": f"{handle.id}/undo", "status": "completed", "calls": 2, "errors": [],
+        }  # fmt: skip
+    assert len(set(bank.refunds)) == 2
 
 
 async def test_what_has_nothing_that_undoes_it_says_so(bank: Bank) -> None:

@@ -69,9 +69,9 @@ from acts.client.start_runs import (
 )
 from acts.language.source_text import SourceText
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND
+from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND, UNDO
 from acts.payloads.converter import verify_storage
-from acts.tree.identity import retry_id
+from acts.tree.identity import child_id, retry_id
 
 ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
 IfRunning = Annotated[
@@ -216,7 +216,11 @@ async def _retry_request(
         if edit is not None or only is not None:
             hint = "start one with `acts run FILE`, and a request of your own"
             raise command_error("an agent is retried as it was, without --edit and --only-…", hint=hint)
-        request = {**await _read_request(run), "context": await run.require(run.messages())}
+        context = await run.require(run.messages())
+        if await run.other(child_id(run.id, UNDO)).exists():
+            error = {"code": "undone", "message": "what had completed so far was undone: nothing of it holds any more"}
+            context = [*context, {"type": "error", "data": {"call": None, "error": error}}]
+        request = {**await _read_request(run), "context": context}
         if says_so:
             print_err(clean(f"starting an Agent with the context of {run.id}: its model sees what was done"), "dim")
         return request, _source_of(request)
