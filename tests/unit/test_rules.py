@@ -249,6 +249,13 @@ def test_a_deadline_approves_what_has_waited_for_all_of_its_time() -> None:
     ]
 
 
+def test_who_decides_about_calls_alone_has_no_plan_undone() -> None:
+    approvers = read_approvers({"eve": {"keys": PUBLIC["eve"], "plans": False}})
+    world = start(call("pay", "†state.a", n=1), approvers=approvers, calls=["pay"])
+    signed = sign(world, "eve", decision="undo")
+    assert "may not decide about whole plans" in decide(world, "undo", **signed)
+
+
 # -- approvals that hold for like Calls ----------------------------------------------------------------------------
 
 PLAN = [call("pay", "†state.a", n=1), call("pay", "†state.b", n=2), call("pay", "†state.c", n=300)]
