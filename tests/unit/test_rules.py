@@ -106,6 +106,13 @@ def test_where_nobody_can_tell_whether_a_rule_holds_people_are_asked_by_all_that
     assert (states(world), error and error["code"]) == (["failed"], "RulesDiffer"), "nobody decides by both"
 
 
+def test_a_delegate_is_asked_about_however_a_model_spells_it() -> None:
+    chooses = tool("ask", activity=None, _delegate={"type": "string"})
+    world = start(call("ask", "†state.a", _delegate="review.json"), tools=[chooses], calls=["review"])
+    world.send(ROOT, events.CallEnded("pin/review.json", {"sha256": "0"}))
+    assert states(world) == ["awaiting"]
+
+
 def test_a_small_element_does_not_carry_a_large_one_past_its_rule() -> None:
     rules = [SMALL, {**BIG, "who": "finance", "selfApproval": False}]
     world = start(call("pay", "†state.a", _each=[1, 100_000], n="†item"), rules=rules)
