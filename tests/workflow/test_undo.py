@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,6 +181,21 @@ async def test_an_instance_that_fails_is_undone_by_itself(bank: Bank) -> None:
     undo = await Client(bank.foreign.client).run(handle.id).undo()
     assert (await undo.result()).ok
     assert bank.undone == ["†p1", "†p3", "†p2"]
+
+
+async def test_a_row_of_a_set_that_fails_is_undone_and_runs_again_with_new_ids(bank: Bank, sets_folder: Path) -> None:
+    name = f"{bank.foreign.queue[-8:]}.jsonl"
+    (sets_folder / name).write_text('{"id": "a", "n": 1, "m": 0}\n{"id": "b", "n": 2, "m": 3}\n')
+    plan = [call("pay", "†state.first", n="†row.n"), call("pay", "†state.last", n="†row.m", after="†state.first")]
+    rows = {"type": "data", "kind": "row", "_instances": {"source": name, "id": "id"}}
+    handle = await bank.foreign.start(bank.request(*plan, context=(rows,), onFailure="undo"))
+    assert (await ended(handle))["status"] == "partial"
+    resume = {"workflowId": handle.id, "only": "failed"}
+    await came_to(await bank.foreign.start(bank.request(*plan, context=(rows,), onFailure="undo", resume=resume)))
+    assert bank.undone == ["†p1", "†p1"]
+    assert len({id_ for _, id_ in bank.refunds}) == 2
+    with pytest.raises(ClientError, match="of a set"):
+        await Client(bank.foreign.client).run(handle.id).undo()
 
 
 async def test_what_an_inner_plan_completed_is_undone_in_its_place(bank: Bank) -> None:
