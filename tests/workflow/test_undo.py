@@ -15,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.shipped_tools import PLAN
 from acts.client.client import Client
 from acts.client.client_errors import ClientError
+from acts.tree.identity import retry_id
 from tests.crash.resets import reset, reset_points
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import (
@@ -144,6 +145,19 @@ async def test_a_retry_makes_anew_what_was_undone_and_keeps_what_was_not(bank: B
     again = await ended(await bank.foreign.start(request))
     assert again["resumedFrom"]["calls"] == ["1:pay"]
     assert again["status"] == "completed"
+
+
+async def test_a_run_that_was_retried_is_undone_by_the_retry_once_that_has_something(bank: Bank) -> None:
+    first = await bank.foreign.start(bank.request(*paid(1), *paid(0)))
+    assert (await came_to(first))["status"] == "failed"
+    new_id = retry_id(first.id, str(first.result_run_id))
+    raw = bank.request(*paid(1), *paid(0), resume={"workflowId": first.id})
+    assert (await came_to(await bank.foreign.start(raw, id=new_id)))["status"] == "failed"
+    client = Client(bank.foreign.client)
+    with pytest.raises(ClientError, match="was retried"):
+        await client.run(first.id).undo()
+    assert (await (await client.run(new_id).undo()).result()).ok
+    assert bank.undone == ["†p1"]
 
 
 async def test_what_a_run_took_over_from_another_is_undone_under_one_id(bank: Bank) -> None:
