@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import importlib
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -33,6 +34,8 @@ _MAX_EVALUATIONS: Final = 1_000
 # How long an evaluation waits for a process; then its Call is tried again
 _WAIT_SECONDS: Final = 20.0
 _MAX_MESSAGE: Final = 2_000
+# Of a Tool without a timeout of its own
+_REQUEST_SECONDS: Final = 60.0
 # A plan that is walked so often takes 15,000 events of its run, which does not continue as new
 MAX_TURNS: Final = 1_000
 
@@ -124,7 +127,32 @@ WAIT_TOOL: Final[dict[str, Any]] = {
     "additionalProperties": False,
     "x-hints": {"readOnly": True, "idempotent": True},
 }  # fmt: skip
-SHIPPED: Final = {"compute": COMPUTE, PLAN_TOOL: PLAN, "wait": WAIT_TOOL}
+HTTP: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "Sends an HTTP request to one of the hosts that the operator allows; the result is "
+    "{status, headers, json or text}.",
+    "properties": {
+        "_tool": {"const": "http"},
+        "_activity": {"const": "http"},
+        "_options": {"const": {"timeout": "1m", "retry": {"maxAttempts": 5}}},
+        **_WRITES,
+        "method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], "description": "GET, if not set"},
+        "url": {"type": "string", "minLength": 1},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+        "query": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+        "json": {"description": "the body"},
+    },
+    "required": ["_tool", "url"],
+    "additionalProperties": False,
+    "x-hints": {"openWorld": True},
+    "x-failures": {
+        "httpStatus": "the answer has another status than 2xx: details.status",
+        "httpUnavailable": "there was no answer",
+        "httpRefused": "the request may not be sent, or its answer not be read",
+        "httpTooLarge": "the answer has more than 1 MiB",
+    },
+}
+SHIPPED: Final = {"compute": COMPUTE, PLAN_TOOL: PLAN, "wait": WAIT_TOOL, "http": HTTP}
 
 
 @activity.defn(name="compute")
@@ -144,6 +172,15 @@ async def compute(call: dict[str, Any], _tool: dict[str, Any], _context: list[An
             "Traceback (most recent call last):\n"
         )
         raise ApplicationError(truncate(lines, _MAX_MESSAGE), type=FAILED, non_retryable=True) from None
+
+
+@activity.defn(name="http")
+async def http(call: dict[str, Any], _tool: dict[str, Any], _context: list[Any]) -> Json:
+    """The answer to one request, whose ``Idempotency-Key`` is the ``_id`` of the Call."""
+    # Imported when it is first used: that takes a tenth of a second
+    module = await asyncio.to_thread(importlib.import_module, "acts.activities.http_request")
+    timeout = activity.info().start_to_close_timeout
+    return await module.send(call, _REQUEST_SECONDS if timeout is None else timeout.total_seconds() - 0.5)
 
 
 def evaluate(code: str, names: Mapping[str, Json]) -> Json:
@@ -196,5 +233,5 @@ def shipped_tools(setting: str | None) -> dict[str, tuple[dict[str, Any], Callab
     for name in names:
         if name not in SHIPPED:
             raise SettingsError(f'ACTS_SHIPPED_TOOLS names "{name}"; there are: {format_choices(SHIPPED)}')
-    functions: dict[str, Callable[..., Any]] = {"compute": compute}
+    functions: dict[str, Callable[..., Any]] = {"compute": compute, "http": http}
     return {name: (SHIPPED[name], functions.get(name)) for name in names}

@@ -292,6 +292,12 @@ class Undoes(_Closed):
     problems: Annotated[tuple[dict[str, Any], ...], Strict(strict=False)] = ()
 
 
+class ToolSearch(_Closed):
+    """Of more Tools than ``search`` an agent's planner sees the names, and asks for the schemas of those it needs."""
+
+    search: int | None = Field(default=None, ge=0)
+
+
 class Config(_Closed):
     """``config`` of a Request. Every key is optional.
 
@@ -312,6 +318,7 @@ class Config(_Closed):
     maxOutputTokens: int | None = Field(default=None, ge=1)
     maxTicks: int = Field(default=50, ge=1)
     step: Literal["plan", "call"] = "plan"
+    tools: ToolSearch = ToolSearch()
     approve: Approve = Approve()
     budget: Budget = Budget()
     maxParallel: int = Field(default=DEFAULT_PARALLEL, ge=1)

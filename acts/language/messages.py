@@ -37,9 +37,10 @@ TYPES: Final = ("system", "text", *DATA_TYPES, "tool", "plan", "error")
 INSTANCES: Final = "_instances"
 SET_KEYS: Final = ("source", "id")
 EACH_ROW: Final = "each row"
+WHOLE: Final = "whole"  # what ``_show`` of a Message or a Tool says, and nothing else
 PROVENANCE: Final = ("_call", "_date", "_outputPath", "_outputMethod")
 # Keys of an inline data-like message that are not part of its payload
-_FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", *PROVENANCE})
+_FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", "_show", *PROVENANCE})
 # After so many problems the others are not kept: a report shows a hundred, and each hint takes time
 MAX_PROBLEMS_READ: Final = 1_000
 # Keys of one object that are compared with the right ones: a hostile one has 100,000
@@ -261,6 +262,7 @@ _RULES: Final[dict[str, tuple[Callable[[Json], Any], str, str]]] = {
                   "_instance is a non-empty string"),
     "_outputMethod": (lambda v: v in METHODS, "invalidMessage",
                       f"_outputMethod {{value!r}}; allowed: {', '.join(METHODS)}"),
+    "_show": (lambda v: v == WHOLE, "invalidMessage", f"_show {{value!r}}; allowed: {WHOLE}"),
     INSTANCES: (lambda v: isinstance(v, dict), "invalidSet",
                 f'{INSTANCES} is {{{{"source": "orders.jsonl", "id"?: "orderId"}}}}, not {{type}}'),
     "source": (lambda v: isinstance(v, str) and v, "invalidSet",
@@ -272,7 +274,7 @@ _RULES: Final[dict[str, tuple[Callable[[Json], Any], str, str]]] = {
     "plan": (lambda v: v is ABSENT or isinstance(v, list), "invalidPlan", '"plan" is a list of Calls, not {type}'),
     "mode": (lambda v: v in (ABSENT, "eager", "lazy"), "invalidPlan", "mode {value!r}; allowed: eager, lazy"),
 }  # fmt: skip
-_DATA_KEYS: Final = ("kind", "schema", "_instance", "_outputMethod", INSTANCES)
+_DATA_KEYS: Final = ("kind", "schema", "_instance", "_outputMethod", "_show", INSTANCES)
 
 
 class _Reader:

@@ -14,6 +14,7 @@ puts it into the Call that the Activity gets, and masks it in all that comes bac
 
 No check reads ``x-mcp``: the Tool is one of an MCP server (``{"server", "tool", "digest"}``), and ``x-hints``: what
 people should know before they approve a Call. Those of an MCP server are what the server says of itself.
+``"_show": "whole"``: a planner is shown results of the Tool whole, where others are shown up to 2 KB.
 ``x-failures`` is a map of the codes that the Tool fails with to what each means.
 """
 
@@ -28,7 +29,7 @@ from pydantic import ValidationError
 from acts.language.admission import SUBSCHEMAS, TOOLS, Meter
 from acts.language.config import Options, Person, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
-from acts.language.messages import METHODS, Request, ToolMessage
+from acts.language.messages import METHODS, WHOLE, Request, ToolMessage
 from acts.language.references import ReferenceUse, parse_marked, parse_output, paths, scan_marked
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, subschemas, with_defs
 from acts.language.spelling import expression_hint
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 META: Final = (
     "_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath",
     "_instance", "_reasoningForCall", "_approval", "_options", "_when", "_each", "_person",
-    "_undo",
+    "_undo", "_show",
 )  # fmt: skip
 
 CallKind = Literal["activity", "delegate", "latent", "person", "instance"]
@@ -50,7 +51,7 @@ CallKind = Literal["activity", "delegate", "latent", "person", "instance"]
 # Say when and how often a Call runs; a Call may carry them unless its Tool's schema for them is ``false``
 CONTROL: Final = ("_when", "_each")
 # Decided by the Tool alone: stripped from a Call, with a warning
-TOOL_ONLY: Final = ("_activity", "_options", "_person", "_undo")
+TOOL_ONLY: Final = ("_activity", "_options", "_person", "_undo", "_show")
 # What the Call that undoes another may read: the result of that one, and its parameters
 UNDO_KINDS: Final = ("result", "call")
 # A Call may leave these out even where the Tool lists them as required
@@ -58,7 +59,7 @@ OPTIONAL: Final = frozenset({"_tool", "_output", "_instance", *TOOL_ONLY})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
     "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,), "_when": (str,),
-    "_each": (str, list),
+    "_each": (str, list), "_show": (str,),
 }  # fmt: skip
 # Temporal stores these names in columns, ids and labels
 MAX_NAME: Final = 200
@@ -388,6 +389,10 @@ def _definition_problems(
     if consts.get("_delegate") == INNER_PLAN and name != PLAN_TOOL:
         text = f'"{INNER_PLAN}" is behind the tool "{PLAN_TOOL}" that ships, and behind no other such as "{name}"'
         yield Problem("invalidTool", text, pointer(*at, "properties", "_delegate"))
+    yield from _const_problems(name, consts, at)
+
+
+def _const_problems(name: str, consts: Mapping[str, Json], at: Place) -> Iterator[Problem]:
     words = {str: "a string", list: "a list", bool: "true or false"}
     for key, value in consts.items():
         place = pointer(*at, "properties", key)
@@ -401,8 +406,8 @@ def _definition_problems(
             except ExpressionError as error:
                 text, hint = f'{key} of "{name}": {error}', expression_hint(value, parse_output)
                 yield Problem("invalidExpression", text, place, hint=hint)
-        elif key == "_outputMethod" and value not in METHODS:
-            text = f'{key} of "{name}" is {value!r}; allowed: {", ".join(METHODS)}'
+        elif value not in (choices := {"_outputMethod": METHODS, "_show": (WHOLE,)}.get(key, (value,))):
+            text = f'{key} of "{name}" is {value!r}; allowed: {", ".join(choices)}'
             yield Problem("invalidTool", text, place)
 
 

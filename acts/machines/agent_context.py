@@ -28,11 +28,12 @@ from acts.planner import turns
 from acts.planner.turns import DEPTH_RESERVE, call_at
 from acts.tree.child_requests import part_request, without_plan
 from acts.tree.decisions import DECISION_KEYS
+from acts.tree.records import Turn
 from acts.tree.signal_records import PlanExtension, StreamedCalls
 from acts.tree.wire_format import canonical_json
 
 # Settings of an agent that are none of its plans'
-_NOT_FOR_PLANS: Final = ("maxTicks", "step", "budget", "approve", "onFailure")
+_NOT_FOR_PLANS: Final = ("maxTicks", "step", "tools", "budget", "approve", "onFailure")
 # Bytes of context that extensions may repeat beside their Calls: an answer never costs much more history than
 # its plan would have cost in one piece
 MAX_REPEATED_BYTES: Final = 64 * 1024
@@ -113,6 +114,10 @@ class AgentContext:
         if message.instance is not None and message.instance not in self.log.own:
             text = f"unknown instance {message.instance!r}; known: {format_choices(self.log.own)}"
             raise InvalidRequest([Problem("unknownInstance", text, "/_instance")])
+
+    def known_tools(self, turns_before: Sequence[Turn]) -> Mapping[str, Tool]:
+        """The Tools whose schemas the planner has been shown after these turns."""
+        return turns.known_tools(self.tools, self.request.config.tools.search, turns_before)
 
     @property
     def count(self) -> int:

@@ -32,6 +32,7 @@ from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END
 from acts.plan.validate import ValidatedPlan
 from acts.planner import turns
+from acts.planner.prompt import TOOL_LIST_BYTES
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
 from acts.tree.child_requests import plan_log, plan_output, with_answers
@@ -186,7 +187,9 @@ class AgentRun(RunMachine):
         self.stream = agent_context.StreamedPlan(self.context, is_stuck=not self._may_stream)
         size = RequestSize()  # of no matter where nothing limits it
         if self.budget.limits_requests:
-            tools_bytes = sum(json_size(tool.schema) for tool in self.context.tools.values())
+            known = self.context.known_tools(self.turns).values()
+            tools_bytes = sum(json_size(tool.schema) for tool in known)
+            tools_bytes += TOOL_LIST_BYTES if len(known) < len(self.context.tools) else 0
             shown_bytes = estimate_prompt_bytes(context_bytes(self.request.context, self.turns), tools_bytes)
             size = request_size(self.config, self.price, shown_bytes, self.unusable.cap)
         return self.budget.request([f"tick-{self.tick}"], size)
@@ -252,10 +255,17 @@ class AgentRun(RunMachine):
             return self._refuse(problems, now)
         calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
         problems = list(output_problems(self._wanted_output, self.context.log.shared.kinds()))
+        wanted, unknown = turns.read_wanted_tools(solution.get("tools") or [], self.context.tools)
+        wanted = [name for name in wanted if name not in self.context.known_tools(self.turns)]
+        problems += unknown
         started = self.stream.started_calls
         if calls[: len(started)] != started:
             text = "the answer does not begin with the calls that had started while it was written"
             return self._refuse([Problem(wire.INVALID_SOLUTION, text, "/calls")], now, calls)
+        if not calls and wanted and self._wanted_output is None:
+            self._append_problems(problems)
+            self._add_turn(({"tools": wanted, "outcome": turns.DESCRIBED},), problems)
+            return self._next_tick()
         if not calls:
             problems = problems or self._check_output()
             return self._refuse(problems, now) if problems else self.finish("completed")

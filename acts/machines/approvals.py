@@ -45,6 +45,7 @@ from acts.tree import decisions
 from acts.tree.decisions import (
     APPROVALS,
     CONTENT,
+    ENGINE,
     ESCALATED,
     FORM,
     LIKE,
@@ -82,8 +83,6 @@ MAX_EDITS_SHOWN: Final = 20
 RESEND_TIMER: Final = "report pending approvals again"
 # Seconds after which a report that did not reach the root is sent again; the last for each further time
 RESEND_SECONDS: Final = (5.0, 60.0, 600.0)
-# ``by`` of a decision that a deadline made
-ENGINE: Final = "onTimeout"
 # What a timer does that decides nothing
 _ESCALATE: Final = "escalate"
 # Where a decision comes from, beside ``ENGINE``: a deadline
@@ -362,9 +361,11 @@ class Approvals:
         key = (self.own, what, call, instance, None)
         old, shown = self.waits.open.by_key.get(key), self._show(subject)
         out: list[Any] = []
-        if old is not None and self._rules[key] != rule:  # others decide now, until another time
+        # Others decide now, until another time; or so far nobody's silence is about this
+        is_unheard = old is not None and rule.onTimeout == wire.APPROVE and old.subject != shown["subject"]
+        if old is not None and (is_unheard or self._rules[key] != rule):
             out += self.close(old)
-            self._since[key], old = (old.since, True), None
+            self._since[key], old = (now if is_unheard else old.since, True), None
         self._rules[key] = rule
         since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
         wait = PendingApproval(

@@ -16,8 +16,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from acts.language import wire
-from acts.language.config import Rule
-from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
+from acts.language.config import Rule, join_rules
+from acts.language.errors import (
+    CallError,
+    DecisionRefused,
+    EngineError,
+    InvalidRequest,
+    format_choices,
+    truncate,
+)
 from acts.language.messages import Data, parse_message, parse_request
 from acts.language.references import parse_condition
 from acts.language.tools import Tool, hint_words
@@ -28,7 +35,7 @@ from acts.machines.call_state import SETTLED, CallState, call_item, error_item, 
 from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine
 from acts.machines.walk import Walk, date_of, match_calls
-from acts.plan.calls import UNIT, PlannedCall
+from acts.plan.calls import UNIT, PlannedCall, find_rule
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree import child_requests
@@ -631,7 +638,27 @@ class PlanRun(RunMachine):
             raise DecisionRefused(refusal)
         if self.walk.has_begun:
             match_calls(self.walk.calls, self._edited_part(prepared))
+        self._guard_without(calls_changes(self.walk.prepared.request.calls, prepared.request.calls), wait)
         return prepared
+
+    def _guard_without(self, changes: list[dict[str, Json]], decided: PendingApproval) -> Rule | None:
+        """By which people decide about a running plan of which an edit takes Calls beside its own: as about each of
+        these. None: it takes none. Raises DecisionRefused: nobody decides about all.
+        """
+        own = str(decided.call).partition(":")[0]
+        places = {str(change["call"]) for change in changes if "from" in change} - {own}
+        if not (places and self.is_approved):
+            return None
+        taken = [node for node in self.whole_plan.nodes if str(node.index + 1) in places]
+        try:
+            asked = [find_rule(node, self.config.approve, lambda _: None) for node in taken]
+        except CallError as error:
+            raise DecisionRefused(f"edit this call by way of its own wait: {error}") from None
+        guard = join_rules([self._guard, *(found[1] for found in asked if found is not None)])
+        if guard is None:
+            names = format_choices(node.id for node in taken)
+            raise DecisionRefused(f"the edit takes away {names}, and nobody decides about all: edit them one by one")
+        return guard
 
     def _check_remembered(self, decision: Decision, call: CallState) -> None:
         """Raise DecisionRefused where a Call is not like those that a person approves from now on."""
@@ -729,8 +756,8 @@ class PlanRun(RunMachine):
         walk_commands: list[commands.Command] = []
         changes = calls_changes(self.walk.prepared.request.calls, prepared.request.calls)
         self.approvals.record_changes(changes)
-        own = str(decided.call).partition(":")[0]
-        drops = self.is_approved and any("from" in change and str(change["call"]) != own for change in changes)
+        guard = self._guard_without(changes, decided)
+        drops = guard is not None
         if self.position.isGuarded and self.is_approved:  # what is written where is what others read
             plans = (self.walk.prepared, part)
             before, after = ({n.index: (n.outcomes, n.error, n.method) for n in plan.nodes} for plan in plans)
@@ -750,6 +777,7 @@ class PlanRun(RunMachine):
         self.version += 1
         out += self.perform(walk_commands, now)
         if drops:
+            self.position = self.position.model_copy(update={"guard": guard or self._guard})
             out += self._hold_plan(now)
         self.approvals.raise_version(self.version, self.plan_subject())
         return out if self.is_approved else [*out, *self.load_pins(self.whole_plan.nodes)]

@@ -29,7 +29,16 @@ from acts.language.errors import (
     suggest,
     truncate,
 )
-from acts.language.messages import DATA_TYPES, INSTANCES, TYPES, Data, PlanMessage, Request, read_request
+from acts.language.messages import (
+    DATA_TYPES,
+    GROWING_METHODS,
+    INSTANCES,
+    TYPES,
+    Data,
+    PlanMessage,
+    Request,
+    read_request,
+)
 from acts.language.references import ELEMENT_KINDS, Expression, Literal, Operation, Path
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
 from acts.language.spelling import expression_hint, propose_text
@@ -295,10 +304,23 @@ def _check_inner_plan(
         text = f"its until is read after each of {len(plan):,} calls; at most {MAX_UNTIL_CALLS:,} are allowed"
         yield Problem("limitExceeded", text, pointer(*at, "until"), call.id)
     read = () if condition is None else references.paths(condition)
+    if condition is not None and (late := _find_late_write(prepared.graph, read)) is not None:
+        text = (
+            f"what {late.id} adds to {late.writes[0]} takes effect in plan order: until waits for the calls before it"
+        )
+        hint = "give each call a path of its own, and let until read these"
+        yield Problem("lateUntil", text, pointer(*at, "until"), call.id, hint, "warning")
     if condition is not None and not any(path.overlaps(write) for path in read for write in writes):
         text = f"no call of this plan writes what until reads: {truncate(str(until), 200)}"
         hint = f"it writes: {', '.join(map(str, writes[:_WRITES_LISTED])) or 'nothing'}"
         yield Problem("unknownReference", text, pointer(*at, "until"), call.id, hint)
+
+
+def _find_late_write(graph: Graph, read: Iterable[Path]) -> PlannedCall | None:
+    """The first Call that adds to what a condition reads, where another one before it writes there."""
+    chains = (chain for path in read for chain in graph.writers.overlapping(path, None))
+    later = (graph.order[rank] for chain in chains for rank in chain.entries[1:2])
+    return next((node for node in later if node.method in GROWING_METHODS), None)
 
 
 def _inner_data(call: PlannedCall) -> Iterator[Data]:

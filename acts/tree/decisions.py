@@ -59,6 +59,8 @@ FORMAT: Final = "decision/2"
 # What waits: a message that would change an approved plan
 MESSAGE: Final = "message"
 UNFILLED: Final = "…"  # in templates of decisions, where a person writes
+# ``by`` of a decision that a deadline made
+ENGINE: Final = "onTimeout"
 # Characters of a subject's digest that commands show, and the fewest that a decision may give
 SHORT_SUBJECT: Final = 16
 # Approvers travel with the start of every run of the tree: some 100 bytes each
@@ -230,19 +232,16 @@ def read_decision(raw: Json, word: str | None = None) -> Decision:
         raise DecisionRefused(f"decision is {text}; allowed: {', '.join(WORDS) if word is None else word}")
     if "remembered" in fields and decision != REVOKE:
         raise DecisionRefused("remembered is for the engine to say: it names the decision by which it approves")
+    if fields.get("by") == ENGINE:
+        raise DecisionRefused(f'"by" is "{ENGINE}" of what a deadline decides: say your own name')
+    if gaps := [key for key in ("by", "reason", "output") if fields.get(key) == UNFILLED]:
+        raise DecisionRefused(f'{format_choices(gaps)} is still "{UNFILLED}": put your own text in its place')
     reason = fields.get("reason") or fields.get("note")
     own = {key: value for key, value in fields.items() if key != "note"}
     try:
         return Decision.model_validate({**own, "decision": decision, "reason": reason})
     except ValidationError as error:
         raise DecisionRefused(f"a decision: {truncate(first_error(error), 300)}") from None
-
-
-def check_filled(raw: Json) -> None:
-    """Raise DecisionRefused where a template was sent with its gaps."""
-    gaps = [key for key in ("by", "reason") if isinstance(raw, dict) and raw.get(key) == UNFILLED]
-    if gaps:
-        raise DecisionRefused(f'{format_choices(gaps)} is still "{UNFILLED}": put your own text in its place')
 
 
 def match_decision(

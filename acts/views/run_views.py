@@ -299,7 +299,7 @@ class RunView:
             out.update(
                 tools={t.name: {"schema": t.schema, "served": t.served} for t in context.tools}, output=request.schema,
                 mode=context.mode, step=request.config.step, instances=list(request.instances()),
-                maxTicks=request.config.maxTicks, **context.settings,
+                maxTicks=request.config.maxTicks, search=request.config.tools.search, **context.settings,
             )  # fmt: skip
         offset, (first, last) = int(page.get("offset", 0)), page.get("turns") or (0, 0)
         messages = [m.raw for m in request.context[offset : page.get("upto")]]

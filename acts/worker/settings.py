@@ -108,6 +108,8 @@ class Settings(LogSettings):
     results: str = Field("", description="folders for the results of sets")
     data_hosts: str = Field("", description="hosts that sets may be fetched from, as for delegates")
     data_private_hosts: str = Field("", description="host:port where the address need not be public")
+    http_hosts: str = Field("", description="hosts that the tool http may send requests to, as for delegates")
+    http_private_hosts: str = Field("", description="host:port where the address need not be public")
     models: str = Field("", description="a file with model endpoints: ``NAME/MODEL`` (docs/models.md)")
     storage: str = Field("", description="for large values: file:<folder> or s3://bucket/prefix (docs/storage.md)")
     approvers: str = Field("", description="a file with the keys of those who alone may decide (docs/approvers.md)")
@@ -160,6 +162,7 @@ class Settings(LogSettings):
             raise SettingsError(mistake)
         settings = super().from_environment()
         _ = settings.delegate_sources, settings.set_sources, approvers_from_environment()
+        _read_sources("ACTS_HTTP", (), settings.http_hosts, settings.http_private_hosts)
         check_setting(settings.secrets)
         check_endpoints()
         try:

@@ -31,7 +31,7 @@ from acts.machines.approvals import iso, problem_of
 from acts.machines.commands import AnswerUpdate
 from acts.machines.events import DecisionReceived, Event, PauseChanged, Provided, RecordReceived
 from acts.machines.run_machine import RunMachine, add_note
-from acts.tree.decisions import WORDS, check_filled
+from acts.tree.decisions import WORDS, read_decision
 from acts.tree.identity import is_workflow_id
 from acts.tree.signal_records import TREE_SIGNALS, DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError
@@ -296,7 +296,7 @@ class RunWorkflow:
     def _judge(self, value: RawValue, word: str | None) -> None:
         run = self.machine
         try:
-            check_filled(decision := read_input(value))
+            read_decision(decision := read_input(value), word)
             if run is not None and not run.has_not_begun and not self._inbox:
                 run.approvals.judge(decision, word)
         except (PlanError, CallError) as error:

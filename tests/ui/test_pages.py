@@ -12,14 +12,10 @@ from acts.cli.dev.temporal_server import DevServer
 from acts.client.client_errors import ClientError
 from acts.ui.access import HEADERS, Access
 from tests.support import assert_eventually
-from tests.ui.conftest import HOST, Site, hidden, lookup, refund, serving, start_refund
+from tests.ui.conftest import HOST, Site, asking_tool, hidden, lookup, refund, serving, start_refund
 from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, call, ended, pending, tool
+from tests.workflow.foreign import Foreign, call, ended, pending
 
-ANSWER_FORM = {
-    "type": "object", "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}},
-    "required": ["ok", "cents"],
-}  # fmt: skip
 MEAN = '</textarea><script>alert(1)</script>" onload=x {{7*7}} \u202egnp.exe \u2066\u200b'
 
 
@@ -83,10 +79,10 @@ async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_sh
 
 
 async def test_a_person_answers_in_a_form_that_is_checked(site: Site, foreign: Foreign) -> None:
-    asks = tool("ask", activity=None)
-    asks["tool"]["properties"] |= {"_output": ANSWER_FORM, "_person": {"const": {"who": "finance"}}}
     async with foreign.serving(lookup):
-        handle = await foreign.start(foreign.request(call("ask", "†state.said", question="now?"), context=[asks]))
+        handle = await foreign.start(
+            foreign.request(call("ask", "†state.said", question="now?"), context=[asking_tool()])
+        )
         which, card = await site.card_of(handle)
         assert "for finance" in card
         assert "now?" in card
@@ -188,8 +184,13 @@ async def test_programs_read_events_and_decide(site: Site, foreign: Foreign) -> 
             seen = {key: wait[key] for key in ("run", "wait", "version", "subject")}
             stale = await program.post("/api/decide", json={**seen, "subject": "0" * 64, "decision": "approve"})
             assert (stale.status_code, stale.json()["ok"]) == (409, False)
-            assert (await program.post("/api/decide", json={**seen, "decision": "approve"})).json() == {"ok": True}
-            await ended(handle)
+            posing = {
+                "by": "grace",
+                "signature": {"time": "now", "value": ""},
+            }  # where nothing is signed, this is no proof
+            decided = await program.post("/api/decide", json={**seen, **posing, "decision": "approve"})
+            assert decided.json() == {"ok": True}
+            assert (await ended(handle))["decisions"][0]["by"] == "ada"
             address = f"/api/runs/{handle.id.replace('/', '%2F')}/events"
             events = (await program.get(address)).text
             assert "RUN_STARTED" in events

@@ -13,7 +13,7 @@ from acts.language.messages import Data, parse_message
 from acts.machines import events
 from acts.plan.validate import approve_problems, validate_request
 from acts.tree.child_requests import delegate_request
-from acts.tree.decisions import Decision, make_statement, read_approvers, read_decision, who_problems
+from acts.tree.decisions import Decision, PendingApproval, make_statement, read_approvers, read_decision, who_problems
 from acts.tree.records import DelegateInput, TreePosition
 from acts.tree.signal_records import ForwardedDecision
 from acts.tree.wire_format import digest
@@ -50,8 +50,8 @@ def decide(world: World, word: str = "approve", **raw: Json) -> str:
     return "" if problem is None else problem.message
 
 
-def sign(world: World, who: str, **raw: Json) -> Json:
-    (wait,) = world.runs[ROOT].approvals.pending
+def sign(world: World, who: str, wait: PendingApproval | None = None, **raw: Json) -> Json:
+    wait = wait or world.runs[ROOT].approvals.pending[0]
     raw = {"version": wait.version, "subject": wait.subject, "by": who, **raw}
     value = KEYS[who].sign(make_statement(wait, read_decision({"decision": "approve", **raw}), "t"))
     return {**raw, "signature": {"time": "t", "value": base64.b64encode(value).decode()}}
@@ -217,6 +217,37 @@ def test_with_approvers_a_rule_names_them_and_their_groups() -> None:
     assert who_problems(request.request.config.approve, request.tools.values(), ()) == []
 
 
+def test_who_may_not_decide_about_a_call_takes_it_from_no_plan_by_way_of_another_wait() -> None:
+    plan = [call("ask", "†state.ok"), call("pay", "†state.a", n=1)]
+    world = start(*plan, tools=[ask(who="finance"), PAY], approvers=APPROVERS, calls=["pay"])
+    (wait,) = (w for w in world.runs[ROOT].approvals.pending if w.call == "2:pay")
+    edit = [call("pay", "†state.ok", n=2), plan[1]]
+    assert decide(world, "edit", **sign(world, "eve", wait, decision="edit", plan=edit)) == ""
+    (wait,) = (w for w in world.runs[ROOT].approvals.pending if w.what == "plan")
+    assert '"eve" does not decide about the plan' in decide(world, **sign(world, "eve", wait))
+    world.renew()
+    assert waits(world)[None]["who"] == ["finance"]
+    assert decide(world, **sign(world, "ada", wait)) == ""
+
+
+def test_a_deadline_approves_what_has_waited_for_all_of_its_time() -> None:
+    state = {"type": "state", "state": {"n": 1}}
+    rule = {"calls": ["pay"], "timeout": 10, "onTimeout": "approve"}
+    world = start(call("pay", "†state.a", n="†state.n"), tools=[PAY, state], rules=[rule])
+    (before,) = world.runs[ROOT].approvals._timers
+    message = parse_message({"type": "state", "state": {"n": 99_999}})
+    assert isinstance(message, Data)
+    late = "2026-01-01T00:00:09.000Z"
+    made = world.runs[ROOT].handle(events.Provided(message), late)
+    world.send(ROOT, events.TimerFired(before))
+    (wait,) = world.runs[ROOT].approvals.pending
+    assert (states(world), wait.deadline) == (["awaiting"], "2026-01-01T00:00:19.000Z")
+    assert [type(command).__name__ for command in made if "Timer" in type(command).__name__] == [
+        "CancelTimer",
+        "StartTimer",
+    ]
+
+
 # -- approvals that hold for like Calls ----------------------------------------------------------------------------
 
 PLAN = [call("pay", "†state.a", n=1), call("pay", "†state.b", n=2), call("pay", "†state.c", n=300)]
@@ -331,3 +362,10 @@ def test_people_answer_elements_one_by_one_across_continue_as_new() -> None:
     assert len(waits(world)) == 100, "the next one is asked when one has answered"
     world.send(ROOT, events.CancelRequested())
     assert (states(world), waits(world)) == (["cancelled"], {})
+
+
+@pytest.mark.parametrize("by", ["…", "onTimeout"])
+def test_a_signal_in_a_name_that_is_nobodys_decides_nothing(by: str) -> None:
+    world = start(*PLAN[:1], calls=["pay"])
+    world.send(ROOT, events.DecisionReceived({"by": by}, "approve"))
+    assert (states(world), len(world.runs[ROOT].notes)) == (["awaiting"], 1)
