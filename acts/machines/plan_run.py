@@ -269,8 +269,9 @@ class PlanRun(RunMachine):
             return []
         self.usage.add(event.usage)
         key, out = event.key, self.budget.settle(event.key, event.usage)
-        if event.error is None:
-            return out + self.perform(self.walk.completed(key, event.value, now, event.chosen), now)
+        if event.error is None:  # wherever a Message of what undoes would be written: here it is a value
+            chosen = event.chosen if self.config.undoes is None else 0
+            return out + self.perform(self.walk.completed(key, event.value, now, chosen), now)
         self._waiting_for_grant.pop(key, None)
         return out + self.perform(self.walk.failed(key, event.error, now), now)
 
