@@ -35,6 +35,10 @@ REVOKE: Final = "revoke"
 PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
+# When a provided message counts: after the tick of an agent, or at once
+NEXT: Final = "next"
+NOW: Final = "now"
+INTERRUPT: Final = "interrupt"  # from an agent to the runs that walk its plan
 DECIDE: Final = "decide"
 # Queries
 STATUS: Final = "status"

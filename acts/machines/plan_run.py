@@ -25,7 +25,7 @@ from acts.language.errors import (
     format_choices,
     truncate,
 )
-from acts.language.messages import Data, parse_message, parse_request
+from acts.language.messages import Data, Instruction, parse_message, parse_request
 from acts.language.references import parse_condition
 from acts.language.tools import Tool, hint_words
 from acts.language.values import Json, get
@@ -253,12 +253,16 @@ class PlanRun(RunMachine):
                 return [*self.budget.settle(key, None), *self.perform(walk.postponed(key, now), now)]
             case events.ChildEnded():
                 return self._child_result(event, now)
-            case events.Provided(message, is_told):
+            case events.Provided(Data() as message, is_told):
                 # What another run says carries no signature
                 is_approved = is_told and not self.position.approvers
                 return self._join(message, now) if is_approved else self._provide(message, now)
             case events.PauseChanged() | events.HoldChanged():
                 return self.perform(walk.advance(now, paused=self.is_paused, draining=self.is_held), now)
+            case events.Interrupted(reason):
+                below = commands.SignalChildren(wire.INTERRUPT, reason, instances_only=True, is_told=True)
+                error = {"code": wire.NOT_RUN, "message": truncate(reason, 300)}
+                return [below, *self.perform(walk.cancel(now, error), now), *self._close_stale_waits()]
             case events.CancelRequested():
                 return self._cancel(now)
         return []
@@ -307,9 +311,10 @@ class PlanRun(RunMachine):
         is_approved = self.position.isGuarded or (call.parent or call).approved is not None
         return is_approved and not (self.is_cancelling or self.walk.cancelling or self.walk.exhausted)
 
-    def check_provided(self, message: Data) -> None:
+    def check_provided(self, message: Data | Instruction) -> None:
         super().check_provided(message)
-        self.walk.context.check_provided(message)
+        if isinstance(message, Data):
+            self.walk.context.check_provided(message)
         self._check_held()
 
     def _check_held(self) -> None:
@@ -356,8 +361,7 @@ class PlanRun(RunMachine):
         if not self.walk.growing:
             return []
         if record.dropped is not None:
-            error = {"code": wire.NOT_RUN, "message": truncate(record.dropped, 300)}
-            return self.perform(self.walk.cancel(now, error), now)
+            return self.react(events.Interrupted(record.dropped), now)
         *context, plan = self.raw["context"]
         messages = [context[message] if isinstance(message, int) else message for message in record.context]
         raw = {**self.raw, "context": [*messages, {**plan, "plan": [*plan["plan"], *record.calls]}]}

@@ -247,7 +247,7 @@ class SetRun(RunMachine):
                 return self._activity_ended(event, now)
             case events.ChildEnded() if event.key in self.running:
                 return self._batch_ended(event)
-            case events.Provided(message):
+            case events.Provided(Data() as message):
                 return self._provide(message, now)
             case events.PauseChanged(False):
                 return self._fill()
