@@ -347,14 +347,15 @@ class Pages:
 
     # -- the same as JSON, and as events ---------------------------------------------------------------
 
-    async def pending(self, request: Request) -> Response:  # noqa: ARG002 - it takes nothing
+    async def pending(self, request: Request) -> Response:
         """``{waits: [{run, wait, tool, summary, …}], unanswered, unread}``, as ``acts pending --json``."""
         inbox = await self._inbox()
         waits = [
             {"run": w.run, "wait": w.token, "tool": w.tool, "summary": w.summary, **w.approval.to_json()}
             for w in inbox.waits
         ]
-        return JSONResponse({"waits": waits, "unanswered": inbox.unanswered, "unread": inbox.unread})
+        report = {"waits": waits, "unanswered": inbox.unanswered, "unread": inbox.unread}
+        return JSONResponse(report, headers={"X-CSRF-Token": request.state.visitor.csrf})  # for a page of this origin
 
     async def decide_json(self, request: Request) -> Response:
         """``{run, wait, version, subject, decision, reason?, …}``: docs/ui.md; 409 for what waits no more."""
