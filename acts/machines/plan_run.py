@@ -478,7 +478,7 @@ class PlanRun(RunMachine):
         if not node.is_detached:
             self.queue_watch.record_start(node.key, node.tool.options.taskQueue)
             return [command]
-        options = node.tool.options.model_dump(mode="json", exclude={"expected"})  # it is for forecasts alone
+        options = node.tool.options.model_dump(mode="json")
         return self._start_background(
             node, activity=node.tool.activity, options=options, call=command.call, tool=dict(node.tool.schema),
             context=tuple(command.context),
