@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar
 
 from acts.client import server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
@@ -32,8 +32,22 @@ from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pe
 from acts.client.served import workflow_of_plan
 from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run, undo_run
 from acts.language.errors import InvalidRequest
-from acts.language.messages import choose_workflow, read_request
-from acts.language.wire import AGENT, ANSWER, APPROVE, DECIDE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME, REVOKE, UNDO
+from acts.language.messages import choose_workflow, counting_now, read_request
+from acts.language.wire import (
+    AGENT,
+    ANSWER,
+    APPROVE,
+    DECIDE,
+    EDIT,
+    NEXT,
+    PAUSE,
+    PLAN,
+    PROVIDE,
+    REJECT,
+    RESUME,
+    REVOKE,
+    UNDO,
+)
 from acts.tree.decisions import Decision, PendingApproval, Remember
 from acts.views.run_events import EventFilter, RunEvent
 
@@ -213,10 +227,12 @@ class Run:
         await self._decide(Decision.model_construct(decision=UNDO, by=by, reason=reason))
         return self
 
-    async def provide(self, message: Mapping[str, Any]) -> None:
-        """Send the run a data, input or state Message that it waits for."""
+    async def provide(self, message: Mapping[str, Any], *, when: Literal["next", "now"] = "next") -> None:
+        """Send the run a data, input or state Message, or an agent a user's text. It counts after the tick of an agent;
+        ``now``: what has not started of this tick does not, and the agent plans again at once.
+        """
         with explained(self._temporal, self.id):
-            await send_update(self._reader, PROVIDE, dict(message))
+            await send_update(self._reader, PROVIDE, dict(message) if when == NEXT else counting_now(dict(message)))
 
     async def cancel(self) -> None:
         """Cancel the run: running Calls are cancelled, no more start. ClientError: it has ended already."""

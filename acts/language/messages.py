@@ -20,6 +20,7 @@ from acts.language.config import Config, settings_problems
 from acts.language.errors import ExpressionError, InvalidRequest, Problem, find_similar, suggest, truncate
 from acts.language.references import Path, parse
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, defect, list_index, pointer, type_name
+from acts.language.wire import NOW
 
 # By output method, the types of value that it adds to; "set" replaces any. What a method does to a value
 # is in ``plan/context_log.py``; whose part it leaves whose in ``provenance/trace.py``
@@ -250,6 +251,15 @@ def parse_message(raw: Json, index: int = 0) -> Message:
     if message is None or any(p.fatal for p in reader.problems):
         raise InvalidRequest(reader.problems)
     return message
+
+
+def counting_now(raw: dict[str, Any]) -> dict[str, Any]:
+    """A Message to provide that counts at once: in wrapped form, with ``when`` beside its payload."""
+    type_ = raw.get("type", "text")
+    if type_ in raw or type_ not in DATA_TYPES:
+        return {**raw, "when": NOW}
+    frame = {k: v for k, v in raw.items() if k in _FRAME}
+    return {**frame, type_: {k: v for k, v in raw.items() if k not in _FRAME}, "when": NOW}
 
 
 # By key: what its value must be, and the code and the text of the problem when it is not

@@ -11,6 +11,7 @@ TASK_QUEUE: Final = "acts"
 ANONYMOUS: Final = "anonymous"
 # Behind the Tool ``plan``, whose Calls hold their plan; of one by its name, with that behind a slash
 PLAN_TOOL: Final = "plan"
+DELEGATE_SUFFIX: Final = ".json"  # of a definition in a folder; a Call may leave it out
 INNER_PLAN: Final = "acts:plan"
 # Behind the Tool ``wait``: no worker has it, the run itself waits
 WAIT: Final = "acts.wait"
@@ -34,6 +35,10 @@ REVOKE: Final = "revoke"
 PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
+# When a provided message counts: after the tick of an agent, or at once
+NEXT: Final = "next"
+NOW: Final = "now"
+INTERRUPT: Final = "interrupt"  # from an agent to the runs that walk its plan
 DECIDE: Final = "decide"
 # Queries
 STATUS: Final = "status"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem, format_choices
-from acts.language.messages import Data, Message, Request, output_schema, parse_message
+from acts.language.messages import Data, Instruction, Message, Request, output_schema, parse_message
 from acts.language.references import evaluate
 from acts.language.schemas import find_schema_problem
 from acts.language.strict_json import json_size
@@ -95,29 +95,33 @@ class AgentContext:
         own = instance in self.log.own
         self.append([{**message, "_instance": instance} if own else message])
 
-    def provide(self, message: Data) -> None:
+    def provide(self, message: Data | Instruction) -> None:
         """A message from outside joins the context. Raises InvalidRequest: it cannot be folded into it, or would not
         fit into the Request of a plan.
         """
         self.check_provided(message)
-        refused = self.log.fold(message)
+        refused = self.log.fold(message) if isinstance(message, Data) else None
         if refused:
             raise InvalidRequest([Problem("invalidMessage", refused.message)])
         again = replace(message, index=len(self.request.context))
         self.request = replace(self.request, context=(*self.request.context, again))
 
-    def check_provided(self, message: Data) -> None:
+    def check_provided(self, message: Data | Instruction) -> None:
         """Raise InvalidRequest for a message whose instance is unknown, or that is too deep."""
         broken = defect(message.raw, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
             raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
-        if message.instance is not None and message.instance not in self.log.own:
+        if isinstance(message, Data) and message.instance is not None and message.instance not in self.log.own:
             text = f"unknown instance {message.instance!r}; known: {format_choices(self.log.own)}"
             raise InvalidRequest([Problem("unknownInstance", text, "/_instance")])
 
     def known_tools(self, turns_before: Sequence[Turn]) -> Mapping[str, Tool]:
         """The Tools whose schemas the planner has been shown after these turns."""
         return turns.known_tools(self.tools, self.request.config.tools.search, turns_before)
+
+    def has_words_since(self, count: int) -> bool:
+        """True where a person has said something after so many messages."""
+        return any(isinstance(message, Instruction) for message in self.request.context[count:])
 
     @property
     def count(self) -> int:
@@ -265,10 +269,17 @@ class StreamedPlan:
 
 def started_part(result: Mapping[str, Any], prepared: ValidatedPlan | None) -> tuple[dict[str, Any], list[Json]]:
     """The result of a plan without the Calls that had not started when it was dropped, and the plan of the others."""
-    calls = [call for call in result["calls"] if (call.get("error") or {}).get("code") != NOT_RUN]
+
+    def started(calls: Iterable[Json]) -> list[Json]:
+        return [call for call in calls if (call.get("error") or {}).get("code") != NOT_RUN]
+
+    calls, instances = started(result["calls"]), dict[str, Any]()
+    for id_, item in (result.get("instances") or {}).items():
+        own = {"calls": started(item["calls"]), "errors": [e for e in item["errors"] if e["code"] != NOT_RUN]}
+        instances[id_] = {**item, **own, "status": item["status"] if own["errors"] else "completed"}
     places = {int(call["id"].partition(":")[0]) - 1 for call in calls}
     planned = [] if prepared is None else [c for i, c in enumerate(prepared.request.calls) if i in places]
-    return {**result, "calls": calls}, planned
+    return {**result, "calls": calls, **({"instances": instances} if instances else {})}, planned
 
 
 class TickResults:

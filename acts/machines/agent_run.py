@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, TooComplex, truncate
-from acts.language.messages import Data, Request, output_schema
+from acts.language.messages import Data, Instruction, Request, output_schema
 from acts.language.schemas import Checker
 from acts.language.strict_json import json_size
 from acts.language.values import Json, pointer
@@ -35,7 +35,7 @@ from acts.planner import turns
 from acts.planner.prompt import TOOL_LIST_BYTES
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
-from acts.tree.child_requests import plan_log, plan_output, with_answers
+from acts.tree.child_requests import plan_log, plan_output, with_answers, without_plan
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
 from acts.tree.past_run import UndoStep
@@ -57,6 +57,10 @@ from acts.tree.subjects import calls_changes, plan_subject
 
 _PLAN: Final = "plan"
 TURN_TIMER: Final = "walk the plan again"
+SAID_MORE: Final = Problem(
+    "interrupted",
+    "a person has said more since: what had not started was not run, and the output is not taken. Plan again",
+)
 # Failures of its plan that a delegate names in its own
 MAX_FAILURES: Final = 5
 
@@ -92,6 +96,8 @@ class AgentRun(RunMachine):
     run, with every problem.
     """
 
+    takes_words = True
+
     def __init__(self, own: str, setup: AgentSetup) -> None:
         super().__init__(own, setup.position, setup.lease, setup.capabilities)
         self.setup, self.config, self.raw = setup, setup.request.config, setup.raw
@@ -113,8 +119,9 @@ class AgentRun(RunMachine):
         self._dropped: tuple[list[Problem], Sequence[Json], str | None] | None = None
         self.stream = agent_context.StreamedPlan(self.context, is_stuck=True)
         self._settled_before: tuple[SettledRequest, ...] = ()  # the child of the plan reports them with its own
-        self._provided: list[Data] = []
+        self._provided: list[Data | Instruction] = []
         self._phase = "planning"
+        self._is_interrupted = False  # the answer that the model is giving counts no more
         self._is_asking = self._is_walking = self._is_partly_run = False
         self._is_tick_due = self._is_plan_held = False  # what a pause keeps from starting
 
@@ -162,9 +169,10 @@ class AgentRun(RunMachine):
                 return self._answered(event, now)
             case events.ChildEnded():
                 return self._plan_ended(event, now)
-            case events.Provided(message):
+            case events.Provided(message, is_urgent=is_urgent):
                 self._provided.append(message)
-                return [commands.SignalChildren(wire.PROVIDE, message.raw)]
+                passed_on = [commands.SignalChildren(wire.PROVIDE, message.raw)] if isinstance(message, Data) else []
+                return [*passed_on, *(self._interrupt() if is_urgent else ())]
             case events.PauseChanged(False) | events.HoldChanged(False):
                 return self._go_on(now)
             case events.CancelRequested():
@@ -181,6 +189,7 @@ class AgentRun(RunMachine):
         if self._is_tick_due:
             return []
         self._join_provided()
+        self._is_interrupted = False
         self.tick += 1
         self.turn_at, self._answer = self.context.count, None
         self._phase, self._is_asking = "planning", True
@@ -250,9 +259,9 @@ class AgentRun(RunMachine):
 
     def _take_solution(self, solution: Json, now: str) -> list[Any]:
         self._answer = solution
-        problems = list(shape_problems(solution))
+        problems = list(shape_problems(solution)) or ([SAID_MORE] if self._is_interrupted else [])
         if problems:
-            return self._refuse(problems, now)
+            return self._refuse(problems, now, self.answer_calls)
         calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
         problems = list(output_problems(self._wanted_output, self.context.log.shared.kinds()))
         wanted, unknown = turns.read_wanted_tools(solution.get("tools") or [], self.context.tools)
@@ -286,7 +295,9 @@ class AgentRun(RunMachine):
         return self._propose(now)
 
     def _check_output(self) -> list[Problem]:
-        """Why the output does not hold; it is that of the run when it does."""
+        """Why the output does not hold; it is that of the run when it does, and nobody has said more since."""
+        if self.context.has_words_since(self.turn_at):
+            return [SAID_MORE]
         schema, view = self.context.output_schema, self.context.log.shared
         kinds = frozenset(view.kinds())
         self.output, problems = check_output(self._wanted_output, schema, lambda path: view.read(path, END), kinds)
@@ -355,6 +366,21 @@ class AgentRun(RunMachine):
         self._phase, self._is_walking = "running", True
         return self.budget.request_calls(f"plan-{self.tick}", count)
 
+    def _interrupt(self) -> list[Any]:
+        """What has not started of this tick does not; the model plans again when the rest has ended."""
+        if self.proposal is not None:
+            calls, self.proposal, self._is_plan_held = self.proposed_calls, None, False
+            self.context.append_plan(calls)
+            self._append_problems([SAID_MORE])
+            self._add_turn(turns.unrun_outcomes(calls), [SAID_MORE], planned=calls)
+            return [*self.approvals.close_all(), *self._next_tick()]
+        self._is_interrupted = self.stream.is_stuck = self._is_asking or self.stream.is_stuck
+        if not self._is_walking:
+            return []
+        if not self._is_asking:
+            self._dropped = self._dropped or ([SAID_MORE], self.answer_calls, None)
+        return [commands.SignalChildren(wire.INTERRUPT, SAID_MORE.message, is_told=True)]
+
     def _begin_plan(self, prepared: ValidatedPlan) -> tuple[list[PlannedCall], dict[str, Any]]:
         nodes = self.context.next_nodes(prepared)
         self.results.begin(nodes, self.tick)
@@ -373,7 +399,10 @@ class AgentRun(RunMachine):
             approve=with_answers(self.setup.raw.get("config") or {}, self.context.tools), settled=self._settled_before,
         )  # fmt: skip
         start = commands.StartChild(wire.PLAN, name, f"tick {self.tick}: {', '.join(ids)}", own)
-        return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]
+        data = [message for message in self._provided if isinstance(message, Data)]
+        is_dropped = self._dropped is not None  # while the plan waited for its grant
+        stop = [commands.SignalChildren(wire.INTERRUPT, SAID_MORE.message, is_told=True)] if is_dropped else []
+        return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in data), *stop]
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """Calls of the answer that is being written: what can start is passed on."""
@@ -431,7 +460,7 @@ class AgentRun(RunMachine):
         self.approvals.records += [{**record, "tick": self.tick} for record in named]
         for record in named:
             self.context.append_decision(record)
-        return self._take_result(report)
+        return self._take_result(report, is_whole=plan is not None)
 
     def _child_failed(self, error: CallError, unstarted: _TickPlan | None, now: str) -> list[Any]:
         """The child did not end by itself, or never began since its input is too large."""
@@ -444,11 +473,13 @@ class AgentRun(RunMachine):
             f"tick {self.tick}: its plan did not end by itself: {error.code}: {error.message}", error.code
         )
 
-    def _take_result(self, result: Mapping[str, Any]) -> list[Any]:
+    def _take_result(self, result: Mapping[str, Any], *, is_whole: bool) -> list[Any]:
+        """What came of the tick's plan. ``is_whole``: all of its Calls are in the context's plan."""
         dropped, self._dropped = self._dropped, None
         if dropped is not None:
             result, planned = agent_context.started_part(result, self.prepared)
-            self.context.append_plan(planned)
+            if not is_whole:
+                self.context.append_plan(planned)
         self.context.append(result.get("context") or ())
         count = len(self.results.calls)
         failures = self.results.record(result, self.tick)
@@ -458,10 +489,9 @@ class AgentRun(RunMachine):
         if dropped is not None:
             problems, calls, text = dropped
             self._append_problems(problems, calls)
-            outcomes = agent_context.describe_outcomes(
-                *walked, unrun_reason=agent_context.ANSWER_REFUSED, answer=self.answer_calls
-            )
-            self._add_turn(outcomes, problems, text=text)
+            reason = SAID_MORE.message if problems == [SAID_MORE] else agent_context.ANSWER_REFUSED
+            outcomes = agent_context.describe_outcomes(*walked, unrun_reason=reason, answer=self.answer_calls)
+            self._add_turn(outcomes, problems, text=text, planned=self.request.calls if is_whole else None)
             return self._next_tick()
         if result.get("undoAsked"):
             return self._end_undone("a person has what completed undone")
@@ -550,7 +580,7 @@ class AgentRun(RunMachine):
         self.undo_asked, self.failure = True, CallError(wire.REJECTED, reason)
         return self.finish(wire.REJECTED)
 
-    def check_provided(self, message: Data) -> None:
+    def check_provided(self, message: Data | Instruction) -> None:
         super().check_provided(message)
         self.context.check_provided(message)
 
@@ -585,7 +615,7 @@ class AgentRun(RunMachine):
             wantedOutput=self._wanted_output if self.proposal is not None else None, undo=tuple(self.steps),
         )  # fmt: skip
 
-    def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
+    def restore(self, state: AgentState, provided: Iterable[Data | Instruction]) -> None:
         self.restore_common(state.approvals, state.budget)
         self.context.append(state.context)
         self.tick, self.plan_tick, self.turn_at = state.tick, state.planTick, state.turnAt
@@ -676,7 +706,7 @@ class WalkedDelegate(DelegateMachine):
         match event:
             case events.ChildEnded() if not self.is_cancelling:
                 return self._plan_ended(event)
-            case events.Provided(message):
+            case events.Provided(Data() as message):
                 self._provided.append(message)
                 return [commands.SignalChildren(wire.PROVIDE, message.raw)]
         return super().react(event, now)
@@ -687,6 +717,10 @@ class WalkedDelegate(DelegateMachine):
         own = PlanInput(
             request=self._turn_request(), position=position, capabilities=inner.capabilities, until=inner.until
         )
+        if inner.calls is not None:  # who decided about the Call has seen them; of what they start nobody has
+            config = self._raw["config"]
+            request = {**own.request, "config": {**config, "approve": without_plan(config.get("approve"))}}
+            own = own.model_copy(update={"request": request, "approve": config.get("approve")})
         turn = "" if inner.max is None else f", {self._turn} of at most {inner.max}"
         start = commands.StartChild(wire.PLAN, name, f"the plan of {self._name}{turn}", own)
         return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]

@@ -25,7 +25,7 @@ from acts.language.errors import (
     format_choices,
     truncate,
 )
-from acts.language.messages import Data, parse_message, parse_request
+from acts.language.messages import Data, Instruction, parse_message, parse_request
 from acts.language.references import parse_condition
 from acts.language.tools import Tool, hint_words
 from acts.language.values import Json, get
@@ -94,7 +94,7 @@ class PlanSetup:
     @property
     def approve(self) -> Any:
         """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
-        if self.input is not None and self.input.part:
+        if self.input is not None and (self.input.part or self.input.approve is not None):
             return self.input.approve
         return child_requests.with_answers(self.raw.get("config") or {}, self.prepared.tools)
 
@@ -253,12 +253,16 @@ class PlanRun(RunMachine):
                 return [*self.budget.settle(key, None), *self.perform(walk.postponed(key, now), now)]
             case events.ChildEnded():
                 return self._child_result(event, now)
-            case events.Provided(message, is_told):
+            case events.Provided(Data() as message, is_told):
                 # What another run says carries no signature
                 is_approved = is_told and not self.position.approvers
                 return self._join(message, now) if is_approved else self._provide(message, now)
             case events.PauseChanged() | events.HoldChanged():
                 return self.perform(walk.advance(now, paused=self.is_paused, draining=self.is_held), now)
+            case events.Interrupted(reason):
+                below = commands.SignalChildren(wire.INTERRUPT, reason, instances_only=True, is_told=True)
+                error = {"code": wire.NOT_RUN, "message": truncate(reason, 300)}
+                return [below, *self.perform(walk.cancel(now, error), now), *self._close_stale_waits()]
             case events.CancelRequested():
                 return self._cancel(now)
         return []
@@ -269,8 +273,9 @@ class PlanRun(RunMachine):
             return []
         self.usage.add(event.usage)
         key, out = event.key, self.budget.settle(event.key, event.usage)
-        if event.error is None:
-            return out + self.perform(self.walk.completed(key, event.value, now, event.chosen), now)
+        if event.error is None:  # wherever a Message of what undoes would be written: here it is a value
+            chosen = event.chosen if self.config.undoes is None else 0
+            return out + self.perform(self.walk.completed(key, event.value, now, chosen), now)
         self._waiting_for_grant.pop(key, None)
         return out + self.perform(self.walk.failed(key, event.error, now), now)
 
@@ -306,9 +311,10 @@ class PlanRun(RunMachine):
         is_approved = self.position.isGuarded or (call.parent or call).approved is not None
         return is_approved and not (self.is_cancelling or self.walk.cancelling or self.walk.exhausted)
 
-    def check_provided(self, message: Data) -> None:
+    def check_provided(self, message: Data | Instruction) -> None:
         super().check_provided(message)
-        self.walk.context.check_provided(message)
+        if isinstance(message, Data):
+            self.walk.context.check_provided(message)
         self._check_held()
 
     def _check_held(self) -> None:
@@ -355,8 +361,7 @@ class PlanRun(RunMachine):
         if not self.walk.growing:
             return []
         if record.dropped is not None:
-            error = {"code": wire.NOT_RUN, "message": truncate(record.dropped, 300)}
-            return self.perform(self.walk.cancel(now, error), now)
+            return self.react(events.Interrupted(record.dropped), now)
         *context, plan = self.raw["context"]
         messages = [context[message] if isinstance(message, int) else message for message in record.context]
         raw = {**self.raw, "context": [*messages, {**plan, "plan": [*plan["plan"], *record.calls]}]}
@@ -473,7 +478,7 @@ class PlanRun(RunMachine):
         if not node.is_detached:
             self.queue_watch.record_start(node.key, node.tool.options.taskQueue)
             return [command]
-        options = node.tool.options.model_dump(mode="json", exclude={"expected"})  # it is for forecasts alone
+        options = node.tool.options.model_dump(mode="json")
         return self._start_background(
             node, activity=node.tool.activity, options=options, call=command.call, tool=dict(node.tool.schema),
             context=tuple(command.context),
@@ -558,7 +563,8 @@ class PlanRun(RunMachine):
         answer = node.tool.name if node.element is not None else answer
         about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
         rule = command.rule.model_dump() if self.config.approve.rules else None
-        about |= {LIKE: digest([node.tool.name, command.subject["answeredBy"], rule])[:SHORT_SUBJECT]}
+        behind = [command.subject["answeredBy"], *([call["plan"]] if node.walks_plan else [])]
+        about |= {LIKE: digest([node.tool.name, behind, rule])[:SHORT_SUBJECT]}
         about |= {FORM: command.subject[FORM]} if FORM in command.subject else {}
         if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints

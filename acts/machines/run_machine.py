@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from acts.language.config import Config, Usage
 from acts.language.errors import CallError, DecisionRefused, PlanError, format_choices, truncate
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data, Instruction, parse_message
 from acts.language.tools import Tool
 from acts.language.values import Json
 from acts.language.wire import (
     APPROVE,
     EDIT,
+    INTERRUPT,
     LIMIT_EXCEEDED,
     LOAD_DELEGATE,
     NOT_LOADED,
@@ -321,6 +322,7 @@ class RunMachine:
     known_tools: Mapping[str, Tool] = {}
     watched_tools: Iterable[Tool] = ()
     """The Tools that the run looked up itself, to be asked about their task queues; else the run above asks."""
+    takes_words = False  # a planner of its own is shown them
     asks_about_messages = False
     """True for a run that asks people about a message that comes after they approved what it works with."""
     takes_back_starts = False
@@ -519,10 +521,12 @@ class RunMachine:
         """True while something waits that only approvers decide about."""
         return bool(self.position.approvers and self.approvals.waits.open.by_key)
 
-    def check_provided(self, message: Data) -> None:
+    def check_provided(self, message: Data | Instruction) -> None:
         """Raise what refuses a message now; nothing changes. Raises InvalidRequest, DecisionRefused: the run cannot
         take it, and why.
         """
+        if isinstance(message, Instruction) and not self.takes_words:
+            raise DecisionRefused("words are for an agent, and this run has no planner: provide data, input or state")
         if self._is_reserved:
             raise DecisionRefused(_RESERVED)
         if self.position.isGuarded and not self.asks_about_messages:
@@ -599,7 +603,8 @@ class RunMachine:
         steps = self.steps_due(status) if may_undo else []
         if steps:
             self.ends_with = status
-            return [*closed, self._start_undo(steps)]
+            paused = [commands.SignalChildren(PAUSE, is_told=True)] if self.is_paused else []
+            return [*closed, self._start_undo(steps), *paused]
         self.finished = status
         return [*closed, commands.Finish(status)]
 
@@ -767,6 +772,8 @@ class RunMachine:
         return self.on_record(record, now)
 
     def _told(self, word: str, message: Any, now: str) -> list[Any]:
+        if word == INTERRUPT:
+            return self.react(events.Interrupted(str(message)), now)
         if word != PROVIDE:
             return self._handle(events.PauseChanged(word == PAUSE, is_told=True), now)
         data = parse_message(message)

@@ -511,7 +511,7 @@ class HistoryView:
         elif name in (wire.PAUSE, wire.RESUME):
             yield self._event("paused" if name == wire.PAUSE else "resumed", instance=_text(fields.get("instance")))
         elif name == wire.PROVIDE:
-            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
+            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type") or "text"))
         elif name in ("pendingChanged", "modelWait") and self._token in (None, fields.get("token")):
             yield from self._waits(fields) if name == "pendingChanged" else self._model_wait(fields)
 
@@ -558,7 +558,7 @@ class HistoryView:
             self.micros, self.last_id = now
             yield decision
         elif own is not None and own.name == wire.PROVIDE and not is_refused:
-            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
+            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type") or "text"))
 
     def _decision(self, fields: Mapping[str, Any], outcome: str, error: Any = None) -> RunEvent:
         call, by, source = (_text(fields.get(key)) for key in ("call", "by", "workflowId"))

@@ -50,7 +50,7 @@ from acts.views.text import code_span
 from acts.workflows import engine_calls, payloads
 from acts.workflows.children import Lifeline, start_child
 from acts.workflows.engine_calls import complete_position, own_context, pin_plan, prepare_request
-from acts.workflows.handlers import RunWorkflow, data_message, guarded
+from acts.workflows.handlers import RunWorkflow, guarded, provided_message
 from acts.workflows.in_flight import activity_options, miss_of, run_missed
 from acts.workflows.payloads import NOTHING, decode_record, encode, encode_or_compress, encode_record, raw, record_type
 
@@ -264,7 +264,7 @@ async def go_on(owner: RunWorkflow, value: RawValue) -> tuple[AgentRun, AgentVie
 async def _drive(owner: RunWorkflow, setup: AgentSetup, state: AgentState | None = None) -> tuple[AgentRun, AgentView]:
     run = AgentRun(workflow.info().workflow_id, setup)
     if state is not None:
-        run.restore(state, map(data_message, state.provided))
+        run.restore(state, map(provided_message, state.provided))
     view = AgentView(run)
     await owner.drive(run, view)
     return run, view

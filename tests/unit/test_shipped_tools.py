@@ -174,7 +174,17 @@ def test_ten_thousand_waits_have_one_timer_and_take_no_permit() -> None:
     assert walk.status == "completed"
 
 
+def test_what_waits_without_a_path_holds_the_end_of_the_plan_alone() -> None:
+    walk = waits([{"for": "1h", "_outputPath": None}])
+    walk.begin(NOW)
+    assert [(call.state, call.node.is_detached) for call in walk.calls] == [("running", False)]
+    assert walk.next_wake is not None
+    walk.wake(walk.next_wake.isoformat())
+    assert walk.status == "completed"
+
+
 def waits(parameters: list[dict[str, Any]]) -> Walk:
     calls = [{"_tool": "wait", "_outputPath": f"†state.due{at}", **more} for at, more in enumerate(parameters)]
+    calls = [{key: value for key, value in call.items() if value is not None} for call in calls]
     context = [{"type": "tool", "tool": SHIPPED["wait"]}, {"type": "plan", "plan": calls}]
     return Walk(validate_request({"context": context}), identify)

@@ -142,8 +142,9 @@ async def test_a_plan_by_name_has_its_own_tools_and_those_of_the_run(
     async with engine_on(server, queue, plans=tmp_path):
         user = Foreign(foreign.client, queue, foreign.queue)
         named = call("plan", "†state.out", plan="welcome", input={"name": "Ada"})
-        for more in ({}, {"approve": {"plan": True}}):
-            handle = await user.start(request(user, named, tools=(), **more))
+        wrapped, asks = walk({**named, "_outputPath": "†state.output"}), {"approve": {"plan": True}}
+        for planned, more in ((named, {}), (named, asks), (wrapped, asks)):
+            handle = await user.start(request(user, planned, tools=(), **more))
             for _ in more:
                 await decide(handle)
                 assert [wait["what"] for wait in await pending(handle)] == ["plan"]  # its content
