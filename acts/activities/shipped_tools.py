@@ -71,8 +71,8 @@ _WRITES: Final = {
 _DURATION: Final = {"type": ["string", "number"], "description": "like 30s, 5m, 24h"}
 PLAN: Final[dict[str, Any]] = {
     "type": "object",
-    "description": "Walks a plan of its own, which sees its input and scopes alone; the result is its state.output, "
-    "else its state.",
+    "description": "Walks a plan of its own, for what one plan cannot say: several steps for each element (_each), the "
+    "first of several (until), again until something holds (repeat). The result is its state.output, else its state.",
     "properties": {
         "_tool": {"const": PLAN_TOOL},
         "_delegate": {"const": INNER_PLAN},
@@ -80,7 +80,8 @@ PLAN: Final[dict[str, Any]] = {
         **_WRITES,
         "plan": {
             "type": ["array", "string"], "minLength": 1, "items": {"type": "object"},
-            "description": "calls, whose references are of that plan; or the name of one",
+            "description": "calls like those of any plan; their references are of that plan, which sees †input, what "
+            "_scopes name, and its own †state. Or the name of a plan",
         },
         "input": {"type": "object", "description": "what its calls find at †input"},
         "until": {

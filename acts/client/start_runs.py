@@ -98,9 +98,9 @@ async def undo_run(run: RunReader) -> tuple[RunReader, str]:
         if earlier.start_time >= info.start_time:
             return undo, "is still running" if earlier.close_time is None else HAS_ENDED
         policy = IdPolicy("fail", "again")  # it undid an earlier run of this id
-    if await run.retried_as():
+    if (retry := await run.retried_as()) and await _has_taken_over(run.other(retry)):
         text = f'the run "{clean(run.id)}" was retried, and the retry goes on from what it did'
-        raise ClientError(text, f"undo that one: {shell('acts', 'undo', await run.retried_as())}")
+        raise ClientError(text, f"undo that one: {shell('acts', 'undo', retry)}")
     answer = await run.require(run.query(dict, UNDO))
     if "request" not in answer:
         text = f'no call of "{clean(run.id)}" has completed whose tool says what undoes it (_undo)'
@@ -108,6 +108,11 @@ async def undo_run(run: RunReader) -> tuple[RunReader, str]:
             text = f'what undoes the {answer["calls"]:,} calls of "{clean(run.id)}" is too large to be asked for'
         raise ClientError(text, "of a set, or of a delegate, each run below is undone by itself")
     return await start_run(run.client, PLAN, answer["request"], undo.id, policy, info.task_queue)
+
+
+async def _has_taken_over(retry: RunReader) -> bool:
+    is_open = (await retry.describe()).close_time is None
+    return is_open or bool((await retry.require(retry.query(dict, UNDO))).get("calls"))
 
 
 def _check(client: Client, request: Json, run_id: str, policy: IdPolicy, name: str) -> None:

@@ -80,7 +80,6 @@ class ToolSettings(TypedDict, total=False):
     queue_timeout: Duration
     heartbeat: Duration
     local: bool
-    expected: Json
     read_only: bool
     destructive: bool
     idempotent: bool
@@ -98,7 +97,7 @@ class ToolSettings(TypedDict, total=False):
 
 _OPTIONS: Final = {
     "timeout": "timeout", "retry": "retry", "task_queue": "taskQueue", "queue_timeout": "queueTimeout",
-    "heartbeat": "heartbeat", "local": "local", "expected": "expected",
+    "heartbeat": "heartbeat", "local": "local",
 }  # fmt: skip
 _HINTS: Final = {
     "read_only": "readOnly", "destructive": "destructive", "idempotent": "idempotent", "open_world": "openWorld"

@@ -106,31 +106,12 @@ def _check_tags(tags: dict[str, str]) -> dict[str, str]:
     return tags
 
 
-class Expected(_Closed):
-    """How long one start of a Call is expected to take, in seconds, retries included."""
-
-    min: Duration
-    max: Duration
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Expected:
-        if self.min > self.max:
-            raise ValueError("min is at most max")
-        return self
-
-
-def as_expected(value: Json) -> Json:
-    """One duration is both ends of the range."""
-    return value if isinstance(value, (dict, Expected)) or value is None else {"min": value, "max": value}
-
-
 class Options(_Closed):
     """``_options`` of a Tool: where its Activity runs, and how long it may take, in seconds.
 
     ``timeout`` bounds one attempt; for a delegate it bounds the whole run, and only if it is set. ``queueTimeout``
     bounds the wait for a worker (None: a Call waits forever, since a backlog is no failure). ``heartbeat`` is the
     longest time between two heartbeats of an attempt. ``resolve`` says when the definition of a delegate is loaded.
-    ``expected`` is for forecasts alone.
     """
 
     taskQueue: Annotated[str, AfterValidator(_check_queue)] | None = None
@@ -140,7 +121,6 @@ class Options(_Closed):
     heartbeat: Duration | None = None
     local: bool = False
     resolve: Literal["runtime", "upfront"] | None = None
-    expected: Annotated[Expected | None, BeforeValidator(as_expected)] = None
 
 
 class Escalation(_Closed):

@@ -11,6 +11,7 @@ TASK_QUEUE: Final = "acts"
 ANONYMOUS: Final = "anonymous"
 # Behind the Tool ``plan``, whose Calls hold their plan; of one by its name, with that behind a slash
 PLAN_TOOL: Final = "plan"
+DELEGATE_SUFFIX: Final = ".json"  # of a definition in a folder; a Call may leave it out
 INNER_PLAN: Final = "acts:plan"
 # Behind the Tool ``wait``: no worker has it, the run itself waits
 WAIT: Final = "acts.wait"

@@ -35,7 +35,7 @@ from acts.planner import turns
 from acts.planner.prompt import TOOL_LIST_BYTES
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
-from acts.tree.child_requests import plan_log, plan_output, with_answers
+from acts.tree.child_requests import plan_log, plan_output, with_answers, without_plan
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
 from acts.tree.past_run import UndoStep
@@ -714,6 +714,10 @@ class WalkedDelegate(DelegateMachine):
         own = PlanInput(
             request=self._turn_request(), position=position, capabilities=inner.capabilities, until=inner.until
         )
+        if inner.calls is not None:  # who decided about the Call has seen them; of what they start nobody has
+            config = self._raw["config"]
+            request = {**own.request, "config": {**config, "approve": without_plan(config.get("approve"))}}
+            own = own.model_copy(update={"request": request, "approve": config.get("approve")})
         turn = "" if inner.max is None else f", {self._turn} of at most {inner.max}"
         start = commands.StartChild(wire.PLAN, name, f"the plan of {self._name}{turn}", own)
         return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]

@@ -94,7 +94,7 @@ class PlanSetup:
     @property
     def approve(self) -> Any:
         """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
-        if self.input is not None and self.input.part:
+        if self.input is not None and (self.input.part or self.input.approve is not None):
             return self.input.approve
         return child_requests.with_answers(self.raw.get("config") or {}, self.prepared.tools)
 
@@ -273,8 +273,9 @@ class PlanRun(RunMachine):
             return []
         self.usage.add(event.usage)
         key, out = event.key, self.budget.settle(event.key, event.usage)
-        if event.error is None:
-            return out + self.perform(self.walk.completed(key, event.value, now, event.chosen), now)
+        if event.error is None:  # wherever a Message of what undoes would be written: here it is a value
+            chosen = event.chosen if self.config.undoes is None else 0
+            return out + self.perform(self.walk.completed(key, event.value, now, chosen), now)
         self._waiting_for_grant.pop(key, None)
         return out + self.perform(self.walk.failed(key, event.error, now), now)
 
@@ -477,7 +478,7 @@ class PlanRun(RunMachine):
         if not node.is_detached:
             self.queue_watch.record_start(node.key, node.tool.options.taskQueue)
             return [command]
-        options = node.tool.options.model_dump(mode="json", exclude={"expected"})  # it is for forecasts alone
+        options = node.tool.options.model_dump(mode="json")
         return self._start_background(
             node, activity=node.tool.activity, options=options, call=command.call, tool=dict(node.tool.schema),
             context=tuple(command.context),
@@ -562,7 +563,8 @@ class PlanRun(RunMachine):
         answer = node.tool.name if node.element is not None else answer
         about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
         rule = command.rule.model_dump() if self.config.approve.rules else None
-        about |= {LIKE: digest([node.tool.name, command.subject["answeredBy"], rule])[:SHORT_SUBJECT]}
+        behind = [command.subject["answeredBy"], *([call["plan"]] if node.walks_plan else [])]
+        about |= {LIKE: digest([node.tool.name, behind, rule])[:SHORT_SUBJECT]}
         about |= {FORM: command.subject[FORM]} if FORM in command.subject else {}
         if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints

@@ -603,7 +603,8 @@ class RunMachine:
         steps = self.steps_due(status) if may_undo else []
         if steps:
             self.ends_with = status
-            return [*closed, self._start_undo(steps)]
+            paused = [commands.SignalChildren(PAUSE, is_told=True)] if self.is_paused else []
+            return [*closed, self._start_undo(steps), *paused]
         self.finished = status
         return [*closed, commands.Finish(status)]
 

@@ -486,7 +486,8 @@ class SetRun(RunMachine):
         of_rows = identity if resumed is None else resumed.identity or identity
         source = "" if progress.survey is None else progress.survey.source
         facts = PastSet(
-            identity=of_rows, id=self.setup.message.id_field, source=source, results=results, rows=tuple(progress.rows)
+            identity=of_rows, id=self.setup.message.id_field, source=source, results=results, rows=tuple(progress.rows),
+            isUndone=self.config.onFailure is not None,
         )  # fmt: skip
         return PastRun(workflowId=self.own, runId=run_id, provided=tuple(self.provided), set=facts)
 
@@ -547,6 +548,8 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> set_records.
             f'the field "{id_}"' if id_ else "the number of the row" for id_ in (message.id_field, earlier.id)
         )
         raise _refusal(f"the id of a row is {own} here, and was {other} in {name}", "rows are recognised by their ids")
+    if earlier.isUndone:  # what undid a row's Calls answers to their ``_id``s
+        resume = resume.model_copy(update={"ids": "new"})
     file = earlier.source if set_records.has_pattern(message.source) else ""
     source, identity = describe_source(resume, past), earlier.identity if resume.keeps_ids else None
     return set_records.ResumedSet(source=source, results=earlier.results, file=file, identity=identity)

@@ -39,6 +39,7 @@ from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, get, pointer, type_name, with_article
 from acts.language.wire import (
     ANONYMOUS,
+    DELEGATE_SUFFIX,
     INNER_PLAN,
     LIMIT_EXCEEDED,
     RULES_DIFFER,
@@ -207,7 +208,8 @@ def find_rule(
     tool, rules = call.tool, approve.all_rules
     if call.kind == "person" and tool.person is not None:
         return "answer", tool.person.rule.model_copy(update={"selfApproval": approve.selfApproval})
-    names = (tool.name, tool.answer, tool.activity, call.delegate)
+    name = (call.delegate or "").removesuffix(DELEGATE_SUFFIX)  # with and without it, the same definition is read
+    names = (tool.name, tool.answer, tool.activity, name, f"{name}{DELEGATE_SUFFIX}")
     asks, chooses = tool.approval or call.call.get("_approval") is True, call.scopes and "_scopes" not in tool.consts
     asking: list[tuple[str, Rule]] = []
     for rule in rules:

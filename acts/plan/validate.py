@@ -299,7 +299,9 @@ def _check_inner_plan(
     except TooComplex as error:
         yield Problem(wire.TOO_COMPLEX, str(error), pointer(*at, "plan"), call.id)
         return
-    yield from (replace(p, call=f"{call.id}/{p.call}") for p in problems)
+    # It is null the first time: a condition on it is meant
+    shown = (p for p in problems if p.fatal or f"{references.MARK}input.previous" not in p.message)
+    yield from (replace(p, call=f"{call.id}/{p.call}") for p in shown)
     if len(plan) > MAX_UNTIL_CALLS and condition is not None:
         text = f"its until is read after each of {len(plan):,} calls; at most {MAX_UNTIL_CALLS:,} are allowed"
         yield Problem("limitExceeded", text, pointer(*at, "until"), call.id)

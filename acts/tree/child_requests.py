@@ -357,8 +357,6 @@ def build_delegate_input(
     inherited, parameters = inherited_config(config), {k: v for k, v in call.items() if k not in META and k != "_id"}
     if plan is not None:
         inherited, parameters = inherited_config(config, "missing"), call.get("input") or {}
-        if plan.calls is not None:  # who decided about the Call has seen it
-            inherited |= {"approve": without_plan(inherited.get("approve"))}
     if node.delegate == ANONYMOUS:
         anonymous = AnonymousCall(
             tool=node.tool.name, toolSchema=child_schema(node.tool.schema), served=node.tool.served,

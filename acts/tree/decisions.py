@@ -422,7 +422,7 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     if approver is None:
         raise DecisionRefused(f'"by" is {decision.by!r}, who is no approver of this run; {names}')
     check_who(wait, *approver.names)
-    tool = None if wait.call is None else wait.tools[1]
+    tool = None if wait.call is None or decision.decision == UNDO else wait.tools[1]  # it ends the plan, and undoes all
     if not approver.may_decide(tool):
         text = "whole plans" if tool is None else f'calls that "{tool}" answers'
         raise DecisionRefused(f'the approver "{approver.name}" may not decide about {text}')

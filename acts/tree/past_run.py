@@ -86,6 +86,7 @@ class PastSet(Record):
     identity: str  # what the ``_id``s of its rows derive from
     id: str | None = None  # the field with the ids of its rows
     source: str = ""  # the name of the file that it read
+    isUndone: bool = False  # rows that failed were undone
     results: tuple[PastResults | PastHistory, ...] = ()  # of the runs that it resumed, the oldest first, then its own
     rows: tuple[PastRow, ...] = ()  # those that ended in this run of the workflow, if it has no results file
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -102,7 +103,7 @@ class Pages:
             ("POST", "/answer", self.answer),
             ("GET", "/change", self.change), ("POST", "/change", self.send_change), ("GET", "/bulk", self.bulk),
             ("POST", "/bulk", self.send_bulk), ("GET", "/run", self.run), ("POST", "/run", self.steer),
-            ("GET", "/run.svg", self.picture),
+            ("GET", "/run.svg", self.picture), ("GET", "/fork", self.fork), ("POST", "/fork", self.start_fork),
             ("GET", "/runs", self.all_runs), ("GET", "/enter", self.enter),
             ("GET", "/api/runs/{id:path}/events", self.events), ("GET", "/api/pending", self.pending),
             ("GET", "/api/pending/events", self.pending_events), ("POST", "/api/decide", self.decide_json),
@@ -322,6 +323,28 @@ class Pages:
         self._shared.forget()
         return RedirectResponse(link("/run", id=next_id), 303)
 
+    async def fork(self, request: Request) -> Response:
+        fork = await runs.read_fork(
+            self.client, request.query_params.get("id", ""), request.query_params.get("call", "")
+        )
+        return self._fork(request, fork, secrets.token_hex(3))
+
+    def _fork(self, request: Request, fork: runs.Fork, token: str, status: int = 200, **more: Any) -> Response:
+        more = {"new": fork.written, "problems": [], **more}
+        fields = form_fields(more["new"], fork.tool)
+        return self._page(request, "fork.html", status, fork=fork, token=token, fields=fields, **more)
+
+    async def start_fork(self, request: Request) -> Response:
+        form, _ = await self._form(request)
+        fork, token = (
+            await runs.read_fork(self.client, str(form.get("id")), str(form.get("call"))),
+            str(form.get("token")),
+        )
+        new, problems = read_call(fork.written, fork.tool, dict(form))
+        if problems:
+            return self._fork(request, fork, token, _CONFLICT, new=new, problems=problems)
+        return RedirectResponse(link("/run", id=await runs.start_fork(fork, new, token)), 303)
+
     async def all_runs(self, request: Request) -> Response:
         phase = request.query_params.get("phase", "")
         report = await self._shared.get(("runs", phase), lambda: runs.read_runs(self.client, phase))
@@ -329,14 +352,15 @@ class Pages:
 
     # -- the same as JSON, and as events ---------------------------------------------------------------
 
-    async def pending(self, request: Request) -> Response:  # noqa: ARG002 - it takes nothing
+    async def pending(self, request: Request) -> Response:
         """``{waits: [{run, wait, tool, summary, …}], unanswered, unread}``, as ``acts pending --json``."""
         inbox = await self._inbox()
         waits = [
             {"run": w.run, "wait": w.token, "tool": w.tool, "summary": w.summary, **w.approval.to_json()}
             for w in inbox.waits
         ]
-        return JSONResponse({"waits": waits, "unanswered": inbox.unanswered, "unread": inbox.unread})
+        report = {"waits": waits, "unanswered": inbox.unanswered, "unread": inbox.unread}
+        return JSONResponse(report, headers={"X-CSRF-Token": request.state.visitor.csrf})  # for a page of this origin
 
     async def decide_json(self, request: Request) -> Response:
         """``{run, wait, version, subject, decision, reason?, …}``: docs/ui.md; 409 for what waits no more."""

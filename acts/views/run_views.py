@@ -456,6 +456,9 @@ class PlanView(RunView):
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:
             out["usage"] = run.usage.to_json()
+        not_undone = [] if run.undone is None else run.undone["errors"]
+        for item in report.values():
+            item["errors"] = [*item["errors"], *(not_undone if item["status"] == "failed" else ())]
         out |= report.get(members[0], {}) if len(members) == 1 else {"instances": report}
         return self._with_decisions(out)
 

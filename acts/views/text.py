@@ -194,12 +194,12 @@ def _json_text(value: Json) -> str:
 
 # -- simulations ---------------------------------------------------------------
 
-_LABELS: Final = {"requests": "model requests", "cost": "USD", "seconds": "s without waits for people"}
+_LABELS: Final = {"requests": "model requests", "cost": "USD"}
 
 
 def forecast_text(simulation: Mapping[str, Any]) -> str:
     """``2 model requests, about 0.01 to 0.02 USD, at least 7 actions``"""
-    spans = ((name, simulation.get(name)) for name in ("requests", "cost", "actions", "seconds"))
+    spans = ((name, simulation.get(name)) for name in ("requests", "cost", "actions"))
     parts = [
         _figure_text(name, span, has_bound=name not in simulation["unforeseen"])
         for name, span in spans
@@ -207,14 +207,9 @@ def forecast_text(simulation: Mapping[str, Any]) -> str:
     ]
     if simulation["requests"]["max"] and simulation.get("cost") is None:
         parts.append("cost unknown")
-    if simulation.get("withoutDuration"):
-        parts.append(f"the duration of {format_choices(simulation['withoutDuration'])} is unknown")
     if simulation["delegates"]["max"]:
         parts.append(f"{range_text(simulation['delegates'])} delegates, whose requests are not counted")
-    if "each" in simulation:
-        each = [_figure_text(name, span) for name, span in simulation["each"].items()]
-        parts.append(f"{' and '.join(each)} in each child ({simulation['runs']:,})")
-    elif "runs" in simulation:
+    if "runs" in simulation:
         parts.append(f"and what its children take ({simulation['runs']:,})")
     return ", ".join(parts)
 
@@ -222,7 +217,7 @@ def forecast_text(simulation: Mapping[str, Any]) -> str:
 def _figure_text(name: str, span: Mapping[str, float], *, has_bound: bool = True) -> str:
     """``about 7 to 9 actions``; ``at least 3 model requests`` if delegates or children add to it."""
     label = _LABELS.get(name, name)
-    label = label.removesuffix("s") if span["min"] == span["max"] == 1 and name != "seconds" else label
+    label = label.removesuffix("s") if span["min"] == span["max"] == 1 else label
     if not has_bound:
         return f"at least {span['min']:,} {label}"
     return f"{'' if name == 'requests' else 'about '}{range_text(span)} {label}"

@@ -162,7 +162,8 @@ class Settings(LogSettings):
             raise SettingsError(mistake)
         settings = super().from_environment()
         _ = settings.delegate_sources, settings.set_sources, approvers_from_environment()
-        _read_sources("ACTS_HTTP", (), settings.http_hosts, settings.http_private_hosts)
+        sources.read_hosts("ACTS_HTTP_HOSTS", settings.http_hosts)
+        sources.read_hosts("ACTS_HTTP_PRIVATE_HOSTS", settings.http_private_hosts, needs_port=True)
         check_setting(settings.secrets)
         check_endpoints()
         try:

@@ -403,10 +403,12 @@ class RunWorkflow:
         description="What would undo the completed calls: {calls, request?}; the request is that of a Plan.",
     )
     def undo(self, _: RawValue = NOTHING) -> RawValue:
-        steps = [] if self.machine is None else self.machine.undo_steps()
-        request = {"request": self.machine.undo_request(steps)} if self.machine is not None and steps else {}
+        run = self.machine
+        steps = [] if run is None or run.undone is not None else run.undo_steps()
+        request = {"request": run.undo_request(steps)} if run is not None and steps else {}
         data = write_json({"calls": len(steps), **request})
-        return raw(data if len(data) <= MAX_RESULT else write_json({"calls": len(steps)}))
+        limit = wire.MAX_STORED_BYTES if self.uses_storage else MAX_RESULT
+        return raw(data if len(data) <= limit else write_json({"calls": len(steps)}))
 
     @workflow.query(name=wire.PROMPT_CONTEXT, description="For the engine: what a model is shown.")
     def prompt_context(self, page: RawValue = NOTHING) -> RawValue:

@@ -8,6 +8,7 @@ pictures of the docs are written again with
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
@@ -20,8 +21,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
+import httpx2
 import pytest
+import uvicorn
 from playwright.async_api import Browser, Page, async_playwright, expect
 from temporalio.client import Client
 
@@ -29,6 +33,8 @@ from acts.cli.commands.operations import create_key
 from acts.cli.dev.temporal_server import DevServer
 from acts.payloads.converter import client_converter
 from acts.ui.app import link
+from acts.ui.ui_server import listen
+from examples.page.serve import make_app as make_page
 from tests.ui.conftest import HOST, Site, asking_tool, hidden, lookup, refund, refund_tool, serving, start_refund
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended, pending
@@ -338,6 +344,29 @@ async def test_what_is_encrypted_is_shown_to_those_who_have_the_keys(
             await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
             assert (await ended(handle))["state"]["paid"] == {"paid": 4200}
         await page.context.close()
+
+
+async def test_a_page_of_ones_own_follows_a_run_and_decides(desk: Desk) -> None:
+    handle = await start_refund(desk.foreign)
+    with listen(HOST, 0) as listening:
+        host = f"{HOST}:{listening.getsockname()[1]}"
+        app = make_page(desk.site.origin, "for programs", host)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+        serving_page = asyncio.create_task(server.serve(sockets=[listening]))
+        page = await desk.open(f"http://{host}/?run={quote(handle.id, '')}")
+        await expect(page.locator("li")).to_have_text(["1:lookup: completed"])
+        await expect(page.locator("pre")).to_contain_text("4200")
+        async with httpx2.AsyncClient() as other:
+            for headers in ({"Origin": "http://evil.example"}, {"Origin": f"http://{host}", "Host": "evil.example"}):
+                assert (await other.post(f"http://{host}/api/decide", content="{}", headers=headers)).status_code == 403
+        await press(page, "approve")
+        await expect(page.locator("h1")).to_have_text(f"{handle.id}: completed")
+        await expect(page.locator("li")).to_have_text(["1:lookup: completed", "2:refund: completed"])
+        await expect(page.locator("article")).to_have_count(0)
+        assert (await ended(handle))["state"]["paid"] == {"paid": 4200}
+        await page.context.close()
+        server.should_exit = True
+        await serving_page
 
 
 # -- decisions that are signed ------------------------------------------------------------------------------------

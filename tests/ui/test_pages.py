@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from urllib.parse import quote, unquote
 
 import httpx2
 import pytest
@@ -154,6 +156,21 @@ async def test_an_agent_is_asked_back_and_reads_the_question(site: Site, foreign
         assert (await ended(handle))["output"] == "the reader said so"
 
 
+async def test_an_agent_links_to_the_run_of_its_plan_and_that_back(
+    site: Site, foreign: Foreign, agents: Agents
+) -> None:
+    async with foreign.serving(lookup):
+        tick = {"calls": [call("lookup", "†state.a", note="why?")]}
+        handle = await agents.start(tick, {"output": "done"}, context=[foreign.tool("lookup")])
+        await ended(handle)
+
+    async def below() -> list[str]:
+        return re.findall(f'id=({quote(handle.id, "")}[^"]+)">', await site.get("/run", id=handle.id))
+
+    [child] = await assert_eventually(below, why="the server lists it")
+    assert f">{handle.id}</a>" in await site.get("/run", id=unquote(child))
+
+
 async def test_a_run_is_paused_resumed_and_cancelled_by_its_name_only(site: Site, foreign: Foreign) -> None:
     async with foreign.serving(lookup, refund):
         handle = await start_refund(foreign)
@@ -173,6 +190,27 @@ async def test_a_run_is_paused_resumed_and_cancelled_by_its_name_only(site: Site
         assert f"{handle.id}-retry-" in again.text
         assert (await site.post("/run", **fields, action="retry")).url == again.url  # one retry, however often
         await foreign.client.get_workflow_handle(str(again.url.params["id"])).terminate("the test is over")
+
+
+async def test_a_run_forks_from_one_of_its_calls_once_for_each_form(site: Site, foreign: Foreign) -> None:
+    async with foreign.serving(lookup, refund):
+        first = await start_refund(foreign)
+        _, card = await site.card_of(first)
+        await site.post("/decide", **hidden(card), decision="approve")
+        await ended(first)
+        assert "/fork?" in await site.get("/run", id=first.id)
+        form = await site.get("/fork", id=first.id, call="2:refund")
+        wrong = await site.post("/fork", **hidden(form), **{"f.cents": "many"})
+        assert (wrong.status_code, "is no JSON" in wrong.text) == (409, True)
+        page = await site.post("/fork", **hidden(form), **{"f.cents": "7", "f.why": "less"})
+        assert (await site.post("/fork", **hidden(form), **{"f.cents": "7", "f.why": "less"})).url == page.url
+        handle = foreign.client.get_workflow_handle(str(page.url.params["id"]))
+        _, card = await site.card_of(handle)
+        await site.post("/decide", **hidden(card), decision="approve")
+        result = await ended(handle)
+        assert (result["state"]["paid"], result["resumedFrom"]["workflowId"]) == ({"paid": 7}, first.id)
+        no_call = await site.http.get("/fork", params={"id": first.id, "call": "9:refund"})
+        assert "no call" in no_call.text
 
 
 async def test_programs_read_events_and_decide(site: Site, foreign: Foreign) -> None:

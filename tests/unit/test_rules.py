@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from acts.activities.shipped_tools import PLAN as WALKS
 from acts.language.errors import InvalidRequest
 from acts.language.messages import Data, parse_message
 from acts.machines import events
@@ -103,6 +104,13 @@ def test_where_nobody_can_tell_whether_a_rule_holds_people_are_asked_by_all_that
     world = start(planned, tools=[LOOSE], rules=rules)
     error = world.runs[ROOT].walk.calls[0].error
     assert (states(world), error and error["code"]) == (["failed"], "RulesDiffer"), "nobody decides by both"
+
+
+def test_a_delegate_is_asked_about_however_a_model_spells_it() -> None:
+    chooses = tool("ask", activity=None, _delegate={"type": "string"})
+    world = start(call("ask", "†state.a", _delegate="review.json"), tools=[chooses], calls=["review"])
+    world.send(ROOT, events.CallEnded("pin/review.json", {"sha256": "0"}))
+    assert states(world) == ["awaiting"]
 
 
 def test_a_small_element_does_not_carry_a_large_one_past_its_rule() -> None:
@@ -248,6 +256,13 @@ def test_a_deadline_approves_what_has_waited_for_all_of_its_time() -> None:
     ]
 
 
+def test_who_decides_about_calls_alone_has_no_plan_undone() -> None:
+    approvers = read_approvers({"eve": {"keys": PUBLIC["eve"], "plans": False}})
+    world = start(call("pay", "†state.a", n=1), approvers=approvers, calls=["pay"])
+    signed = sign(world, "eve", decision="undo")
+    assert "may not decide about whole plans" in decide(world, "undo", **signed)
+
+
 # -- approvals that hold for like Calls ----------------------------------------------------------------------------
 
 PLAN = [call("pay", "†state.a", n=1), call("pay", "†state.b", n=2), call("pay", "†state.c", n=300)]
@@ -293,6 +308,14 @@ def test_a_call_that_something_else_answers_is_not_like_one_of_the_same_names() 
     world = start(PLAN[0], {**PLAN[1], "_delegate": "pay"}, PLAN[2], tools=[chooses], calls=["pay"])
     world.send(ROOT, events.CallEnded("pin/pay", {"sha256": "0"}))
     assert decide(world, call="1:pay", by="Ada", remember={}) == ""
+    assert states(world) == ["running", "awaiting", "running"]
+
+
+def test_a_plan_of_other_calls_is_not_like_one_that_a_person_approved() -> None:
+    plans = [[call("pay", "†state.output", n=n)] for n in (1, 2, 1)]
+    walks = [call("plan", f"†state.{name}", plan=plan) for name, plan in zip("abc", plans, strict=True)]
+    world = start(*walks, tools=[PAY, {"type": "tool", "tool": WALKS}], calls=["plan"])
+    assert decide(world, call="1:plan", by="Ada", remember={}) == ""
     assert states(world) == ["running", "awaiting", "running"]
 
 

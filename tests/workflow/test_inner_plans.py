@@ -15,8 +15,9 @@ from acts.activities.shipped_tools import PLAN
 from acts.cli.dev.temporal_server import DevServer
 from acts.language.errors import SettingsError
 from tests.crash.resets import reset, reset_points
+from tests.workflow.agents import Agents
 from tests.workflow.conftest import engine_on
-from tests.workflow.foreign import Foreign, call, decide, ended, pending, result_of_failed, states, tree_of
+from tests.workflow.foreign import Foreign, call, decide, ended, own, pending, result_of_failed, states, tree_of
 from tests.workflow.tools import Gate, echo, refuse
 
 Json = Any
@@ -58,6 +59,7 @@ async def test_as_soon_as_until_holds_what_still_runs_is_cancelled_and_nothing_m
         call("echo", "†state.quotes", value=1, _outputMethod="push"),
         call("slow", "†state.quotes", _outputMethod="push"),
         call("late", "†state.booked", after="†state.quotes"),
+        walk(call("slow", "†state.output"), path="†state.nested"),
     ]
     first = walk(*inner, until="†state.quotes.length >= 1")
     async with foreign.serving(echo, slow.activity("slow"), late.activity("late")):
@@ -65,9 +67,8 @@ async def test_as_soon_as_until_holds_what_still_runs_is_cancelled_and_nothing_m
         result = await ended(handle)
     assert result["state"]["out"] == {"quotes": [1]}
     assert not late.arrived
-    _, _, plan = await tree_of(foreign.client, handle.id)
-    inside = await foreign.client.get_workflow_handle(plan).result()
-    assert states(inside) == {"1:echo": "completed", "2:slow": "cancelled", "3:late": "cancelled"}
+    inside = await foreign.client.get_workflow_handle(f"{handle.id}/1:plan/plan").result()
+    assert list(states(inside).values()) == ["completed", "cancelled", "cancelled", "cancelled"]
 
 
 async def test_a_plan_is_walked_again_with_its_last_state_until_its_condition_holds(foreign: Foreign) -> None:
@@ -141,8 +142,9 @@ async def test_a_plan_by_name_has_its_own_tools_and_those_of_the_run(
     async with engine_on(server, queue, plans=tmp_path):
         user = Foreign(foreign.client, queue, foreign.queue)
         named = call("plan", "†state.out", plan="welcome", input={"name": "Ada"})
-        for more in ({}, {"approve": {"plan": True}}):
-            handle = await user.start(request(user, named, tools=(), **more))
+        wrapped, asks = walk({**named, "_outputPath": "†state.output"}), {"approve": {"plan": True}}
+        for planned, more in ((named, {}), (named, asks), (wrapped, asks)):
+            handle = await user.start(request(user, planned, tools=(), **more))
             for _ in more:
                 await decide(handle)
                 assert [wait["what"] for wait in await pending(handle)] == ["plan"]  # its content
@@ -159,3 +161,29 @@ def test_a_plan_by_name_that_walks_itself_stops_the_worker(tmp_path: Path) -> No
         (tmp_path / f"{name}.json").write_text(json.dumps({"context": [plan]}))
     with pytest.raises(SettingsError, match="walks itself: a → b → a"):
         read_plans([tmp_path])
+
+
+async def test_an_agent_plans_one_and_its_calls_have_the_tools_of_the_run(foreign: Foreign, agents: Agents) -> None:
+    inner = [call("echo", "†state.a", value="†input.n"), call("big", "†state.b", value="†state.a")]
+    answer = {"calls": [walk(*inner, input={"n": 2}, until="†state.b")], "output": "†state.out.b"}
+    tools = [WALK, foreign.tool("echo"), foreign.tool("big"), foreign.tool("unused")]
+
+    async def big(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
+        return call["value"]
+
+    async with foreign.serving(echo, big):
+        result = await ended(await agents.start(({"tick": 1}, answer), context=tools))
+    assert result["output"] == 2
+
+
+async def test_it_holds_in_instances_and_what_one_may_not_do_a_plan_inside_may_not(foreign: Foreign) -> None:
+    each = walk(call("echo", "†state.output", value="†state.n"), _scopes=["state"])
+    rows = [own("a", n=1), own("b", n=2)]
+    async with foreign.serving(echo):
+        result = await foreign.run(each, context=[WALK, foreign.tool("echo"), *rows])
+        assert {id_: one["state"]["out"] for id_, one in result["instances"].items()} == {"a": 1, "b": 2}
+        nested = walk(walk(call("echo", "†state.output", value=1), path="†state.output"))
+        refused = await result_of_failed(await foreign.start(request(foreign, nested, budget={"depth": 1})))
+        spent = await result_of_failed(await foreign.start(request(foreign, nested, budget={"calls": 1})))
+    assert "budget.depth" in refused["errors"][0]["message"]
+    assert spent["errors"][0]["code"] == "BudgetExceeded"

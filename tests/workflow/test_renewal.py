@@ -16,7 +16,7 @@ from temporalio.client import Client
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from acts.activities.shipped_tools import WAIT_TOOL
+from acts.activities.shipped_tools import PLAN, WAIT_TOOL
 from acts.cli.dev.temporal_server import DevServer
 from acts.machines import lifetime
 from acts.workflows import payloads
@@ -153,6 +153,17 @@ async def test_a_wait_keeps_its_end_in_a_new_run_and_after_a_reset(hasty: Foreig
     assert result["state"] == {"due": first, "late": first}
     written = next(m for m in result["context"] if m["_call"]["_tool"] == "wait")
     assert written["_date"] >= first
+
+
+async def test_a_plan_inside_another_ends_by_its_condition_in_a_new_run(hasty: Foreign) -> None:
+    inner = call("plan", "†state.out", plan=chains(2, 40), input={}, _scopes=["data"], until="†data.c0.n35")
+    async with hasty.serving(echo):
+        context = [{"type": "tool", "tool": PLAN}, hasty.tool("echo"), heads(2)]
+        handle = await hasty.start(hasty.request(inner, context=context))
+        assert (await ended(handle))["state"] == {"out": {}}
+    inside = hasty.client.get_workflow_handle(f"{handle.id}/1:plan/plan")
+    await renewed(hasty, inside)
+    assert list(states(await ended(inside)).values())[-2:] == ["cancelled", "cancelled"]
 
 
 async def test_no_message_is_lost_around_a_new_run(hasty: Foreign) -> None:

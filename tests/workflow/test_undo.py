@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from temporalio.exceptions import ApplicationError
 from acts.activities.shipped_tools import PLAN
 from acts.client.client import Client
 from acts.client.client_errors import ClientError
+from acts.tree.identity import retry_id
 from tests.crash.resets import reset, reset_points
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import (
@@ -145,6 +147,19 @@ async def test_a_retry_makes_anew_what_was_undone_and_keeps_what_was_not(bank: B
     assert again["status"] == "completed"
 
 
+async def test_a_run_that_was_retried_is_undone_by_the_retry_once_that_has_something(bank: Bank) -> None:
+    first = await bank.foreign.start(bank.request(*paid(1), *paid(0)))
+    assert (await came_to(first))["status"] == "failed"
+    new_id = retry_id(first.id, str(first.result_run_id))
+    raw = bank.request(*paid(1), *paid(0), resume={"workflowId": first.id})
+    assert (await came_to(await bank.foreign.start(raw, id=new_id)))["status"] == "failed"
+    client = Client(bank.foreign.client)
+    with pytest.raises(ClientError, match="was retried"):
+        await client.run(first.id).undo()
+    assert (await (await client.run(new_id).undo()).result()).ok
+    assert bank.undone == ["†p1"]
+
+
 async def test_what_a_run_took_over_from_another_is_undone_under_one_id(bank: Bank) -> None:
     first = await bank.foreign.start(bank.request(*paid(1), *paid(0)))
     assert (await came_to(first))["status"] == "failed"
@@ -180,6 +195,21 @@ async def test_an_instance_that_fails_is_undone_by_itself(bank: Bank) -> None:
     undo = await Client(bank.foreign.client).run(handle.id).undo()
     assert (await undo.result()).ok
     assert bank.undone == ["†p1", "†p3", "†p2"]
+
+
+async def test_a_row_of_a_set_that_fails_is_undone_and_runs_again_with_new_ids(bank: Bank, sets_folder: Path) -> None:
+    name = f"{bank.foreign.queue[-8:]}.jsonl"
+    (sets_folder / name).write_text('{"id": "a", "n": 1, "m": 0}\n{"id": "b", "n": 2, "m": 3}\n')
+    plan = [call("pay", "†state.first", n="†row.n"), call("pay", "†state.last", n="†row.m", after="†state.first")]
+    rows = {"type": "data", "kind": "row", "_instances": {"source": name, "id": "id"}}
+    handle = await bank.foreign.start(bank.request(*plan, context=(rows,), onFailure="undo"))
+    assert (await ended(handle))["status"] == "partial"
+    resume = {"workflowId": handle.id, "only": "failed"}
+    await came_to(await bank.foreign.start(bank.request(*plan, context=(rows,), onFailure="undo", resume=resume)))
+    assert bank.undone == ["†p1", "†p1"]
+    assert len({id_ for _, id_ in bank.refunds}) == 2
+    with pytest.raises(ClientError, match="of a set"):
+        await Client(bank.foreign.client).run(handle.id).undo()
 
 
 async def test_what_an_inner_plan_completed_is_undone_in_its_place(bank: Bank) -> None:

@@ -89,8 +89,6 @@ def simulate(
 ) -> int:  # fmt: skip
     """Show what a plan would do: waves, outcomes, forecast. Runs nothing.
 
-    Its time is known where tools declare `_options.expected`.
-
     Examples:
       acts simulate plan.yaml -i n=3
     """
