@@ -10,7 +10,7 @@ import pytest
 from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
 from acts.machines.approvals import RESEND_SECONDS
-from acts.machines.commands import AnswerUpdate, StartTimer
+from acts.machines.commands import StartTimer
 from acts.machines.events import RecordReceived
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import PendingChanged
@@ -57,31 +57,6 @@ def notes(machine: WaitingRun) -> str:
 
 
 @pytest.mark.parametrize(
-    ("decisions", "expected"),
-    [
-        ([("approve", {}), ("reject", {})], [("approve", 1)]),
-        ([("reject", {}), ("approve", {})], [("reject", 1)]),
-        ([("edit", {"plan": [{}]}), ("approve", {})], [("edit", 1), ("approve", 2)]),
-        ([("edit", {"plan": [{}]}), ("approve", {"version": 1})], [("edit", 1)]),
-        ([("edit", {"plan": [{}]}), ("approve", {"version": 2})], [("edit", 1), ("approve", 2)]),
-        ([("edit", {"plan": [{}]}), ("edit", {"plan": [{}], "version": 1})], [("edit", 1)]),
-        ([("approve", {"version": 2}), ("reject", {"version": 1})], [("reject", 1)]),
-        ([("approve", {}), ("edit", {"plan": [{}]})], [("approve", 1)]),
-    ],
-)
-def test_decisions_in_one_task_are_taken_in_order(
-    decisions: list[tuple[str, Json]], expected: list[tuple[str, int]]
-) -> None:
-    tree = Tree()
-    machine = run(tree, ROOT, [PLAN])
-    for word, raw in decisions:
-        tell(tree, word, **raw)
-    tree.settle()
-    assert [(t.decision, t.version) for t in machine.log] == expected
-    assert len(machine.notes) == len(decisions) - len(expected)
-
-
-@pytest.mark.parametrize(
     ("early", "expected", "note"),
     [
         ([("approve", {"by": "a"})], [("approve", "a")], ""),
@@ -108,15 +83,6 @@ def test_decisions_that_come_before_their_wait_are_judged_when_it_opens(
     assert [(t.decision, t.by) for t in machine.log] == expected
     assert note in notes(machine)
     assert len(pending(machine)) == 1  # of two proposals, nothing that came early decides the second
-
-
-def test_a_decision_that_several_waits_match_is_refused() -> None:
-    tree = Tree()
-    machine = run(tree, ROOT, [PAY, SEND])
-    tell(tree, "approve")
-    tree.settle()
-    assert (taken(machine), len(pending(machine))) == ([], 2)
-    assert "2 waits are matched" in notes(machine)
 
 
 # -- deadlines -----------------------------------------------------------------------------------
@@ -192,16 +158,6 @@ def machine_of(tree: Tree, id_: str) -> WaitingRun:
     machine = tree.runs[id_].machine
     assert isinstance(machine, WaitingRun)
     return machine
-
-
-@pytest.mark.parametrize("at", [ROOT, MIDDLE, LEAF])
-@pytest.mark.parametrize("named", [{}, {"call": "1:pay"}, {"workflowId": LEAF}, {"instance": "Ann"}])
-def test_a_decision_reaches_the_run_that_waits_from_any_run_above(tree: Tree, at: str, named: Json) -> None:
-    tell(tree, "approve", at, update="u", by="a", **named)
-    tree.settle()
-    assert taken(machine_of(tree, LEAF)) == [("1:pay", "approve", "a")]
-    assert tree.answers == [AnswerUpdate("u")]
-    assert pending(machine_of(tree, ROOT)) == [(LEAF, "2:send", 1)]
 
 
 def test_a_refused_decision_leaves_everything_waiting_and_whoever_asked_gets_the_problems(tree: Tree) -> None:
