@@ -28,7 +28,6 @@ from acts.activities.run_setup import (
     Loader,
     check_queues,
     check_search_attributes,
-    first_attempt,
     look_up_approvers,
 )
 from acts.activities.secret_interceptor import SecretInterceptor
@@ -160,7 +159,7 @@ def own_activities(
     sets = SetActivities(settings.set_sources, past_runs.rows)
     caps = Caps(settings.max_parallel, settings.max_cost, settings.day_cost)
     return [
-        *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt, caps.look_up,
+        *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, caps.look_up,
         Loader(settings.delegate_sources).load_delegate, past_runs.read_past_run, *sets.all(),
     ]  # fmt: skip
 
