@@ -62,6 +62,7 @@ COMMANDS: Final = {
     "resume": ("decide", "Resume a paused run."),
     "retry": ("start", "Run what a plan has not completed: completed calls are taken over"),
     "fork": ("start", "Run a plan another way from one call on: the calls before it are taken over."),
+    "undo": ("start", "Undo what a run has completed, in reverse order, by the calls that its tools name"),
     "replay": ("operations", "Replay the history of a run with the code that is installed here"),
     "setup": ("operations", "Prepare a namespace: register the search attributes by which runs are found."),
     "deploy-check": ("operations", "Replay the open runs with the code here, before a rollout."),

@@ -70,7 +70,7 @@ def simulate_prepared(
 
         {waves: [[call id]], criticalPath: [call id],
          calls: [{id, tool, how, activity?, taskQueue?, delegate?, given?, reads, writes,
-                  scopes, when?, elements?: {min, max}, instance?, hints?, approval, background}],
+                  scopes, when?, elements?: {min, max}, instance?, hints?, undo?, approval, background}],
          outcomes: {combinations: [{choices: {call id: path}, conditions?: {call id: boolean}, run: [call id],
                                     skipped: [call id], failed?: [call id], waiting?: [call id]}], truncated},
          samples: {tool: example of its _output, null where it says nothing},
@@ -130,6 +130,7 @@ def _call_item(
         "delegate": node.delegate if node.kind == "delegate" else None,
         "who": (list(node.tool.person.who) or None) if node.tool.person is not None else None,
         "given": True if rank in prepared.literal_outputs else None, "hints": hint_words(node.tool.schema) or None,
+        "undo": node.tool.undo,
         "reads": list(dict.fromkeys(str(p) for read in node.reads for p in read.paths)),
         "writes": list(map(str, node.writes)), "scopes": list(map(str, node.scopes)),
         "when": None if node.condition is None else node.condition.text,

@@ -119,6 +119,8 @@ def _describe_state(call: Mapping[str, Any]) -> str:
         return f"{error.get('code')}: {error.get('message')}" + (f" (at {call['place']})" if call.get("place") else "")
     if isinstance(call.get("reason"), str):
         return str(call["reason"])
+    if call.get("waitsUntil"):
+        return f"waits until {call['waitsUntil']}"
     if isinstance(call.get("waitsFor"), list):
         return f"waits for {format_choices(call['waitsFor'])}"
     if call.get("taskQueue"):
@@ -225,6 +227,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     how += f" when {call['when']}" if "when" in call else ""
     how += ", in the background" if call.get("background") else ""
     how += ", after approval" if call.get("approval") else ""
+    how += f", undone by {call['undo']['_tool']}" if call.get("undo") else ""
     return how + (f" ({', '.join(call['hints'])})" if call.get("hints") else "")
 
 

@@ -144,7 +144,9 @@ def test_a_deadline_counts_on_after_continue_as_new() -> None:
     (before,) = machine.approvals.pending
     tree.now = 4_000
     new = machine.renewed()
-    commands = new.approvals.open("call", 1, Approve(**UNTIL).all_rules[-1], tree.clock, call="1:pay")
+    commands = new.approvals.open(
+        "call", 1, Approve(**UNTIL).all_rules[-1], tree.clock, call="1:pay", about={"like": "pay"}
+    )
     assert [c.seconds for c in commands if isinstance(c, StartTimer)] == [6.0]
     assert new.approvals.pending == [before]
 

@@ -202,7 +202,10 @@ def test_the_page_and_the_status_count_elements_and_say_why_a_call_was_skipped()
 def test_one_approval_for_all_elements_says_how_many_and_shows_the_list() -> None:
     run = waiting(LISTED_REFUND)
     (wait,) = run.approvals.pending
-    assert (wait.call, wait.about) == ("1:refund", {"elements": 3, "activity": "row.refund"})
+    assert (wait.call, wait.about) == (
+        "1:refund",
+        {"elements": 3, "activity": "row.refund", "like": wait.about["like"]},
+    )
     page = PlanView(run).page()
     assert "`1:refund` for each of 3 elements of `r`" in page
     assert '"_each"' in page
