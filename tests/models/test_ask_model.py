@@ -61,9 +61,6 @@ def reply(text: str) -> Reply:
     return Reply(events=chat(text))
 
 
-# -- the repair turn -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fields", "requests"),
     [
@@ -91,9 +88,6 @@ async def test_an_answer_of_a_latent_call_is_checked_once_and_repaired(raw: RawS
     assert result["usage"]["requests"] == 2
 
 
-# -- results ---------------------------------------------------------------------------
-
-
 async def test_a_solution_is_recorded_as_the_model_wrote_it(raw: RawServer) -> None:
     raw.reply_with(reply(json.dumps(SOLUTION)))
     client: Any = object()
@@ -117,9 +111,6 @@ async def test_a_solution_that_cannot_be_recorded_is_reported_to_the_planner(
     result = await run(solution_request())
     assert result["unusable"]["code"] == code
     assert result["usage"]["requests"] == 1
-
-
-# -- prices ------------------------------------------------------------------------------
 
 
 async def test_a_model_without_a_price_is_refused_where_the_budget_limits_the_cost(raw: RawServer) -> None:

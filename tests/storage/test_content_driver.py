@@ -169,9 +169,6 @@ async def test_worker_and_client_read_each_others_large_values(tmp_path: Path, m
     assert activity_converter(plain) is plain
 
 
-# -- values that are not stored --------------------------------------------------------------------
-
-
 LARGE = Payload(data=b"x" * 3_000_000)
 
 

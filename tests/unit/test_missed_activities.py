@@ -62,9 +62,6 @@ def test_a_miss_is_told_from_a_failure_of_the_tool(error: BaseException, miss: M
     assert found.reason
 
 
-# -- task queues without a worker: who is asked when, which Calls wait there, and how it heals. A script per case ---
-
-
 BUSY, IDLE = True, False
 CHECK = [CheckQueues(("near", "far"))]
 
@@ -118,9 +115,6 @@ def test_a_call_that_workers_without_its_activity_took_waits_and_is_noted_until_
     assert run.waiting_calls == {"3:c"}
     run.record_end("3:c")
     assert run.notes == []
-
-
-# -- local activities: how many run at once, how much of what they return fits a task, and what does not ---
 
 
 GRPC_BYTES = 4 * 1024 * 1024

@@ -67,9 +67,6 @@ def test_a_usable_answer_begins_a_new_row_and_keeps_the_cap() -> None:
     assert (asked.answers_left, asked.least_cap) == (3, 4_000)
 
 
-# -- recorded answers of the planning suite stay valid and right: a change of the language must not take them back ---
-
-
 FOLDERS = sorted(folder.name for folder in ANSWERS.iterdir() if folder.is_dir())
 
 

@@ -82,9 +82,6 @@ WEATHER = [
 ]
 
 
-# -- waves and the critical path -----------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("plan", "waves", "path"),
     [
@@ -106,9 +103,6 @@ WEATHER = [
 def test_calls_run_in_waves_and_the_longest_chain_is_named(plan: Any, waves: Any, path: Any) -> None:
     result = simulate(request(plan, {"type": "state", "n": 0}, model="scripted:x"))
     assert (result["waves"], result["criticalPath"]) == (waves, path)
-
-
-# -- what each call is ---------------------------------------------------------
 
 
 def test_each_call_says_how_it_runs_what_it_reads_and_where_it_writes() -> None:
@@ -142,9 +136,6 @@ def test_each_call_says_how_it_runs_what_it_reads_and_where_it_writes() -> None:
     ]  # fmt: skip
 
 
-# -- combinations of outcomes --------------------------------------------------
-
-
 def test_the_work_is_bounded_for_long_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "MAX_STEPS", 1600)  # a run of 30 calls takes 450, one of 201 calls 2,200
     plan = [call("do", 1, f"†state.a{i} || †state.b{i}") for i in range(30)]
@@ -154,9 +145,6 @@ def test_the_work_is_bounded_for_long_plans(monkeypatch: pytest.MonkeyPatch) -> 
         simulate(request(plan[:1] + [call("do", 1, f"†state.c{i}") for i in range(200)]))["outcomes"]["truncated"]
         is True
     )
-
-
-# -- the same, enumerated by brute force ---------------------------------------
 
 
 def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
@@ -229,9 +217,6 @@ def test_no_combination_is_missed_and_none_is_invented(plan: list[dict[str, Any]
         assert result["cost"]["min"] <= requests <= result["cost"]["max"]
 
 
-# -- producers and consumers ---------------------------------------------------
-
-
 A, B = "†state.a", "†state.b"
 
 
@@ -266,9 +251,6 @@ def test_a_producer_that_cannot_fit_is_reported_and_its_consumer_does_not_run(
     assert all(consumer not in c["run"] for c in combinations(result))
 
 
-# -- the forecast --------------------------------------------------------------
-
-
 def test_a_template_is_walked_for_one_instance_and_paid_for_all() -> None:
     people = [{"type": "state", "_instance": f"person {i}", "state": {"name": "x"}} for i in range(3)]
     result = simulate(
@@ -281,9 +263,6 @@ def test_a_template_is_walked_for_one_instance_and_paid_for_all() -> None:
     assert "instance" not in result["calls"][0]
     named = simulate(request([call("think", 1, "†state.a", _instance="person 1")], *people, model="scripted:x"))
     assert "instances" not in named
-
-
-# -- the whole -----------------------------------------------------------------
 
 
 _PROGRAM = """
@@ -311,18 +290,12 @@ def test_the_same_request_gives_the_same_report_under_every_hash_seed() -> None:
     assert json.loads(seen.pop())["waves"]
 
 
-# -- elements, templates and conditions ------------------------------------------------------------
-
-
 STATE = {"type": "state", "state": {"list": [{"id": "a", "n": 1}, {"id": "b", "n": 2}], "score": 3, "empty": []}}
 MODEL = {"model": "scripted:x"}
 
 
 def run(*plan: dict[str, Any], **config: Any) -> dict[str, Any]:
     return simulate(request(list(plan), STATE, **{**MODEL, **config}))
-
-
-# -- conditions ------------------------------------------------------------------------
 
 
 def test_a_condition_that_cannot_be_known_is_explored_both_ways() -> None:
@@ -346,8 +319,6 @@ def test_a_condition_that_is_never_true_is_a_warning() -> None:
         "this call is skipped whatever the outcomes are"
     ]
 
-
-# -- how often ---------------------------------------------------------------------------
 
 SHORT = {"type": "array", "items": STRING, "minItems": 2, "maxItems": 7}
 ORDER = {"type": "object", "properties": {"id": STRING}, "required": ["id"], "additionalProperties": False}
@@ -382,9 +353,6 @@ def test_requests_are_counted_per_element(writers: list[dict[str, Any]], each: A
     assert result["calls"][-1]["elements"] == {"min": low, "max": high}
 
 
-# -- types -----------------------------------------------------------------------------------
-
-
 TEXT, ORDERS, PERSON = (
     call("getText", to="†state.s"),
     call("getOrders", to="†state.o"),
@@ -405,9 +373,6 @@ def test_types_of_lists_and_texts_are_followed(plan: list[dict[str, Any]], found
     listed = problems(result, "cannotFit", "mayNotFit")
     assert [(p["code"], p["expected"]) for p in listed] == [(code, expected) for code, expected, _ in found]
     assert all(what in p["found"] for p, (_, _, what) in zip(listed, found, strict=True))
-
-
-# -- outcomes that are subsets ------------------------------------------------------------------
 
 
 def test_an_outcome_that_is_a_subset_of_another_can_be_chosen_and_so_can_the_whole() -> None:
