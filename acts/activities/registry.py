@@ -41,7 +41,7 @@ from acts.activities.engine_activities import encode_result, heartbeat, miss
 from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.endpoints import highest_price
-from acts.activities.plan_folders import NamedPlan, find_plan, plans_from_environment
+from acts.activities.plan_folders import NamedPlan, find_plan, plan_tools, plans_from_environment
 from acts.activities.shipped_tools import shipped_tools
 from acts.language import wire
 from acts.language.errors import SettingsError, format_choices, truncate
@@ -277,6 +277,7 @@ def load(
             loaded.functions |= {} if function is None else {name: function}
     tools, functions = loaded.tools, loaded.functions
     refuse_unanswered(tools, functions, loaded.places)
+    tools = plan_tools(plans or {}) | tools
     if conflict := functions.keys() & map(activity_of, servers.configs):
         text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
         raise SettingsError(text)

@@ -195,7 +195,7 @@ def plan_lines(approval: PendingApproval) -> list[str]:
 
 
 def _forecast(figures: Any) -> str:
-    """``: 1 model request, about 0.002 USD, about 5 actions``, as a run foresees it, at prices that are known here."""
+    """``: 1 model request, about 0.002 USD``, as a run foresees it, at prices that are known here."""
     if not isinstance(figures, dict):
         return ""
     prompt, requests = figures.get("prompt"), figures["requests"]
@@ -508,7 +508,7 @@ def waits_of(run: str, status: Mapping[str, Any]) -> Iterator[str]:
             yield clean(f"{text}, at {call['worker']}" if call.get("worker") else text, MAX_NOTE)
         elif call.get("seconds"):
             yield clean(f"{call_name(call)} runs for more than a minute at {call.get('worker')}", MAX_NOTE)
-        elif call.get("taskQueue"):
+        elif call.get("taskQueue") or call.get("waitsUntil"):
             yield clean(f"{call_name(call)} {describe(call)}", MAX_NOTE)
         elif call.get("waitsFor"):
             yield clean(f"{call_name(call)} {describe(call)}: {shell('acts', 'provide', run)} MESSAGE", MAX_NOTE)
