@@ -67,7 +67,6 @@ class Driver:
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._slice_timer: asyncio.Task[None] | None = None
         self._unjudged: list[events.Event] = []  # signed decisions: see ``_judges_later``
-        self._ends_early = False  # the run has come to what it was walked for
         self._judged: set[int] = set()  # the ids of those that wait in the inbox again
 
     # -- the loop --------------------------------------------------------------------------------
@@ -176,8 +175,8 @@ class Driver:
             answer = DecisionAnswer(id=update or "", type=ENGINE_ERROR, message=text)
             effects = [] if update is None else [commands.AnswerUpdate(update, answer)]
         self._perform_all(effects)
-        if self._ends_early and isinstance(event, events.CancelRequested):
-            self._call_off()  # what had its permit only now, too
+        if isinstance(event, events.CancelRequested):
+            self._call_off()  # what has been started since: a run may be cancelled before it begins
 
     def _perform_all(self, effects: list[commands.RunCommand]) -> None:
         for command in effects:
@@ -214,7 +213,6 @@ class Driver:
             case commands.RestartChild():
                 self.tasks.restart_child(command.key)
             case commands.EndEarly():
-                self._ends_early = True
                 self.inbox.appendleft(events.CancelRequested())
             case commands.Stop():
                 self.lifeline.supersede(command.run_id)

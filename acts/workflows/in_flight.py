@@ -320,8 +320,10 @@ class TasksInFlight:
     # -- in flight ----------------------------------------------------------------------------------
 
     def cancel(self) -> None:
+        """Cancel each once: a second request would be another command."""
         for _, task in list(self.in_flight.values()):
-            task.cancel()
+            if not task.cancelling():
+                task.cancel()
 
     def _launch(self, start: Start) -> None:
         task = start.send()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from temporalio import activity
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import CancelledError
 
 from acts.activities.plan_folders import read_plans
 from acts.activities.shipped_tools import PLAN
@@ -187,3 +189,16 @@ async def test_it_holds_in_instances_and_what_one_may_not_do_a_plan_inside_may_n
         spent = await result_of_failed(await foreign.start(request(foreign, nested, budget={"calls": 1})))
     assert "budget.depth" in refused["errors"][0]["message"]
     assert spent["errors"][0]["code"] == "BudgetExceeded"
+
+
+async def test_a_run_that_is_cancelled_before_it_begins_leaves_nothing_running(
+    server: DevServer, foreign: Foreign
+) -> None:
+    gate, queue = Gate(), f"{foreign.queue}-later"
+    user = Foreign(foreign.client, queue, foreign.queue)
+    handle = await user.start(request(user, call("slow", "†state.x"), tools=("slow",)))
+    await handle.cancel()
+    async with foreign.serving(gate.activity("slow")), engine_on(server, queue):
+        with pytest.raises(WorkflowFailureError) as failed:
+            await ended(handle)
+    assert isinstance(failed.value.cause, CancelledError)
