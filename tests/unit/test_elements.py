@@ -73,15 +73,6 @@ def test_an_element_without_a_parameter_fails_alone() -> None:
 # -- fire-and-forget, approval, cancellation ------------------------------------------------------
 
 
-def test_one_approval_is_for_all_elements() -> None:
-    drive = begin(REFUND, context=[ORDERS], config={"approve": {"calls": True}})
-    assert drive.questions == ["1:refund"]
-    assert drive.running == []
-    assert (drive.walk.calls[0].resolved or {})["_each"] == ORDERS["state"]["orders"]
-    drive.perform(drive.walk.decide(drive.walk.nodes[0].key, "approve", "", NOW))
-    assert len(drive.running) == 3
-
-
 def test_a_cancelled_walk_starts_no_more_elements_and_ends_with_those_that_run() -> None:
     drive = begin(call("e", "†state.e", _each=list(range(9))), config={"maxParallel": 3})
     drive.finish("1:e[0]")
