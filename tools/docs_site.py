@@ -24,7 +24,6 @@ PAGES: Final = {
     "README.md": "index.md", "examples/README.md": "examples.md", "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md",
 }  # fmt: skip
-README_PLAN: Final = "examples/weather/plan.yaml"
 _LINK: Final = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -60,20 +59,7 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"{match[1]}{place}{mark}{anchor}{match[3]}"
 
     markdown = _LINK.sub(rewrite, markdown)
-    if page.file.src_uri == "index.md":  # its drawing is of the plan above it
-        before, _, rest = markdown.partition("```mermaid\n")
-        markdown = f"{before}<div>{_draw(README_PLAN)}</div>{rest.partition('```')[2]}"
     return markdown.replace("```mermaid", "```text")
-
-
-def _draw(file: str) -> str:
-    """The picture of a plan in a file; of its tools only the names matter."""
-    from acts.cli.text.preflight import check_file
-    from acts.plan.validate import validate_request
-    from acts.views.plan_svg import plan_svg
-
-    _, request, checked = check_file(str(ROOT / file), None, agent=False)
-    return plan_svg(validate_request(request, checked.tools, checked.served), links="")
 
 
 def _source_of(page: str) -> str:

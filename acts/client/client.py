@@ -14,22 +14,45 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from acts.client import server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.event_stream import stream_events
-from acts.client.run_decisions import find_approval, login_name, send_decision, send_update
+from acts.client.run_decisions import (
+    find_approval,
+    login_name,
+    read_signable,
+    read_signing_key,
+    send_decision,
+    send_update,
+    with_signature,
+)
 from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
 from acts.client.served import workflow_of_plan
-from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run
+from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run, undo_run
 from acts.language.errors import InvalidRequest
-from acts.language.messages import choose_workflow, read_request
-from acts.language.wire import AGENT, ANSWER, APPROVE, DECIDE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME, REVOKE
+from acts.language.messages import choose_workflow, counting_now, read_request
+from acts.language.wire import (
+    AGENT,
+    ANSWER,
+    APPROVE,
+    DECIDE,
+    EDIT,
+    NEXT,
+    PAUSE,
+    PLAN,
+    PROVIDE,
+    REJECT,
+    RESUME,
+    REVOKE,
+    UNDO,
+)
 from acts.tree.decisions import Decision, PendingApproval, Remember
 from acts.views.run_events import EventFilter, RunEvent
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from temporalio import client as sdk
 
 P = ParamSpec("P")
@@ -40,11 +63,26 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 2.0
 
 
+class About(TypedDict, total=False):
+    """What tells one of several waits from the rest; ``by`` is who decides, else the login name.
+
+    ``version`` and ``subject`` are those that were seen: anything else is refused.
+    """
+
+    by: str | None
+    version: int | None
+    subject: str | None
+    instance: str | None
+    workflow_id: str | None
+
+
 class Run:
     """A run of an id, whether it exists or not: the latest one, or the one of ``run_id``."""
 
-    def __init__(self, temporal: sdk.Client, id: str, run_id: str | None = None) -> None:  # noqa: A002 - as Temporal
-        self.id, self.run_id, self._temporal = id, run_id, temporal
+    def __init__(
+        self, temporal: sdk.Client, id: str, run_id: str | None = None, *, key: Ed25519PrivateKey | None = None  # noqa: A002 - as Temporal
+    ) -> None:  # fmt: skip
+        self.id, self.run_id, self._temporal, self._key = id, run_id, temporal, key
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
@@ -119,30 +157,21 @@ class Run:
                 yield event
 
     async def approve(
-        self, call: str | None = None, *, by: str | None = None, note: str | None = None, version: int | None = None,
-        subject: str | None = None, instance: str | None = None, workflow_id: str | None = None,
-        remember: Mapping[str, Any] | None = None,
+        self, call: str | None = None, *, note: str | None = None, remember: Mapping[str, Any] | None = None,
+        **about: Unpack[About],
     ) -> None:  # fmt: skip
-        """Let a plan or a Call run that waits; the others tell one of several from the rest.
+        """Let a plan or a Call run that waits.
 
-        ``version`` and ``subject`` are those that were seen: anything else is refused. ``by`` is the login name.
         ``remember``, ``{when?, count?, until?}``, approves like Calls that follow, too, until ``revoke``.
         """
-        await self._decide(Decision.model_construct(
-            decision=APPROVE, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id, remember=None if remember is None else Remember.model_validate(dict(remember)),
-        ))  # fmt: skip
+        kept = None if remember is None else Remember.model_validate(dict(remember))
+        await self._decide(APPROVE, call=call, reason=note, remember=kept, **about)
 
     async def answer(
-        self, output: Any, call: str | None = None, *, by: str | None = None, note: str | None = None,
-        version: int | None = None, subject: str | None = None, instance: str | None = None,
-        workflow_id: str | None = None,
-    ) -> None:  # fmt: skip
+        self, output: Any, call: str | None = None, *, note: str | None = None, **about: Unpack[About]
+    ) -> None:
         """Answer what a person is asked: ``output`` fits the ``form`` of what waits, else it is refused."""
-        await self._decide(Decision.model_construct(
-            decision=ANSWER, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id, output=output,
-        ))  # fmt: skip
+        await self._decide(ANSWER, call=call, reason=note, output=output, **about)
 
     async def revoke(self, name: str, *, by: str | None = None) -> None:
         """Ask about Calls again that somebody has approved from now on; ``status`` has them under ``remembered``."""
@@ -151,38 +180,53 @@ class Run:
             root = await self._reader.root()
             await root.ask(send_update(root, DECIDE, {k: v for k, v in sent.items() if v is not None}))
 
-    async def reject(
-        self, reason: str, call: str | None = None, *, by: str | None = None, version: int | None = None,
-        subject: str | None = None, instance: str | None = None, workflow_id: str | None = None,
-    ) -> None:  # fmt: skip
+    async def reject(self, reason: str, call: str | None = None, **about: Unpack[About]) -> None:
         """Do not let it run; an agent plans again with the reason."""
-        await self._decide(Decision.model_construct(
-            decision=REJECT, call=call, by=by, reason=reason, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id,
-        ))  # fmt: skip
+        await self._decide(REJECT, call=call, reason=reason, **about)
 
     async def edit(
-        self, new: Sequence[Any] | Mapping[str, Any], call: str | None = None, *, by: str | None = None,
-        note: str | None = None, version: int | None = None, subject: str | None = None, instance: str | None = None,
-        workflow_id: str | None = None,
+        self, new: Sequence[Any] | Mapping[str, Any], call: str | None = None, *, note: str | None = None,
+        **about: Unpack[About],
     ) -> None:  # fmt: skip
         """Change what waits: ``new`` is a list of Calls, or the new form of the one ``call``. It then waits again."""
         content = {"with": dict(new)} if isinstance(new, Mapping) else {"plan": list(new)}
-        await self._decide(Decision.model_construct(
-            decision=EDIT, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id,
-        ), content)  # fmt: skip
+        await self._decide(EDIT, content, call=call, reason=note, **about)
 
-    async def _decide(self, decision: Decision, content: dict[str, Any] | None = None) -> None:
-        reader = self._reader
+    async def _decide(self, word: str, content: dict[str, Any] | None = None, **fields: Any) -> None:
+        reader, decision = self._reader, Decision.model_construct(decision=word, **fields)
         with explained(self._temporal, self.id):
             approval = await find_approval(reader, decision)
-            await send_decision(reader, decision, approval, content=content)
+            sign = None if self._key is None else functools.partial(self._sign, self._key, decision.subject)
+            await send_decision(reader, decision, approval, content=content, sign=sign)
 
-    async def provide(self, message: Mapping[str, Any]) -> None:
-        """Send the run a data, input or state Message that it waits for."""
+    @staticmethod
+    async def _sign(
+        key: Ed25519PrivateKey, subject: str | None, waiting: RunReader, approval: PendingApproval, sent: dict[str, Any]
+    ) -> dict[str, Any]:
+        if sent["decision"] in (APPROVE, ANSWER) and subject is None:
+            hint = "pass subject=approval.subject of the one that you have looked at"
+            raise ClientError("a signed approval names its subject", hint)
+        return with_signature(key, await read_signable(waiting, approval), sent)
+
+    async def undo(self, reason: str | None = None, *, by: str | None = None) -> Run:
+        """Undo what has completed, in reverse order; returns the run that does. Again, it is the same one.
+
+        A run that has not ended is undone where it waits for a decision: nothing more of it runs, and it returns
+        itself. ClientError: nothing is to be undone, or nothing waits.
+        """
+        reader = self._reader
         with explained(self._temporal, self.id):
-            await send_update(self._reader, PROVIDE, dict(message))
+            if (await reader.describe()).close_time is not None:
+                return Run(self._temporal, (await undo_run(reader))[0].id)
+        await self._decide(UNDO, by=by, reason=reason)
+        return self
+
+    async def provide(self, message: Mapping[str, Any], *, when: Literal["next", "now"] = "next") -> None:
+        """Send the run a data, input or state Message, or an agent a user's text. It counts after the tick of an agent;
+        ``now``: what has not started of this tick does not, and the agent plans again at once.
+        """
+        with explained(self._temporal, self.id):
+            await send_update(self._reader, PROVIDE, dict(message) if when == NEXT else counting_now(dict(message)))
 
     async def cancel(self) -> None:
         """Cancel the run: running Calls are cancelled, no more start. ClientError: it has ended already."""
@@ -202,18 +246,25 @@ class Run:
 class Client:
     """A client of one server: ``await Client.connect()``, or ``Client(temporal)`` over a client that there is."""
 
-    def __init__(self, temporal: sdk.Client, *, task_queue: str | None = None) -> None:
+    def __init__(
+        self, temporal: sdk.Client, *, task_queue: str | None = None, key: str | Path | None = None
+    ) -> None:  # fmt: skip
         self.temporal, self.task_queue = temporal, task_queue or server.task_queue()
+        self._key = None if key is None else read_signing_key(key)
 
     @classmethod
     async def connect(
-        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None
-    ) -> Self:
-        """Connect to the server that the command line would use, or to ``address``. ClientError: none answers."""
+        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None,
+        key: str | Path | None = None,
+    ) -> Self:  # fmt: skip
+        """Connect to the server that the command line would use, or to ``address``. ClientError: none answers.
+
+        ``key``: the file of the private key (``acts keygen``) that signs each decision.
+        """
         target = server.find_target(address)
         if namespace is not None:
             target.config["namespace"] = namespace
-        return cls(await server.connect(target, interceptors=()), task_queue=task_queue)
+        return cls(await server.connect(target, interceptors=()), task_queue=task_queue, key=key)
 
     async def start(
         self, plan: str | Path | Mapping[str, Any], input: Mapping[str, Any] | None = None, *, id: str | None = None,  # noqa: A002 - the words of the protocol
@@ -249,7 +300,7 @@ class Client:
 
     def run(self, id: str, run_id: str | None = None) -> Run:  # noqa: A002 - as Temporal
         """The run of an id, to follow or to decide. Asks no server."""
-        return Run(self.temporal, id, run_id)
+        return Run(self.temporal, id, run_id, key=self._key)
 
     async def pending(
         self, tool: str | None = None, older_than: float | None = None
@@ -311,6 +362,16 @@ def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> 
     return call
 
 
+def _blocking_start(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Run]],
+) -> Callable[Concatenate[Any, P], SyncRun]:
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun:
+        return SyncRun(self._thread.run(method(self._inner, *args, **kwargs)), self._thread)
+
+    return call
+
+
 class SyncRun:
     """``Run``, blocking."""
 
@@ -338,18 +399,9 @@ class SyncRun:
     edit = _blocking(Run.edit)
     provide = _blocking(Run.provide)
     cancel = _blocking(Run.cancel)
+    undo = _blocking_start(Run.undo)
     pause = _blocking(Run.pause)
     resume = _blocking(Run.resume)
-
-
-def _blocking_start(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Run]],
-) -> Callable[Concatenate[Any, P], SyncRun]:
-    @functools.wraps(method)
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun:
-        return SyncRun(self._thread.run(method(self._inner, *args, **kwargs)), self._thread)
-
-    return call
 
 
 class SyncClient:
@@ -360,12 +412,14 @@ class SyncClient:
 
     @classmethod
     def connect(
-        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None
-    ) -> Self:
+        cls, address: str | None = None, *, namespace: str | None = None, task_queue: str | None = None,
+        key: str | Path | None = None,
+    ) -> Self:  # fmt: skip
         """As ``Client.connect``."""
         thread = _LoopThread()
         try:
-            return cls(thread.run(Client.connect(address, namespace=namespace, task_queue=task_queue)), thread)
+            opened = thread.run(Client.connect(address, namespace=namespace, task_queue=task_queue, key=key))
+            return cls(opened, thread)
         except BaseException:
             thread.close()
             raise

@@ -6,19 +6,23 @@ Every wait is bounded; an update that no worker answered may still be applied la
 from __future__ import annotations
 
 import asyncio
+import base64
 import getpass
 import re
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from acts.client.client_errors import ClientError
 from acts.client.server import START_WORKER
 from acts.language.errors import DecisionRefused, Problem, clean, shell
-from acts.language.wire import DECIDE, INVALID_REQUEST, REJECT
-from acts.tree.decisions import Decision, PendingApproval, match_decision
+from acts.language.wire import DECIDE, INVALID_REQUEST, REJECT, UNDO
+from acts.tree.decisions import SIGN, Decision, PendingApproval, make_statement, match_decision, read_decision
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from acts.client.run_reader import RunReader
 
 UPDATE_TIMEOUT: Final = timedelta(seconds=10)  # a worker needs milliseconds; one that has just started, a second or two
@@ -41,6 +45,8 @@ async def find_approval(run: RunReader, decision: Decision) -> PendingApproval:
         return match_decision(await run.require(run.pending()), decision)
     except DecisionRefused as error:
         hint = f"`{shell('acts', 'pending', (await run.root()).id)}` lists all that waits in its tree"
+        if decision.decision == UNDO:
+            hint = f"`{shell('acts', 'cancel', run.id)}` ends it, wherever it is, and then it can be undone"
         raise ClientError(clean(error), hint) from None
 
 
@@ -60,6 +66,45 @@ async def send_decision(
     if sign is not None:
         sent = await sign(waiting, approval, sent)
     return await waiting.ask(send_update(waiting, DECIDE, sent))
+
+
+async def read_signable(waiting: RunReader, approval: PendingApproval) -> PendingApproval:
+    """An approval with the content that is signed. ClientError: the run shows none, or takes no signature."""
+    if SIGN not in approval.about:
+        hint = "decide without a key; the workers read ACTS_APPROVERS when a run begins"
+        raise ClientError("this run takes no signed decisions: it began without approvers", hint)
+    from acts.client.run_reader import add_parameters
+
+    [seen] = await add_parameters(waiting, [approval])
+    if seen.content is None:
+        hint = "look at it again with `acts show`; if it does not change, tell an operator"
+        raise ClientError(clean(f"what is shown of {approval} is not what would be signed"), hint)
+    return seen
+
+
+def with_signature(key: Ed25519PrivateKey, seen: PendingApproval, decision: dict[str, Any]) -> dict[str, Any]:
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    value = key.sign(make_statement(seen, read_decision(decision), time))
+    return {**decision, "signature": {"time": time, "value": base64.b64encode(value).decode()}}
+
+
+def read_signing_key(file: str | Path) -> Ed25519PrivateKey:
+    """The private key of a PEM file. ClientError: it cannot be read, or is none of Ed25519."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    hint = "`acts keygen FILE` makes a key; a key with a passphrase is not supported"
+    name = clean(file, 200)
+    try:
+        key = load_pem_private_key(Path(file).read_bytes(), None)
+    except OSError as error:
+        raise ClientError(f"{name} cannot be read: {error.strerror}", hint, "--key") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ClientError(f"{name} is no private key of Ed25519 in PEM", hint, "--key")
+    return key
 
 
 async def send_update(run: RunReader, name: str, sent: Any) -> Any:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from itertools import product
+from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
 from acts.language.admission import MAX_ALTERNATIVES, MAX_NAMES, MAX_PARENTHESES, MAX_PATHS, Work
@@ -58,6 +59,7 @@ ELEMENT_KINDS: Final = frozenset({ITEM, INDEX})
 # A name that a path may have without brackets and quotes; and one that may so in conditions and templates too
 _PLAIN_NAME: Final = re.compile(r'[^.\[\]()|&"\s]+')
 _PLAIN_EVERYWHERE: Final = re.compile(r'[^.\[\]()|&"\s=!<>{}]+')
+_SPACE: Final = re.compile(r"\s*")
 _KIND: Final = re.compile(r"[\w-]+")
 _DIGITS: Final = re.compile(r"[0-9]{1,9}(?=\])")
 _JSON_STARTS: Final = frozenset('"-0123456789[{')
@@ -109,7 +111,8 @@ class Literal:
 
     @property
     def value(self) -> Json:
-        return json.loads(self.text)
+        is_plain = self.text.startswith('"') and "\\" not in self.text
+        return self.text[1:-1] if is_plain else json.loads(self.text)
 
     def __str__(self) -> str:
         return self.text
@@ -308,7 +311,7 @@ def _compare(comparison: Operation, read: Read, work: Work) -> Any:
         sides = [None if side is ABSENT else side for side in sides]
     left, right = sides
     if left is ABSENT or right is ABSENT:
-        return False
+        return work.incomparable
     sign = comparison.sign
     if sign in ("==", "!="):
         are_equal = work.compare(left, right)
@@ -317,7 +320,7 @@ def _compare(comparison: Operation, read: Read, work: Work) -> Any:
         return UNKNOWN
     types = (int, float) if isinstance(left, (int, float)) else str
     if not all(isinstance(side, types) and not isinstance(side, bool) for side in sides):
-        return False
+        return work.incomparable
     return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
 
 
@@ -347,18 +350,23 @@ def may_yield(tree: Expression, has: Callable[[Path], bool]) -> bool:
 
 def alternatives(tree: Expression) -> tuple[tuple[Path, ...], ...]:
     """Return the alternatives of an expression as conjunctions; raises ExpressionError when they are too many."""
+    if not isinstance(tree, Path) and len(paths(tree)) > MAX_PATHS:
+        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
+    return _combine(tree)
+
+
+def _combine(tree: Expression) -> tuple[tuple[Path, ...], ...]:
     if isinstance(tree, Path):
         return ((tree,),)
-    if len(paths(tree)) > MAX_PATHS:
-        raise ExpressionError(f"more than {MAX_PATHS} paths", 1)
-    parts = [alternatives(term) for term in operands(tree)]
-    if isinstance(tree, Operation) and tree.sign == CHOICE:
+    sign = tree.sign if isinstance(tree, Operation) else None
+    parts = [_combine(term) for term in operands(tree)]
+    if sign == CHOICE:
         parts = [parts[0], parts[1] + parts[2]]
-    is_any = isinstance(tree, Operation) and tree.sign == "||"
+    is_any = sign == "||"
     if (sum if is_any else math.prod)(map(len, parts)) > MAX_ALTERNATIVES:
         raise ExpressionError(f"more than {MAX_ALTERNATIVES} alternatives", 1)
     if is_any:
-        return tuple(option for part in parts for option in part)
+        return tuple([option for part in parts for option in part])
     return tuple(tuple(dict.fromkeys(path for option in choice for path in option)) for choice in product(*parts))
 
 
@@ -405,6 +413,7 @@ def clear_caches() -> None:
 def parse_text_template(text: str) -> TextTemplate:
     """The parts of a template, one text alone where it has no expression; raises ExpressionError."""
     parts: list[str | Expression] = []
+    trees: dict[str, Expression] = {}  # a long text may repeat one expression thousands of times
     pending: list[str] = []
     at = 0
     if text.startswith(MARK * 2) and not text.startswith(MARK + OPENING):  # as in any string: ††x is †x
@@ -415,18 +424,28 @@ def parse_text_template(text: str) -> TextTemplate:
             pending += [text[at : opening - 1], OPENING]
             at = start
             continue
-        parser = _Parser(text, start, in_braces=True)
-        parser.skip_space()
-        tree = parser.expression(0) if parser.at < len(text) else None
-        parser.skip_space()
-        if tree is None or parser.at == len(text):
-            raise ExpressionError("the brace is not closed", start - 1)
-        if text[parser.at] != "}":
-            parser.fail_at_rest()
+        end = text.find("}", start)
+        tree = trees.get(text[start : end + 1])
+        if tree is None:
+            tree, end = _parse_braces(text, start)
+            trees[text[start : end + 1]] = tree
         parts += ["".join([*pending, text[at:opening]]), tree]
-        pending, at = [], parser.at + 1
+        pending, at = [], end + 1
     parts.append("".join([*pending, text[at:]]))
     return TextTemplate(tuple(part for part in parts if part))
+
+
+def _parse_braces(text: str, start: int) -> tuple[Expression, int]:
+    """The expression of a template that begins at ``start``, and where its closing brace is."""
+    parser = _Parser(text, start, in_braces=True)
+    parser.skip_space()
+    tree = parser.expression(0) if parser.at < len(text) else None
+    parser.skip_space()
+    if tree is None or parser.at == len(text):
+        raise ExpressionError("the brace is not closed", start - 1)
+    if text[parser.at] != "}":
+        parser.fail_at_rest()
+    return tree, parser.at
 
 
 class _Parser:
@@ -450,8 +469,7 @@ class _Parser:
         self.fail(f"unexpected {sign!r}; an expression continues with ., [, ||, &&, ? or a comparison")
 
     def skip_space(self) -> None:
-        while self.text[self.at : self.at + 1].isspace():
-            self.at += 1
+        self.at = _SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
 
     def accept(self, token: str) -> bool:
         self.skip_space()
@@ -590,7 +608,7 @@ def parse_marked(text: str) -> Expression:
         text = unescape_inside("".join(map(str, template.parts)))
     else:  # ``††x`` is the string ``†x``, at the beginning of a text and inside it
         text = MARK + unescape_inside(text[2:]) if text.startswith(MARK * 2) else unescape_inside(text)
-    return Literal(json.dumps(text))
+    return Literal(encode_basestring(text))
 
 
 def unread_value(text: str) -> Json:
@@ -639,9 +657,9 @@ class ReferenceUse:
 
     @property
     def needed_expressions(self) -> tuple[Expression, ...]:
-        """The plain expressions that must yield something for a value, or for a condition that holds."""
-        if isinstance(self.tree, Path):
-            return (self.tree,)
+        """The joined expressions that must yield something for a value, or for a condition that holds."""
+        if isinstance(self.tree, (Path, Literal)):
+            return ()
         return tuple(term for tree in self.expressions for term in _needed_terms(tree))
 
 

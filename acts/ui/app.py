@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -33,23 +35,35 @@ from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.event_feeds import EventFeeds, WatchRefused
 from acts.client.run_decisions import send_decision
 from acts.client.run_reader import RunReader
-from acts.language.errors import ActsError, visible
+from acts.language.errors import ActsError, DecisionRefused, visible
 from acts.language.wire import ANSWER, APPROVE, EDIT, GRAPH, REJECT
-from acts.tree.decisions import FORM, Decision
+from acts.tree.decisions import FORM, Decision, check_who
 from acts.ui import runs
 from acts.ui.access import Access, Guard, Visitor, check_csrf
-from acts.ui.cards import Card, Inbox, Shared, Wait, answer_text, find_wait, read_card, read_inbox, value_text
+from acts.ui.cards import (
+    Card,
+    Inbox,
+    Shared,
+    Wait,
+    answer_text,
+    find_wait,
+    find_waits,
+    read_card,
+    read_inbox,
+    value_text,
+)
 from acts.ui.forms import answer_fields, differences, form_fields, read_answer, read_call
 from acts.views.plan_svg import as_file
 from acts.views.run_events import EventFilter, EventsRefused
 
 HERE: Final = Path(__file__).parent
-MAX_ROWS: Final = 200  # of the inbox at once; filters reach the others
-MAX_FORM_FIELDS: Final = 5_000  # a bulk approval has one for each Call
+MAX_ROWS: Final = 200  # of the inbox, or of a bulk approval, at once: a decision takes a worker some 20 ms
+MAX_FORM_FIELDS: Final = 5_000  # a Call has one for each of its parameters
 MAX_BODY: Final = 4 * 1024 * 1024  # of a request; a run takes 2 MiB
 LOOK_SECONDS: Final = 2.0  # how often what waits is compared for those who watch
 BEAT_SECONDS: Final = 15.0  # proxies close a connection that is silent for half a minute or more
 BULK: Final = 16  # decisions in flight: each is a task for a worker
+QUESTION: Final = "Question before a decision: "  # how a rejection begins that asks back
 FOLDED: Final = 4_000  # characters of a value that a page folds, and says so
 _CONFLICT: Final = 409
 _STREAM: Final = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
@@ -65,7 +79,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(HERE / "templates"), autoescape=select_autoescape(default=True), finalize=show,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    own.globals |= {"folded": FOLDED, "link": link}
+    own.globals |= {"folded": FOLDED, "link": link, "question": QUESTION}
     own.filters |= {"value": value_text, "answer": answer_text}
     return own
 
@@ -79,10 +93,10 @@ def make_app(client: Client, access: Access) -> Starlette:
     """The application over a client that is connected."""
     pages = Pages(client)
     routes = [
-        *(Route(path, handler, methods=[method]) for method, path, handler in pages.routes()),
+        *(Route(path, pages.explain(handler), methods=[method]) for method, path, handler in pages.routes()),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    problems = (ClientError, RPCError, HTTPException, ActsError, WatchRefused)
+    problems = (ClientError, HTTPException, ActsError, WatchRefused)
     handlers: Mapping[Any, Callable[..., Any]] = dict.fromkeys(problems, pages.problem)
     return Starlette(routes=routes, middleware=[Middleware(Guard, access=access)], exception_handlers=handlers)
 
@@ -101,11 +115,21 @@ class Pages:
             ("POST", "/answer", self.answer),
             ("GET", "/change", self.change), ("POST", "/change", self.send_change), ("GET", "/bulk", self.bulk),
             ("POST", "/bulk", self.send_bulk), ("GET", "/run", self.run), ("POST", "/run", self.steer),
-            ("GET", "/run.svg", self.picture),
+            ("GET", "/run.svg", self.picture), ("GET", "/fork", self.fork), ("POST", "/fork", self.start_fork),
             ("GET", "/runs", self.all_runs), ("GET", "/enter", self.enter),
             ("GET", "/api/runs/{id:path}/events", self.events), ("GET", "/api/pending", self.pending),
             ("GET", "/api/pending/events", self.pending_events), ("POST", "/api/decide", self.decide_json),
         ]  # fmt: skip
+
+    def explain(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        """A handler whose errors of the server, of keys and of storage say what they mean."""
+
+        async def answer(request: Request) -> Response:
+            with explained(self.client):
+                response: Response = await handler(request)
+            return response
+
+        return answer
 
     def _page(self, request: Request, name: str, status: int = 200, **values: Any) -> Response:
         visitor: Visitor | None = getattr(request.state, "visitor", None)
@@ -119,7 +143,7 @@ class Pages:
             text, status = error.detail, error.status_code
         elif isinstance(error, NoSuchRunError):
             status = 404
-        elif isinstance(error, (RPCError, WatchRefused)) or (isinstance(error, ClientError) and error.is_unavailable):
+        elif isinstance(error, WatchRefused) or (isinstance(error, ClientError) and error.is_unavailable):
             status = 503
         if request.url.path.startswith("/api/"):
             return JSONResponse({"ok": False, "problem": text}, status)
@@ -146,7 +170,7 @@ class Pages:
         ]  # fmt: skip
         groups: dict[str, list[Wait]] = {}
         for wait in waits:
-            if is_decidable(wait) and wait.is_approved_alike:
+            if wait.is_approved_alike:
                 groups.setdefault(wait.like, []).append(wait)
         return self._page(
             request, "inbox.html", inbox=inbox, waits=waits[:MAX_ROWS], left=len(waits) - len(waits[:MAX_ROWS]),
@@ -156,27 +180,35 @@ class Pages:
 
     async def bulk(self, request: Request) -> Response:
         like = request.query_params.get("like", "")
-        waits = [w for w in (await self._inbox()).waits if w.like == like and is_decidable(w) and w.is_approved_alike]
-        return self._page(request, "bulk.html", waits=waits, results=None, problem="")
+        waits = [w for w in (await self._inbox()).waits if w.like == like and w.is_approved_alike]
+        return self._page(request, "bulk.html", waits=waits[:MAX_ROWS], total=len(waits), results=None, problem="")
 
     async def send_bulk(self, request: Request) -> Response:
         form, visitor = await self._form(request)
-        sent = [_read_seen(str(text)) for text in form.getlist("seen")]
-        limit = asyncio.Semaphore(BULK)
+        groups, limit = dict[str, list[dict[str, Any]]](), asyncio.Semaphore(BULK)
+        for text in form.getlist("seen"):
+            groups.setdefault((seen := _read_seen(str(text)))["run"], []).append(seen)
 
-        async def approve(seen: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+        async def approve(run: str, group: list[dict[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
+            """A run is read once and takes its decisions in order; it refuses those about what has changed by then."""
+            results: list[tuple[Mapping[str, Any], str]] = []
             async with limit:
-                try:
-                    await self._send(seen, visitor, APPROVE, str(form.get("reason") or ""))
-                except (ClientError, StaleError, RPCError) as error:
-                    return seen, str(error)
-            return seen, ""
+                for seen in group:
+                    try:
+                        if not results:
+                            reader, waits = await find_waits(self.client, run, {seen["wait"] for seen in group})
+                        wait = waits.get(seen["wait"])
+                        await self._send_to(reader, wait, seen, visitor, APPROVE, str(form.get("reason") or ""))
+                        results.append((seen, ""))
+                    except (ClientError, StaleError, RPCError) as error:
+                        results.append((seen, str(error)))
+            return results
 
-        if str(form.get("count", "")).strip() != str(len(sent)):
-            problem = f"nothing was sent: {len(sent)} are ticked, and the number that you typed is another one"
+        if str(form.get("count", "")).strip() != str(count := sum(map(len, groups.values()))):
+            problem = f"nothing was sent: {count} are ticked, and the number that you typed is another one"
             return self._page(request, "bulk.html", _CONFLICT, waits=[], results=None, problem=problem)
-        results = await asyncio.gather(*map(approve, sent))
-        return self._page(request, "bulk.html", waits=[], results=results, problem="")
+        results = await asyncio.gather(*(approve(*group) for group in groups.items()))
+        return self._page(request, "bulk.html", waits=[], results=[*chain(*results)], problem="")
 
     # -- cards -----------------------------------------------------------------------------------------
 
@@ -185,13 +217,10 @@ class Pages:
 
     async def _card(self, request: Request, run: str, token: str, status: int = 200, **more: Any) -> Response:
         card = await read_card(self.client, run, token)
-        decidable = card.wait is not None and is_decidable(card.wait)
         more = {"notice": "", "reason": "", "sent": {}, **more}
         form = _form_of(card.wait)
         fields = None if form is None else answer_fields(form, more["sent"])
-        return self._page(
-            request, "card.html", status, card=card, wait=card.wait, decidable=decidable, fields=fields, **more
-        )
+        return self._page(request, "card.html", status, card=card, wait=card.wait, fields=fields, **more)
 
     async def answer(self, request: Request) -> Response:
         """Check and send what a person has filled in."""
@@ -200,6 +229,8 @@ class Pages:
         _, wait = await find_wait(self.client, seen["run"], seen["wait"])
         schema = _form_of(wait)
         output, problems = (None, []) if schema is None else read_answer(schema, sent)
+        if form.get("step") == "check":
+            return JSONResponse({"problems": problems, "output": output})
         try:
             if not problems:
                 await self._send(seen, visitor, ANSWER, "", {"output": output})
@@ -214,7 +245,7 @@ class Pages:
         form, visitor = await self._form(request)
         seen, word, reason = _read_seen(str(form.get("seen"))), str(form.get("decision")), str(form.get("reason") or "")
         if word == "ask":
-            word, reason = REJECT, f"Question before a decision: {reason}" if reason.strip() else ""
+            word, reason = REJECT, f"{QUESTION}{reason}" if reason.strip() else ""
         try:
             await self._send(seen, visitor, word, reason)
         except (ClientError, StaleError) as error:
@@ -225,18 +256,33 @@ class Pages:
         self, seen: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
     ) -> None:
         """Send a decision about what was shown. StaleError: something else waits by now; nothing is sent."""
+        reader, wait = await find_wait(self.client, seen["run"], seen["wait"])
+        await self._send_to(reader, wait, seen, visitor, word, reason, content)
+
+    async def _send_to(
+        self, reader: RunReader, wait: Wait | None, seen: Mapping[str, Any], visitor: Visitor, word: str, reason: str,
+        content: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         if word not in (APPROVE, REJECT, EDIT, ANSWER):
             raise ClientError(f"{word!r} is no decision", "approve, reject, edit or answer")
         if word == REJECT and not reason.strip():
             raise ClientError("a rejection needs a reason", "an agent plans again with it")
-        reader, wait = await find_wait(self.client, seen["run"], seen["wait"])
         if wait is None:
             raise StaleError("this waits no longer; nothing was sent")
         shown = wait.approval
         if (shown.version, shown.subject) != (seen["version"], seen["subject"]):
             raise StaleError("this has changed since you were shown it, so nothing was sent. Look at what waits now")
-        if not is_decidable(wait) and word != EDIT:
+        if not wait.is_decidable and word != EDIT:
             raise ClientError("this cannot be decided here", "its page says why")
+        if wait.is_signed:  # the one case in which a name is not the visitor's: who signed is proven
+            if not isinstance(seen.get("signature"), dict):
+                raise ClientError("this run has approvers, so nothing was sent: a decision is signed", "its card signs")
+            content = {**(content or {}), "by": seen.get("by"), "signature": seen["signature"]}
+        elif visitor.groups is not None:
+            try:
+                check_who(shown, visitor.name, *visitor.groups)
+            except DecisionRefused as error:
+                raise ClientError(str(error), "nothing was sent") from None
         decision = Decision.model_construct(
             decision=word, by=visitor.name, reason=reason.strip() or None, version=shown.version, subject=shown.subject
         )
@@ -249,8 +295,8 @@ class Pages:
         return self._change(request, card, request.query_params.get("call", ""))
 
     def _change(self, request: Request, card: Card, call: str, status: int = 200, **more: Any) -> Response:
-        if card.wait is None or not card.wait.is_editable or card.wait.is_signed:
-            raise ClientError("this cannot be changed here", "it waits no longer, is signed, or takes no edit")
+        if card.wait is None or not card.wait.is_editable:
+            raise ClientError("this cannot be changed here", "it waits no longer, or takes no edit")
         name = call or card.wait.approval.call or ""
         before = _call_of(card, name)
         tool = card.tools.get(name.partition(":")[2])
@@ -291,8 +337,7 @@ class Pages:
     async def picture(self, request: Request) -> Response:
         """The plan of a run as an SVG. A run may answer anything, so it is a file of its own, which runs nothing."""
         reader = RunReader(self.client, request.query_params.get("id", ""))
-        with explained(self.client, reader.id):
-            svg = await reader.query(str, GRAPH, {"format": "svg"}) or ""
+        svg = await self._shared.get(("svg", reader.id), lambda: reader.query(str, GRAPH, {"format": "svg"})) or ""
         headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
         return Response(as_file(svg), 200 if svg else 404, headers, media_type="image/svg+xml")
 
@@ -303,6 +348,28 @@ class Pages:
         self._shared.forget()
         return RedirectResponse(link("/run", id=next_id), 303)
 
+    async def fork(self, request: Request) -> Response:
+        fork = await runs.read_fork(
+            self.client, request.query_params.get("id", ""), request.query_params.get("call", "")
+        )
+        return self._fork(request, fork, secrets.token_hex(3))
+
+    def _fork(self, request: Request, fork: runs.Fork, token: str, status: int = 200, **more: Any) -> Response:
+        more = {"new": fork.written, "problems": [], **more}
+        fields = form_fields(more["new"], fork.tool)
+        return self._page(request, "fork.html", status, fork=fork, token=token, fields=fields, **more)
+
+    async def start_fork(self, request: Request) -> Response:
+        form, _ = await self._form(request)
+        fork, token = (
+            await runs.read_fork(self.client, str(form.get("id")), str(form.get("call"))),
+            str(form.get("token")),
+        )
+        new, problems = read_call(fork.written, fork.tool, dict(form))
+        if problems:
+            return self._fork(request, fork, token, _CONFLICT, new=new, problems=problems)
+        return RedirectResponse(link("/run", id=await runs.start_fork(fork, new, token)), 303)
+
     async def all_runs(self, request: Request) -> Response:
         phase = request.query_params.get("phase", "")
         report = await self._shared.get(("runs", phase), lambda: runs.read_runs(self.client, phase))
@@ -310,17 +377,18 @@ class Pages:
 
     # -- the same as JSON, and as events ---------------------------------------------------------------
 
-    async def pending(self, request: Request) -> Response:  # noqa: ARG002 - it takes nothing
+    async def pending(self, request: Request) -> Response:
         """``{waits: [{run, wait, tool, summary, …}], unanswered, unread}``, as ``acts pending --json``."""
         inbox = await self._inbox()
         waits = [
             {"run": w.run, "wait": w.token, "tool": w.tool, "summary": w.summary, **w.approval.to_json()}
             for w in inbox.waits
         ]
-        return JSONResponse({"waits": waits, "unanswered": inbox.unanswered, "unread": inbox.unread})
+        report = {"waits": waits, "unanswered": inbox.unanswered, "unread": inbox.unread}
+        return JSONResponse(report, headers={"X-CSRF-Token": request.state.visitor.csrf})  # for a page of this origin
 
     async def decide_json(self, request: Request) -> Response:
-        """``{run, wait, version, subject, decision, reason?, call?, with?, output?}``: 409 for what waits no more."""
+        """``{run, wait, version, subject, decision, reason?, …}``: docs/ui.md; 409 for what waits no more."""
         visitor = check_csrf(request, request.headers.get("x-csrf-token"))
         seen = _read_seen((await _body(request)).decode(errors="replace"))
         names = {EDIT: ("call", "with"), ANSWER: ("output",)}.get(str(seen.get("decision")), ())
@@ -386,11 +454,6 @@ class Pages:
 
 class StaleError(ActsError):
     """What waits is not what was shown."""
-
-
-def is_decidable(wait: Wait) -> bool:
-    """True where all that is decided is here, and no signature is wanted."""
-    return wait.approval.content is not None and not wait.is_signed
 
 
 def _form_of(wait: Wait | None) -> Mapping[str, Any] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -28,8 +28,8 @@ from acts.language.values import ABSENT, Json, is_equal
 from acts.language.wire import AGENT, ANSWER
 from acts.provenance import trace as provenance
 from acts.provenance.trace import Limits, ProvenanceIndex, RunRecord, find_references
-from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
-from acts.tree.wire_format import digest
+from acts.tree.decisions import MESSAGE, SHORT_SUBJECT, SIGN, Decision, PendingApproval, make_statement
+from acts.tree.wire_format import canonical_json, digest
 from acts.views.text import BY_MODEL, change_lines, tool_change_lines, usage_text, who_text
 
 T = TypeVar("T")
@@ -121,8 +121,14 @@ class Wait:
         return self.approval.what != MESSAGE and self.approval.about.get(EDITABLE, True) is True
 
     @property
+    def is_decidable(self) -> bool:
+        """True where all that is decided is here."""
+        return self.approval.content is not None
+
+    @property
     def is_approved_alike(self) -> bool:
-        return self.approval.call is not None and self.approval.what != ANSWER
+        is_call = self.approval.call is not None and self.approval.what != ANSWER
+        return is_call and self.is_decidable and not self.is_signed
 
     @property
     def who(self) -> str:
@@ -144,6 +150,13 @@ class Wait:
         """What a form sends back: which wait, and what was shown of it. ASCII, whatever a name holds."""
         shown = self.approval
         return json.dumps({"run": self.run, "wait": self.token, "version": shown.version, "subject": shown.subject})
+
+    @property
+    def signing(self) -> str:
+        """What a browser signs, without the decision; the text of the content has the digest of the subject. ASCII."""
+        content = canonical_json(self.approval.content).decode(errors="surrogatepass")
+        statement = json.loads(make_statement(self.approval, Decision.model_construct(decision=""), ""))
+        return json.dumps({**json.loads(self.seen), "content": content, "statement": statement})
 
     def command(self, word: str) -> str:
         """The command that signs."""
@@ -238,16 +251,20 @@ class Card:
         )
 
 
-async def find_wait(client: Client, run: str, token: str) -> tuple[RunReader, Wait | None]:
-    """A wait of a run as it is now, with all that is decided; None: it no longer waits."""
+async def find_waits(client: Client, run: str, tokens: Container[str]) -> tuple[RunReader, dict[str, Wait]]:
+    """Those of these waits of a run that wait still, with all that is decided."""
     reader = RunReader(client, run)
     if (await reader.describe()).close_time is not None:
-        return reader, None
-    for approval in await reader.require(reader.pending()):
-        if Wait(run, approval).token == token:
-            [whole] = await add_parameters(reader, [approval])
-            return reader, Wait(run, whole)
-    return reader, None
+        return reader, {}
+    listed = [a for a in await reader.require(reader.pending()) if Wait(run, a).token in tokens]
+    waits = [Wait(run, whole) for whole in await add_parameters(reader, listed)]
+    return reader, {wait.token: wait for wait in waits}
+
+
+async def find_wait(client: Client, run: str, token: str) -> tuple[RunReader, Wait | None]:
+    """A wait of a run as it is now, with all that is decided; None: it no longer waits."""
+    reader, waits = await find_waits(client, run, (token,))
+    return reader, waits.get(token)
 
 
 async def read_card(client: Client, run: str, token: str) -> Card:
@@ -327,7 +344,7 @@ def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) ->
 
 
 _REST: Final = {"answeredBy": "what answers it", "writes": "where it may write", "values": "what it reads now",
-                "context": "what its scopes show"}  # fmt: skip
+                "context": "what its scopes show", "undo": "what undoes it", "onFailure": "if it fails"}  # fmt: skip
 
 
 def _written_call(plan: Sequence[Any], call: str | None) -> Mapping[str, Any]:

@@ -1,10 +1,11 @@
 """Runs as pages show them: one with its Calls, decisions and results; many with what they cost. And what people may do
-to a run besides deciding: pause, resume, cancel, retry.
+to a run besides deciding: pause, resume, cancel, retry, fork.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,19 +13,23 @@ from temporalio.client import Client
 
 from acts.client import client as acts_client
 from acts.client.client_errors import ClientError
+from acts.client.run_decisions import call_position
 from acts.client.run_reader import (
     PHASES,
     RunReader,
     list_runs,
     outcome_of_value,
+    quote,
     read_instance,
     read_progress,
+    read_record,
     runs_query,
     sum_runs,
 )
 from acts.client.start_runs import IdPolicy, start_run, with_calls
 from acts.language.errors import shell
 from acts.language.messages import INSTANCES
+from acts.language.tools import Tool
 from acts.language.wire import PLAN
 from acts.tree.decisions import PendingApproval
 from acts.tree.identity import retry_id
@@ -38,11 +43,12 @@ from acts.views.text import (
     usage_text,
 )
 
-__all__ = ["PHASES", "RunView", "RunsReport", "read_run", "read_runs", "steer"]
+__all__ = ["PHASES", "Fork", "RunView", "RunsReport", "read_fork", "read_run", "read_runs", "start_fork", "steer"]
 
 MAX_RUNS: Final = 500  # of the list, and of the figures below it
 MAX_SQUARES: Final = 5_000
 MAX_CALLS: Final = 2_000
+MAX_CHILDREN: Final = 100
 OPEN: Final = ("running", "planning", "awaiting", "paused")
 
 
@@ -70,6 +76,8 @@ class RunView:
     more_squares: int = 0
     causes: list[dict[str, Any]] = field(default_factory=list)
     has_plan: bool = False
+    parent: str = ""
+    children: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def is_open(self) -> bool:
@@ -98,6 +106,11 @@ async def read_run(client: Client, id_: str, instance: str = "") -> RunView:
         report, _ = await read_instance(reader, instance)
         view.phase = str(report.get("status") or view.phase)
         view.errors = outcome_of_value(report, id_).errors
+    else:
+        view.parent = info.parent_id or ""
+        with suppress(ClientError):  # a server without visibility shows the run all the same
+            query = f"ParentWorkflowId = {quote(id_)}"
+            view.children = [row async for row in list_runs(client, query, MAX_CHILDREN)]
     _fill(view, report)
     if not instance and not view.silence and outcome is None and view.counts is None:
         view.has_plan = True
@@ -141,21 +154,66 @@ async def steer(client: Client, id_: str, action: str, name: str) -> str:
 async def retry(client: Client, id_: str) -> str:
     """Start the one run that takes over what this plan's has completed, as ``acts retry`` does; its id."""
     reader = RunReader(client, id_)
-    info, request = await reader.describe(), await reader.request()
-    hint = f"start it from a terminal: {shell('acts', 'retry', id_)}"
-    if info.close_time is None:
+    if (info := await reader.describe()).close_time is None:
         raise ClientError("the run has not ended, so there is nothing to retry", "cancel it first")
+    request = await _read_request(reader)
+    return await _start_again(reader, request, retry_id(id_, info.run_id), {})
+
+
+async def _read_request(reader: RunReader) -> dict[str, Any]:
+    """The Request of a plan that can run again from a page, with its Calls as they were edited."""
+    info, request = await reader.describe(), await reader.request()
     if info.workflow_type != PLAN or not isinstance(request, dict) or not isinstance(request.get("context"), list):
-        raise ClientError("only a plan is retried here", hint)
+        raise ClientError("only a plan runs again from here", f"see {shell('acts', 'retry', '--help')}")
     if any(isinstance(m, dict) and INSTANCES in m for m in request["context"]):
-        raise ClientError("a set is not retried here: its results need another file", hint)
-    calls = await reader.plan()  # as it was edited
-    request = request if calls is None else with_calls(request, calls)
-    resume = {"workflowId": id_, "runId": info.run_id}
+        hint = f"start it from a terminal: {shell('acts', 'retry', reader.id)}"
+        raise ClientError("a set does not run again from here: its results need another file", hint)
+    calls = await reader.plan()
+    return request if calls is None else with_calls(request, calls)
+
+
+async def _start_again(reader: RunReader, request: dict[str, Any], new_id: str, keep: dict[str, Any]) -> str:
+    info = await reader.describe()
+    resume = {"workflowId": reader.id, "runId": info.run_id, **keep}
     request = {**request, "config": {**(request.get("config") or {}), "resume": resume}}
-    new_id = retry_id(id_, info.run_id)
-    await start_run(client, PLAN, request, new_id, IdPolicy(), info.task_queue, id_)
+    await start_run(reader.client, PLAN, request, new_id, IdPolicy(), info.task_queue, reader.id)
     return new_id
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A plan that is to run another way from one of its Calls on; ``written`` is this Call."""
+
+    reader: RunReader
+    request: dict[str, Any]
+    call: str
+    calls: list[Any]
+    tool: Tool | None
+
+    @property
+    def written(self) -> dict[str, Any]:
+        at = call_position(self.call)
+        if at >= len(self.calls) or not isinstance(self.calls[at], dict):
+            raise ClientError(f"the plan has no call {self.call!r}", "open its run again")
+        return dict(self.calls[at])
+
+
+async def read_fork(client: Client, id_: str, call: str) -> Fork:
+    """What a fork begins with. ClientError: this run has none."""
+    reader = RunReader(client, id_)
+    request = await _read_request(reader)
+    plans = [m.get("plan") for m in request["context"] if isinstance(m, dict) and m.get("type") == "plan"]
+    calls = plans[-1] if plans and isinstance(plans[-1], list) else []
+    record, _ = await read_record(reader)
+    return Fork(reader, request, call, calls, record.tools.get(call.partition(":")[2]))
+
+
+async def start_fork(fork: Fork, new: dict[str, Any], token: str) -> str:
+    """Start a fork, once for each token: calls before this one are taken over, it and all others run; its id."""
+    at = call_position(fork.call)
+    request = with_calls(fork.request, [*fork.calls[:at], new, *fork.calls[at + 1 :]])
+    new_id = f"{fork.reader.id[:200]}-fork-{token[:6]}"
+    return await _start_again(fork.reader, request, new_id, {"keep": {"before": fork.call}})
 
 
 @dataclass

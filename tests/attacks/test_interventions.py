@@ -11,8 +11,8 @@ from temporalio.service import RPCError
 
 from tests.attacks.tree import state
 from tests.support import PATIENCE, assert_eventually
-from tests.workflow.agents import Agents, Saved, delegating
-from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, decide, ended, own, pending
+from tests.workflow.agents import Agents
+from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, decide, ended, own
 from tests.workflow.tools import echo, refuse
 
 Json = Any
@@ -95,8 +95,6 @@ async def after_edit(foreign: Foreign, with_: Json, *plan: Json, context: list[J
         return await came_to(handle)
 
 
-# -- edits of one instance's Call ------------------------------------------------
-
 _USER = {"type": "data", "kind": "user", "data": {"name": "Ada"}, "_instance": "a"}
 _BOOK = state(book="b" * 5000, name="Ada", word="text")
 _SEEN = [{k: _USER[k] for k in ("type", "kind", "data")}]
@@ -121,8 +119,6 @@ async def test_an_edited_call_reads_and_writes_as_if_it_had_been_planned_so(
     assert [r["state"]["x"] for r in result["instances"].values()] == [truth, "b"]
 
 
-# -- what is provided ------------------------------------------------------------
-
 ASKS = call("echo", "†state.y", value="†input.answer")
 ANSWER = {"type": "input", "input": {"answer": 1}}
 
@@ -136,9 +132,6 @@ async def test_what_is_provided_reaches_each_instance_of_a_child(foreign: Foreig
     await holds(child, lambda found: found.get("value") == 1, "context", asked)
 
 
-# -- agents and budgets ------------------------------------------------------------
-
-
 async def test_the_planner_is_shown_the_call_that_failed(foreign: Foreign, agents: Agents) -> None:
     context, plan = [foreign.tool("refuse")], {"calls": [call("refuse", "†state.x", value="planned")]}
     changed = call("refuse", "†state.y", value="edited")
@@ -148,9 +141,6 @@ async def test_the_planner_is_shown_the_call_that_failed(foreign: Foreign, agent
         await decide(handle, "approve")
         result = await ended(handle)
     assert [m["data"]["call"] for m in result["context"] if m["type"] == "error"] == [changed]
-
-
-# -- interruptions -----------------------------------------------------------------
 
 
 async def test_what_an_instance_had_done_is_known_after_the_run_was_cancelled(foreign: Foreign) -> None:
@@ -167,28 +157,3 @@ async def test_what_an_instance_had_done_is_known_after_the_run_was_cancelled(fo
 
 
 # -- what delegates write, and where ------------------------------------------------
-
-
-async def test_what_delegates_write_stands_in_plan_order_whoever_ends_first(foreign: Foreign, saved: Saved) -> None:
-    plan = [call("send", "†state.l", v="a", _outputMethod="push"),
-            call("send", "†state.o", v={"k": {"x": 1, "z": 1}}, _outputMethod="merge"),
-            call("send", "†state.l", v=["b", "c"], _outputMethod="concat"),
-            call("send", "†state.o", v={"k": {"y": 2, "z": 2}}, _outputMethod="merge"),
-            call("send", "†state.l && †state.o.list", v="d", _outputMethod="push"),
-            call("echo", "†state.seen", value="†state.l"),
-            call("send", "†state.l", v="e", _outputMethod="push")]  # fmt: skip
-    async with foreign.serving(pay, echo):
-        name = saved.walked(
-            call("pay", "†state.output", value="†input.v"),
-            context=[foreign.tool("pay"), {"type": "input", "input": {"v": None}}],
-        )
-        handle = await foreign.start(foreign.request(*plan, context=[delegating("send", name)], **PAYS))
-        await pending(handle, 6)
-        for n in (7, 5, 4, 1, 3, 2):
-            await decide(handle, "approve", workflowId=f"{handle.id}/{n}:send/plan", reason=f"{n}:send")
-        result = await ended(handle)
-    objects = {"k": {"x": 1, "y": 2, "z": 2}, "list": ["d"]}
-    assert result["state"] == {"l": [*"abcde"], "o": objects, "seen": [*"abcd"]}
-    assert [m["_outputPath"].removeprefix("†state.") for m in result["context"]] == [*"lolol", "o.list", "seen", "l"]
-    assert [d["below"] for d in result["decisions"]] == [d["reason"] for d in result["decisions"]]
-    assert await handle.query("pending") == []

@@ -113,7 +113,6 @@ async def history_bytes(client: Client, run: str) -> int:
 
 
 def of_client(worker: dict[str, str], run: str) -> dict[str, Any]:
-    """Where a plain client starts a run."""
     return {"id": run, "task_queue": worker["ACTS_TASK_QUEUE"], "result_type": dict}
 
 

@@ -90,8 +90,6 @@ async def client(world: World) -> Client:
     return await Client.connect(world.server.address)
 
 
-# -- what is reset -------------------------------------------------------------------
-
 STATE = {"type": "state", "state": {"n": 0}}
 KINDS: dict[str, tuple[str, Json, int]] = {  # workflow, Request, effects
     "plan": ("Plan", {"context": [ADD, {"type": "input", "zero": 0}, {"type": "plan", "plan": steps(4)}]}, 4),
@@ -350,9 +348,6 @@ async def test_the_attempts_of_a_retry_policy_share_their_ids(world: World, clie
     assert (await ended(client.get_workflow_handle(handle.id), within=60))["status"] == "completed"
     await all_is_over(client, handle.id)
     each_call_has_one_key_and_one_effect(world, handle.id, 6)
-
-
-# -- crons ---------------------------------------------------------------------------
 
 
 async def rounds_of(client: Client, id_: str, count: int) -> list[str]:

@@ -59,8 +59,8 @@ async def ran(client: Client, handle: Handle, tick: int) -> dict[str, Any]:
     return {found.call["_tool"]: found.call for found in (await activities_of(client, child)).values()}
 
 
-def test_the_readme_shows_all_of_replan() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+def test_the_docs_show_all_of_replan() -> None:
+    text = (ROOT / "docs" / "concepts.md").read_text("utf-8")
     (shown,) = [b for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "scripted:replan/script" in b]
     assert parse(shown, "YAML") == load("examples/replan/plan.yaml")
 
@@ -155,9 +155,6 @@ async def test_research_finds_the_gap_and_then_the_answer(client: Client, worker
     assert report.read_text("utf-8") == f"{text}Sources: 01-light.txt, 02-mole.txt\n"
     # three ticks, compare twice, and the one summary that did not come with a plan
     assert (result["ticks"], result["usage"]["requests"], result["errors"]) == (3, 6, [])
-
-
-# -- instances -------------------------------------------------------------------------------------
 
 
 TEXTS = {"①": "Привет", "②": "Bonjour", "③": "こんにちは"}

@@ -18,9 +18,6 @@ def openai(monkeypatch: pytest.MonkeyPatch, name: str) -> Api:
     return APIS[name]
 
 
-# -- answers -----------------------------------------------------------------------
-
-
 async def test_a_null_that_stands_for_an_absent_property_is_dropped(raw: RawServer, api: Api) -> None:
     raw.reply_with(api.reply())
     answer = await ask(api)
@@ -45,9 +42,6 @@ async def test_a_repair_turn_sends_the_answer_and_our_reply(raw: RawServer, api:
     await ask(api, turns=model_request().with_repair("{bad", "not JSON").turns)
     sent = raw.body["input"] if api.name == "responses" else raw.body["messages"]
     assert [(m["role"], m["content"]) for m in sent[-2:]] == [("assistant", "{bad"), ("user", "not JSON")]
-
-
-# -- what only one API has -------------------------------------------------------
 
 
 def conversation(*texts: str) -> tuple[ModelTurn, ...]:
@@ -113,9 +107,6 @@ async def test_the_input_of_openai_includes_cached_tokens(
     api = openai(monkeypatch, name)
     raw.reply_with(api.reply(usage=usage))
     assert (await ask(api)).tokens == TokenCounts(11, 7, cachedTokens=8, reasoningTokens=5)
-
-
-# -- errors -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ["clean", "abrupt"])

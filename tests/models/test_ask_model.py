@@ -61,9 +61,6 @@ def reply(text: str) -> Reply:
     return Reply(events=chat(text))
 
 
-# -- the repair turn -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fields", "requests"),
     [
@@ -82,9 +79,6 @@ async def test_a_repair_turn_is_made_where_it_is_allowed_and_stays_within_what_i
     assert len(raw.requests) == result["usage"]["requests"] == requests
     assert ("solution" in result) == (requests == 2)
     assert result.get("unusable", {"code": "modelNotJson"})["code"] == "modelNotJson"
-
-
-# -- results ---------------------------------------------------------------------------
 
 
 async def test_a_solution_is_recorded_as_the_model_wrote_it(raw: RawServer) -> None:
@@ -110,9 +104,6 @@ async def test_a_solution_that_cannot_be_recorded_is_reported_to_the_planner(
     result = await run(solution_request())
     assert result["unusable"]["code"] == code
     assert result["usage"]["requests"] == 1
-
-
-# -- prices ------------------------------------------------------------------------------
 
 
 async def test_a_model_without_a_price_is_refused_where_the_budget_limits_the_cost(raw: RawServer) -> None:

@@ -24,8 +24,10 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
+import acts
 from acts.cli.commands.operations import create_key
 from acts.cli.dev.temporal_server import DevServer, dev_server
+from acts.client.client_errors import ClientError
 from acts.payloads.codec import VARIABLE
 from acts.payloads.converter import client_converter
 from acts.workflows.types import PlanWorkflow
@@ -182,8 +184,10 @@ async def check_signed_decisions(folder: Path, environment: dict[str, str], clie
     assert "has to be signed; approvers: ada" in unsigned.stderr
     assert 'no key of "ada" has signed' in forged.stderr
     assert (unsigned.returncode, forged.returncode) == (2, 2)
-    rejected = await act("reject", "--reason", PLANTED["reason"], "--key", "ada.pem")
-    assert rejected.returncode == 0, rejected.stderr
+    signing = acts.Client(client, key=folder / "ada.pem").run(id_)
+    with pytest.raises(ClientError, match="a signed approval names its subject"):
+        await signing.approve(by="ada")
+    await signing.reject(PLANTED["reason"], by="ada")
     (decision,) = (await asyncio.wait_for(run.result(), 180))["decisions"]
     assert (decision["by"], decision["reason"], decision["decision"]) == ("ada", PLANTED["reason"], "reject")
     assert decision["signed"]["signature"]

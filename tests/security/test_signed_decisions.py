@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from acts.cli.commands.decide import read_key
 from acts.cli.commands.operations import create_key
-from acts.cli.console import CommandError
+from acts.client.client_errors import ClientError
+from acts.client.run_decisions import read_signing_key
 from acts.language.config import Approve
 from acts.language.errors import DecisionRefused, SettingsError
 from acts.machines.approvals import Approvals
@@ -37,7 +37,7 @@ from acts.tree.records import TreePosition
 from acts.tree.wire_format import digest
 
 Json = Any
-ADA, BOB = Ed25519PrivateKey.from_private_bytes(bytes(32)), Ed25519PrivateKey.from_private_bytes(b"b" * 32)
+ADA, BOB, OLD = map(Ed25519PrivateKey.from_private_bytes, (bytes(32), b"b" * 32, b"o" * 32))
 NOW = "2026-01-31T12:00:00.000Z"
 
 
@@ -46,7 +46,7 @@ def public(key: Ed25519PrivateKey) -> str:
 
 
 APPROVERS = read_approvers(
-    {"ada": [public(BOB), public(ADA)], "bob": {"keys": public(BOB), "tools": ["refund"], "plans": False}}
+    {"ada": [public(OLD), public(ADA)], "bob": {"keys": public(BOB), "tools": ["refund"], "plans": False}}
 )
 POSITION = TreePosition(identity="run/1", approvers=APPROVERS)
 WAIT = PendingApproval.model_validate(
@@ -233,6 +233,7 @@ def test_keys_are_read_in_base64_and_in_pem() -> None:
         ({"ada": {"key": public(ADA)}}, "keys: Field required"),
         ({"ada": {"keys": public(ADA), "tools": "refund"}}, "tools: "),
         ({"ada": {"keys": public(ADA), "plans": 1}}, "plans: "),
+        ({"ada": public(ADA), "boss": public(ADA)}, "two approvers have the same public key"),
     ],
 )
 def test_approvers_that_cannot_be_used_are_named(content: Json, says: str) -> None:
@@ -252,13 +253,13 @@ def test_a_private_key_is_written_once_for_its_owner(tmp_path: Path) -> None:
     file = tmp_path / "ada.pem"
     key = create_key(file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert read_key(str(file)).public_key().public_bytes_raw() == key
+    assert read_signing_key(str(file)).public_key().public_bytes_raw() == key
     with pytest.raises(FileExistsError):
         create_key(file)
     for name, content in (("text", "x"), ("none", None)):
         if content is not None:
             (tmp_path / name).write_text(content, "utf-8")
-        with pytest.raises(CommandError, match=r"no private key|cannot be read"):
-            read_key(str(tmp_path / name))
+        with pytest.raises(ClientError, match=r"no private key|cannot be read"):
+            read_signing_key(str(tmp_path / name))
     assert json.dumps(APPROVERS[0].to_json())
     assert isinstance(read_decision({}, "approve"), Decision)

@@ -121,9 +121,6 @@ def test_another_setting_is_an_error_that_says_what_is_allowed(text: str) -> Non
         read_setting(text)
 
 
-# -- values that are not stored --------------------------------------------------------------------
-
-
 LARGE = Payload(data=b"x" * 3_000_000)
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import httpx2
@@ -57,7 +58,6 @@ class Site:
 
 
 def hidden(page: str) -> dict[str, str]:
-    """The hidden fields of a form."""
     from html import unescape
 
     return {name: unescape(value) for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)}
@@ -66,7 +66,8 @@ def hidden(page: str) -> dict[str, str]:
 @asynccontextmanager
 async def serving(server: DevServer, environment: dict[str, str]) -> AsyncIterator[tuple[Access, str]]:
     listening = listen(HOST, 0)
-    access = Access(HOST, port := listening.getsockname()[1], environment)
+    port = listening.getsockname()[1]
+    access = Access(HOST, port, {name: value.replace("PORT", str(port)) for name, value in environment.items()})
     target = ServerTarget(server.address, "the test", {"namespace": server.namespace})
     task = asyncio.create_task(serve(listening, access, target))
     try:
@@ -98,6 +99,17 @@ def refund_tool(foreign: Foreign) -> dict[str, Any]:
     return own
 
 
+def asking_tool() -> dict[str, Any]:
+    """A Tool that somebody of finance answers."""
+    form = {
+        "type": "object", "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}},
+        "required": ["ok", "cents"],
+    }  # fmt: skip
+    own = tool("ask", activity=None)
+    own["tool"]["properties"] |= {"_output": form, "_person": {"const": {"who": "finance"}}}
+    return own
+
+
 async def refund(call: dict[str, Any], *_: Any) -> Any:
     return {"paid": call["cents"]}
 
@@ -106,7 +118,9 @@ async def lookup(call: dict[str, Any], *_: Any) -> Any:
     return {"cents": 4200, "note": call.get("note")}
 
 
-async def start_refund(foreign: Foreign, *, why: str = "broken", id: str | None = None, **more: Any) -> Handle:  # noqa: A002
+async def start_refund(
+    foreign: Foreign, *, why: str = "broken", id: str | None = None, approve: Any = MappingProxyType({}), **more: Any,  # noqa: A002
+) -> Handle:  # fmt: skip
     """A run that waits with a refund: its order is from the input, its amount the result of a Call."""
     request = foreign.request(
         call("lookup", "†state.order"),
@@ -115,7 +129,7 @@ async def start_refund(foreign: Foreign, *, why: str = "broken", id: str | None 
             {"type": "text", "text": "Ada wants her money back."}, {"type": "input", "orderId": "A-7"},
             refund_tool(foreign),
         ],
-        approve={"calls": ["refund"]}, **more,
+        approve=approve or {"calls": ["refund"]}, **more,
     )  # fmt: skip
     handle = await foreign.start(request, id=id)
     await wait_for(handle)

@@ -8,22 +8,35 @@ pictures of the docs are written again with
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import logging
 import os
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
+import httpx2
 import pytest
+import uvicorn
 from playwright.async_api import Browser, Page, async_playwright, expect
+from temporalio.client import Client
 
+from acts.cli.commands.operations import create_key
 from acts.cli.dev.temporal_server import DevServer
+from acts.payloads.converter import client_converter
 from acts.ui.app import link
-from tests.ui.conftest import HOST, Site, lookup, refund, refund_tool, serving, start_refund
+from acts.ui.ui_server import listen
+from examples.page.serve import make_app as make_page
+from tests.ui.conftest import HOST, Site, asking_tool, hidden, lookup, refund, refund_tool, serving, start_refund
+from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, ended, pending
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -57,8 +70,8 @@ class Desk:
         await page.goto(address)
         return page
 
-    async def card(self, **options: Any) -> tuple[Page, Handle]:
-        handle = await start_refund(self.foreign)
+    async def card(self, approve: Mapping[str, Any] = MappingProxyType({}), **options: Any) -> tuple[Page, Handle]:
+        handle = await start_refund(self.foreign, approve=approve)
         wait = await self.site.wait_of(handle)
         return await self.open(link("/card", run=handle.id, wait=wait["wait"]), **options), handle
 
@@ -69,9 +82,9 @@ class Desk:
             await self.site.wait_of(handle)
         return link("/", q=self.foreign.queue[:60]), handles
 
-    def forget_conflicts(self) -> None:
-        """The browser logs an answer of 409, which a test asks for, as an error."""
-        self.troubles = [text for text in self.troubles if "409" not in text]
+    def forget_refusals(self) -> None:
+        """The browser logs an answer of 400 or 409, which a test asks for, as an error."""
+        self.troubles = [text for text in self.troubles if " 40" not in text]
 
 
 async def press(page: Page, name: str, reason: str = "") -> None:
@@ -158,7 +171,7 @@ async def test_what_was_decided_elsewhere_is_said_at_once_and_decides_nothing(de
     await expect(page.locator("#reason")).to_have_value("half a sentence")
     await page.evaluate("const b = document.querySelector('#approve'); b.disabled = false; b.click()")
     await expect(page.get_by_role("alert").first).to_contain_text("nothing was sent")
-    desk.forget_conflicts()
+    desk.forget_refusals()
     assert [d["reason"] for d in (await ended(handle))["decisions"]] == ["by another"]
 
 
@@ -263,8 +276,174 @@ async def test_without_a_script_one_decides_as_well(desk: Desk, word: str) -> No
     page, handle = await desk.card(java_script_enabled=False)
     await press(page, "Reject")
     await expect(page.get_by_role("alert").first).to_contain_text("needs a reason")
-    desk.forget_conflicts()
+    desk.forget_refusals()
     await press(page, word, "as agreed")
     await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
     decided = [(item["decision"], item["reason"]) for item in (await ended(handle))["decisions"]]
     assert decided == [(word.lower(), "as agreed")]
+
+
+async def test_somebody_answers_on_a_phone_without_a_script(desk: Desk) -> None:
+    handle = await desk.foreign.start(
+        desk.foreign.request(call("ask", "†state.said", q="now?"), context=[asking_tool()])
+    )
+    wait = await desk.site.wait_of(handle)
+    page = await desk.open(link("/card", run=handle.id, wait=wait["wait"]), java_script_enabled=False, **PHONE)
+    await page.get_by_label("cents").fill("many")
+    await press(page, "Answer")
+    await expect(page.get_by_role("alert").first).to_contain_text("is no JSON")
+    desk.forget_refusals()
+    await page.get_by_label("ok").select_option("true")
+    await page.get_by_label("cents").fill("5")
+    await press(page, "Answer")
+    assert (await ended(handle))["state"]["said"] == {"ok": True, "cents": 5}
+
+
+async def test_of_a_team_two_approve_and_nobody_twice(desk: Desk, server: DevServer) -> None:
+    secret = {"X-Acts-Proxy": "secret"}
+    settings = {
+        "ACTS_UI_USER_HEADER": "X-User",
+        "ACTS_UI_PROXY_TOKEN": "secret",
+        "ACTS_UI_ORIGIN": f"http://{HOST}:PORT",
+    }
+    page, handle = await desk.card({"rules": [{"calls": ["refund"], "of": 2}]})
+    async with serving(server, settings) as (_, origin):
+        card = page.url.replace(desk.site.origin, origin)
+        ada, grace = [await desk.open(card, extra_http_headers={**secret, "X-User": name}) for name in ("ada", "grace")]
+        await press(ada, "Approve")
+        await expect(ada.get_by_text("1 of 2 have approved: ada")).to_be_visible()
+        await press(ada, "Approve")
+        await expect(ada.get_by_role("alert").first).to_contain_text("ada")
+        await press(grace, "Approve")
+        await expect(grace.get_by_role("heading", name="This waits no longer")).to_be_visible()
+        await ada.context.close()
+        await grace.context.close()
+    desk.forget_refusals()
+    assert [d["by"] for d in (await ended(handle))["decisions"]] == ["ada", "grace"]
+
+
+async def test_what_is_encrypted_is_shown_to_those_who_have_the_keys(
+    desk: Desk, server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"k1 {base64.b64encode(bytes(range(32))).decode()}\n", "utf-8")
+    monkeypatch.setenv("ACTS_CODEC_KEYS", str(file))
+    client = await Client.connect(server.address, namespace=server.namespace, data_converter=client_converter())
+    async with engine_on(server, f"keys-{desk.foreign.queue}") as engine, serving(server, {}) as (access, origin):
+        own = replace(desk.foreign, client=client, engine=engine, queue=f"own-{desk.foreign.queue}")
+        async with own.serving(lookup, refund):
+            handle = await start_refund(own, why="broken on arrival")
+            assert "broken on arrival" not in str(await handle.fetch_history())
+            page = await desk.open(access.link(HOST))
+            await page.locator("li", has_text=handle.id).locator("a.what").click()
+            await expect(page.get_by_text("broken on arrival").first).to_be_visible()
+            without = await desk.site.http.get(page.url.replace(origin, desk.site.origin))
+            assert (without.status_code, "ACTS_CODEC_KEYS is not set" in without.text) == (400, True)
+            assert "waiting for a decision" in await desk.site.get("/")
+            await press(page, "Approve")
+            await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
+            assert (await ended(handle))["state"]["paid"] == {"paid": 4200}
+        await page.context.close()
+
+
+async def test_a_page_of_ones_own_follows_a_run_and_decides(desk: Desk) -> None:
+    handle = await start_refund(desk.foreign)
+    with listen(HOST, 0) as listening:
+        host = f"{HOST}:{listening.getsockname()[1]}"
+        app = make_page(desk.site.origin, "for programs", host)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+        serving_page = asyncio.create_task(server.serve(sockets=[listening]))
+        page = await desk.open(f"http://{host}/?run={quote(handle.id, '')}")
+        await expect(page.locator("li")).to_have_text(["1:lookup: completed"])
+        await expect(page.locator("pre")).to_contain_text("4200")
+        async with httpx2.AsyncClient() as other:
+            for headers in ({"Origin": "http://evil.example"}, {"Origin": f"http://{host}", "Host": "evil.example"}):
+                assert (await other.post(f"http://{host}/api/decide", content="{}", headers=headers)).status_code == 403
+        await press(page, "approve")
+        await expect(page.locator("h1")).to_have_text(f"{handle.id}: completed")
+        await expect(page.locator("li")).to_have_text(["1:lookup: completed", "2:refund: completed"])
+        await expect(page.locator("article")).to_have_count(0)
+        assert (await ended(handle))["state"]["paid"] == {"paid": 4200}
+        await page.context.close()
+        server.should_exit = True
+        await serving_page
+
+
+@pytest.fixture
+async def keys(desk: Desk, server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
+    """The folder with the keys of Ada, who approves, and of Eve, who does not; runs have a file of approvers."""
+    ada, _ = (create_key(tmp_path / name) for name in ("ada.pem", "eve.pem"))
+    approvers = {"ada": {"keys": base64.b64encode(ada).decode(), "groups": ["finance"]}}
+    (tmp_path / "approvers.json").write_text(json.dumps(approvers))
+    monkeypatch.setenv("ACTS_APPROVERS", str(tmp_path / "approvers.json"))
+    async with engine_on(server, f"approvers-{desk.foreign.queue}") as engine:
+        desk.foreign = replace(desk.foreign, engine=engine)
+        yield tmp_path
+
+
+async def test_an_approver_signs_in_the_browser_which_keeps_the_key_from_everybody(desk: Desk, keys: Path) -> None:
+    page, handle = await desk.card()
+    said, key, signer = (page.locator(f"#{name}") for name in ("said", "key", "signer"))
+    await press(page, "Approve")
+    await expect(said).to_have_text("Choose your key first")
+    await key.set_input_files(keys / "approvers.json")
+    await expect(said).to_contain_text("no private key of Ed25519")
+    await key.set_input_files(keys / "eve.pem")
+    await expect(signer).to_have_value("eve")
+    await signer.fill("ada")
+    await press(page, "Approve")
+    await expect(said).to_contain_text('no key of "ada" has signed')
+    await press(page, "Forget the key")
+    await key.set_input_files(keys / "ada.pem")
+    await press(page, "Reject", "\u201ezu viel\u201c,\nsagt Zo\u00eb")
+    await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
+    [decision] = (await ended(handle))["decisions"]
+    assert (decision["by"], decision["reason"]) == ("ada", "\u201ezu viel\u201c,\nsagt Zo\u00eb")
+    assert decision["signed"]["key"]
+    extracted = await page.evaluate("""() => new Promise((resolve) => {
+      indexedDB.open("acts").onsuccess = ({ target }) => {
+        target.result.transaction("keys").objectStore("keys").get("approver").onsuccess = async (read) =>
+          resolve(await crypto.subtle.exportKey("pkcs8", read.target.result.key).catch((error) => error.name));
+      };
+    })""")
+    assert extracted == "InvalidAccessError"
+    desk.forget_refusals()
+
+
+async def test_a_kept_key_signs_a_change_an_approval_and_an_answer(desk: Desk, keys: Path) -> None:
+    page, handle = await desk.card()
+    await page.locator("#key").set_input_files(keys / "ada.pem")
+    await page.get_by_role("link", name="Change", exact=True).click()
+    await page.get_by_label("cents").fill("1000")
+    await press(page, "Show the difference")
+    await press(page, "Send")
+    await expect(page.locator(".changed")).to_contain_text("ada")
+    await press(page, "Approve")
+    result = await ended(handle)
+    assert result["state"]["paid"] == {"paid": 1000}
+    assert [bool(d["signed"]) for d in result["decisions"]] == [True, True]
+    request = desk.foreign.request(call("ask", "†state.said", question="now?"), context=[asking_tool()])
+    handle = await desk.foreign.start(request)
+    await page.goto(link("/card", run=handle.id, wait=(await desk.site.wait_of(handle))["wait"]))
+    await page.get_by_label("ok").select_option("true")
+    await page.get_by_label("cents").fill("many")
+    await press(page, "Answer")
+    await expect(page.locator("#said")).to_contain_text("cents")
+    await page.get_by_label("cents").fill("5")
+    await press(page, "Answer")
+    result = await ended(handle)
+    assert result["state"]["said"] == {"ok": True, "cents": 5}
+    assert result["decisions"][0]["signed"]["key"]
+
+
+async def test_a_browser_without_ed25519_says_so_and_names_the_command(desk: Desk, keys: Path) -> None:
+    page, handle = await desk.card()
+    await page.add_init_script("SubtleCrypto.prototype.generateKey = () => Promise.reject(new Error('no such name'))")
+    await page.reload()
+    await expect(page.locator("#said")).to_contain_text("no Ed25519")
+    await expect(page.get_by_role("button", name="Approve")).to_be_hidden()
+    await page.get_by_text("or in a terminal").click()
+    await expect(page.get_by_text(f"acts approve {handle.id}")).to_be_visible()
+    unsigned = await desk.site.post("/decide", **hidden(await page.content()), decision="approve")
+    assert "a decision is signed" in unsigned.text
+    await handle.cancel()

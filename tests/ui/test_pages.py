@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from urllib.parse import quote, unquote
 
 import httpx2
 import pytest
@@ -12,14 +14,10 @@ from acts.cli.dev.temporal_server import DevServer
 from acts.client.client_errors import ClientError
 from acts.ui.access import HEADERS, Access
 from tests.support import assert_eventually
-from tests.ui.conftest import HOST, Site, hidden, lookup, refund, serving, start_refund
+from tests.ui.conftest import HOST, Site, asking_tool, hidden, lookup, refund, serving, start_refund
 from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, call, ended, pending, tool
+from tests.workflow.foreign import Foreign, call, ended, pending
 
-ANSWER_FORM = {
-    "type": "object", "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}},
-    "required": ["ok", "cents"],
-}  # fmt: skip
 MEAN = '</textarea><script>alert(1)</script>" onload=x {{7*7}} \u202egnp.exe \u2066\u200b'
 
 
@@ -83,10 +81,10 @@ async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_sh
 
 
 async def test_a_person_answers_in_a_form_that_is_checked(site: Site, foreign: Foreign) -> None:
-    asks = tool("ask", activity=None)
-    asks["tool"]["properties"] |= {"_output": ANSWER_FORM, "_person": {"const": {"who": "finance"}}}
     async with foreign.serving(lookup):
-        handle = await foreign.start(foreign.request(call("ask", "†state.said", question="now?"), context=[asks]))
+        handle = await foreign.start(
+            foreign.request(call("ask", "†state.said", question="now?"), context=[asking_tool()])
+        )
         which, card = await site.card_of(handle)
         assert "for finance" in card
         assert "now?" in card
@@ -158,6 +156,21 @@ async def test_an_agent_is_asked_back_and_reads_the_question(site: Site, foreign
         assert (await ended(handle))["output"] == "the reader said so"
 
 
+async def test_an_agent_links_to_the_run_of_its_plan_and_that_back(
+    site: Site, foreign: Foreign, agents: Agents
+) -> None:
+    async with foreign.serving(lookup):
+        tick = {"calls": [call("lookup", "†state.a", note="why?")]}
+        handle = await agents.start(tick, {"output": "done"}, context=[foreign.tool("lookup")])
+        await ended(handle)
+
+    async def below() -> list[str]:
+        return re.findall(f'id=({quote(handle.id, "")}[^"]+)">', await site.get("/run", id=handle.id))
+
+    [child] = await assert_eventually(below, why="the server lists it")
+    assert f">{handle.id}</a>" in await site.get("/run", id=unquote(child))
+
+
 async def test_a_run_is_paused_resumed_and_cancelled_by_its_name_only(site: Site, foreign: Foreign) -> None:
     async with foreign.serving(lookup, refund):
         handle = await start_refund(foreign)
@@ -179,6 +192,27 @@ async def test_a_run_is_paused_resumed_and_cancelled_by_its_name_only(site: Site
         await foreign.client.get_workflow_handle(str(again.url.params["id"])).terminate("the test is over")
 
 
+async def test_a_run_forks_from_one_of_its_calls_once_for_each_form(site: Site, foreign: Foreign) -> None:
+    async with foreign.serving(lookup, refund):
+        first = await start_refund(foreign)
+        _, card = await site.card_of(first)
+        await site.post("/decide", **hidden(card), decision="approve")
+        await ended(first)
+        assert "/fork?" in await site.get("/run", id=first.id)
+        form = await site.get("/fork", id=first.id, call="2:refund")
+        wrong = await site.post("/fork", **hidden(form), **{"f.cents": "many"})
+        assert (wrong.status_code, "is no JSON" in wrong.text) == (409, True)
+        page = await site.post("/fork", **hidden(form), **{"f.cents": "7", "f.why": "less"})
+        assert (await site.post("/fork", **hidden(form), **{"f.cents": "7", "f.why": "less"})).url == page.url
+        handle = foreign.client.get_workflow_handle(str(page.url.params["id"]))
+        _, card = await site.card_of(handle)
+        await site.post("/decide", **hidden(card), decision="approve")
+        result = await ended(handle)
+        assert (result["state"]["paid"], result["resumedFrom"]["workflowId"]) == ({"paid": 7}, first.id)
+        no_call = await site.http.get("/fork", params={"id": first.id, "call": "9:refund"})
+        assert "no call" in no_call.text
+
+
 async def test_programs_read_events_and_decide(site: Site, foreign: Foreign) -> None:
     async with foreign.serving(lookup, refund):
         handle = await start_refund(foreign)
@@ -188,8 +222,13 @@ async def test_programs_read_events_and_decide(site: Site, foreign: Foreign) -> 
             seen = {key: wait[key] for key in ("run", "wait", "version", "subject")}
             stale = await program.post("/api/decide", json={**seen, "subject": "0" * 64, "decision": "approve"})
             assert (stale.status_code, stale.json()["ok"]) == (409, False)
-            assert (await program.post("/api/decide", json={**seen, "decision": "approve"})).json() == {"ok": True}
-            await ended(handle)
+            posing = {
+                "by": "grace",
+                "signature": {"time": "now", "value": ""},
+            }  # where nothing is signed, this is no proof
+            decided = await program.post("/api/decide", json={**seen, **posing, "decision": "approve"})
+            assert decided.json() == {"ok": True}
+            assert (await ended(handle))["decisions"][0]["by"] == "ada"
             address = f"/api/runs/{handle.id.replace('/', '%2F')}/events"
             events = (await program.get(address)).text
             assert "RUN_STARTED" in events
@@ -206,9 +245,6 @@ async def test_without_a_worker_a_run_shows_what_the_server_knows(site: Site, fo
     assert "no worker serves" in page
     assert "running" in page
     await handle.terminate("the test is over")
-
-
-# -- who ----------------------------------------------------------------------------------------------------------
 
 
 async def test_alone_a_link_works_once_and_a_form_counts_from_this_page_alone(site: Site, foreign: Foreign) -> None:
@@ -259,11 +295,17 @@ async def test_in_a_team_a_name_counts_with_the_token_of_the_proxy_alone(server:
         assert "Grace &lt;b&gt;" in (await http.get("/")).text
         for missing in ("X-Acts-Proxy", "X-User"):
             assert (await http.get("/", headers={missing: ""})).status_code == 401
-        handle = await start_refund(foreign)
+        twice = [("X-User", "Eve"), ("X-User", "Grace <b>"), ("X-Acts-Proxy", "secret")]
+        async with httpx2.AsyncClient(base_url=origin, headers=twice) as sneaky:
+            assert (await sneaky.get("/")).status_code == 401, "of two names, one is a browser's"
+        handle = await start_refund(foreign, approve={"rules": [{"calls": ["refund"], "who": "finance"}]})
         card = await Site(None, "https://acts.example", http).card_of(handle)  # type: ignore[arg-type]
         other = await http.post("/decide", data={**hidden(card[1]), "decision": "approve"}, headers={"X-User": "Eve"})
         assert other.status_code == 403
-        await http.post("/decide", data={**hidden(card[1]), "decision": "approve"})
+        decision = {**hidden(card[1]), "decision": "approve"}
+        other = await http.post("/decide", data=decision, headers={"X-Groups": "finances, it"})
+        assert (other.status_code, "it is for finance" in other.text) == (409, True)
+        await http.post("/decide", data=decision)
         assert (await ended(handle))["decisions"][0]["by"] == "Grace <b>"
 
 

@@ -53,9 +53,6 @@ def notes(machine: WaitingRun) -> str:
     return "; ".join(machine.notes)
 
 
-# -- one run -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("early", "expected", "note"),
     [
@@ -83,9 +80,6 @@ def test_decisions_that_come_before_their_wait_are_judged_when_it_opens(
     assert [(t.decision, t.by) for t in machine.log] == expected
     assert note in notes(machine)
     assert len(pending(machine)) == 1  # of two proposals, nothing that came early decides the second
-
-
-# -- deadlines -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on_timeout", ["approve", "reject", "fail"])
@@ -119,7 +113,9 @@ def test_a_deadline_counts_on_after_continue_as_new() -> None:
     (before,) = machine.approvals.pending
     tree.now = 4_000
     new = machine.renewed()
-    commands = new.approvals.open("call", 1, Approve(**UNTIL).all_rules[-1], tree.clock, call="1:pay")
+    commands = new.approvals.open(
+        "call", 1, Approve(**UNTIL).all_rules[-1], tree.clock, call="1:pay", about={"like": "pay"}
+    )
     assert [c.seconds for c in commands if isinstance(c, StartTimer)] == [6.0]
     assert new.approvals.pending == [before]
 
@@ -139,9 +135,6 @@ def test_a_clock_that_jumps_changes_no_decision(jump: int) -> None:
     tree.settle()
     assert taken(machine) == [("1:pay", "approve", "a"), ("2:send", "reject", "b")]
     assert not tree.fire_next_timer()
-
-
-# -- a root and the runs below it ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -174,9 +167,6 @@ def test_a_refused_decision_leaves_everything_waiting_and_whoever_asked_gets_the
     tell(tree, "edit", MIDDLE, call="1:pay", **BAD)
     tree.settle()
     assert "no such tool" in notes(machine_of(tree, MIDDLE))
-
-
-# -- reports ---------------------------------------------------------------------------------------
 
 
 def test_a_report_that_is_lost_is_sent_again_until_it_arrives() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from acts.language.messages import Message
 from acts.language.strict_json import json_size
+from acts.machines.commands import AskSolution
 from acts.machines.events import ChildStarted, RecordReceived
 from acts.planner.notation import IN_PART
 from acts.planner.prompt import KEPT_TURNS, PromptTurn, build_conversation
@@ -52,8 +53,6 @@ def outcomes(subject: Agent) -> list[Json]:
 def agent(*context: Json, **config: Json) -> Agent:
     return agent_of([*TOOLS, USER, *context], **config)
 
-
-# -- outcomes ----------------------------------------------------------------------
 
 A = {"call": "1:charge", "outcome": "completed", "wrote": {"†state.a": 1}}
 
@@ -107,7 +106,29 @@ def test_every_call_of_an_answer_that_was_refused_after_calls_had_started_has_an
     assert (left["calls"], left["outcome"]) == (["2:nope", "3:mail", "4:?"], "not run")
 
 
-# -- instances ----------------------------------------------------------------------
+@pytest.mark.parametrize("streamed", [False, True])
+def test_words_that_come_now_while_the_model_answers_keep_the_rest_of_the_answer_from_running(
+    *, streamed: bool
+) -> None:
+    words = {"type": "text", "text": "Stop after the first."}
+    first, second = call("charge", "†state.a"), call("mail", "†state.b")
+    subject = agent(stream=True)
+    subject.next_tick()
+    begun = None
+    if streamed:
+        begun = subject.handle(RecordReceived(StreamedCalls(tick=1, attempt=1, first=0, calls=(first,))))
+        subject.handle(ChildStarted("plan-1", "a/plan-1"))
+    subject.provide(words, is_urgent=True)
+    assert (
+        subject.handle(RecordReceived(StreamedCalls(tick=1, attempt=1, first=int(streamed), calls=(second,)))) is None
+    )
+    asked = subject.answered({"calls": [first, second], "output": {"done": True}})
+    if streamed:
+        asked = subject.walk(begun, {"1:charge": 1})
+    assert isinstance(asked, AskSolution)
+    left = {"outcome": "not run"} | ({"call": "2:mail"} if streamed else {"calls": ["1:charge", "2:mail"]})
+    assert [{k: o[k] for k in o if k != "reason"} for o in outcomes(subject)] == [*([A] if streamed else []), left]
+    assert "<text>\nStop after the first." in planner(subject).turns[-1].text
 
 
 def instances(count: int, size: int = 10) -> list[Json]:
@@ -124,8 +145,6 @@ def test_the_outcomes_of_many_instances_are_counted() -> None:
     assert failed["of"] == [{"_instance": "o1199", "error": {"code": "declined", "message": "no"}}]
     assert len(planner(subject).turns[-1].text) < 1_000
 
-
-# -- a prefix that never changes ------------------------------------------------------
 
 MORE: list[tuple[Json, dict[str, Json]]] = [
     ({"calls": [call("charge", "†state.a || †state.error"), call("mail")], "output": None}, {"1:charge": fails()}),
@@ -161,9 +180,6 @@ def test_each_conversation_begins_with_all_of_the_one_before(step: str, *, carry
         before = after
 
 
-# -- large values ------------------------------------------------------------------------
-
-
 def test_a_large_value_shows_its_shape_its_beginning_its_size_and_its_reference() -> None:
     orders = [{"id": i, "total": 1.5 if i % 2 else None, "lines": ["x" * 50]} for i in range(5_000)]
     text = planner(agent({"type": "state", "state": {"orders": orders, "name": "Ada"}})).turns[0].text
@@ -175,8 +191,6 @@ def test_a_large_value_shows_its_shape_its_beginning_its_size_and_its_reference(
     assert shown["orders"]["keys"] == {"id": "number", "total": "null or number", "lines": "list"}
     assert len(text) < 4_000
 
-
-# -- what outgrows its room ----------------------------------------------------------------
 
 ROOM = 20_000
 

@@ -28,9 +28,6 @@ ANN, BOB = (wait("call", 1, f"run/{i}", call="1:pay", instance=i) for i in ("Ann
 CALL = {"_tool": "pay"}
 
 
-# -- reading -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("raw", "word", "expected"),
     [
@@ -101,9 +98,6 @@ def test_what_is_no_decision_is_refused_and_says_why(raw: Json, word: str | None
     assert len(str(refused.value)) < 1_000
 
 
-# -- matching ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("waits", "raw", "words"),
     [
@@ -129,9 +123,6 @@ def test_a_decision_that_matches_none_or_several_is_refused(
     with pytest.raises(DecisionRefused) as refused:
         match_decision(waits, read_decision(raw))
     assert words in str(refused.value)
-
-
-# -- what is asked about --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

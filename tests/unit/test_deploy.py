@@ -69,7 +69,6 @@ def dockerfile_stages() -> list[list[tuple[str, str]]]:
 
 
 def only(stage: list[tuple[str, str]], name: str) -> str:
-    """The rest of the one instruction of that name."""
     (rest,) = (rest for found, rest in stage if found == name)
     return rest
 
@@ -245,9 +244,6 @@ async def test_namespace_script_sets_the_retention_each_time_it_runs(server: Dev
 def operator(server: DevServer, *command: str) -> str:
     """What a command of Temporal's program prints about the namespace of the test."""
     return run(find_program(), "operator", *command, "-n", "deploy-test", "--address", server.address).stdout
-
-
-# -- the two settings of worker versioning: both or neither, and each a name that the server takes -------
 
 
 @pytest.mark.parametrize(

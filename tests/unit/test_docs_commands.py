@@ -79,9 +79,6 @@ def test_a_wrong_command_is_noticed(command: str) -> None:
     assert problem_of(command)
 
 
-# -- what CI refuses beside a failure: too many second chances, and suites that did not run --------------
-
-
 def report(name: str, reason: str = "") -> Any:
     return SimpleNamespace(nodeid=name, longrepr=("file", 1, f"Skipped: {reason}"))
 
@@ -98,9 +95,6 @@ def test_the_alarm_rings() -> None:
         "3 reruns, at most 2: test_0, test_1, test_2",
         "test_a should run here: Skipped: boto3 is missing",
     ]
-
-
-# -- the order of test files: each is there once, the short ones come last, and those that wait do not wait together ---
 
 
 TESTS = Path(__file__).parents[1]

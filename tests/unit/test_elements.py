@@ -17,7 +17,6 @@ from acts.machines.walk import Walk
 from acts.plan.calls import MAX_ELEMENTS
 from acts.plan.validate import validate_parsed, validate_request
 from acts.tree.records import Capabilities, ContextRef, TreePosition
-from acts.views.drawing import draw_mermaid, draw_text
 from acts.views.run_views import PlanView
 from acts.views.text import describe_call
 from tests.cases import call, fails, row, state
@@ -39,8 +38,6 @@ def test_each_element_is_a_start_of_its_own_with_its_own_parameters() -> None:
     assert [c.call["_id"] for c in starts] == [f"run/1:refund[{i}]" for i in range(3)]
     assert all(set(c.call) == {"_tool", "_outputPath", "id", "note", "_id"} for c in starts)
 
-
-# -- lists that are none ------------------------------------------------------------------
 
 # what is at †state.x, the code that the Call fails with, words of the message
 NO_LISTS = [
@@ -68,9 +65,6 @@ def test_an_element_without_a_parameter_fails_alone() -> None:
     message = "there is no value at †item.x"
     assert details == {"errors": [{"index": 1, "code": "UnresolvedReference", "message": message}],
                        "results": ["r", None, "r"]}  # fmt: skip
-
-
-# -- fire-and-forget, approval, cancellation ------------------------------------------------------
 
 
 def test_a_cancelled_walk_starts_no_more_elements_and_ends_with_those_that_run() -> None:
@@ -103,9 +97,6 @@ def test_a_budget_is_asked_before_a_call_is_made_for_all_elements() -> None:
     walk.begin(NOW)
     walk.allow_elements(walk.nodes[0].key, NOW, CallError("BudgetExceeded", "no more calls"))
     assert walk.calls[0].error == {"code": "BudgetExceeded", "message": "no more calls"}
-
-
-# -- carried over, provided, edited ---------------------------------------------------------------
 
 
 def test_a_walk_goes_on_in_the_middle_of_its_elements() -> None:
@@ -151,9 +142,6 @@ def test_elements_that_were_postponed_start_again_and_first_in_the_next_run_too(
     assert drive.walk.context.log.state() == {"e": ["r"] * 4}
 
 
-# -- on pages, in drawings and approvals -----------------------------------------------------------
-
-
 LISTED = state(orders=[{"id": "a"}, {"id": "b"}, {"id": "c"}], open=False)
 LISTED_REFUND = call("refund", "†state.refunds", _each="†state.orders", order="†item.id")
 CLOSE = call("close", "†state.closed", _when="†state.open == true", of="†state.refunds")
@@ -176,19 +164,6 @@ def waiting(*calls: Any, **more: Any) -> PlanRun:
     return run
 
 
-# -- drawings ------------------------------------------------------------------------------------------
-
-
-def test_a_drawing_shows_the_list_and_the_condition_of_a_call() -> None:
-    prepared = begin(LISTED_REFUND, CLOSE, context=[LISTED]).prepared
-    text = draw_text(prepared)
-    assert "1:refund each †state.orders → †state.refunds" in text
-    assert "2:close when †state.open == true → †state.closed" in text
-    flowchart = draw_mermaid(prepared)
-    assert 'c1["1:refund<br/>each †state.orders<br/>→ †state.refunds"]' in flowchart
-    assert 'c2["2:close<br/>when †state.open #61;#61; true<br/>→ †state.closed"]' in flowchart
-
-
 # -- what runs -----------------------------------------------------------------------------------------
 
 
@@ -207,13 +182,13 @@ def test_the_page_and_the_status_count_elements_and_say_why_a_call_was_skipped()
     assert "`2:close`: `_when does not hold: †state.open == true`" in PlanView(run).page()
 
 
-# -- the approval --------------------------------------------------------------------------------------
-
-
 def test_one_approval_for_all_elements_says_how_many_and_shows_the_list() -> None:
     run = waiting(LISTED_REFUND)
     (wait,) = run.approvals.pending
-    assert (wait.call, wait.about) == ("1:refund", {"elements": 3, "activity": "row.refund"})
+    assert (wait.call, wait.about) == (
+        "1:refund",
+        {"elements": 3, "activity": "row.refund", "like": wait.about["like"]},
+    )
     page = PlanView(run).page()
     assert "`1:refund` for each of 3 elements of `r`" in page
     assert '"_each"' in page

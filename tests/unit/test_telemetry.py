@@ -228,9 +228,6 @@ def test_a_header_that_cannot_be_read_is_no_failure() -> None:
     assert read_header({}) == read_header({HEADER: Payload(metadata={"encoding": b"odd"})}) == {}
 
 
-# -- the files for monitoring ----------------------------------------------------------------------
-
-
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/dashboards/acts.json").read_text("utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]

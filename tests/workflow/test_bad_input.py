@@ -27,8 +27,6 @@ def deep(levels: int) -> bytes:
     return b'{"context":' + b"[" * levels + b"]" * levels + b"}"
 
 
-# -- payloads ------------------------------------------------------------------------
-
 PAYLOADS: dict[str, tuple[list[Json], str]] = {
     "nothing": ([], "without a Request"),
     "null": ([None], "not null"),
@@ -64,8 +62,6 @@ async def test_a_malformed_request_is_refused_with_what_was_found(foreign: Forei
     assert error.failure is not None
     assert not error.failure.stack_trace  # where in the engine that was found out helps nobody
 
-
-# -- what the plan says --------------------------------------------------------------
 
 ECHO = tool("echo", activity="echo", options={}, number={"type": "integer"})
 STATE = {"type": "state", "state": {"list": [1], "n": 5, "a.b": {"c d": 1}}}
@@ -122,9 +118,6 @@ async def test_a_request_that_could_not_be_kept_is_refused(foreign: Foreign) -> 
     assert "bytes" in error.message
 
 
-# -- what only shows once references are resolved ------------------------------------
-
-
 async def test_a_value_of_the_wrong_type_fails_its_call_before_it_runs(foreign: Foreign) -> None:
     ran: list[str] = []
 
@@ -150,8 +143,6 @@ async def test_a_value_of_the_wrong_type_fails_its_call_before_it_runs(foreign: 
     assert result["state"]["z"] == 1
 
 
-# -- signals -------------------------------------------------------------------------
-
 SIGNALS: dict[str, tuple[str, list[Json], str]] = {
     "nothing": ("provide", [], "refused"),
     "bytes": ("provide", [b"\x00"], "binary/plain"),
@@ -165,12 +156,6 @@ SIGNALS: dict[str, tuple[str, list[Json], str]] = {
     "an unknown type": ("provide", [{"type": "inptu"}], "unknown type"),
     "a plan": ("provide", [{"type": "plan", "plan": []}], "cannot be provided"),
     "an unknown instance": ("provide", [{"type": "input", "a": 1, "_instance": "A"}], "unknown instance"),
-}
-# What the SDK itself cannot hand over; whether there is a note is its affair
-STRAY: dict[str, tuple[str, list[Json]]] = {
-    "two arguments of pause": ("pause", [1, 2]),
-    "two undecodable ones": ("provide", [payload(b"x", b"mine"), payload(b"y", b"mine")]),
-    "an unknown name": ("pausee", []),
 }
 
 
@@ -187,9 +172,6 @@ async def test_a_signal_that_cannot_be_read_is_noted_and_harms_nothing(foreign: 
         assert expected in await note_of(handle, expected)
         await handle.signal("provide", {"type": "input", "name": "Ada"})
         assert (await ended(handle))["state"] == {"before": 1, "x": "Ada"}
-
-
-# -- queries -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shlex
@@ -22,9 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from rich.text import Text
 from temporalio.service import RPCError
 
@@ -36,21 +33,29 @@ from acts.cli.text import source as texts
 from acts.cli.text.source import source_error
 from acts.client import client, server
 from acts.client.client_errors import ClientError
-from acts.client.run_decisions import Sign, call_position, find_approval, login_name, send_decision, send_update
+from acts.client.run_decisions import (
+    Sign,
+    call_position,
+    find_approval,
+    login_name,
+    read_signable,
+    read_signing_key,
+    send_decision,
+    send_update,
+    with_signature,
+)
 from acts.client.run_reader import IS_WAITING, RunReader, add_parameters, open_run, read_pending
 from acts.language.config import parse_seconds
 from acts.language.errors import DecisionRefused, InvalidRequest, visible
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data, counting_now, parse_message
 from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
 from acts.language.wire import ANSWER, APPROVE, DECIDE, EDIT, PROVIDE, REJECT, REVOKE
 from acts.tree.decisions import (
     SHORT_SUBJECT,
-    SIGN,
     Decision,
     PendingApproval,
     Remember,
-    make_statement,
     read_decision,
 )
 from acts.views.text import tool_change_lines
@@ -85,7 +90,8 @@ Fields = Annotated[list[str] | None, option("--set FIELD=VALUE", "One field of i
 Remembered = Annotated[str, cli.argument("NAME", "What to revoke, as `acts show` names it.")]
 NewPlan = Annotated[str | None, option("--file PLAN", "Calls, or a call: sent instead of opening an editor.")]
 SigningKey = Annotated[str | None, option("--key FILE", "Sign the decision with this private key (acts keygen).")]
-Message = Annotated[str, cli.argument("MESSAGE", "A data, input or state message: JSON, or a file that holds it.")]
+Message = Annotated[str, cli.argument("MESSAGE", "A data, input or state message, or text: JSON, or a file with it.")]
+Now = Annotated[bool, option("--now", "What an agent has not started of its tick does not start; it plans again.")]
 
 app = cli.CommandGroup()
 
@@ -307,7 +313,7 @@ def _signer(file: str | None, decision: Decision) -> Sign | None:
     """What signs a decision with the key of a file, if the run that waits shows what it wants signed."""
     if file is None:
         return None
-    key = read_key(file)
+    key = read_signing_key(file)
     return partial(_sign, key, is_named=decision.subject is not None)
 
 
@@ -315,33 +321,12 @@ async def _sign(
     key: Ed25519PrivateKey, waiting: RunReader, approval: PendingApproval, decision: dict[str, Any], *, is_named: bool
 ) -> dict[str, Any]:
     """The decision, signed. What is approved is printed whole; who has not named its subject says yes to it."""
-    if SIGN not in approval.about:
-        hint = "decide without --key; the workers read ACTS_APPROVERS when a run begins"
-        raise command_error("this run takes no signed decisions: it began without approvers", hint=hint)
-    [seen] = await add_parameters(waiting, [approval])
-    if seen.content is None:
-        hint = "look at it again with `acts show`; if it does not change, tell an operator"
-        raise command_error(clean(f"what is shown of {approval} is not what would be signed"), hint=hint)
+    seen = await read_signable(waiting, approval)
     cli.print_err(visible(json.dumps(seen.content, indent=2, ensure_ascii=False), "\n"))
     if decision["decision"] in (APPROVE, ANSWER) and not is_named:
         hint = f"name what you have seen: --subject {str(approval.subject)[:SHORT_SUBJECT]}"
         cli.require_yes("Sign the approval of this?", "nothing was signed", hint=hint)
-    time = datetime.now(UTC).isoformat(timespec="seconds")
-    statement = make_statement(approval, read_decision(decision), time)
-    return {**decision, "signature": {"time": time, "value": base64.b64encode(key.sign(statement)).decode()}}
-
-
-def read_key(file: str) -> Ed25519PrivateKey:
-    hint = "`acts keygen FILE` makes a key; a key with a passphrase is not supported"
-    try:
-        key = load_pem_private_key(Path(file).read_bytes(), None)
-    except OSError as error:
-        raise command_error(f"{clean(file, 200)} cannot be read: {error.strerror}", where="--key", hint=hint) from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise command_error(f"{clean(file, 200)} is no private key of Ed25519 in PEM", where="--key", hint=hint)
-    return key
+    return with_signature(key, seen, decision)
 
 
 @contextmanager
@@ -372,11 +357,12 @@ def _edited_text(file: str | None, before: Json) -> Iterator[SourceText]:
 
 
 @app.add
-async def provide(run: cli.Run, message: Message) -> None:
-    """Send a run a message that it waits for.
+async def provide(run: cli.Run, message: Message, now: Now = False) -> None:
+    """Send a run a message that it waits for, or an agent a user's words.
 
     Examples:
       acts provide order-7 '{"type": "data", "kind": "guest", "data": {"name": "Ada"}}'
+      acts provide agent-7 --now '{"type": "text", "text": "Refund half of it only"}'
     """
     is_json = message.lstrip().startswith(("{", "[", '"'))
     source = texts.parse_source("the message", message, "JSON") if is_json else texts.read_source(message)
@@ -384,9 +370,10 @@ async def provide(run: cli.Run, message: Message) -> None:
         data = parse_message(source.value)
     except InvalidRequest as error:
         raise source_error(source, error.problems) from None
-    if not isinstance(data, Data):
+    if not isinstance(data, Data) and data.type != "text":
         head = f"a {data.type} message cannot be provided"
-        raise command_error(head, where=source.name, hint="only data, input and state can")
+        raise command_error(head, where=source.name, hint="only data, input and state can, and an agent's user's text")
+    sent = counting_now(source.value) if now else source.value
     reader = await open_run(run)
     # Beside a wrapped payload, the message may name a run below, which judges it; else this key is data
     below = data.raw.get("workflowId") if data.raw.get("type") in data.raw else None
@@ -394,11 +381,11 @@ async def provide(run: cli.Run, message: Message) -> None:
     answers = await receiver.status() is not None
     if answers:
         with suppress(RPCError), _problems_in(source):
-            status = await send_update(receiver, PROVIDE, source.value)
+            status = await send_update(receiver, PROVIDE, sent)
             waits = "; what waits for a decision: acts pending" if status.get("waits") else ""
             print_err(f"{clean(run)} has the message{waits}")
             return
-    await reader.ask(reader.handle.signal(PROVIDE, source.value, rpc_timeout=server.RPC))
+    await reader.ask(reader.handle.signal(PROVIDE, sent, rpc_timeout=server.RPC))
     print_err(f"{clean(run)} will get the message" + ("" if answers else " when a worker runs; none answers now"))
 
 

@@ -28,7 +28,7 @@ async function refresh() {
 
 if (main.dataset.live) {
   const source = new EventSource(main.dataset.live);
-  source.onmessage = (event) => { if (event.data !== main.dataset.now) waiting = waiting || setTimeout(refresh, 700); };
+  source.onmessage = (event) => { if (event.data !== main.dataset.now) waiting = waiting || setTimeout(refresh, 700 + 1500 * Math.random()); }; // 200 viewers do not come at once
 }
 
 const listed = () => [...main.querySelectorAll("[data-row]")];
@@ -73,7 +73,7 @@ document.addEventListener("click", (event) => { // a rejection, or a question, n
 const form = document.querySelector("form[data-check]");
 if (form) {
   let timer = null;
-  form.addEventListener("input", () => {
+  const check = () => {
     clearTimeout(timer);
     timer = setTimeout(async () => {
       const data = new FormData(form);
@@ -84,5 +84,7 @@ if (form) {
       list.replaceChildren(...problems.map((text) => { const item = document.createElement("li"); item.textContent = text; return item; }));
       list.hidden = problems.length === 0;
     }, 400);
-  });
+  };
+  form.addEventListener("input", check);
+  if ([...form.elements].some((part) => part.value !== (part.defaultValue ?? part.value))) check(); // typed before the script came
 }
