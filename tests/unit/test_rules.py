@@ -66,8 +66,6 @@ def waits(world: World) -> dict[str | None, Json]:
     return {w.call: w.about for w in world.runs[ROOT].approvals.pending}
 
 
-# -- rules ---------------------------------------------------------------------------------------------------------
-
 BIG = {"calls": ["pay"], "when": "†call.n > 1000", "of": 2}
 SMALL = {
     "calls": ["pay"],
@@ -218,9 +216,6 @@ def test_a_definition_adds_rules_and_eases_none() -> None:
     assert merged == {"selfApproval": False, "rules": [{**r, "selfApproval": False} for r in (BIG, {"calls": ["pay"]})]}
 
 
-# -- who -----------------------------------------------------------------------------------------------------------
-
-
 def test_with_approvers_a_rule_names_them_and_their_groups() -> None:
     world = start(call("pay", "†state.a", n=1), approvers=APPROVERS, rules=[{"calls": ["pay"], "who": "finance"}])
     assert '"eve" does not decide about 1:pay of r: it is for finance' in decide(world, **sign(world, "eve"))
@@ -285,8 +280,6 @@ def test_who_decides_about_calls_alone_has_no_plan_undone() -> None:
     signed = sign(world, "eve", decision="undo")
     assert "may not decide about whole plans" in decide(world, "undo", **signed)
 
-
-# -- approvals that hold for like Calls ----------------------------------------------------------------------------
 
 PLAN = [call("pay", "†state.a", n=1), call("pay", "†state.b", n=2), call("pay", "†state.c", n=300)]
 
@@ -358,9 +351,6 @@ def test_no_record_of_another_run_approves_in_the_name_of_an_approver() -> None:
     assert "remembered is for the engine" in decide(world, remembered="1", by="ada")
     world.send(ROOT, events.RecordReceived(record.model_copy(update={"target": None})))
     assert states(world) == ["awaiting"]
-
-
-# -- people as tools -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
