@@ -17,7 +17,7 @@ from acts.client.client import Client
 from acts.client.client_errors import ClientError
 from acts.tree.identity import retry_id
 from tests.crash.resets import reset, reset_points
-from tests.workflow.agents import Agents
+from tests.workflow.agents import Agents, Saved, delegating
 from tests.workflow.foreign import (
     Foreign,
     call,
@@ -221,6 +221,17 @@ async def test_what_an_inner_plan_completed_is_undone_in_its_place(bank: Bank) -
     result = await came_to(await bank.foreign.start(request))
     assert bank.undone == ["†p5", "†p3", "†p2", "†p3", "†p2", "†p1"]
     assert len({id_ for _, id_ in bank.refunds}) == len(bank.refunds) == result["undone"]["calls"]
+
+
+async def test_a_delegate_undoes_what_it_did_and_is_undone_as_one_call(bank: Bank, saved: Saved) -> None:
+    config = {"onFailure": "undo"}
+    failing = saved.walked(*paid(1), *paid(0), context=bank.context, config=config)
+    done = saved.walked(call("pay", "†state.output", n=2), context=bank.context, config=config)
+    tools = (delegating("fail", failing), delegating("buy", done, _undo={**UNDO, "note": "of 2"}))
+    calls = [call("fail", "†state.x", _errorPath="†state.why"), call("buy", "†state.y"), *paid(0)]
+    handle = await bank.foreign.start(bank.request(*calls, context=tools, **config))
+    assert (await came_to(handle))["undone"]["calls"] == 1
+    assert sorted(bank.undone) == ["†p1", "†p2"]
 
 
 async def test_an_agent_ends_where_a_person_has_its_plan_undone(agents: Agents, bank: Bank) -> None:
