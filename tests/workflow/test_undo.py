@@ -293,7 +293,7 @@ async def test_what_has_nothing_that_undoes_it_says_so(bank: Bank) -> None:
         ({"_tool": "refund", "payment": "†state.id"}, "it sees what the Call gave and was given"),
         ({"_tool": "refund", "_outputPath": "†state.x"}, "parameters, and nothing else"),
         ({"_tool": "refund", "payment": "†result..id"}, "_undo"),
-        ({"_tool": "pay"}, "ends where it begins"),
+        ({"_tool": "pay"}, "leads in a circle"),
         ("refund", "/properties/_undo"),
         ({"const": "refund"}, "is the Call that undoes one of it"),
     ],
