@@ -222,6 +222,17 @@ async def test_what_an_inner_plan_completed_is_undone_in_its_place(bank: Bank) -
     assert bank.undone == ["†p5", "†p3", "†p2", "†p3", "†p2", "†p1"]
     assert len({id_ for _, id_ in bank.refunds}) == len(bank.refunds) == result["undone"]["calls"]
 
+    bank.refunds.clear()
+    each = call("plan", "†state.inner", plan=[call("pay", "†state.p", n="†input.n")], input={"n": "†state.n"})
+    calls = [each, call("pay", "†state.last", n="†state.m", after="†state.inner")]
+    context = [*context[:-1], own("a", n=1, m=13), own("b", n=2, m=0), {"type": "plan", "plan": calls}]
+    handle = await bank.foreign.start({"config": {"onFailure": "undo"}, "context": context})
+    assert (await ended(handle))["status"] == "partial"
+    assert bank.undone == ["†p2"]
+    undo = await Client(bank.foreign.client).run(handle.id).undo()
+    assert [error["call"] for error in (await undo.result()).errors] == ["2:pay"]
+    assert bank.undone == ["†p2", "†p1"]
+
 
 async def test_a_delegate_undoes_what_it_did_and_is_undone_as_one_call(bank: Bank, saved: Saved) -> None:
     config = {"onFailure": "undo"}
