@@ -21,10 +21,7 @@ from acts.language.schemas import DEFS
 from acts.language.strict_json import json_size
 from acts.language.values import Json, type_name
 
-# Bytes of compact JSON, some 700 tokens: up to this size a planner is shown a value. A larger one is passed on by its
-# reference, and what a planner needs of it is the shape, unless its Tool or its Message says ``_show``
-SHOWN_VALUE_BYTES: Final = 2048
-# … and up to this one where it has to be read: some 40,000 tokens
+# Bytes of compact JSON, some 40,000 tokens: a value up to this size may have to be read
 LARGE_VALUE_BYTES: Final = 128 * 1024
 # Where all data together outgrows its room, values are shown in part above these sizes: the largest at which it fits
 VALUE_LIMITS: Final = (LARGE_VALUE_BYTES, 16_384, 4096, 1024, 256)

@@ -1,4 +1,4 @@
-"""What a run keeps of its model: waits that people see, and unusable answers in a row."""
+"""Unusable answers in a row, and recorded answers of the planning suite."""
 
 from __future__ import annotations
 
