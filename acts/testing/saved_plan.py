@@ -8,7 +8,7 @@ The plan says ``run``: a worker that has it in ``ACTS_PLANS`` offers it as a Too
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from acts.language import references
 from acts.language.config import MODEL_SETTINGS
@@ -27,17 +27,11 @@ _WRITES: Final = ("_outputPath", "_errorPath")
 _TYPES: Final = {"list": "array", **{name: name for name in ("object", "string", "number", "boolean")}}
 
 
-class SavedPlan(NamedTuple):
-    """``request`` is the plan, ``tests`` a test file of one case: the run."""
-
-    request: dict[str, Any]
-    tests: dict[str, Any]
-
-
-def save_plan(raw: Json, calls: Sequence[Json], output: Json, result: Mapping[str, Any], title: str) -> SavedPlan:
-    """The plan that a run walked; ``output`` is that of an agent as its model wrote it, ``result`` the run's.
-
-    Raises InvalidRequest: it cannot be saved, and why.
+def save_plan(
+    raw: Json, calls: Sequence[Json], output: Json, result: Mapping[str, Any], title: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The plan that a run walked, as a Request, and a test file of one case: the run. ``output`` is that of an agent as
+    its model wrote it, ``result`` the run's. Raises InvalidRequest: it cannot be saved, and why.
     """
     request = parse_request(raw)
     ticks = {item.get("tick") for item in result["calls"]}
@@ -52,7 +46,7 @@ def save_plan(raw: Json, calls: Sequence[Json], output: Json, result: Mapping[st
             "_tool": "compute", "code": "value", "value": inputs.rename(output), "_outputPath": "†state.output"
         })  # fmt: skip
         results[f"{len(plan)}:compute"], expected["output"] = {"$value": result["output"]}, result["output"]
-    settings, is_agents = request.raw.get("config") or {}, isinstance(result.get("ticks"), int)
+    settings = request.raw.get("config") or {}
     about = [m.text for m in request.context if isinstance(m, Instruction) and m.type != "system"]
     context = [
         *(m.raw for m in request.context if isinstance(m, Instruction) and m.type == "system"),
@@ -61,12 +55,9 @@ def save_plan(raw: Json, calls: Sequence[Json], output: Json, result: Mapping[st
         {"type": _INPUT, "schema": inputs.schema, "description": about[0] if about else f"What {title} did."},
         {"type": "plan", "plan": plan, "run": True, **({"mode": "lazy"} if request.mode == "lazy" else {})},
     ]
-    config = {k: settings[k] for k in _KEPT if k in settings}
-    if is_agents and isinstance(config.get("approve"), dict):
-        config["approve"] = {k: v for k, v in config["approve"].items() if k != "plan"}
     case = {"name": title, _INPUT: inputs.values, "results": results, "decisions": "approve"}
     case["expect"] = {"status": result["status"], "state": expected}
-    return SavedPlan({"config": config, "context": context}, {"cases": [case]})
+    return {"config": {k: settings[k] for k in _KEPT if k in settings}, "context": context}, {"cases": [case]}
 
 
 class _Inputs:
