@@ -19,7 +19,6 @@ def tool(name: str, **properties: Any) -> dict[str, Any]:
 
 
 def thought(name: str) -> dict[str, Any]:
-    """A latent Tool."""
     return {"type": "object", "properties": {"_tool": {"const": name}, "_activity": {"const": ""}, **META}}
 
 

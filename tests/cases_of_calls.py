@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.case_rows import Row, call, fails, own, row, state
 
-# -- failures ----------------------------------------------------------------------
-
 FAILURES: list[Row] = [
     row(
         "a failed call skips only what needs it",
@@ -76,7 +74,6 @@ FAILURES: list[Row] = [
     ),
 ]
 
-# -- values -------------------------------------------------------------------------
 
 VALUES: list[Row] = [
     row(
@@ -89,7 +86,6 @@ VALUES: list[Row] = [
     )
 ]
 
-# -- scopes -------------------------------------------------------------------------
 
 SCOPES: list[Row] = [
     row(
@@ -119,7 +115,6 @@ SCOPES: list[Row] = [
     ),
 ]
 
-# -- instances ----------------------------------------------------------------------
 
 INSTANCES: list[Row] = [
     row(
@@ -167,7 +162,6 @@ INSTANCES: list[Row] = [
     ),
 ]
 
-# -- what is not run as an Activity -----------------------------------------------------
 
 THOUGHTS: list[Row] = [
     row(

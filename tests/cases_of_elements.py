@@ -6,7 +6,6 @@ from tests.case_rows import Row, call, fails, own, row, state
 
 USER = {"type": "data", "kind": "user", "data": {"name": "Ada", "tags": ["a", 1]}}
 
-# -- templates ---------------------------------------------------------------------
 
 TEMPLATES: list[Row] = [
     row(
@@ -42,7 +41,6 @@ TEMPLATES: list[Row] = [
     ),
 ]
 
-# -- values that are chosen, counted, and taken apart ------------------------------------
 
 CHOICES: list[Row] = [
     row(
@@ -101,7 +99,6 @@ CHOICES: list[Row] = [
     ),
 ]
 
-# -- conditions --------------------------------------------------------------------
 
 CONDITIONS: list[Row] = [
     row(
@@ -151,7 +148,6 @@ CONDITIONS: list[Row] = [
     ),
 ]
 
-# -- elements ----------------------------------------------------------------------
 
 ORDERS = [{"id": "a", "n": 1}, {"id": "b", "n": 2}, {"id": "c", "n": 3}]
 CODES = {"card_declined": {"code": "card_declined", "message": "no"}}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.case_rows import Row, call, row, state
 
-# -- order -----------------------------------------------------------------------
-
 ORDER: list[Row] = [
     row(
         "a reader that is listed before its only writer waits for it",
@@ -44,7 +42,6 @@ ORDER: list[Row] = [
     ),
 ]
 
-# -- methods -----------------------------------------------------------------------
 
 METHODS: list[Row] = [
     row(
@@ -138,7 +135,6 @@ METHODS: list[Row] = [
     ),
 ]
 
-# -- outcomes ----------------------------------------------------------------------
 
 OUTCOMES: list[Row] = [
     row(

@@ -123,7 +123,7 @@ WAIT_TOOL: Final[dict[str, Any]] = {
             "pattern": r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$",
         },
     },
-    "required": ["_tool", "_outputPath"],
+    "required": ["_tool"],
     "oneOf": [{"required": ["for"]}, {"required": ["until"]}],
     "additionalProperties": False,
     "x-hints": {"readOnly": True, "idempotent": True},

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from acts.client import server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
@@ -47,6 +47,19 @@ T = TypeVar("T")
 # A query costs the worker a look at the run
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 2.0
+
+
+class About(TypedDict, total=False):
+    """What tells one of several waits from the rest; ``by`` is who decides, else the login name.
+
+    ``version`` and ``subject`` are those that were seen: anything else is refused.
+    """
+
+    by: str | None
+    version: int | None
+    subject: str | None
+    instance: str | None
+    workflow_id: str | None
 
 
 class Run:
@@ -130,30 +143,21 @@ class Run:
                 yield event
 
     async def approve(
-        self, call: str | None = None, *, by: str | None = None, note: str | None = None, version: int | None = None,
-        subject: str | None = None, instance: str | None = None, workflow_id: str | None = None,
-        remember: Mapping[str, Any] | None = None,
+        self, call: str | None = None, *, note: str | None = None, remember: Mapping[str, Any] | None = None,
+        **about: Unpack[About],
     ) -> None:  # fmt: skip
-        """Let a plan or a Call run that waits; the others tell one of several from the rest.
+        """Let a plan or a Call run that waits.
 
-        ``version`` and ``subject`` are those that were seen: anything else is refused. ``by`` is the login name.
         ``remember``, ``{when?, count?, until?}``, approves like Calls that follow, too, until ``revoke``.
         """
-        await self._decide(Decision.model_construct(
-            decision=APPROVE, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id, remember=None if remember is None else Remember.model_validate(dict(remember)),
-        ))  # fmt: skip
+        kept = None if remember is None else Remember.model_validate(dict(remember))
+        await self._decide(APPROVE, call=call, reason=note, remember=kept, **about)
 
     async def answer(
-        self, output: Any, call: str | None = None, *, by: str | None = None, note: str | None = None,
-        version: int | None = None, subject: str | None = None, instance: str | None = None,
-        workflow_id: str | None = None,
-    ) -> None:  # fmt: skip
+        self, output: Any, call: str | None = None, *, note: str | None = None, **about: Unpack[About]
+    ) -> None:
         """Answer what a person is asked: ``output`` fits the ``form`` of what waits, else it is refused."""
-        await self._decide(Decision.model_construct(
-            decision=ANSWER, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id, output=output,
-        ))  # fmt: skip
+        await self._decide(ANSWER, call=call, reason=note, output=output, **about)
 
     async def revoke(self, name: str, *, by: str | None = None) -> None:
         """Ask about Calls again that somebody has approved from now on; ``status`` has them under ``remembered``."""
@@ -162,30 +166,20 @@ class Run:
             root = await self._reader.root()
             await root.ask(send_update(root, DECIDE, {k: v for k, v in sent.items() if v is not None}))
 
-    async def reject(
-        self, reason: str, call: str | None = None, *, by: str | None = None, version: int | None = None,
-        subject: str | None = None, instance: str | None = None, workflow_id: str | None = None,
-    ) -> None:  # fmt: skip
+    async def reject(self, reason: str, call: str | None = None, **about: Unpack[About]) -> None:
         """Do not let it run; an agent plans again with the reason."""
-        await self._decide(Decision.model_construct(
-            decision=REJECT, call=call, by=by, reason=reason, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id,
-        ))  # fmt: skip
+        await self._decide(REJECT, call=call, reason=reason, **about)
 
     async def edit(
-        self, new: Sequence[Any] | Mapping[str, Any], call: str | None = None, *, by: str | None = None,
-        note: str | None = None, version: int | None = None, subject: str | None = None, instance: str | None = None,
-        workflow_id: str | None = None,
+        self, new: Sequence[Any] | Mapping[str, Any], call: str | None = None, *, note: str | None = None,
+        **about: Unpack[About],
     ) -> None:  # fmt: skip
         """Change what waits: ``new`` is a list of Calls, or the new form of the one ``call``. It then waits again."""
         content = {"with": dict(new)} if isinstance(new, Mapping) else {"plan": list(new)}
-        await self._decide(Decision.model_construct(
-            decision=EDIT, call=call, by=by, reason=note, version=version, subject=subject, instance=instance,
-            workflow_id=workflow_id,
-        ), content)  # fmt: skip
+        await self._decide(EDIT, content, call=call, reason=note, **about)
 
-    async def _decide(self, decision: Decision, content: dict[str, Any] | None = None) -> None:
-        reader = self._reader
+    async def _decide(self, word: str, content: dict[str, Any] | None = None, **fields: Any) -> None:
+        reader, decision = self._reader, Decision.model_construct(decision=word, **fields)
         with explained(self._temporal, self.id):
             approval = await find_approval(reader, decision)
             sign = None if self._key is None else functools.partial(self._sign, self._key, decision.subject)
@@ -210,7 +204,7 @@ class Run:
         with explained(self._temporal, self.id):
             if (await reader.describe()).close_time is not None:
                 return Run(self._temporal, (await undo_run(reader))[0].id)
-        await self._decide(Decision.model_construct(decision=UNDO, by=by, reason=reason))
+        await self._decide(UNDO, by=by, reason=reason)
         return self
 
     async def provide(self, message: Mapping[str, Any], *, when: Literal["next", "now"] = "next") -> None:

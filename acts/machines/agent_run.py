@@ -30,7 +30,7 @@ from acts.machines.budget import RequestSize, context_bytes, latent_request_size
 from acts.machines.run_machine import RunMachine
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END
-from acts.plan.validate import ValidatedPlan
+from acts.plan.validate import MAX_UNTIL_CALLS, ValidatedPlan
 from acts.planner import turns
 from acts.planner.prompt import TOOL_LIST_BYTES
 from acts.planner.request_estimate import estimate_prompt_bytes
@@ -695,8 +695,11 @@ class WalkedDelegate(DelegateMachine):
 
     def begin(self) -> list[Any]:
         self._turn += 1
-        name = _PLAN if self._turn == 1 else f"{_PLAN}-{self._turn}"
-        return self.budget.request_calls(name, self.request.count_calls(self.request.calls))
+        name, calls = _PLAN if self._turn == 1 else f"{_PLAN}-{self._turn}", self.request.calls
+        if self._inner.until is not None and len(calls) > MAX_UNTIL_CALLS:  # of a plan by name
+            text = f"{self._name} has {len(calls):,} calls; with until at most {MAX_UNTIL_CALLS:,} are allowed"
+            return self.end(CallError(wire.LIMIT_EXCEEDED, text))
+        return self.budget.request_calls(name, self.request.count_calls(calls))
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event; what is provided before the plan starts reaches it then."""

@@ -164,7 +164,7 @@ class PlannedCall:
     @property
     def is_detached(self) -> bool:
         """True for fire-and-forget: the Call is started, and its result is dropped."""
-        return not self.outcomes and self.kind in ("activity", "delegate")
+        return not self.outcomes and self.kind in ("activity", "delegate") and not self.is_wait
 
     @property
     def walks_plan(self) -> bool:

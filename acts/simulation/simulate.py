@@ -3,11 +3,8 @@
 * ``Walk`` and ``place_result`` alone decide what happens in a dry run. Results are unknown, and nothing is guessed: a
   Call that fails here fails in every run with these outcomes; an error is a proof, a warning a possibility. A failure
   is an outcome where it has a place to be written. The work is bounded: combinations may be left out (``truncated``).
-* The forecast is of requests to models, money, and Temporal's billable actions. Every figure is a range over the
-  combinations of outcomes, and holds for those that were left out (``truncated``), too. Those of children that walk
-  instances are in it; what delegates do is not known.
-* Actions are what Temporal Cloud bills (docs.temporal.io/cloud/actions). The range holds for a run in which every
-  activity ends at its first attempt, that nobody edits, and whose values fit in its history.
+* The forecast is of requests to models and money. Every figure is a range over the combinations of outcomes, and holds
+  for those that were left out (``truncated``), too; what delegates do is not known.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from acts.language.errors import MAX_PROBLEMS_REPORTED, CallError, InvalidReques
 from acts.language.messages import Data, wrap_message
 from acts.language.references import Path, conjunction
 from acts.language.schemas import follow
-from acts.language.tools import activity_names, hint_words, is_server_tool, registered_names
+from acts.language.tools import hint_words, is_server_tool
 from acts.language.values import UNKNOWN, Json, deep_merge, nest, pointer
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX
 from acts.machines.call_state import CallState
@@ -36,23 +33,14 @@ from acts.plan.context_log import place_result
 from acts.plan.graph import ChainFold, Graph
 from acts.plan.validate import ValidatedPlan, is_template, lint, validate_request
 from acts.simulation.type_flow import TypeProblem, find_type_problems
-from acts.tree.child_requests import group_instances, needs_children, resolved_upfront
 
 # The estimated US dollars of one request to a model, or None where no price is known
 Price = Callable[[str], float | None]
 # How often Calls with ``_each`` are started, at least and at most, by rank
 Lengths = Mapping[int, tuple[int, int]]
-# How often one combination starts each Call, by rank, and how many paths have to be provided for them
-_Scenario = tuple[dict[int, int], int]
 
-# An activity, a timer, a signal and an update are one action each. A child takes two, one to record the intent and one
-# for the start. All local activities of one workflow task take one together.
-_CHILD: Final = 2
-# Changes of phase of a root, each a write of search attributes: to ``running`` and to its end; and for each wait, to
-# ``awaiting`` and back
-_PHASES: Final = 2
 # What a forecast is made of, as ``simulate_prepared`` names it
-FIGURES: Final = ("requests", "delegates", "cost", "actions", "runs", "unforeseen")
+FIGURES: Final = ("requests", "delegates", "cost")
 # Recursive schemas have no end, and a person reads no more than this
 MAX_SAMPLE_PARTS: Final = 1_000
 MAX_SAMPLE_DEPTH: Final = 12
@@ -76,7 +64,7 @@ def simulate(
 
 
 def simulate_prepared(
-    prepared: ValidatedPlan, price: Price | None = None, *, child: bool = False, max_steps: int | None = None
+    prepared: ValidatedPlan, price: Price | None = None, *, max_steps: int | None = None
 ) -> dict[str, Any]:
     """What a plan would do::
 
@@ -88,7 +76,6 @@ def simulate_prepared(
          samples: {tool: example of its _output, null where it says nothing},
          outside: [call id],
          requests: {min, max}, delegates: {min, max}, cost: {min, max} | null,
-         actions: {min, max}, runs?, unforeseen: [figure],
          problems: [{code, message, pointer, severity?, call?, hint?, …}],
          instances?, set?}
 
@@ -96,9 +83,8 @@ def simulate_prepared(
     delegates; a latent Call only reads. ``elements`` is how often a Call with ``_each`` is made, ``conditions`` what a
     combination takes those to be that cannot be known. ``waiting`` are Calls that need what only ``provide`` can bring.
     A template is walked for its first instance; its figures are those of all ``instances``, or of one row of a ``set``.
-    ``runs`` are child workflows that walk instances, ``unforeseen`` the figures to which other runs add what cannot be
-    foreseen. The critical path is the one with most Calls. ``child`` says that an agent starts the run, ``max_steps``
-    is in place of ``MAX_STEPS``; TooComplex: one walk of the plan takes more steps than that.
+    What ``delegates`` do is not in the figures. The critical path is the one with most Calls. ``max_steps`` is in place
+    of ``MAX_STEPS``; TooComplex: one walk of the plan takes more steps than that.
     """
     Meter(DRY_RUN).spend(count_steps(prepared))
     type_problems = find_type_problems(prepared)
@@ -113,7 +99,7 @@ def simulate_prepared(
     lengths = _list_lengths(prepared, dry.runs)
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
     outside = [r for r in listed if r not in literal and prepared.nodes[r].kind not in ("latent", "person")]
-    figures = _estimate_plan(prepared, dry, price, lengths, approvals, child=child)
+    figures = _estimate_plan(prepared, dry, price, lengths)
     return {
         "waves": [[ids[rank] for rank in wave] for wave in find_waves(prepared.graph)],
         "criticalPath": [ids[rank] for rank in find_longest_path(prepared.graph)[1]],
@@ -245,49 +231,27 @@ def _sample(schema: Json, root: Json, parts: Iterator[int], depth: int = 0) -> J
     return value
 
 
-def _estimate_plan(
-    prepared: ValidatedPlan, dry: DryRuns, price: Price | None, lengths: Lengths, approvals: Sequence[bool], *,
-    child: bool,
-) -> dict[str, Any]:  # fmt: skip
-    """The figures of ``simulate_prepared``; ``approvals`` says of each Call whether it waits for a decision."""
-    nodes = prepared.nodes
+def _estimate_plan(prepared: ValidatedPlan, dry: DryRuns, price: Price | None, lengths: Lengths) -> dict[str, Any]:
+    """The figures of ``simulate_prepared``."""
+    nodes, literal = prepared.nodes, prepared.literal_outputs
     times = len(prepared.request.instances()) if is_template(prepared.request, nodes) else 1
-    started = list(_start_sets(prepared, dry))
-    scenarios = [
-        ({rank: lengths.get(rank, (1, 1))[bound] for rank in ranks}, missing)
-        for bound in (0, 1) for ranks, missing in started
-    ]  # fmt: skip
+    started = [ranks for run in dry.runs for ranks in (run.started, (*run.started, *run.states.get("waiting", ())))]
+    if dry.truncated:  # between nothing and everything
+        started += [(), tuple(r for r, n in enumerate(nodes) if r not in literal and (n.outcomes or n.is_detached))]
     requests, delegates = (
-        _range(times * sum(n for rank, n in starts.items() if nodes[rank].kind == kind) for starts, _ in scenarios)
+        _range(
+            times * sum(lengths.get(rank, (1, 1))[bound] for rank in ranks if nodes[rank].kind == kind)
+            for ranks in started for bound in (0, 1)
+        )
         for kind in ("latent", "delegate")
-    )
+    )  # fmt: skip
     model = prepared.request.config.model
     each = 0.0 if not requests["max"] else price(model) if price and model else None
-    children = len(group_instances(prepared)) if needs_children(prepared) else 0
-    actions = _estimate_actions(prepared, scenarios, approvals, times, children, child=child)
     return {
         "requests": requests,
         "delegates": delegates,
         "cost": None if each is None else {k: round(n * each, 6) for k, n in requests.items()},
-        "actions": _range(actions),
-        **({"runs": children} if children else {}),
-        "unforeseen": ["requests", "cost", "actions"] if delegates["max"] else [],
     }
-
-
-def _start_sets(prepared: ValidatedPlan, dry: DryRuns) -> Iterable[tuple[Sequence[int], int]]:
-    """The ranks that each combination starts, and how many paths somebody has to provide for them."""
-    for run in dry.runs:
-        yield run.started, 0
-        if waiting := run.states.get("waiting", []):  # the same when somebody provides all that is missing
-            nodes = [prepared.nodes[rank] for rank in waiting]
-            reads = {(path, node.instance) for node in nodes for read in node.reads for path in read.paths}
-            missing = sum(not prepared.graph.writers.overlapping(*read) for read in reads)
-            yield (*run.started, *waiting), max(1, missing)
-    if dry.truncated:  # between nothing and everything
-        literal = prepared.literal_outputs
-        yield (), 0
-        yield [r for r, n in enumerate(prepared.nodes) if r not in literal and (n.outcomes or n.is_detached)], 0
 
 
 def _range(numbers: Iterable[int]) -> dict[str, int]:
@@ -324,38 +288,6 @@ def find_waves(graph: Graph) -> list[list[int]]:
     for rank, end in enumerate(ends):
         waves[end - 1].append(rank)
     return waves
-
-
-def _estimate_actions(
-    prepared: ValidatedPlan, scenarios: Iterable[_Scenario], approvals: Sequence[bool], times: int, children: int, *,
-    child: bool,
-) -> Iterator[int]:  # fmt: skip
-    """The fewest and the most actions of each run that starts these Calls, in ``children`` runs for its instances."""
-    request, approve = prepared.request, prepared.request.config.approve
-    # Actions, decisions and local activities before the first Call; for a child, its agent has done it
-    before = _CHILD, 0, 0
-    if not child:
-        looks_up = bool(registered_names(request) or activity_names(request))
-        definitions = set(resolved_upfront(request, prepared.tools).values())
-        before = 1 + len(definitions), int(request.asks_for_plan), 1 + looks_up
-    # The phase of a root changes when it waits, and back; a run below leaves that to its root
-    wait = 0 if child else _PHASES
-    for started, missing in scenarios:
-        certain, decisions, local = before
-        certain += _CHILD * children
-        for rank, number in started.items():
-            node = prepared.nodes[rank]
-            decisions += times * approvals[rank] * (number if node.kind == "person" else 1)
-            if node.kind == "person":
-                continue
-            if node.kind == "activity" and node.tool.options.local and not node.is_detached:
-                local += times * number
-            else:  # in the background it runs in a child of its own
-                own = (_CHILD if node.kind == "delegate" else 1) + _CHILD * node.is_detached
-                certain += times * number * own
-        # All local activities may run in one workflow task, or each in its own
-        yield certain + decisions + bool(local) + bool(missing)
-        yield certain + decisions * (1 + (approve.timeout is not None) + wait) + local + missing * (1 + wait) + wait
 
 
 # A result where there is only an error path: it is written nowhere

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from acts.language.errors import format_choices, one_line, truncate, visible
 from acts.language.values import ABSENT, Json, is_equal
+from acts.language.wire import INNER_PLAN, WAIT
 from acts.tree.decisions import TOOL_CHANGES
 
 # The states of a Call, in the order in which counts list them
@@ -194,33 +195,19 @@ def _json_text(value: Json) -> str:
 
 # -- simulations ---------------------------------------------------------------
 
-_LABELS: Final = {"requests": "model requests", "cost": "USD"}
-
 
 def forecast_text(simulation: Mapping[str, Any]) -> str:
-    """``2 model requests, about 0.01 to 0.02 USD, at least 7 actions``"""
-    spans = ((name, simulation.get(name)) for name in ("requests", "cost", "actions"))
-    parts = [
-        _figure_text(name, span, has_bound=name not in simulation["unforeseen"])
-        for name, span in spans
-        if isinstance(span, dict) and (span["max"] or name == "requests")
-    ]
-    if simulation["requests"]["max"] and simulation.get("cost") is None:
-        parts.append("cost unknown")
-    if simulation["delegates"]["max"]:
-        parts.append(f"{range_text(simulation['delegates'])} delegates, whose requests are not counted")
-    if "runs" in simulation:
-        parts.append(f"and what its children take ({simulation['runs']:,})")
-    return ", ".join(parts)
-
-
-def _figure_text(name: str, span: Mapping[str, float], *, has_bound: bool = True) -> str:
-    """``about 7 to 9 actions``; ``at least 3 model requests`` if delegates or children add to it."""
-    label = _LABELS.get(name, name)
-    label = label.removesuffix("s") if span["min"] == span["max"] == 1 else label
-    if not has_bound:
-        return f"at least {span['min']:,} {label}"
-    return f"{'' if name == 'requests' else 'about '}{range_text(span)} {label}"
+    """``2 model requests, about 0.01 to 0.02 USD``; ``at least`` so much where delegates add to it."""
+    requests, cost, delegates = simulation["requests"], simulation.get("cost"), simulation["delegates"]
+    noun = f"model request{'' if requests['min'] == requests['max'] == 1 else 's'}"
+    if delegates["max"]:
+        least = f", at least {cost['min']:,} USD" if cost and cost["max"] else ""
+        parts = [f"at least {requests['min']:,} {noun}{least}"]
+    else:
+        parts = [f"{range_text(requests)} {noun}", *([f"about {range_text(cost)} USD"] if cost and cost["max"] else [])]
+    parts += ["cost unknown"] if requests["max"] and cost is None else []
+    more = f"{range_text(delegates)} delegates, whose requests are not counted"
+    return ", ".join([*parts, *([more] if delegates["max"] else [])])
 
 
 def range_text(span: Mapping[str, float]) -> str:
@@ -233,6 +220,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     """How a call of a simulation runs: ``delegate moderate, in the background, after approval (destructive)``."""
     target = call.get("activity") or call.get("delegate")
     how = f"{call['how']} {target}" if target and target != call["tool"] else str(call["how"])
+    how = {INNER_PLAN: "a plan of its own", WAIT: "a timer"}.get(str(target), how)
     how = BY_MODEL if call["how"] == "latent" else how
     how = f"answered by {', '.join(call.get('who', ['a person']))}" if call["how"] == "person" else how
     how = "answered in the plan" if call.get("given") else how

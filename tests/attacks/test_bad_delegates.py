@@ -30,9 +30,6 @@ def error_of(result: dict[str, Json]) -> tuple[str, str]:
     return error["code"], error["message"]
 
 
-# -- itself --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("depth", [None, 0])
 async def test_a_delegate_that_delegates_to_itself_ends(foreign: Foreign, saved: Saved, depth: int | None) -> None:
     name = saved({"context": []})
@@ -42,9 +39,6 @@ async def test_a_delegate_that_delegates_to_itself_ends(foreign: Foreign, saved:
     config = {} if depth is None else {"budget": {"depth": depth}}
     result = await one(foreign, delegating("send", name), **config)
     assert f"{8 if depth is None else depth} deep" in error_of(result)[1]
-
-
-# -- which delegate --------------------------------------------------------------------------
 
 
 NAMES = [
@@ -73,9 +67,6 @@ async def test_a_delegate_that_there_is_not_is_the_failure_of_its_call(foreign: 
             assert "root:" not in str(result)
 
 
-# -- models, schemas, budgets ------------------------------------------------------------------
-
-
 async def test_output_that_breaks_the_schema_of_the_definition_never_arrives(
     foreign: Foreign, agents: Agents, saved: Saved
 ) -> None:
@@ -83,9 +74,6 @@ async def test_output_that_breaks_the_schema_of_the_definition_never_arrives(
     model = agents.script(({}, {"calls": [], "output": {"m": 1}}))
     result = await one(foreign, delegating("send", name), model=model)
     assert (states(result), result["state"]) == ({"1:send": "failed"}, {})
-
-
-# -- sizes -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("room", [

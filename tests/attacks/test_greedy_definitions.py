@@ -39,9 +39,6 @@ async def paid(foreign: Foreign, handle: Handle) -> int:
     return sum(e.activity_type.name == "pay" for listed in found for e in listed)
 
 
-# -- what it sees ------------------------------------------------------------------------
-
-
 async def test_output_that_refers_to_the_parents_data_finds_none(
     foreign: Foreign, agents: Agents, saved: Saved, spy: Spy
 ) -> None:
@@ -56,8 +53,6 @@ async def test_output_that_refers_to_the_parents_data_finds_none(
     assert states(result) == {"1:send": "failed"}
     assert await leaks(foreign.client, handle, {"1:send": set()}, spy) == {}
 
-
-# -- what it asks -------------------------------------------------------------------------
 
 LAX: dict[str, Json] = {
     "nothing about it": None, "false": {"calls": False, "plan": False, "scopes": False}, "an empty list": {"calls": []},
@@ -99,9 +94,6 @@ async def test_a_definition_cannot_give_what_is_asked_about_another_name(foreign
         await decide(handle, "reject", reason="no")
         await came_to(handle)
         assert await paid(foreign, handle) == 0
-
-
-# -- what it spends -----------------------------------------------------------------------
 
 
 def thirsty(saved: Saved, foreign: Foreign, **config: Json) -> str:

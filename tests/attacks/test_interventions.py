@@ -95,8 +95,6 @@ async def after_edit(foreign: Foreign, with_: Json, *plan: Json, context: list[J
         return await came_to(handle)
 
 
-# -- edits of one instance's Call ------------------------------------------------
-
 _USER = {"type": "data", "kind": "user", "data": {"name": "Ada"}, "_instance": "a"}
 _BOOK = state(book="b" * 5000, name="Ada", word="text")
 _SEEN = [{k: _USER[k] for k in ("type", "kind", "data")}]
@@ -121,8 +119,6 @@ async def test_an_edited_call_reads_and_writes_as_if_it_had_been_planned_so(
     assert [r["state"]["x"] for r in result["instances"].values()] == [truth, "b"]
 
 
-# -- what is provided ------------------------------------------------------------
-
 ASKS = call("echo", "†state.y", value="†input.answer")
 ANSWER = {"type": "input", "input": {"answer": 1}}
 
@@ -136,9 +132,6 @@ async def test_what_is_provided_reaches_each_instance_of_a_child(foreign: Foreig
     await holds(child, lambda found: found.get("value") == 1, "context", asked)
 
 
-# -- agents and budgets ------------------------------------------------------------
-
-
 async def test_the_planner_is_shown_the_call_that_failed(foreign: Foreign, agents: Agents) -> None:
     context, plan = [foreign.tool("refuse")], {"calls": [call("refuse", "†state.x", value="planned")]}
     changed = call("refuse", "†state.y", value="edited")
@@ -148,9 +141,6 @@ async def test_the_planner_is_shown_the_call_that_failed(foreign: Foreign, agent
         await decide(handle, "approve")
         result = await ended(handle)
     assert [m["data"]["call"] for m in result["context"] if m["type"] == "error"] == [changed]
-
-
-# -- interruptions -----------------------------------------------------------------
 
 
 async def test_what_an_instance_had_done_is_known_after_the_run_was_cancelled(foreign: Foreign) -> None:

@@ -35,7 +35,6 @@ def secret(name: str) -> str:
 
 
 def secrets_in(text: str) -> set[str]:
-    """The names of the secrets that stand in a text."""
     return set(_SECRET.findall(text))
 
 

@@ -141,8 +141,6 @@ def squeeze(text: str) -> str:
 
 
 async def wait_for_state(client: Client, run: str, call: str, state: str) -> None:
-    """Wait until a call of a run has a state."""
-
     async def look() -> bool:
         status: dict[str, Any] = await client.get_workflow_handle(run).query(STATUS)
         return any(c["id"] == call and c["state"] == state for c in status["calls"])
@@ -151,8 +149,6 @@ async def wait_for_state(client: Client, run: str, call: str, state: str) -> Non
 
 
 async def wait_for_end(client: Client, run: str) -> None:
-    """Wait until a run has ended."""
-
     async def look() -> bool:
         return (await client.get_workflow_handle(run).describe()).close_time is not None
 

@@ -126,7 +126,6 @@ REQUESTS = [
 
 
 def contains_in_order(output: str, words: tuple[str, ...]) -> bool:
-    """Whether the output has all words, in this order."""
     at = 0
     for word in words:
         at = output.find(word, at)

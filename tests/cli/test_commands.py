@@ -73,9 +73,6 @@ def test_a_task_for_an_agent_is_valid_but_has_no_plan_to_simulate_or_draw() -> N
         assert "its agent makes one when it runs" in result.stderr
 
 
-# -- inputs -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -127,9 +124,6 @@ def test_an_id_names_the_file_and_is_new(file: str, start: str) -> None:
     assert first != second
 
 
-# -- messages -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -144,9 +138,6 @@ def test_an_invalid_message_is_refused_before_the_command_connects(message: str,
     assert words in result.stderr
 
 
-# -- the terminal -------------------------------------------------------------------------------------------------
-
-
 def test_a_closed_pipe_causes_no_traceback(tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "acts.cli", "schema"]
     with subprocess.Popen(
@@ -156,9 +147,6 @@ def test_a_closed_pipe_causes_no_traceback(tmp_path: Path) -> None:
         process.stdout.close()
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
-
-
-# -- no server ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [["show", "x"], ["run", WEATHER], ["pending"], ["approve", "x"]])

@@ -34,9 +34,6 @@ async def result_of(client: Client, run: str) -> Any:
     return await client.get_workflow_handle(run).result()
 
 
-# -- approve and reject -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("no_other_runs")
 async def test_a_pending_plan_is_listed_shown_and_approved(acts: Acts, client: Client, tmp_path: Path) -> None:
     name = await start_waiting(acts, client, write_request(tmp_path, FIRST))
@@ -109,9 +106,6 @@ async def test_a_run_that_has_ended_accepts_no_decision(acts: Acts, client: Clie
     done = acts("approve", name)
     assert done.exit_code == 2
     assert f'the run "{name}" has ended' in done.stderr
-
-
-# -- edit and diff ------------------------------------------------------------------------------------------------
 
 
 def use_editor(folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
@@ -192,9 +186,6 @@ async def test_one_call_is_edited_from_a_file_and_problems_name_its_lines(
     acts("approve", name, "--call", "1:english")
     acts("approve", name, "--call", "2:english", "--version", "2")
     assert (await result_of(client, name))["state"] == {"first": True, "second": True}
-
-
-# -- questions, and approvals that hold for like calls -------------------------------------------------------------
 
 
 QUESTION = "May this be paid, although the supplier is new and the invoice is twice as high as the order was?"

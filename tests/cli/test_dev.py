@@ -65,14 +65,12 @@ class Dev:
 
     @property
     def server(self) -> int:
-        """The process of the server."""
         match = find_dev_server(self.state)
         assert match is not None
         return match.pid
 
     @property
     def worker(self) -> int:
-        """The process of the worker."""
         (match,) = set(self.processes) - {self.process.pid, self.server}
         return match
 

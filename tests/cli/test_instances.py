@@ -67,9 +67,6 @@ def test_the_error_of_an_unknown_instance_lists_the_instances(acts: Acts, tmp_pa
     assert "it has: c1, c2, c3, c4" in done.stderr
 
 
-# -- ``acts provide`` ------------------------------------------------------------------
-
-
 def message(**more: Any) -> str:
     return json.dumps({"type": "state", "state": {"note": 1}, **more})
 

@@ -73,9 +73,6 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.split()[0]) == (0, "acts")
 
 
-# -- ``acts run --id X``: what happens where a run of that id runs, or has ended; and starts that wait ---
-
-
 LINEAR = str(Path(__file__).parents[2] / "examples" / "linear" / "plan.yaml")
 
 
@@ -135,9 +132,6 @@ async def test_a_start_can_wait(acts: Acts, client: Client) -> None:
     assert rest == []  # no workflow task yet
     assert start.workflow_execution_started_event_attributes.first_workflow_task_backoff.ToSeconds() == 7_200
     await handle.terminate()
-
-
-# -- ``acts init``, the settings of a folder, completion and suggestions ---------------------------------
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
@@ -232,9 +226,6 @@ def test_code_that_a_folder_names_runs_only_where_somebody_asks_for_it(tmp_path:
     assert runs_code("validate", "plan.yaml")
     assert not runs_code("trust", "--remove")
     assert not runs_code("validate", "plan.yaml", note=True)
-
-
-# -- ``acts doctor`` against a real server and worker ----------------------------------------------------
 
 
 Json = Any

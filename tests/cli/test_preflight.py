@@ -98,8 +98,6 @@ def test_the_examples_are_checked_with_their_own_tools(monkeypatch: pytest.Monke
     assert "processPayment" in served
 
 
-# -- a plan, or a task for an agent --------------------------------------------
-
 MODEL = {"model": "scripted:x"}
 KINDS: list[tuple[dict[str, Any], list[Any], dict[str, Any], bool, str]] = [
     # config, calls, other keys of the Request; is it for an agent, and why

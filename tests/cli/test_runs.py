@@ -170,8 +170,6 @@ async def test_a_call_that_no_worker_has_taken_is_shown_in_its_queue(
     await client.get_workflow_handle(name).terminate()
 
 
-# -- failures --------------------------------------------------------------------------
-
 RULES: list[dict[str, Any]] = [
     {"type": "tool", "tool": "screenComment"},
     {"type": "plan", "plan": [{"_tool": "screenComment", "text": "†state.text"}]},
@@ -203,8 +201,6 @@ def test_a_failure_is_printed_in_full(acts: Acts, tmp_path: Path) -> None:
     assert block.startswith("call 1:askWeather: ")
     assert long in block
 
-
-# -- tools -----------------------------------------------------------------------------
 
 REQUEST = """
 context:
@@ -248,9 +244,6 @@ def test_run_leaves_tools_that_only_the_worker_has_to_it(
     assert "warning" not in done.stderr
 
 
-# -- prompts ---------------------------------------------------------------------------
-
-
 def test_the_prompt_of_a_file_is_that_of_its_first_tick_with_its_tokens_by_part(acts: Acts) -> None:
     done = acts("prompt", REPLAN)
     assert done.exit_code == 0, done.stderr
@@ -282,9 +275,6 @@ def test_the_prompts_of_a_run_are_those_of_its_ticks(acts: Acts) -> None:
     assert "has come to tick 2, not 3" in done.stderr
 
 
-# -- agents ----------------------------------------------------------------------------------------
-
-
 GREET = {
     "type": "object",
     "properties": {"_activity": {"const": "isEnglish"}, "_outputPath": {"type": "string"}, "language": {}},
@@ -302,7 +292,6 @@ def script(worker: dict[str, str], *answers: dict[str, Any]) -> str:
 
 
 def task(folder: Path, model: str, **config: Any) -> str:
-    """A file with a task for an agent."""
     request = {"config": {"model": model, **config}, "context": [{"type": "tool", "tool": {"greet": GREET}}]}
     (folder / "task.json").write_text(json.dumps(request))
     return "task.json"

@@ -22,7 +22,6 @@ _BUSY = b"HTTP/1.1 503 Busy\r\nretry-after: 1\r\ncontent-length: 2\r\nconnection
 
 
 def tick_of(text: str) -> Json:
-    """The tick that a request ends with."""
     return int(re.findall(r"Tick (\d+):", text)[-1])
 
 

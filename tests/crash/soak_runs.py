@@ -88,9 +88,6 @@ def write_files(folder: Path) -> dict[str, str]:
     return out
 
 
-# -- the kinds -----------------------------------------------------------------------
-
-
 def random_plan(random: Random, queue: str) -> Scenario:
     """Calls that read and write a few paths; some fail, with an error path or without."""
     foreign = {**OPTIONS, "taskQueue": f"{queue}-foreign"}

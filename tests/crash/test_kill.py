@@ -142,9 +142,6 @@ def world_in(folder: Path) -> Iterator[World]:
         world.close()
 
 
-# -- the plans -----------------------------------------------------------------------
-
-
 def request(world: World, *calls: dict[str, Json], context: tuple[Json, ...] = (), **config: Json) -> dict[str, Json]:
     """Every other tool is served by the foreign worker, one runs inside the engine's workflow tasks."""
     options: dict[str, dict[str, Json]] = {
@@ -241,9 +238,6 @@ async def more_has_begun(world: World, before: int) -> None:
         return world.begun() >= before + 4
 
     await assert_eventually(more, within=timedelta(seconds=180), why="more calls begin")
-
-
-# -- what must be true afterwards ----------------------------------------------------
 
 
 async def history(client: Client, id_: str) -> tuple[int, dict[str, int], dict[str, int]]:

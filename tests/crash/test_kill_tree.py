@@ -33,9 +33,6 @@ END_SECONDS = 120  # it needs 20: a request that a worker took with it is missed
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-# -- the tree ------------------------------------------------------------------------
-
-
 def delegating(name: str, delegate: str, **more: Json) -> dict[str, Json]:
     return tool(name, activity="", _delegate={"const": delegate}, **more)
 
@@ -112,9 +109,6 @@ async def plant_short(client: Client, world: World) -> Handle:
     config = {"model": "openai:any", "budget": {"requests": SHORT}}
     request = {"config": config, "context": [delegating("branch", "branch"), plan]}
     return await client.start_workflow("Plan", request, id=f"{world.queue}/short", task_queue=world.queue)
-
-
-# -- what must be true afterwards ----------------------------------------------------
 
 
 def undated(result: Json, name: str) -> Json:

@@ -36,9 +36,6 @@ def raises_load_error(type_: str, *words: str) -> Any:
     assert [word for word in words if word not in error.message] == [], error.message
 
 
-# -- a server ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Endless:
     """After ``head``, the same bytes again and again until the client disconnects."""
@@ -118,9 +115,6 @@ async def site(tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
     finally:
         listening.close()
         await listening.wait_closed()
-
-
-# -- a loader ----------------------------------------------------------------------
 
 
 @dataclass

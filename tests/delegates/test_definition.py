@@ -110,9 +110,6 @@ def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
     assert type_ in (None, "DelegateInvalid")
 
 
-# -- the loader ------------------------------------------------------------------------------------
-
-
 HASH = sha256(BYTES).hexdigest()
 
 

@@ -35,9 +35,6 @@ def fill(parent: Path) -> Path:
     return folder
 
 
-# -- names -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "source"),
     [
@@ -96,9 +93,6 @@ def test_the_first_folder_that_has_the_name_wins(tmp_path: Path, folder: Path) -
     assert list_delegates([other, folder]) == ["composer", "singer", "music/critic"]
 
 
-# -- links -------------------------------------------------------------------------
-
-
 def test_a_link_inside_the_folder_is_followed_as_in_a_configmap(tmp_path: Path) -> None:
     mounted = tmp_path / "mounted"
     (mounted / "..2026_11_01" / "music").mkdir(parents=True)
@@ -149,18 +143,12 @@ def test_a_step_that_is_replaced_by_a_link_during_the_read_is_refused(
     assert opened <= inodes(folder)
 
 
-# -- size ---------------------------------------------------------------------------
-
-
 def test_a_file_of_one_mebibyte_is_read_and_one_byte_more_is_too_large(folder: Path) -> None:
     (folder / "full.json").write_bytes(b" " * MAX_BYTES)
     (folder / "over.json").write_bytes(b" " * (MAX_BYTES + 1))
     assert len(read_file([folder], "full")[0]) == 1_048_576
     with raises_load_error("DelegateTooLarge", "more than 1,048,576 bytes"):
         read_file([folder], "over")
-
-
-# -- any name ------------------------------------------------------------------------
 
 
 @contextmanager

@@ -20,8 +20,6 @@ from tests.delegates.support import (
     site,
 )
 
-# -- URLs -------------------------------------------------------------------
-
 
 async def test_a_request_sends_only_the_necessary_headers_and_uses_no_proxy(
     web: Site, monkeypatch: pytest.MonkeyPatch
@@ -90,9 +88,6 @@ async def test_hosts_are_normalized_before_they_are_compared(host: str, url: str
         await loader(host, names=Names({bare: ["10.0.0.1"]})).load({"delegate": url})
 
 
-# -- addresses ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "127.255.0.9", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",
@@ -149,9 +144,6 @@ async def test_a_name_is_resolved_once_and_the_connection_goes_to_that_address(w
     await for_site(web, names=names).load({"delegate": web.url()})
     assert names.lookups == [HOST]
     assert f"\r\nHost: {HOST}:{web.port}\r\n" in web.requests[0]
-
-
-# -- redirects ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -152,7 +152,6 @@ async def activities_of(client: Client, handle: Handle) -> dict[str, Started]:
 
 
 def below(client: Client, handle: Handle, *path: str) -> Handle:
-    """A run below a run."""
     return client.get_workflow_handle("/".join((handle.id, *path)))
 
 

@@ -157,9 +157,6 @@ async def test_research_finds_the_gap_and_then_the_answer(client: Client, worker
     assert (result["ticks"], result["usage"]["requests"], result["errors"]) == (3, 6, [])
 
 
-# -- instances -------------------------------------------------------------------------------------
-
-
 TEXTS = {"①": "Привет", "②": "Bonjour", "③": "こんにちは"}
 JUDGED = {"c024": "queued", "c052": "published", "c090": "published"}
 RUDE = ("c013", "c038", "c066", "c081")

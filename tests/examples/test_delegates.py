@@ -58,9 +58,6 @@ def test_every_definition_can_be_loaded_and_inherits_the_model(path: Path) -> No
     assert "model" not in found.get("config", {})
 
 
-# -- scopes --------------------------------------------------------------------
-
-
 async def test_recipient_with_a_scope_is_the_user_who_was_mentioned(client: Client, worker: ActsWorker) -> None:
     handle = await start(client, worker, load("examples/recipient/plan.yaml"))
     result = await finished(handle)
@@ -100,9 +97,6 @@ async def test_login_takes_the_user_from_what_is_in_scope(client: Client, worker
     ((_, background),) = (await activities_of(client, apart)).items()
     query = "SELECT event, user FROM events WHERE call = ?"
     assert rows(worker.state, "login", query, background.call["_id"]) == [("user_login", "user_17")]
-
-
-# -- delegates -----------------------------------------------------------------
 
 
 async def test_summary_hands_over_the_state_and_nothing_else(client: Client, worker: ActsWorker) -> None:

@@ -58,8 +58,6 @@ AGENTS = {
     "summary/plan", "speaker/plan", "speaker/upfront", "music/plan", "loan/plan", "greetings/plan", "moderation/plan",
 }  # fmt: skip
 
-# -- the files -----------------------------------------------------------------
-
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_plan_validates(plan: str) -> None:
@@ -91,9 +89,6 @@ def test_the_foreign_worker_imports_temporal_and_nothing_of_ours() -> None:
     names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     foreign = {name.split(".")[0] for name in names} - sys.stdlib_module_names
     assert foreign == {"temporalio"}
-
-
-# -- one attempt more ----------------------------------------------------------
 
 
 @pytest.fixture
@@ -206,9 +201,6 @@ def test_what_cannot_be_done_is_refused_with_a_code_and_not_tried_again(
     with pytest.raises(ApplicationError, match=words) as refused:
         attempt(function, "one", parameters, [])
     assert (refused.value.type, refused.value.non_retryable) == (code, True)
-
-
-# -- on a real server ----------------------------------------------------------
 
 
 async def test_linear_turns_a_csv_into_rows_and_a_report(client: Client, worker: ActsWorker) -> None:

@@ -74,7 +74,6 @@ def make_case(number: int) -> tuple[str, Source, Iterator[tasks.Step]]:
 
 
 def run_case(number: int, report: Report, profile: cProfile.Profile | None = None) -> None:
-    """Run the steps of a case in this process."""
     report.name, source, steps = make_case(number)
     report.size = source.left
     report.greed = source.greed

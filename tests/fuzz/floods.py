@@ -38,7 +38,6 @@ def provide_many(source: Source, machine: Any, view: Any) -> None:
 
 
 def end_task(machine: Any, view: Any) -> list[Any]:
-    """What a workflow task does at its end."""
     out = list(machine.flush(NOW))
     view.page()
     return out

@@ -78,7 +78,6 @@ class Source:
 
 
 def value(source: Source, depth: int = 0) -> Json:
-    """Any JSON value."""
     shapes: tuple[Callable[[Source, int], Json], ...] = (
         _scalar, _wide_list, _wide_object, _tower, _text, _list_of_alike, _small, _same_keys,
     )  # fmt: skip

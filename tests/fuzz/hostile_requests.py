@@ -151,11 +151,7 @@ def _tool(source: Source) -> Json:
     return hostile_json.mutate(source, tool) if source.slips(0.3) else tool
 
 
-# -- what comes later --------------------------------------------------------------
-
-
 def result(source: Source, output: Json = None) -> Json:
-    """What an Activity returns."""
     if source.chance(0.3):
         kind = source.pick(("state", "data", "input"))
         return {"type": kind, kind: hostile_json.value(source)}
@@ -163,7 +159,6 @@ def result(source: Source, output: Json = None) -> Json:
 
 
 def solution(source: Source, tools: list[str]) -> Json:
-    """What a model answers."""
     if source.chance(0.1):
         return hostile_json.value(source)
     output = source.pick((None, "†state.r0", {"a": "†state.x", "b": ["†state"]}, hostile_json.value(source)))
@@ -171,7 +166,6 @@ def solution(source: Source, tools: list[str]) -> Json:
 
 
 def decision(source: Source, calls: list[Json], tools: list[str]) -> Json:
-    """What a person sends."""
     changed = plan(source, tools, [])
     one = calls[0] if calls else {"_tool": "t"}
     return source.pick((

@@ -100,7 +100,6 @@ def _recursive(source: Source) -> Json:
 
 
 def _many(source: Source) -> Json:
-    """Very many of one thing."""
     key = source.pick((
         "properties", "enum", "required", "anyOf", "oneOf", "allOf", "prefixItems", "$defs", "patternProperties",
         "dependentRequired", "dependentSchemas", "patterns", "enum objects",

@@ -79,9 +79,6 @@ def text_size(value: Json, sizes: dict[int, int]) -> int:
     return size
 
 
-# -- cases -----------------------------------------------------------------------
-
-
 def plan_case(source: Source) -> Iterator[Step]:
     """A Request comes, its plan is walked, people decide, views are asked for."""
     made = hostile_requests.request(source)
@@ -335,7 +332,6 @@ def model_case(source: Source) -> Iterator[Step]:
 
 
 def definition_case(source: Source) -> Iterator[Step]:
-    """A definition comes from somewhere."""
     made = (
         hostile_json.value(source) if source.chance(0.2) else hostile_requests.request(source, agent=source.chance(0.5))
     )

@@ -25,9 +25,6 @@ async def failure(hostile: Hostile, tool: str, **more: Any) -> ApplicationError:
     return caught.value
 
 
-# -- one life, no harm -----------------------------------------------------------
-
-
 async def test_a_call_carries_its_arguments_and_its_id(lasting: Hostile) -> None:
     assert (await lasting.call("add", a=1, b=2))["structuredContent"] == {"sum": 3}
     sent = lasting.calls()[-1]
@@ -62,9 +59,6 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(lasting: Hostile) -> 
 
 async def _is_true(value: bool) -> bool:  # noqa: FBT001 - the value is the answer
     return value
-
-
-# -- ends and starts -----------------------------------------------------------
 
 
 async def test_a_crash_fails_the_calls_in_flight_and_the_server_comes_back(hostile: Hostile) -> None:

@@ -84,9 +84,6 @@ def test_a_registry_serves_one_activity_per_server(tmp_path: Path) -> None:
         load([], [], tmp_path / "mcp.json")
 
 
-# -- what a tool answered, as a value or a failure -------------------------------------------------------
-
-
 def text(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words, "annotations": {"priority": 1}}
 
@@ -119,9 +116,6 @@ def test_a_failure_says_what_the_tool_says_and_no_more_than_fits() -> None:
     _, message = read_answer({"content": [text("no"), IMAGE, text("disk " * 10_000)], "isError": True})
     assert message.startswith("no\ndisk ")
     assert len(message) <= 10_000
-
-
-# -- servers behind a URL: the same rules as for those in a process --------------------------------------
 
 
 @contextmanager

@@ -52,7 +52,6 @@ class RawServer:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The body of the latest request."""
         return self.requests[-1].body
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -113,15 +112,11 @@ async def raw_server() -> AsyncIterator[RawServer]:
         listening.close()
 
 
-# -- streams of the providers -------------------------------------------------------
-
-
 # A client takes half a millisecond for each piece: an answer of 2 MB in pieces of a few letters would take minutes
 MAX_PIECES = 2_000
 
 
 def split(text: str, size: int = 7) -> list[str]:
-    """The pieces in which a text is streamed."""
     size = max(size, len(text) // MAX_PIECES)
     return [text[i : i + size] for i in range(0, len(text), size)]
 

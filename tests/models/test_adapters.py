@@ -18,9 +18,6 @@ def openai(monkeypatch: pytest.MonkeyPatch, name: str) -> Api:
     return APIS[name]
 
 
-# -- answers -----------------------------------------------------------------------
-
-
 async def test_a_null_that_stands_for_an_absent_property_is_dropped(raw: RawServer, api: Api) -> None:
     raw.reply_with(api.reply())
     answer = await ask(api)
@@ -45,9 +42,6 @@ async def test_a_repair_turn_sends_the_answer_and_our_reply(raw: RawServer, api:
     await ask(api, turns=model_request().with_repair("{bad", "not JSON").turns)
     sent = raw.body["input"] if api.name == "responses" else raw.body["messages"]
     assert [(m["role"], m["content"]) for m in sent[-2:]] == [("assistant", "{bad"), ("user", "not JSON")]
-
-
-# -- what only one API has -------------------------------------------------------
 
 
 def conversation(*texts: str) -> tuple[ModelTurn, ...]:
@@ -115,9 +109,6 @@ async def test_the_input_of_openai_includes_cached_tokens(
     assert (await ask(api)).tokens == TokenCounts(11, 7, cachedTokens=8, reasoningTokens=5)
 
 
-# -- errors -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("end", ["clean", "abrupt"])
 async def test_a_stream_that_ends_early_is_cut_and_retryable(raw: RawServer, api: Api, end: Any) -> None:
     reply = api.reply(TEXT[:60], **api.cut)
@@ -125,14 +116,6 @@ async def test_a_stream_that_ends_early_is_cut_and_retryable(raw: RawServer, api
     error = await error_of(api, raw, reply)
     assert (error.code, error.retryable) == ("modelCut", True)
     assert error.text == TEXT[:60]
-
-
-async def test_a_truncated_answer_is_not_retryable(raw: RawServer, api: Api) -> None:
-    error = await error_of(api, raw, api.reply(TEXT[:60], **api.truncated))
-    assert (error.code, error.retryable) == ("modelTruncated", False)
-    assert error.tokens == TokenCounts(11, 7)
-    assert error.text == TEXT[:60]
-    assert error.cost is not None
 
 
 async def test_a_refusal_has_its_reason(raw: RawServer, api: Api) -> None:

@@ -61,9 +61,6 @@ def reply(text: str) -> Reply:
     return Reply(events=chat(text))
 
 
-# -- the repair turn -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fields", "requests"),
     [
@@ -82,16 +79,6 @@ async def test_a_repair_turn_is_made_where_it_is_allowed_and_stays_within_what_i
     assert len(raw.requests) == result["usage"]["requests"] == requests
     assert ("solution" in result) == (requests == 2)
     assert result.get("unusable", {"code": "modelNotJson"})["code"] == "modelNotJson"
-
-
-async def test_an_answer_of_a_latent_call_is_checked_once_and_repaired(raw: RawServer) -> None:
-    raw.reply_with(reply('{"output": 1}'), reply('{"output": "1", "path": "†state.sum"}'))
-    result = await run(latent_request())
-    assert (result["output"], result["path"]) == ("1", 0)
-    assert result["usage"]["requests"] == 2
-
-
-# -- results ---------------------------------------------------------------------------
 
 
 async def test_a_solution_is_recorded_as_the_model_wrote_it(raw: RawServer) -> None:
@@ -117,9 +104,6 @@ async def test_a_solution_that_cannot_be_recorded_is_reported_to_the_planner(
     result = await run(solution_request())
     assert result["unusable"]["code"] == code
     assert result["usage"]["requests"] == 1
-
-
-# -- prices ------------------------------------------------------------------------------
 
 
 async def test_a_model_without_a_price_is_refused_where_the_budget_limits_the_cost(raw: RawServer) -> None:

@@ -44,9 +44,6 @@ async def failure(request: dict[str, Any]) -> ApplicationError:
     return caught.value
 
 
-# -- what is sent ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fields", [{}, {"effort": "high", "temperature": 0.5, "maxOutputTokens": 9_000}])
 async def test_what_is_sent_fits_the_types_of_the_sdk(raw: RawServer, api: Api, fields: dict[str, Any]) -> None:
     raw.reply_with(api.reply("no json"), api.reply(GOOD), api.reply(LATENT))
@@ -62,8 +59,6 @@ async def test_what_is_sent_fits_the_types_of_the_sdk(raw: RawServer, api: Api, 
     ]
     assert efforts == [fields.get("effort")] * 3
 
-
-# -- answers that cannot be used --------------------------------------------------------------------
 
 BAD_TEXTS = {
     "no JSON": ("I would rather talk.", "Expecting value"),
@@ -114,9 +109,6 @@ async def test_usage_that_is_missing_is_estimated(raw: RawServer) -> None:
     assert "stated no usage" in result["notes"][0]
 
 
-# -- cut answers --------------------------------------------------------------------------------------
-
-
 async def test_a_cut_answer_is_asked_for_again_with_a_higher_cap(raw: RawServer, api: Api) -> None:
     raw.reply_with(api.reply(GOOD[:20], **api.truncated), api.reply(GOOD[:30], **api.truncated), api.reply(GOOD))
     result = await asked(api, maxOutputTokens=1_000)
@@ -133,8 +125,6 @@ async def test_a_higher_cap_stays_within_what_is_reserved(raw: RawServer, api: A
     # Each reply states 18 tokens, 11 of them input
     assert [cap_of(request.body) for request in raw.requests][:2] == [1_000, 3_000 - 18 - 11]
 
-
-# -- refusals, keys, money, models that are gone ------------------------------------------------------
 
 GONE: dict[str, Reply] = {
     "modelRefused": Reply(),
@@ -167,8 +157,6 @@ async def test_another_model_is_asked_instead(raw: RawServer, api: Api, code: st
     assert [r.body["model"] for r in raw.requests] == [api.model, f"{api.model}-2"]
     assert "was given up for another model" in result["notes"][0]
 
-
-# -- no capacity ------------------------------------------------------------------------------------------
 
 OUTAGES = {
     "modelOverloaded": error_reply(529, "Overloaded", {"retry-after": "40"}, type="overloaded_error"),

@@ -62,9 +62,6 @@ async def test_the_error_of_a_cloud_names_the_endpoint(write: Write, raw: RawSer
     assert caught.value.code == "modelUnknown"
 
 
-# -- Anthropic's models at Bedrock ------------------------------------------------------
-
-
 def frame(headers: dict[str, str], payload: bytes) -> bytes:
     """A message of AWS's event stream."""
     head = b"".join(

@@ -64,9 +64,6 @@ async def test_a_declared_quirk_leaves_a_field_out(
     assert present in raw.body
 
 
-# -- failures ----------------------------------------------------------------------
-
-
 RETRY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"}
 INVALID_KEY = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
 QUOTA = "You exceeded your current quota, please check your plan and billing details."

@@ -33,9 +33,6 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     endpoints.read_endpoints.cache_clear()
 
 
-# -- the file ----------------------------------------------------------------------
-
-
 def test_the_file_is_yaml_or_json(write: Write) -> None:
     text = "endpoints:\n  local:\n    provider: openai\n    url: http://127.0.0.1:1/v1\n    quirks: {omit: [store]}\n"
     assert read_endpoints(write(text))["local"].quirks.omit == ("store",)
@@ -92,9 +89,6 @@ def test_a_worker_says_at_its_start_which_key_is_missing(
     write(mine={"provider": "openai", "keyFile": str(tmp_path / "none")})
     with pytest.raises(SettingsError, match=r"keyFile .*none cannot be read: No such file"):
         check_environment()
-
-
-# -- requests ------------------------------------------------------------------------
 
 
 async def test_several_endpoints_serve_one_worker_each_with_its_address_and_key(

@@ -60,9 +60,6 @@ def test_the_next_attempt_continues_the_log() -> None:
     assert usage["schemaForms"] == {"words": 1}
 
 
-# -- caps and efforts -----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("cap", "longest", "higher"),
     [

@@ -32,8 +32,6 @@ def obj(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required or [], "additionalProperties": False}
 
 
-# -- random schemas with random values ----------------------------------------------------------------
-
 names = st.sampled_from(["a", "b", "c", "ä", "with space"])
 LEAVES: list[Pair] = [
     ({"type": "string"}, st.text(max_size=8)),
@@ -136,9 +134,6 @@ def check_subset(strict: dict[str, Any], dialect: Dialect) -> None:
             assert dialect == "anthropic" or part["required"] == list(part["properties"])
 
 
-# -- forms ---------------------------------------------------------------------------------
-
-
 def test_a_null_that_stands_for_an_absent_property_is_dropped_and_one_that_is_a_value_stays() -> None:
     assert drop_nulls(WIRE, SCHEMA) == PLAN
     schema = obj(["b"], a={"type": "string"}, b={"type": "string"}, c={"type": ["string", "null"]}, d={})
@@ -195,9 +190,6 @@ def test_unsupported_limits_become_part_of_the_description() -> None:
 def test_a_pattern_means_the_same_to_engines_that_match_the_whole_text(pattern: str, sent: str | None) -> None:
     strict = lower_schema(obj(["a"], a={"type": "string", "pattern": pattern}), "openai")
     assert strict["properties"]["a"].get("pattern") == sent
-
-
-# -- limits --------------------------------------------------------------------------------
 
 
 WORD_OR_NULL = {"type": ["string", "null"]}

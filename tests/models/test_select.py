@@ -42,9 +42,6 @@ def test_the_documentation_has_every_code_and_whether_it_is_retryable() -> None:
         assert rows[code].split("|")[2].strip() == ("yes" if retryable else "no")
 
 
-# -- what ``make live-smoke`` prints, against a server that answers, rejects a setting, and fails --------
-
-
 PLAN = json.dumps({"calls": [{"_tool": "tool_1", "amount": 12.5, "note": "smoke"}], "output": None})
 
 

@@ -137,7 +137,6 @@ ESCAPED_INSIDE = re.compile(r"††(?=[\w-])")
 
 
 def parts_of_template(text: str) -> list[Any]:
-    """Texts and trees, in their order."""
     out: list[Any] = []
     if text.startswith("††") and not text.startswith("††{"):
         out, text = ["†"], text[2:]
@@ -162,7 +161,6 @@ def is_template(value: Any) -> bool:
 
 
 def fill(text: str, read: Any) -> Any:
-    """The text of a template, or ABSENT."""
     out = ""
     for part in parts_of_template(text):
         value = part if isinstance(part, str) else evaluate(part, read)
@@ -323,7 +321,6 @@ def trees_of(text: str) -> list[Any]:
 
 
 def yields(text: str, read: Any) -> Any:
-    """What an expression or a template yields."""
     return fill(text, read) if is_template(text) else evaluate(parse(text), read)
 
 

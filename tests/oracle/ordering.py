@@ -52,7 +52,6 @@ class Call:
         return "_each" in self.raw
 
     def paths(self, tree: Any) -> list[Where]:
-        """Those of the context."""
         return [p for p in paths(tree) if not (self.each and p[0] in ELEMENT)]
 
     def reading(self) -> list[Where]:
@@ -63,7 +62,6 @@ class Call:
 
 
 def tools_of(context: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The constants of each tool, by name."""
     out: dict[str, dict[str, Any]] = {}
     for message in context:
         if message.get("type") == "tool":

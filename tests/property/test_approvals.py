@@ -29,9 +29,6 @@ Json = Any
 TIMEOUT_SECONDS = 10
 
 
-# -- what a person may mean, written down a second time ---------------------------------------------
-
-
 def means(raw: Json, word: str, place: Place, ancestors: tuple[str, ...], scope: str | None) -> bool:
     """True when a decision, told to the run ``scope``, may be about this."""
     workflow_id, what, call, instance = place
@@ -180,8 +177,6 @@ class WatchedTree(Tree):
 def _tool_of(raw: Json) -> str | None:
     return (raw.get("with") or {}).get("_tool")
 
-
-# -- the races ----------------------------------------------------------------------------------------
 
 MIDDLE, ANN, BOB, LEAF = "r/m", "r/m/a", "r/m/b", "r/z"
 POSITIONS = {

@@ -152,7 +152,6 @@ def everything(drive: Drive) -> dict[str, Json]:
 
 
 def started_calls(drive: Drive) -> dict[str, Json]:
-    """What is kept of each Call that has started or settled."""
     walk = drive.walk
     return {
         n.id: (n.planned, r.state, r.error, r.outcome, r.written)
@@ -248,9 +247,6 @@ def test_an_edit_does_not_hide_what_an_instance_has_read() -> None:
     assert "4:act" in drive.started
     with pytest.raises(DecisionRefused):
         drive.edit(plan("†state.a.x"), {})
-
-
-# -- Calls that are added --------------------------------------------------------
 
 
 def first_calls(request: dict[str, Json], count: int) -> dict[str, Json]:

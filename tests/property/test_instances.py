@@ -35,7 +35,6 @@ def prepared_of(request: Json) -> ValidatedPlan:
 
 
 def child_of(batch: Batch, instances: Sequence[str]) -> ValidatedPlan:
-    """The plan that the child of these instances walks."""
     request, places = batch.request_for(instances)
     prepared = validate_parsed(read_request(json.loads(json.dumps(request))), {}, (), places)
     return expand_template(prepared, instances)

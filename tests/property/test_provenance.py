@@ -53,9 +53,6 @@ def views(messages: list[Json]) -> Iterator[str | None]:
     yield from (None, *dict.fromkeys(m["_instance"] for m in messages if "_instance" in m))
 
 
-# -- the value -------------------------------------------------------------------------------
-
-
 @many(80)
 @given(histories(), places, st.integers(0, 8))
 def test_a_value_is_the_one_as_of_any_message(messages: list[Json], where: Where, upto: int) -> None:
@@ -67,9 +64,6 @@ def test_a_value_is_the_one_as_of_any_message(messages: list[Json], where: Where
         value = trail.value(path, instance, upto)
         assert (value is ABSENT) == (expected is oracle.ABSENT) == (not trail.writers(path, instance, upto))
         assert value is ABSENT or value == expected
-
-
-# -- whose it is -----------------------------------------------------------------------------
 
 
 def marked(value: Json, owner: int, count: list[int]) -> Json:
@@ -120,9 +114,6 @@ def test_the_writers_of_a_value_are_those_whose_marks_it_bears(messages: list[Js
         assert owners(value) <= set(by_writer)
         for by in set(by_writer) - owners(value):  # of these it has null, or what is empty
             assert any(bears_no_mark(get(value, names)) for names in by_writer[by])
-
-
-# -- what a Call read --------------------------------------------------------------------------
 
 
 def walked(case: Case, order: list[int]) -> Drive:

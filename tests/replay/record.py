@@ -92,7 +92,6 @@ async def keep(file: Path, handle: Handle) -> None:
 
 
 def missing() -> list[str]:
-    """The scenarios of which there is no history."""
     return [n for n in SCENARIOS if not list(FOLDER.glob(f"{n}.json")) + list(FOLDER.glob(f"{n}-*.json"))]
 
 

@@ -267,7 +267,6 @@ async def renewed_waiting(user: Foreign) -> list[Handle]:
 
 @scenario
 async def renewed_proposal(user: Foreign) -> list[Handle]:
-    """The same of an agent."""
     async with user.serving(echo):
         lazy = {"type": "plan", "plan": [], "mode": "lazy"}
         request = {"config": {"model": "scripted:proposes"}, "context": [user.tool("echo"), lazy]}

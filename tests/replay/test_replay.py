@@ -57,7 +57,6 @@ def changed(name: str, folder: Path, words: dict[str, str]) -> Path:
 
 
 def payloads(part: Any) -> Iterator[dict[str, Any]]:
-    """All payloads of a history, or of a part of it."""
     if isinstance(part, dict):
         if "data" in part and "metadata" in part:
             yield part
@@ -96,9 +95,6 @@ async def test_a_history_in_which_another_branch_was_taken_does_not_replay(tmp_p
     await refused(changed("choice.json", tmp_path, {payload("heavy"): payload("light")}))
 
 
-# -- trees and batches ---------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "key", "one", "other"),
     [
@@ -111,9 +107,6 @@ async def test_a_batch_or_a_tree_whose_members_changed_places_does_not_replay(
 ) -> None:
     one, other = f'"{key}": "{one}"', f'"{key}": "{other}"'
     await refused(changed(name, tmp_path, {one: other, other: one}))
-
-
-# -- what is stored ------------------------------------------------------------------
 
 
 def test_every_scenario_has_been_recorded() -> None:

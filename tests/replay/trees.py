@@ -26,7 +26,6 @@ def delegating(name: str, delegate: str, **properties: Json) -> dict[str, Json]:
 
 
 def walked(*calls: dict[str, Json], context: Sequence[Json] = (ECHO,), **more: Json) -> dict[str, Json]:
-    """A definition that is walked as it stands."""
     return {"context": [*context, {"type": "plan", "run": True, "plan": list(calls)}], **more}
 
 
@@ -82,7 +81,6 @@ ANSWERS: dict[str, list[Json]] = {
 
 
 def below(user: Foreign, root: Handle, *names: str) -> list[Handle]:
-    """A run, and some of those below it."""
     return [root, *(user.client.get_workflow_handle(f"{root.id}/{name}") for name in names)]
 
 
@@ -99,9 +97,6 @@ async def runs_of(user: Foreign, id_: str) -> list[Handle]:
         return [user.client.get_workflow_handle(id_, run_id=r.run_id) for r in found]
 
     return await assert_eventually(all_of_them)
-
-
-# -- delegates -----------------------------------------------------------------------
 
 
 @scenario
@@ -209,9 +204,6 @@ async def tree_renewed(user: Foreign) -> list[Handle]:
     )
     assert (await came_to(handle))["usage"]["requests"] == TALKS
     return [handle, *await runs_of(user, "recorded/tree_renewed/1:talk")]
-
-
-# -- instances -----------------------------------------------------------------------
 
 
 def own(**texts: str) -> list[Json]:
@@ -368,7 +360,6 @@ async def batch_renewed(user: Foreign) -> list[Handle]:
 
 @scenario
 async def instance_renewed(user: Foreign) -> list[Handle]:
-    """An instance with a long plan."""
     chain = [call("echo", f"†state.n{i}", value=f"†state.n{i - 1}" if i else "†state.text") for i in range(20)]
     async with user.serving(echo):
         handle = await plan(user, "instance_renewed", *chain, context=THREE[:2])

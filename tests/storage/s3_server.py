@@ -22,7 +22,6 @@ class S3Server:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that lead to it."""
         return {**CREDENTIALS, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{self._port}"}
 
     def start(self) -> None:
@@ -31,7 +30,6 @@ class S3Server:
         self._running.start()
 
     def stop(self) -> None:
-        """Refuse connections."""
         self._running.stop()
 
     def client(self) -> Any:

@@ -58,7 +58,6 @@ class Site:
 
 
 def hidden(page: str) -> dict[str, str]:
-    """The hidden fields of a form."""
     from html import unescape
 
     return {name: unescape(value) for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page)}

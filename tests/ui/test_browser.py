@@ -369,9 +369,6 @@ async def test_a_page_of_ones_own_follows_a_run_and_decides(desk: Desk) -> None:
         await serving_page
 
 
-# -- decisions that are signed ------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 async def keys(desk: Desk, server: DevServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
     """The folder with the keys of Ada, who approves, and of Eve, who does not; runs have a file of approvers."""

@@ -247,9 +247,6 @@ async def test_without_a_worker_a_run_shows_what_the_server_knows(site: Site, fo
     await handle.terminate("the test is over")
 
 
-# -- who ----------------------------------------------------------------------------------------------------------
-
-
 async def test_alone_a_link_works_once_and_a_form_counts_from_this_page_alone(site: Site, foreign: Foreign) -> None:
     async with httpx2.AsyncClient(base_url=site.origin) as stranger:
         assert (await stranger.get("/")).status_code == 401

@@ -66,9 +66,6 @@ def last_error(agent: Agent) -> dict[str, Json]:
     return error
 
 
-# -- outputs ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("answer", "output"),
     [
@@ -148,9 +145,6 @@ def test_a_failed_call_withholds_the_output(calls: list[Json], results: Results,
     assert any(m.type == "error" for m in agent.request.context) is not stands
 
 
-# -- what a tick leaves ----------------------------------------------------------
-
-
 def test_a_tick_leaves_its_plan_its_results_and_its_errors_in_the_context() -> None:
     agent = agent_of(STATE)
     calls = [call("act", "†state.x"), call("act", "†state.y"), call("act", "†state.z", x="†state.y")]
@@ -162,9 +156,6 @@ def test_a_tick_leaves_its_plan_its_results_and_its_errors_in_the_context() -> N
     assert [(c["id"], c["state"], c["tick"]) for c in agent.results.calls] == [
         ("1:act", "completed", 1), ("2:act", "failed", 1), ("3:act", "skipped", 1),
     ]  # fmt: skip
-
-
-# -- what people say, and what they change -------------------------------------------
 
 
 OWN = [{"type": "state", "state": {"n": n}, "_instance": id_} for n, id_ in enumerate("ab")]
@@ -182,9 +173,6 @@ def test_a_decision_about_an_instance_is_its_own_and_any_other_is_everybodys() -
     assert [decisions_of(agent, i).get("reason") for i in (None, "a", "b")] == ["go", "the debts of a", "go"]
     agent.context.append_decision({**APPROVED, "instance": "one of a delegate"})
     assert agent.request.instances() == ("a", "b")
-
-
-# -- step: call --------------------------------------------------------------------
 
 
 def test_of_a_solution_only_the_first_call_in_plan_order_is_run() -> None:
@@ -224,25 +212,6 @@ def test_an_output_is_withheld_while_calls_of_its_solution_were_not_run(
     assert (step == Finish("completed")) is over
 
 
-# -- limits ------------------------------------------------------------------------
-
-AGAIN = ({"calls": [call("act", "†state.x")]}, {"1:act": 1})
-
-
-@pytest.mark.parametrize(
-    ("config", "ticks", "words"),
-    [({"maxTicks": 1}, 1, "maxTicks 1"), ({"maxTicks": 3}, 3, "maxTicks 3"), ({"budget": {"calls": 1}}, 2, "1 call")],
-)
-def test_a_limit_ends_the_loop_says_which_and_keeps_the_state(config: Json, ticks: int, words: str) -> None:
-    agent = agent_of(**config)
-    step = play(agent, *[AGAIN] * ticks)
-    assert isinstance(step, Finish)
-    assert (step.status, agent.failure.code) == ("failed", "LimitExceeded")
-    assert words in agent.failure.message
-    assert agent.tick == ticks
-    assert build_agent_result(agent.run, "failed")["state"] == {"x": 1}
-
-
 def test_the_budget_refuses_all_calls_of_a_solution_or_none() -> None:
     agent = agent_of(*OWN, budget={"calls": 3})
     agent.next_tick()
@@ -270,7 +239,16 @@ def test_a_request_that_cannot_be_run_is_refused_before_anything_is_asked(reques
     assert code in [p.code for p in refused.value.problems if p.fatal]
 
 
-# -- carrying over -------------------------------------------------------------------
+def test_a_usable_answer_begins_a_new_row_and_keeps_the_cap() -> None:
+    agent = agent_of()
+    agent.next_tick()
+    asked = agent.answered_badly("modelNotJson", "no JSON", cap=4_000)
+    assert isinstance(asked, AskSolution)
+    assert (asked.answers_left, asked.least_cap) == (2, 4_000)
+    asked = agent.answered({"output": None})
+    assert isinstance(asked, AskSolution)
+    assert (asked.answers_left, asked.least_cap) == (3, 4_000)
+
 
 STORY: tuple[Json, ...] = (
     ({"calls": [call("act", "†state.n", _outputMethod="push"), call("act", "†user.name")]}, {"1:act": 1, "2:act": "A"}),
@@ -296,9 +274,6 @@ def test_an_agent_that_continues_as_new_after_each_tick_comes_to_the_same(step: 
     command = command or agent.next_tick()
     assert type(command) is type(end)
     assert build_agent_result(agent.run, "x") == build_agent_result(straight.run, "x")
-
-
-# -- size ----------------------------------------------------------------------------
 
 
 def test_a_plan_that_waits_for_a_person_is_carried_over_as_it_was_edited() -> None:

@@ -49,8 +49,6 @@ def explicit(**properties: Json) -> Tool:
     return tool_of({"type": "object", "properties": {**WRITES, "_activity": {"const": "x"}, **properties}})
 
 
-# -- Calls ---------------------------------------------------------
-
 T = {"_tool": "t"}
 
 
@@ -174,8 +172,6 @@ def test_a_recursive_schema_stays_recursive_and_accepts_references_at_every_dept
     assert not accepts(schema, {**T, "n": {"v": 1, "next": {"v": "two"}}})
     assert not accepts(schema, {**T, "n": {"v": 1, "next": {}}})
 
-
-# -- output ------------------------------------------------------------------------
 
 FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 

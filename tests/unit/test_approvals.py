@@ -53,34 +53,6 @@ def notes(machine: WaitingRun) -> str:
     return "; ".join(machine.notes)
 
 
-# -- one run -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("decisions", "expected"),
-    [
-        ([("approve", {}), ("reject", {})], [("approve", 1)]),
-        ([("reject", {}), ("approve", {})], [("reject", 1)]),
-        ([("edit", {"plan": [{}]}), ("approve", {})], [("edit", 1), ("approve", 2)]),
-        ([("edit", {"plan": [{}]}), ("approve", {"version": 1})], [("edit", 1)]),
-        ([("edit", {"plan": [{}]}), ("approve", {"version": 2})], [("edit", 1), ("approve", 2)]),
-        ([("edit", {"plan": [{}]}), ("edit", {"plan": [{}], "version": 1})], [("edit", 1)]),
-        ([("approve", {"version": 2}), ("reject", {"version": 1})], [("reject", 1)]),
-        ([("approve", {}), ("edit", {"plan": [{}]})], [("approve", 1)]),
-    ],
-)
-def test_decisions_in_one_task_are_taken_in_order(
-    decisions: list[tuple[str, Json]], expected: list[tuple[str, int]]
-) -> None:
-    tree = Tree()
-    machine = run(tree, ROOT, [PLAN])
-    for word, raw in decisions:
-        tell(tree, word, **raw)
-    tree.settle()
-    assert [(t.decision, t.version) for t in machine.log] == expected
-    assert len(machine.notes) == len(decisions) - len(expected)
-
-
 @pytest.mark.parametrize(
     ("early", "expected", "note"),
     [
@@ -108,9 +80,6 @@ def test_decisions_that_come_before_their_wait_are_judged_when_it_opens(
     assert [(t.decision, t.by) for t in machine.log] == expected
     assert note in notes(machine)
     assert len(pending(machine)) == 1  # of two proposals, nothing that came early decides the second
-
-
-# -- deadlines -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on_timeout", ["approve", "reject", "fail"])
@@ -168,9 +137,6 @@ def test_a_clock_that_jumps_changes_no_decision(jump: int) -> None:
     assert not tree.fire_next_timer()
 
 
-# -- a root and the runs below it ----------------------------------------------------------------
-
-
 @pytest.fixture
 def tree() -> Tree:
     """A root, a run in between, and a leaf that works for an instance and waits for two Calls, one after another."""
@@ -201,9 +167,6 @@ def test_a_refused_decision_leaves_everything_waiting_and_whoever_asked_gets_the
     tell(tree, "edit", MIDDLE, call="1:pay", **BAD)
     tree.settle()
     assert "no such tool" in notes(machine_of(tree, MIDDLE))
-
-
-# -- reports ---------------------------------------------------------------------------------------
 
 
 def test_a_report_that_is_lost_is_sent_again_until_it_arrives() -> None:

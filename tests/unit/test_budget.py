@@ -58,9 +58,6 @@ class Asked:
                 self.refusals[grant.id] = grant.refused
 
 
-# -- what fits, and what does not -------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("limits", "size", "refusal"),
     [
@@ -81,9 +78,6 @@ def test_what_can_never_fit_is_refused_at_once_and_the_limit_named(
     tree = Asked(**limits)
     tree.ask(1, size=size)
     assert tree.refusals == {1: refusal}
-
-
-# -- shares and Calls -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -117,9 +111,6 @@ def test_calls_are_counted_when_they_are_planned(counts: list[int], refused: str
         tree.ask(number, 0, calls=count)
     said = tree.refusals.get(len(counts) - 1)
     assert (refused in said if refused and said else said is refused) is True
-
-
-# -- one run ----------------------------------------------------------------------------------------
 
 
 LIMITED = TreePosition(ancestors=(ROOT, "r/m")).model_copy(

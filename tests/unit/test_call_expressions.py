@@ -87,8 +87,6 @@ def test_a_mistake_is_reported_with_its_place(call: dict[str, Any], code: str, a
     assert hint in (problem.hint or "")
 
 
-# -- references inside a text -----------------------------------------------------------
-
 EMBEDDED: list[tuple[dict[str, Any], str, str]] = [
     ({"x": "Dear †state.user.name!"}, "/x", '"Dear †{state.user.name}!"'),
     ({"x": ["see †state."]}, "/x/0", '"see †{state}."'),
@@ -127,9 +125,6 @@ def test_a_text_that_means_no_reference_is_left_alone(text: str) -> None:
     assert problems_of({"x": text}) == []
 
 
-# -- types --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("schema", "allowed"),
     [
@@ -153,9 +148,6 @@ def test_a_template_stands_only_where_a_string_may(schema: dict[str, Any], allow
     found = problems_of({"x": "†{state.v}"}, tool)
     assert [p.code for p in found] == ([] if allowed else ["schemaMismatch"])
     assert problems_of({"x": "†state.v"}, tool) == []  # of a reference nothing is known
-
-
-# -- what a Tool allows ---------------------------------------------------------------------
 
 
 def with_meta(**meta: Any) -> dict[str, Any]:

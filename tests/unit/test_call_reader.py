@@ -146,8 +146,6 @@ def test_a_required_meta_property_must_be_present(key: str) -> None:
     assert key in problem.message
 
 
-# -- outcomes ---------------------------------------------------------------------------
-
 # _outputPath, _errorPath, outcomes, how many a result may choose from, which takes a failure
 OUTCOMES: list[tuple[str | None, str | None, list[list[str]], int, int | None]] = [
     ("†state.a", None, [["†state.a"]], 1, None),

@@ -146,9 +146,6 @@ def test_held_is_being_there_before_the_plan_null_included() -> None:
     assert not log.has_initially(path("†state.c"))
 
 
-# -- against the slow fold -----------------------------------------------------------------
-
-
 @st.composite
 def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Messages as a result's context holds them: roots first, then outputs, of the global view and of instances."""
@@ -195,9 +192,6 @@ def test_every_place_reads_as_the_slow_fold_says(messages: list[dict[str, Any]])
             for each in (log, checked):
                 value = each.read(Path(where[0], where[1:]), END, instance)
                 assert value is ABSENT if expected is oracle.ABSENT else value == expected, (where, instance)
-
-
-# -- what many writes cost -------------------------------------------------------------------------
 
 
 def count_operations(run: Callable[[], None]) -> int:

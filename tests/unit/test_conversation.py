@@ -54,8 +54,6 @@ def agent(*context: Json, **config: Json) -> Agent:
     return agent_of([*TOOLS, USER, *context], **config)
 
 
-# -- outcomes ----------------------------------------------------------------------
-
 A = {"call": "1:charge", "outcome": "completed", "wrote": {"†state.a": 1}}
 
 
@@ -133,9 +131,6 @@ def test_words_that_come_now_while_the_model_answers_keep_the_rest_of_the_answer
     assert "<text>\nStop after the first." in planner(subject).turns[-1].text
 
 
-# -- instances ----------------------------------------------------------------------
-
-
 def instances(count: int, size: int = 10) -> list[Json]:
     return [{"type": "data", "kind": "order", "data": {"text": "x" * size}, "_instance": f"o{i}"} for i in range(count)]
 
@@ -150,8 +145,6 @@ def test_the_outcomes_of_many_instances_are_counted() -> None:
     assert failed["of"] == [{"_instance": "o1199", "error": {"code": "declined", "message": "no"}}]
     assert len(planner(subject).turns[-1].text) < 1_000
 
-
-# -- a prefix that never changes ------------------------------------------------------
 
 MORE: list[tuple[Json, dict[str, Json]]] = [
     ({"calls": [call("charge", "†state.a || †state.error"), call("mail")], "output": None}, {"1:charge": fails()}),
@@ -187,9 +180,6 @@ def test_each_conversation_begins_with_all_of_the_one_before(step: str, *, carry
         before = after
 
 
-# -- large values ------------------------------------------------------------------------
-
-
 def test_a_large_value_shows_its_shape_its_beginning_its_size_and_its_reference() -> None:
     orders = [{"id": i, "total": 1.5 if i % 2 else None, "lines": ["x" * 50]} for i in range(5_000)]
     text = planner(agent({"type": "state", "state": {"orders": orders, "name": "Ada"}})).turns[0].text
@@ -201,8 +191,6 @@ def test_a_large_value_shows_its_shape_its_beginning_its_size_and_its_reference(
     assert shown["orders"]["keys"] == {"id": "number", "total": "null or number", "lines": "list"}
     assert len(text) < 4_000
 
-
-# -- what outgrows its room ----------------------------------------------------------------
 
 ROOM = 20_000
 

@@ -47,8 +47,6 @@ def test_a_reference_that_nothing_can_satisfy_is_reported_with_a_hint(
     assert hint is None or hint in str(problems[0].hint)
 
 
-# -- Calls that cannot be read ---------------------------------------------------------------
-
 # an unreadable Call, what another Call reads, the codes of all problems. The Tool `writer` fixes its _outputPath
 UNREADABLE: list[tuple[Any, str, list[str]]] = [
     # what the Call would write is known: its readers are not at fault, and other references are checked
@@ -135,9 +133,6 @@ def test_many_dangling_references_cost_what_their_number_says() -> None:
     problems = fatal(request(*plan, context=[state(**{f"a{i}": 0 for i in range(3_000)})]))
     assert [p.code for p in problems] == ["unknownReference"] * MAX_LACKING
     assert sum(p.hint is not None for p in problems) == MAX_PROBLEMS_REPORTED
-
-
-# -- templates and instances ----------------------------------------------------------------
 
 
 def test_a_template_is_checked_for_every_instance() -> None:

@@ -39,7 +39,6 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(state: Path) -> Iterator[DevServer]:
-    """A server with its state on disk."""
     with dev_server(state=state, ui=False) as server:
         yield server
 

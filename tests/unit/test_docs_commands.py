@@ -14,7 +14,7 @@ import pytest
 
 from acts.cli.main import load_commands
 from tests.conftest import MOST_RERUNS, find_ci_problems
-from tests.file_order import LONG, PROCESSES, estimate_seconds, is_waiting, order_files
+from tests.file_order import LONG
 
 ROOT = Path(__file__).parents[2]
 PROGRAM: Any = load_commands()
@@ -79,9 +79,6 @@ def test_a_wrong_command_is_noticed(command: str) -> None:
     assert problem_of(command)
 
 
-# -- what CI refuses beside a failure: too many second chances, and suites that did not run --------------
-
-
 def report(name: str, reason: str = "") -> Any:
     return SimpleNamespace(nodeid=name, longrepr=("file", 1, f"Skipped: {reason}"))
 
@@ -100,32 +97,8 @@ def test_the_alarm_rings() -> None:
     ]
 
 
-# -- the order of test files: each is there once, the short ones come last, and those that wait do not wait together ---
-
-
 TESTS = Path(__file__).parents[1]
 FILES = sorted(TESTS.rglob("test_*.py"))
-
-
-def test_each_file_is_there_once_and_the_processes_end_together() -> None:
-    ordered = order_files(FILES)
-    assert sorted(ordered) == FILES
-    assert ordered == order_files(reversed(FILES))
-    free_at = [0] * PROCESSES
-    for file in ordered:
-        free_at[free_at.index(min(free_at))] += estimate_seconds(file)
-    assert max(free_at) - min(free_at) < 10
-
-
-def test_of_the_files_that_wait_one_runs_at_a_time() -> None:
-    free_at, waits_until = [0] * PROCESSES, 0
-    for file in order_files(FILES):
-        process = free_at.index(min(free_at))
-        if is_waiting(file):
-            assert free_at[process] >= waits_until, file.name
-            waits_until = free_at[process] + estimate_seconds(file)
-        free_at[process] += estimate_seconds(file)
-    assert waits_until
 
 
 def test_every_long_file_exists() -> None:

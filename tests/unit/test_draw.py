@@ -57,9 +57,6 @@ BOUGHT = report(
 )
 
 
-# -- Mermaid -------------------------------------------------------------------
-
-
 def test_a_plan_as_a_flowchart() -> None:
     assert draw_mermaid(plan(WEATHER), BOUGHT) == (
         "flowchart TD\n"
@@ -139,9 +136,6 @@ def test_whatever_the_text_it_stays_text(text: str) -> None:
         lines = draw_text(prepared, report).split("\n")
         assert sum(line.startswith("│ ") and line[2] != " " for line in lines) == 2
         assert [c for line in lines for c in line if unicodedata.category(c)[0] in "CZ" and c != " "] == []
-
-
-# -- the terminal --------------------------------------------------------------
 
 
 def test_a_plan_for_the_terminal() -> None:

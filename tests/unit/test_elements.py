@@ -39,8 +39,6 @@ def test_each_element_is_a_start_of_its_own_with_its_own_parameters() -> None:
     assert all(set(c.call) == {"_tool", "_outputPath", "id", "note", "_id"} for c in starts)
 
 
-# -- lists that are none ------------------------------------------------------------------
-
 # what is at †state.x, the code that the Call fails with, words of the message
 NO_LISTS = [
     (5, "WrongKind", "_each needs a list; †state.x is a number"),
@@ -67,9 +65,6 @@ def test_an_element_without_a_parameter_fails_alone() -> None:
     message = "there is no value at †item.x"
     assert details == {"errors": [{"index": 1, "code": "UnresolvedReference", "message": message}],
                        "results": ["r", None, "r"]}  # fmt: skip
-
-
-# -- fire-and-forget, approval, cancellation ------------------------------------------------------
 
 
 def test_a_cancelled_walk_starts_no_more_elements_and_ends_with_those_that_run() -> None:
@@ -102,9 +97,6 @@ def test_a_budget_is_asked_before_a_call_is_made_for_all_elements() -> None:
     walk.begin(NOW)
     walk.allow_elements(walk.nodes[0].key, NOW, CallError("BudgetExceeded", "no more calls"))
     assert walk.calls[0].error == {"code": "BudgetExceeded", "message": "no more calls"}
-
-
-# -- carried over, provided, edited ---------------------------------------------------------------
 
 
 def test_a_walk_goes_on_in_the_middle_of_its_elements() -> None:
@@ -150,9 +142,6 @@ def test_elements_that_were_postponed_start_again_and_first_in_the_next_run_too(
     assert drive.walk.context.log.state() == {"e": ["r"] * 4}
 
 
-# -- on pages, in drawings and approvals -----------------------------------------------------------
-
-
 LISTED = state(orders=[{"id": "a"}, {"id": "b"}, {"id": "c"}], open=False)
 LISTED_REFUND = call("refund", "†state.refunds", _each="†state.orders", order="†item.id")
 CLOSE = call("close", "†state.closed", _when="†state.open == true", of="†state.refunds")
@@ -175,9 +164,6 @@ def waiting(*calls: Any, **more: Any) -> PlanRun:
     return run
 
 
-# -- drawings ------------------------------------------------------------------------------------------
-
-
 # -- what runs -----------------------------------------------------------------------------------------
 
 
@@ -194,9 +180,6 @@ def test_the_page_and_the_status_count_elements_and_say_why_a_call_was_skipped()
     _, close = PlanView(run).status()["calls"]
     assert describe_call(close) == "_when does not hold: †state.open == true"
     assert "`2:close`: `_when does not hold: †state.open == true`" in PlanView(run).page()
-
-
-# -- the approval --------------------------------------------------------------------------------------
 
 
 def test_one_approval_for_all_elements_says_how_many_and_shows_the_list() -> None:

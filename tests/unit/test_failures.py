@@ -98,9 +98,6 @@ def test_the_middle_of_a_long_stack_trace_is_left_out(depth: int, frames: int, m
     assert trace.rstrip().endswith('raise ApplicationError("too deep", type="deep")')
 
 
-# -- what an Activity's failure holds at most ------------------------------------------------------
-
-
 class Speechless(Exception):
     def __str__(self) -> str:
         raise ValueError("no")

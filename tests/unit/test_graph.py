@@ -122,9 +122,6 @@ def test_what_the_context_or_the_list_breaks_is_no_cycle(calls: list[str], conte
     assert [p for p in validate(request(calls, context)) if p.code == "cycle"] == []
 
 
-# -- size -----------------------------------------------------------------------------
-
-
 def prepared(plan: list[dict[str, Any]], *context: dict[str, Any]) -> ValidatedPlan:
     tools = {c["_tool"]: tool(c["_tool"]) for c in plan}
     return validate_request({"context": [{"type": "tool", "tool": tools}, *context, {"type": "plan", "plan": plan}]})

@@ -47,9 +47,6 @@ def only_problem(raw: Any) -> Problem:
     return problem
 
 
-# -- patterns ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("beside", [1, "†state.s"])
 def test_a_pattern_that_makes_others_backtrack_for_ever_is_checked_and_explained(beside: Any) -> None:
     call = {"_tool": "t", "x": "a" * 40, "y": beside, "_outputPath": "†state.r"}
@@ -74,9 +71,6 @@ def test_a_text_and_a_pattern_that_take_long_together_are_too_complex() -> None:
     assert check.defects("ab" * 1000)
     with pytest.raises(TooComplex, match="steps allowed"):
         check.defects("ab" * 500_000)
-
-
-# -- schemas that double -----------------------------------------------------------
 
 
 def doubling(levels: int, shape: Any) -> dict[str, Any]:
@@ -139,9 +133,6 @@ def test_a_schema_has_a_bounded_number_of_subschemas() -> None:
     assert "more than 20,000 subschemas" in str(why)
 
 
-# -- keywords that compare everything with everything --------------------------------
-
-
 def test_many_long_numbers_that_must_be_unique_are_too_complex() -> None:
     """The library hashes them alike, and compares each pair."""
     with pytest.raises(TooComplex, match="steps allowed"):
@@ -169,9 +160,6 @@ def test_a_check_is_linear_or_too_complex(schema: Any, value: Any, is_too_comple
         assert Checker(schema).defects(value) == []
 
 
-# -- caches ------------------------------------------------------------------------------
-
-
 def test_compiled_schemas_have_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     clear_caches()
     monkeypatch.setattr(schemas, "_COMPILED_BYTES", 100_000)
@@ -180,9 +168,6 @@ def test_compiled_schemas_have_a_bounded_number_of_bytes(monkeypatch: pytest.Mon
     assert schemas.judge_schema(every[99]) is judged[99]
     assert schemas.judge_schema(every[0]) is not judged[0]
     clear_caches()
-
-
-# -- plans -------------------------------------------------------------------------------
 
 
 def test_an_expression_has_a_bounded_number_of_paths() -> None:
@@ -221,9 +206,6 @@ def test_five_thousand_tools_are_read_and_fifty_thousand_are_too_complex() -> No
     problem = only_problem(request(tools={f"t{i}": {} for i in range(50_000)}))
     assert problem.code == TOO_COMPLEX
     assert "reading the tools" in problem.message
-
-
-# -- models ------------------------------------------------------------------------------
 
 
 def test_a_schema_that_doubles_is_lowered_for_providers_and_answers_are_read() -> None:

@@ -81,9 +81,6 @@ def test_a_run_of_a_cron_which_continue_as_new_ends_stays_as_long_as_the_server_
     assert Lifetime(is_cron=True).is_due(history) is is_due
 
 
-# -- room ----------------------------------------------------------------------------
-
-
 def history(events: int = 100, bytes_: int = 10_000) -> HistorySize:
     return HistorySize(events, bytes_, is_new_run_suggested=False)
 

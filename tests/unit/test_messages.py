@@ -130,9 +130,6 @@ def test_what_is_no_message_is_refused_with_its_place(raw: Any, code: str, point
     assert says in problem.message
 
 
-# -- requests -----------------------------------------------------------------------
-
-
 def problems_of(raw: Any) -> list[Problem]:
     with pytest.raises(InvalidRequest) as caught:
         parse_request(raw)
@@ -189,8 +186,6 @@ def test_json_that_cannot_be_stored_is_refused_anywhere(place: Any, value: Any) 
     problem.text().encode()
 
 
-# -- settings -------------------------------------------------------------------------
-
 SETTINGS_REFUSED: list[tuple[Any, str]] = [
     ({"maxParallel": 0}, "/config/maxParallel"),
     ({"maxParallel": 1.5}, "/config/maxParallel"),
@@ -234,9 +229,6 @@ def test_a_misspelt_key_gets_a_suggestion(request_: dict[str, Any], hint: str | 
     with pytest.raises(InvalidRequest) as refused:
         parse_request(request_)
     assert hint in [p.hint for p in refused.value.problems]
-
-
-# -- scopes ----------------------------------------------------------------------------------------
 
 
 CONTEXT: dict[str, Any] = {

@@ -98,9 +98,6 @@ def states(drive: Drive) -> list[str]:
     return [drive.state(node.id) for node in sorted(drive.walk.nodes, key=lambda node: node.index)]
 
 
-# -- the page ------------------------------------------------------------------------------------------
-
-
 DONE, SKIPPED, WAITS, DETACHED = "completed", "skipped", "awaiting", "detached"
 # Results that a plan needs, and in what its Calls then end; by pattern, the others complete
 ENDS: dict[int, tuple[dict[str, Json], list[str]]] = {

@@ -51,8 +51,6 @@ def test_runs_without_any_permit_come_first_and_the_keepers_own_calls_after_fair
     assert [(g.workflow_id, g.record.permits) for g in run.flush(9)] == [("r/x", 3)]
 
 
-# -- children ------------------------------------------------------------------------
-
 # limit, (instances of a child, Calls of one that may run at once), children: the first leases
 LEASES: list[tuple[int, tuple[int, int], int, list[int]]] = [
     (100, (1, 1), 1_000, [1, 1, 1]),

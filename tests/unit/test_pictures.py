@@ -102,9 +102,6 @@ def test_a_picture_is_bounded_and_a_file_has_colours_of_its_own() -> None:
     assert "no calls" in "".join(read(plan_svg(plan([]))).itertext())
 
 
-# -- when ------------------------------------------------------------------------------
-
-
 def event(type_: str, second: int, call_: str | None = None, run: str = "run", **data: Any) -> RunEvent:
     return RunEvent(type_, run, order=(second * 1_000_000, 0, "", 0, 0, 0), call=call_, data=data)
 

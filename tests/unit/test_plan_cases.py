@@ -52,7 +52,6 @@ def run(plan: Json, **script: Json) -> Rehearsal:
 
 
 def differences(plan: Json, **case: Json) -> list[str]:
-    """What is wrong with a case."""
     only = read_case_file({"cases": [case]}).cases[0]
     plan = {**plan, "context": [*plan["context"], *only.messages]}
     script = Script(only.results, only.decisions, only.provide, only.expect.status == AWAITING)

@@ -108,7 +108,6 @@ def agent_of(context: list[Json] = CONTEXT, **config: Json) -> Agent:
 
 
 def run_tick(agent: Agent, solution: Json = FIRST, results: dict[str, Json] = RESULTS) -> Agent:
-    """The agent after one more tick."""
     if agent.tick == len(agent.turns):
         agent.next_tick()
     step = agent.answered(solution)
@@ -240,9 +239,6 @@ def test_a_prompt_is_word_for_word_its_golden_file(name: str) -> None:
 
 def test_each_golden_file_has_a_case() -> None:
     assert {f.name for f in GOLDEN.glob("prompt-*.txt")} == {f"prompt-{name}.txt" for name in CASES}
-
-
-# -- laws --------------------------------------------------------------------------
 
 
 def _tool() -> Tool:

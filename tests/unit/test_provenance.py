@@ -72,9 +72,6 @@ def reads(trace: Trace) -> dict[str, list[tuple[str, Json]]]:
     }
 
 
-# -- what a value is made of -----------------------------------------------------------------
-
-
 A, B = written("†state.a", {"x": 1, "y": 1}), {"type": "state", "b": 2}
 LIST = [written("†state.l", [1, 2]), written("†state.l", 3, "push"), written("†state.l", [4, 5], "concat")]
 NESTED = written("†state.a", {"b": {"x": 1}, "c": 1})
@@ -110,9 +107,6 @@ def test_a_value_is_made_of_what_still_stands(
 ) -> None:
     trace = why(messages, 0, where)
     assert [(s["message"], s["wrote"]) for s in trace["sources"]] == sorted(parts_by_writer.items())
-
-
-# -- who wrote it --------------------------------------------------------------------------
 
 
 ACT, THINK, ASK = call("act", "†state.a"), call("think", "†state.a"), call("ask", "†state.a")
@@ -176,9 +170,6 @@ def test_a_message_knows_where_it_came_from(
     assert {key: author.facts.get(key) for key in facts} == facts
 
 
-# -- what they had read ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "followed"),
     [
@@ -214,9 +205,6 @@ def test_a_global_call_sees_nothing_of_an_instance_and_an_instance_its_own() -> 
     assert [run.why(path("†state.a"), i)["value"] for i in (None, "A", "B")] == ["late", "mine", "other"]
 
 
-# -- bounds ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shape", [("†state.a0", "†state"), ("†state.l", "†state.l || †state.a0", "push")])
 def test_ten_thousand_messages_are_answered_within_the_limits(shape: tuple[str, ...]) -> None:
     where, read, *method = shape
@@ -229,9 +217,6 @@ def test_ten_thousand_messages_are_answered_within_the_limits(shape: tuple[str, 
     assert 0 < len(list(sources(trace))) <= limits.all
     assert len(trace["sources"]) <= limits.each
     assert len(trace["sources"]) + trace.get("more", 0) in (1, 10_000)
-
-
-# -- the answer --------------------------------------------------------------------------------
 
 
 def test_the_answer_as_json_says_all_that_is_known_and_nothing_else() -> None:
@@ -275,9 +260,6 @@ def test_a_path_that_leads_nowhere_is_told_where_it_could(where: str, names: lis
     assert run.why(path(where)) == {"path": str(path(where)), "absent": True}
     assert run.value(path(where)) is ABSENT
     assert run.value(path("†state.order")) == {"items": ["a"], "n": 1}
-
-
-# -- templates, conditions and elements ------------------------------------------------------------
 
 
 ORDERS = {"type": "state", "state": {"orders": [{"id": "a"}, {"id": "b"}], "rate": 2, "ok": True}}
@@ -339,9 +321,6 @@ def test_an_element_of_a_literal_list_leads_to_the_references_of_the_list() -> N
     planned = call("act", "†state.r", _each=["†state.rate", 5], v="†item")
     trace = why([ORDERS, plan(planned), output(planned, [1, 2])], 2, "†state.r[0]")
     assert reads(trace) == {"v": [], "_each[0]": [("†state.rate", 2)]}
-
-
-# -- jSON values: parts that are replaced, and what makes a value unfit to be stored ---------------------
 
 
 def test_ten_thousand_parts_of_one_list_cost_what_their_number_says() -> None:

@@ -85,9 +85,6 @@ def test_what_is_no_record_is_refused_and_its_field_named(class_: type[Record], 
     assert says in str(refused.value)
 
 
-# -- where a run stands ----------------------------------------------------------------------------
-
-
 def test_a_child_stands_below_its_parent_and_a_delegate_one_level_deeper() -> None:
     root = TreePosition()
     assert (root.is_root, root.depth, root.maxDepth) == (True, 0, DEFAULT_DEPTH)

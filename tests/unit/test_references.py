@@ -133,9 +133,6 @@ def test_alternatives_are_bounded_and_the_error_says_so() -> None:
         alternatives(parse(" || ".join(f"†a.x{i}" for i in range(65))))
 
 
-# -- what an expression yields -----------------------------------------------------------
-
-
 # -- literals and references -----------------------------------------------------------------
 
 
@@ -156,8 +153,6 @@ def test_what_begins_with_one_mark_is_a_reference(text: str, reference: bool, pl
     assert is_reference(text) is reference
     assert plain is None or unread_value(text) == plain
 
-
-# -- against another reader -----------------------------------------------------------------
 
 fragments = st.sampled_from(
     ["†", "††", "a", "state", ".", "..", ".x", ".0", "[0]", "[", "]", '["k"]', '["', '"]', "||", "|", "&&", "&", "(",
@@ -209,8 +204,6 @@ def test_any_name_can_be_written_and_read_again(parts: list[str]) -> None:
     path = Path("state", tuple(parts))
     assert parse(str(path)) == path
 
-
-# -- one grammar: a value compares and chooses, too -------------------------------------------
 
 ORDERS = [{"id": 1, "at": {"city": "Oslo"}, "rows": [{"n": 1}, {"n": 2}]}, {"id": 2}, 3]
 CONTEXT: dict[str, Any] = {
@@ -286,9 +279,6 @@ def test_what_is_not_chosen_need_not_be_there() -> None:
 def test_an_output_path_is_made_of_paths(text: str) -> None:
     with pytest.raises(ExpressionError, match="output path"):
         parse_output(text)
-
-
-# -- expressions inside JSON values ----------------------------------------------------------------
 
 
 def resolve(value: Any, values: dict[Path, Any]) -> tuple[Any, list[ReferenceUse]]:

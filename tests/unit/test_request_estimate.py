@@ -77,9 +77,6 @@ def test_a_request_uses_the_tokens_of_its_prompt_and_of_the_longest_answer(
     assert estimate_request(model, bytes_, cap, price) == expected
 
 
-# -- what a run spent, and what its budget leaves --------------------------------------------------------
-
-
 Json = Any
 
 
@@ -117,9 +114,6 @@ def test_what_is_no_sum_counts_as_nothing(given: Json) -> None:
     made = Usage()
     made.add(given)
     assert made == Usage()
-
-
-# -- where an ``_id`` comes from: stable under everything that repeats a run, different for all that is another Call ---
 
 
 ROOT = root_identity("run", "6d1f")

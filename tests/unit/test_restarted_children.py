@@ -38,9 +38,6 @@ def test_a_child_is_started_again_only_for_a_run_that_goes_on(case: str, monkeyp
     assert not tasks.in_flight
 
 
-# -- what a signal between runs may hold ----------------------------------------------------
-
-
 RECORD = ChildReset(workflowId="r/1:a", firstRunId="first")
 
 

@@ -249,11 +249,7 @@ def test_copies_are_kept_in_a_folder_of_ours_alone(folder: Path, fault: str) -> 
     assert not list(copies.iterdir())
 
 
-# -- the activities of a set, beside what they read and write: what is recorded of a set, and a file in motion ---
-
-
 async def no_rows(workflow_id: str, run_id: str) -> AsyncIterator[tuple[PastRow, ...]]:
-    """No earlier run is asked for its rows."""
     raise AssertionError((workflow_id, run_id))
     yield ()
 

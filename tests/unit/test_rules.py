@@ -66,8 +66,6 @@ def waits(world: World) -> dict[str | None, Json]:
     return {w.call: w.about for w in world.runs[ROOT].approvals.pending}
 
 
-# -- rules ---------------------------------------------------------------------------------------------------------
-
 BIG = {"calls": ["pay"], "when": "†call.n > 1000", "of": 2}
 SMALL = {
     "calls": ["pay"],
@@ -209,9 +207,6 @@ def test_a_definition_adds_rules_and_eases_none() -> None:
     assert merged == {"selfApproval": False, "rules": [{**r, "selfApproval": False} for r in (BIG, {"calls": ["pay"]})]}
 
 
-# -- who -----------------------------------------------------------------------------------------------------------
-
-
 def test_with_approvers_a_rule_names_them_and_their_groups() -> None:
     world = start(call("pay", "†state.a", n=1), approvers=APPROVERS, rules=[{"calls": ["pay"], "who": "finance"}])
     assert '"eve" does not decide about 1:pay of r: it is for finance' in decide(world, **sign(world, "eve"))
@@ -238,6 +233,20 @@ def test_who_may_not_decide_about_a_call_takes_it_from_no_plan_by_way_of_another
     assert decide(world, **sign(world, "ada", wait)) == ""
 
 
+def test_an_approval_that_came_early_is_not_about_what_somebody_made_of_the_call_since() -> None:
+    mail = tool("mail", activity="mail")
+    plan = [call("echo", "†state.n"), call("pay", "†state.a", n=1, after="†state.n"), call("mail", "†state.b")]
+    tools = [tool("echo", activity="echo"), LOOSE, mail]
+    world = start(*plan, tools=tools, calls=["pay", "mail"])
+    world.send(ROOT, events.DecisionReceived({"call": "2:pay", "by": "Ada"}, "approve"))
+    edited = [plan[0], {**plan[1], "n": 9_999}, plan[2]]
+    assert decide(world, "edit", plan=edited, by="Eve") == ""
+    held = next(w.subject for w in world.runs[ROOT].approvals.pending if w.what == "plan")
+    assert decide(world, subject=held, by="Eve") == ""
+    world.send(ROOT, events.CallEnded("1:echo", 5))
+    assert states(world)[1] == "awaiting"
+
+
 def test_a_deadline_approves_what_has_waited_for_all_of_its_time() -> None:
     state = {"type": "state", "state": {"n": 1}}
     rule = {"calls": ["pay"], "timeout": 10, "onTimeout": "approve"}
@@ -262,8 +271,6 @@ def test_who_decides_about_calls_alone_has_no_plan_undone() -> None:
     signed = sign(world, "eve", decision="undo")
     assert "may not decide about whole plans" in decide(world, "undo", **signed)
 
-
-# -- approvals that hold for like Calls ----------------------------------------------------------------------------
 
 PLAN = [call("pay", "†state.a", n=1), call("pay", "†state.b", n=2), call("pay", "†state.c", n=300)]
 
@@ -335,9 +342,6 @@ def test_no_record_of_another_run_approves_in_the_name_of_an_approver() -> None:
     assert "remembered is for the engine" in decide(world, remembered="1", by="ada")
     world.send(ROOT, events.RecordReceived(record.model_copy(update={"target": None})))
     assert states(world) == ["awaiting"]
-
-
-# -- people as tools -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,6 @@ LOAD = {"_tool": "load"}
 SERVED = ("load",)
 
 
-# -- a plan --------------------------------------------------------------------------------------------
-
-
 def plan_run(calls: list[dict[str, Any]], **config: Any) -> PlanRun:
     raw = {"config": config, "context": [*TOOLS, {"type": "plan", "plan": calls}]}
     prepared = validate_parsed(read_request(raw), {}, SERVED)
@@ -115,9 +112,6 @@ def test_an_edit_of_one_call_that_changes_what_others_read_asks_about_the_plan_a
     assert not run.notes
 
 
-# -- a delegate without a planner -------------------------------------------------------------------------
-
-
 def own_input(delegate: str, **fields: Any) -> DelegateInput:
     position = TreePosition(ancestors=("r",), depth=1)
     return DelegateInput(
@@ -149,8 +143,6 @@ def test_an_anonymous_delegate_reads_no_value_as_a_reference_and_no_control_of_i
     (start,) = machine.handle(Begin(), NOW)
     assert start.call == {"_tool": "t", "_outputPath": "†state.x", **HOSTILE, "_id": "key"}
 
-
-# -- runs that a reset left behind ---------------------------------------------------
 
 STARTED = "2026-01-01T00:00:01.000500+00:00"
 SENT = {  # when the message was sent: what the run does

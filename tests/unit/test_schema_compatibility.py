@@ -77,8 +77,6 @@ def test_what_lies_inside_a_schema(schema: Any, names: str, types: list[str]) ->
     assert [k.name for k in alternatives_at(ways(schema), tuple(names.split(".")))] == types
 
 
-# -- a certain clash is a proof ------------------------------------------------
-
 _NAMES = st.sampled_from(["a", "b"])
 _SIMPLE: list[Any] = [None, True, 0, 1.5, "", "x", [], ["x"], [None], [0, "x"], {}, {"a": "x"}]
 _VALUES: list[Any] = [

@@ -176,9 +176,6 @@ def test_defects_say_where_and_what() -> None:
     assert "3 is not one of [1, 2]" in defects[("b",)]
 
 
-# -- schemas that are none, or lead out -----------------------------------------------------
-
-
 REMOTE: list[Any] = [
     {"$ref": "https://example.invalid/schema.json#/a"},
     {"$ref": "file:///etc/passwd"},
@@ -209,8 +206,6 @@ def test_nothing_is_ever_fetched(schema: Any, monkeypatch: pytest.MonkeyPatch) -
             Checker(schema).open_defects(value)
     assert touched == []
 
-
-# -- against another library ---------------------------------------------------
 
 scalars = st.sampled_from([None, True, 0, 1, 1.5, "", "x", "long text"])
 plain = st.recursive(

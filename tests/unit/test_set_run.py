@@ -218,9 +218,6 @@ def test_what_a_set_does_not_go_with_is_refused(raw: dict[str, Json], message: s
     assert message in problems[0].message
 
 
-# -- batches that are lost -------------------------------------------------------------------------
-
-
 TERMINATED = CallError("TerminatedError", "Workflow execution terminated")
 CANCELLED = CallError("cancelled", "the call was cancelled")
 
@@ -343,9 +340,6 @@ def end_batch(world: World, file: LineFile, choose: random.Random) -> None:
     is_terminated = choose.random() < 0.5
     event = ChildEnded(name, None, TERMINATED) if is_terminated else ChildEnded(name, report, CANCELLED)
     world.handle(event)
-
-
-# -- the activity --------------------------------------------------------------------------
 
 
 ROWS = b"".join(b'{"id": "o%d"}\n' % n for n in (1, 2, 3)) + b'{\n{"id": "o1"}\n{"id": "o6"}\n'

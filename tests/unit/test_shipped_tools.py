@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from acts.activities import shipped_tools
+from acts.activities.plan_folders import read_plans
 from acts.activities.registry import load
 from acts.activities.shipped_tools import COMPUTE, FAILED, SHIPPED, compute, evaluate
 from acts.language.errors import SettingsError
@@ -79,10 +81,12 @@ async def test_a_process_that_was_ended_from_outside_is_replaced_once(monkeypatc
     assert await ActivityEnvironment().run(compute, {"_tool": "compute", "code": "1 + 1"}, COMPUTE, []) == 2
 
 
-def test_a_worker_has_them_unless_its_settings_leave_them_out() -> None:
+def test_a_worker_has_them_unless_its_settings_leave_them_out(tmp_path: Path) -> None:
     assert set(load((), (), shipped=None).tools) == set(SHIPPED)
     assert not load((), (), shipped="").tools
     assert load((), (), shipped="compute, plan").names == ["compute"]
+    (tmp_path / "plan.json").write_text('{"context": [{"type": "plan", "plan": []}]}')
+    assert "plan" in load((), (), plans=read_plans([tmp_path]), shipped=None).tools  # one of that name stops nobody
     with pytest.raises(SettingsError, match='names "comptue"; there are: compute'):
         load((), (), shipped="comptue")
 
@@ -170,7 +174,17 @@ def test_ten_thousand_waits_have_one_timer_and_take_no_permit() -> None:
     assert walk.status == "completed"
 
 
+def test_what_waits_without_a_path_holds_the_end_of_the_plan_alone() -> None:
+    walk = waits([{"for": "1h", "_outputPath": None}])
+    walk.begin(NOW)
+    assert [(call.state, call.node.is_detached) for call in walk.calls] == [("running", False)]
+    assert walk.next_wake is not None
+    walk.wake(walk.next_wake.isoformat())
+    assert walk.status == "completed"
+
+
 def waits(parameters: list[dict[str, Any]]) -> Walk:
     calls = [{"_tool": "wait", "_outputPath": f"†state.due{at}", **more} for at, more in enumerate(parameters)]
+    calls = [{key: value for key, value in call.items() if value is not None} for call in calls]
     context = [{"type": "tool", "tool": SHIPPED["wait"]}, {"type": "plan", "plan": calls}]
     return Walk(validate_request({"context": context}), identify)

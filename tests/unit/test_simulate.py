@@ -82,9 +82,6 @@ WEATHER = [
 ]
 
 
-# -- waves and the critical path -----------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("plan", "waves", "path"),
     [
@@ -106,9 +103,6 @@ WEATHER = [
 def test_calls_run_in_waves_and_the_longest_chain_is_named(plan: Any, waves: Any, path: Any) -> None:
     result = simulate(request(plan, {"type": "state", "n": 0}, model="scripted:x"))
     assert (result["waves"], result["criticalPath"]) == (waves, path)
-
-
-# -- what each call is ---------------------------------------------------------
 
 
 def test_each_call_says_how_it_runs_what_it_reads_and_where_it_writes() -> None:
@@ -142,9 +136,6 @@ def test_each_call_says_how_it_runs_what_it_reads_and_where_it_writes() -> None:
     ]  # fmt: skip
 
 
-# -- combinations of outcomes --------------------------------------------------
-
-
 def test_the_work_is_bounded_for_long_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "MAX_STEPS", 1600)  # a run of 30 calls takes 450, one of 201 calls 2,200
     plan = [call("do", 1, f"†state.a{i} || †state.b{i}") for i in range(30)]
@@ -154,9 +145,6 @@ def test_the_work_is_bounded_for_long_plans(monkeypatch: pytest.MonkeyPatch) -> 
         simulate(request(plan[:1] + [call("do", 1, f"†state.c{i}") for i in range(200)]))["outcomes"]["truncated"]
         is True
     )
-
-
-# -- the same, enumerated by brute force ---------------------------------------
 
 
 def _everything(prepared: ValidatedPlan) -> list[dict[str, Any]]:
@@ -227,12 +215,6 @@ def test_no_combination_is_missed_and_none_is_invented(plan: list[dict[str, Any]
         requests = sum(id_.endswith(":think") for id_ in item["run"])
         assert result["requests"]["min"] <= requests <= result["requests"]["max"]
         assert result["cost"]["min"] <= requests <= result["cost"]["max"]
-        # the run's start, one of each call, and the question for search attributes
-        actions = 1 + len(item["run"]) + len(item.get("failed", ())) + 1
-        assert result["actions"]["min"] <= actions <= result["actions"]["max"]
-
-
-# -- producers and consumers ---------------------------------------------------
 
 
 A, B = "†state.a", "†state.b"
@@ -269,9 +251,6 @@ def test_a_producer_that_cannot_fit_is_reported_and_its_consumer_does_not_run(
     assert all(consumer not in c["run"] for c in combinations(result))
 
 
-# -- the forecast --------------------------------------------------------------
-
-
 def test_a_template_is_walked_for_one_instance_and_paid_for_all() -> None:
     people = [{"type": "state", "_instance": f"person {i}", "state": {"name": "x"}} for i in range(3)]
     result = simulate(
@@ -284,9 +263,6 @@ def test_a_template_is_walked_for_one_instance_and_paid_for_all() -> None:
     assert "instance" not in result["calls"][0]
     named = simulate(request([call("think", 1, "†state.a", _instance="person 1")], *people, model="scripted:x"))
     assert "instances" not in named
-
-
-# -- the whole -----------------------------------------------------------------
 
 
 _PROGRAM = """
@@ -314,18 +290,12 @@ def test_the_same_request_gives_the_same_report_under_every_hash_seed() -> None:
     assert json.loads(seen.pop())["waves"]
 
 
-# -- elements, templates and conditions ------------------------------------------------------------
-
-
 STATE = {"type": "state", "state": {"list": [{"id": "a", "n": 1}, {"id": "b", "n": 2}], "score": 3, "empty": []}}
 MODEL = {"model": "scripted:x"}
 
 
 def run(*plan: dict[str, Any], **config: Any) -> dict[str, Any]:
     return simulate(request(list(plan), STATE, **{**MODEL, **config}))
-
-
-# -- conditions ------------------------------------------------------------------------
 
 
 def test_a_condition_that_cannot_be_known_is_explored_both_ways() -> None:
@@ -349,8 +319,6 @@ def test_a_condition_that_is_never_true_is_a_warning() -> None:
         "this call is skipped whatever the outcomes are"
     ]
 
-
-# -- how often ---------------------------------------------------------------------------
 
 SHORT = {"type": "array", "items": STRING, "minItems": 2, "maxItems": 7}
 ORDER = {"type": "object", "properties": {"id": STRING}, "required": ["id"], "additionalProperties": False}
@@ -385,9 +353,6 @@ def test_requests_are_counted_per_element(writers: list[dict[str, Any]], each: A
     assert result["calls"][-1]["elements"] == {"min": low, "max": high}
 
 
-# -- types -----------------------------------------------------------------------------------
-
-
 TEXT, ORDERS, PERSON = (
     call("getText", to="†state.s"),
     call("getOrders", to="†state.o"),
@@ -410,9 +375,6 @@ def test_types_of_lists_and_texts_are_followed(plan: list[dict[str, Any]], found
     assert all(what in p["found"] for p, (_, _, what) in zip(listed, found, strict=True))
 
 
-# -- outcomes that are subsets ------------------------------------------------------------------
-
-
 def test_an_outcome_that_is_a_subset_of_another_can_be_chosen_and_so_can_the_whole() -> None:
     plan = [
         call("do", 1, "†state.a || †state.b || †state.a && †state.b"),
@@ -422,81 +384,3 @@ def test_an_outcome_that_is_a_subset_of_another_can_be_chosen_and_so_can_the_who
     assert [c["choices"]["1:do"] for c in combinations(result)] == ["†state.a", "†state.b", "†state.a && †state.b"]
     assert [c["run"] for c in combinations(result)][-1] == ["1:do", "2:do"]
     assert problems(result, "unreachableOutcome") == []
-
-
-# -- billable actions ------------------------------------------------------------------------------
-
-
-ONE = [call("do", 1, "†state.a")]
-
-
-def people(count: int) -> list[dict[str, Any]]:
-    return [{"type": "state", "_instance": f"person {i}", "state": {"name": "x"}} for i in range(count)]
-
-
-FOUND = (1, 4)
-"""What a root takes to begin: two local activities, which may share one, and two changes of its phase."""
-WAIT = 2
-"""Changes of the phase of a root for each wait."""
-
-
-def actions(plan: Any, *context: Any, child: bool = False, mode: str = "eager", **config: Any) -> tuple[int, int]:
-    """The range, without what every root takes to be found."""
-    low, high = all_actions(plan, *context, child=child, mode=mode, **config)
-    return (low, high) if child else (low - FOUND[0], high - FOUND[1])
-
-
-def all_actions(plan: Any, *context: Any, child: bool = False, mode: str = "eager", **config: Any) -> tuple[int, int]:
-    prepared = validate_request(request(plan, *context, model="scripted:x", mode=mode, **config))
-    bounds = simulate_prepared(prepared, child=child)["actions"]
-    return bounds["min"], bounds["max"]
-
-
-# -- the range -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("plan", "bounds"),
-    [
-        ([], (1, 1)),  # the start of the run
-        (ONE, (2, 2)),
-        ([call("think", 1, "†state.a")], (2, 2)),
-        ([call("think", 1, "†state.a", _output="x")], (1, 1)),  # answered already
-        ([call("ask", 1, "†state.a")], (3, 3)),  # at least: a child's start takes two
-        ([call("do", 1)], (4, 4)),  # in the background: a child, and its activity
-        ([call("ask", 1)], (5, 5)),
-        ([call("do", 1, "†state.a || †state.b"), call("think", "†state.b", "†state.c")], (2, 3)),
-        ([call("do", 1, "†state.a", _errorPath="†state.e"), call("do", "†state.e", "†state.c")], (2, 3)),
-    ],
-)
-def test_a_call_takes_an_action_for_each_start(plan: Any, bounds: Any) -> None:
-    assert actions(plan) == bounds
-
-
-@pytest.mark.parametrize(
-    ("config", "more"),
-    [
-        ({"approve": {"plan": True}}, (1, 1)),
-        ({"approve": {"calls": True}}, (1, 1)),
-        # the timer alone decides, or somebody does before
-        ({"approve": {"calls": True, "timeout": "1h"}}, (1, 2)),
-        ({"approve": {"plan": True, "calls": True, "timeout": "1h"}}, (2, 4)),
-        ({"mode": "lazy"}, (1, 1)),
-        ({"mode": "lazy", "approve": {"plan": False}}, (0, 0)),
-    ],
-)
-def test_a_decision_takes_an_action_and_a_deadline_another(config: Any, more: Any) -> None:
-    assert actions(ONE, **config) == (2 + more[0], 2 + more[1] + WAIT * more[0])
-
-
-def test_what_is_missing_is_provided_at_once_or_one_by_one() -> None:
-    plan = [call("do", "†data.x", "†state.a"), call("do", "†data.y", "†state.b")]
-    assert actions(plan, missing="wait") == (1, 5 + 2 * WAIT)
-
-
-def test_the_children_of_instances_are_counted_with_all_they_do() -> None:
-    plan = [call("do", 1, "†state.a"), call("do", "†state.a", "†state.b")]
-    assert actions(plan, *people(10)) == (1 + 10 * (2 + 2),) * 2
-    many = 1 + 3 * 2 + 10 * 2
-    assert actions(plan, *people(10), instancesPerChild=4) == (many, many)
-    assert simulate(request(plan, *people(10), instancesPerChild=4))["runs"] == 3

@@ -33,8 +33,6 @@ from acts.worker.watch import MemoryWatch
 NEW: Any = SimpleNamespace(is_sticky=False)
 STICKY: Any = SimpleNamespace(is_sticky=True)
 
-# -- slots ---------------------------------------------------------------------------------
-
 
 def run_task(slots: TaskSlots, permit: Any, seconds: float = 0.0) -> None:
     """A task that took so long uses the slot, and gives it back."""
@@ -123,9 +121,6 @@ async def test_a_run_with_few_calls_has_a_kept_slot_where_many_alike_have_all_ot
     await asyncio.wait_for(waiting, 180)
 
 
-# -- turns ---------------------------------------------------------------------------------
-
-
 class Bench:
     """Turns that end when the test says so, and a server that takes answers when it says so."""
 
@@ -148,7 +143,6 @@ class Bench:
         return str(turn.tree)
 
     def answer(self) -> None:
-        """The server takes an answer."""
         self.tasks -= 1
         self.turns.release()
 
@@ -227,9 +221,6 @@ def test_a_task_waits_for_answers_for_a_second_at_most() -> None:
         bench.now += AT_WORK_SECONDS / 2
         bench.turns.advance()
     assert bench.trees == ["batch"]
-
-
-# -- queries before the task of their events ---------------------------------------------------
 
 
 def activation(events: int, start: int, *, is_replaying: bool = False, query: str = "") -> WorkflowActivation:

@@ -27,8 +27,6 @@ def problems_of(*definitions: Any, plan: Any = (), served: Any = ()) -> list[Pro
     ]
 
 
-# -- names --------------------------------------------------------------------------
-
 NAMED: list[Any] = [
     {"properties": {"_tool": {"const": "a"}}},
     {"properties": {"_tool": {"enum": ["a"]}}},
@@ -105,8 +103,6 @@ def test_no_meta_property_of_a_tool_breaks_the_validator(value: Any, top: bool) 
                 crashed.append((key, in_call, repr(error)[:100]))
     assert crashed == []
 
-
-# -- what runs -----------------------------------------------------------------------
 
 # definition of the tool, served by our worker, how it runs, the activity
 RUNS: list[tuple[dict[str, Any], bool, str, str | None]] = [

@@ -42,8 +42,6 @@ def test_all_problems_are_reported_at_once() -> None:
     }
 
 
-# -- schemas -------------------------------------------------------------------------------
-
 PARAMETERS: list[tuple[dict[str, Any], list[str]]] = [
     ({"n": 1}, []),
     ({"n": "†state.a"}, []),
@@ -129,9 +127,6 @@ def test_a_bad_schema_anywhere_is_reported() -> None:
     ]
 
 
-# -- templates and instances --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("between", "is_lost"),
     [([], True), ([call("t", "†state.c", x="†state.a")], False), ([call("t", "†state.c")], True)],
@@ -205,9 +200,6 @@ def test_a_plan_that_names_an_instance_is_no_template() -> None:
     assert [n.instance for n in validate_request(raw).nodes] == ["A", None]
 
 
-# -- limits ------------------------------------------------------------------------------------
-
-
 def test_too_much_at_once_is_lowered_with_a_warning() -> None:
     raw = request(call("t", "†state.a"), config={"maxParallel": MAX_PARALLEL + 1})
     assert [(p.code, p.fatal) for p in validate(raw)] == [("limitLowered", False)]
@@ -222,8 +214,6 @@ def test_ten_thousand_problems_make_a_message_that_can_be_sent() -> None:
     assert len(json.dumps(caught.value.to_json())) < 400_000
     assert "more" in str(caught.value)
 
-
-# -- anything at all ----------------------------------------------------------------------------
 
 weird = st.sampled_from(
     [None, True, -1, 1e308, "", "†", "††", "†state.a || ", "(", "\x00", [], {}, [[]], {"_tool": "act"}]

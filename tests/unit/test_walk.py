@@ -62,9 +62,6 @@ def test_a_row_has_the_same_outcome_in_every_order(case: Row) -> None:
         assert_equal_to_the_serial_run(drive, expected)
 
 
-# -- starting ------------------------------------------------------------------------
-
-
 def test_the_call_that_an_activity_gets_is_resolved_and_complete() -> None:
     case = row("", [call("a", "†state.a", x="†state.p", _scopes=["state"])], context=[state(p=1)])
     case["request"]["context"][0]["tool"]["a"]["properties"]["_errorPath"] = {"const": "†state.e"}
@@ -146,9 +143,6 @@ def test_a_result_is_either_refused_or_can_stand_in_the_context_of_another_reque
         assert drive.walk.calls[0].error["code"] == "NotJson"
 
 
-# -- events at the wrong time -------------------------------------------------------------
-
-
 @pytest.mark.parametrize("key", ["", "3:c", "1:a[0]"])
 @pytest.mark.parametrize("event", ["completed", "failed", "decide"])
 def test_an_event_for_a_call_that_does_not_exist_changes_nothing(key: str, event: str) -> None:
@@ -162,9 +156,6 @@ def test_an_event_for_a_call_that_does_not_exist_changes_nothing(key: str, event
     }[event]()
     assert commands == []
     assert drive.observe() == before
-
-
-# -- pause, drain, continue-as-new ---------------------------------------------------------
 
 
 def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain() -> None:
@@ -182,9 +173,6 @@ def test_a_result_that_waits_for_a_call_not_yet_started_does_not_hold_up_a_drain
     drive.finish_all()
     assert drive.walk.context.log.state()["l"] == [0, 5]
     assert list(drive.started) == ["1:first", "3:push", "2:later"]
-
-
-# -- no room -------------------------------------------------------------------------
 
 
 def test_a_call_that_was_postponed_starts_again_in_its_turn_and_with_the_same_values() -> None:

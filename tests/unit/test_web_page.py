@@ -48,11 +48,7 @@ def read_span(markdown: str) -> str:
 
 
 def texts(page: str) -> list[Json]:
-    """The JSON of all fences of a page."""
     return [json.loads(part.partition("\n```")[0]) for part in page.split("```json\n")[1:]]
-
-
-# -- text from outside ---------------------------------------------------------------
 
 
 @given(st.text())
@@ -92,8 +88,6 @@ def test_a_run_below_may_report_anything_and_it_is_text() -> None:
         PendingApproval.model_validate({**forged, "since": 7, "deadline": ["x"]})
 
 
-# -- JSON to be copied -----------------------------------------------------------------
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -108,9 +102,6 @@ def test_json_in_a_fence_is_what_it_was_and_nothing_in_it_ends_the_fence_or_is_f
     assert [line for line in text.splitlines() if "`" in line] == ["```json", "```"]
     assert "{namespace}" not in text
     assert all(c == "\n" or c.isprintable() for c in text)
-
-
-# -- the page of a plan ------------------------------------------------------------------------
 
 
 def waiting_run(*calls: Json, **config: Json) -> PlanRun:
@@ -182,9 +173,6 @@ def test_whoever_looks_at_a_plan_sees_which_calls_a_model_answers() -> None:
     assert [wait.about.get("hints") for wait in run.approvals.waits.own] == [["answered by a model"], None]
 
 
-# -- how long a page may be --------------------------------------------------------------
-
-
 def test_the_longest_page_can_still_be_opened() -> None:
     """Each character of its names takes 12 bytes in an address."""
     wide = "😀" * 190
@@ -197,9 +185,6 @@ def test_the_longest_page_can_still_be_opened() -> None:
     page = PlanView(run).page() + approvals_section(waits, records) + describe_proposal(run.whole_plan)[0]
     assert len(page) > 4 * MAX_SECTION
     assert len(quote(page, safe=UNQUOTED)) < MAX_ADDRESS - 4096  # what else stands in a request
-
-
-# -- a batch, and the picture ------------------------------------------------------------
 
 
 def batch_run(count: int) -> PlanRun:

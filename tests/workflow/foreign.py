@@ -51,7 +51,6 @@ def call(tool: str, path: str | None = None, /, **more: Json) -> dict[str, Any]:
 
 
 def own(id_: str, **values: Json) -> dict[str, Json]:
-    """State of one instance."""
     return {"type": "state", "state": values, "_instance": id_}
 
 

@@ -37,9 +37,6 @@ async def quick(call: dict[str, Any], tool: Json, context: Json) -> Json:
     return call.get("x")
 
 
-# -- messages from outside ---------------------------------------------------------
-
-
 async def test_a_message_that_came_while_a_plan_is_walked_is_shown_in_the_next_tick(
     agents: Agents, foreign: Foreign, gate: Gate
 ) -> None:
@@ -152,9 +149,6 @@ async def _runs(handle: Handle) -> bool:
         return False
 
 
-# -- pause, resume, cancel ---------------------------------------------------------
-
-
 async def test_a_pause_holds_back_the_next_call_and_the_next_tick(agents: Agents, foreign: Foreign, gate: Gate) -> None:
     async with foreign.serving(gate.activity("hold"), quick):
         handle = await agents.start(
@@ -182,9 +176,6 @@ async def test_cancelling_an_agent_cancels_the_plan_that_it_walks(agents: Agents
         await cancelled(handle)
         await cancelled(child)
     assert (await status(handle))["phase"] == "cancelled"
-
-
-# -- limits --------------------------------------------------------------------------
 
 
 async def test_latent_calls_of_a_tick_spend_the_budget_of_the_agent(agents: Agents) -> None:

@@ -106,8 +106,6 @@ async def test_a_result_that_cannot_be_recorded_fails_its_call_at_the_first_atte
     assert attempts == [1]
 
 
-# -- failures ------------------------------------------------------------------------
-
 FAILURES: dict[str, tuple[Callable[[], Exception], dict[str, Json]]] = {
     "of a type": (lambda: ApplicationError("no", type="declined"), {"code": "declined", "message": "no"}),
     "with a detail": (
@@ -169,9 +167,6 @@ async def test_a_failure_that_cannot_be_recorded_fails_its_call_all_the_same(for
     error, attempts = await ends(foreign, bad)
     assert "exceed" in error["message"]  # the server has dropped what it was
     assert attempts == [1]
-
-
-# -- time ----------------------------------------------------------------------------
 
 
 async def test_a_call_that_may_wait_only_so_long_for_a_worker_times_out_and_names_the_queue(foreign: Foreign) -> None:

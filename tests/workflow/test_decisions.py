@@ -23,9 +23,6 @@ async def refusal(handle: Handle, **decision: Json) -> ApplicationError:
     return cause
 
 
-# -- single calls ------------------------------------------------------------------
-
-
 async def test_calls_wait_each_by_itself_while_the_rest_goes_on(foreign: Foreign) -> None:
     gate = Gate()
     plan = [
@@ -51,9 +48,6 @@ async def test_calls_wait_each_by_itself_while_the_rest_goes_on(foreign: Foreign
     assert result["status"] == "rejected"
     assert result["state"] == {"a": 1, "b": 2, "d": 2}
     assert result["errors"] == [{"call": "3:pay", "code": "rejected", "message": "not this one"}]
-
-
-# -- agents ------------------------------------------------------------------------
 
 
 async def test_a_lazy_agent_replans_with_the_reason_of_a_rejection(agents: Agents, foreign: Foreign) -> None:

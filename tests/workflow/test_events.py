@@ -166,9 +166,6 @@ async def test_what_is_encrypted_or_stored_outside_is_read_as_anywhere_else(
     assert ends["3:echo"] == {"state": "skipped"}
 
 
-# -- many readers --------------------------------------------------------------------------------------
-
-
 @dataclass
 class Served:
     """A worker's port, and those who read there."""

@@ -16,9 +16,6 @@ from tests.workflow.tools import QUICK, echo, refuse
 Json = Any
 
 
-# -- failures ------------------------------------------------------------------------
-
-
 async def test_a_failure_goes_to_the_error_path_once_retries_are_spent(foreign: Foreign) -> None:
     attempts: list[int] = []
 

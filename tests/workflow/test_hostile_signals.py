@@ -56,8 +56,6 @@ SHARES = 4  # one kind of run gets every row, the others each a fourth
 BOMB = zlib.compress(b"[" + b"0," * 50_000_000 + b"0]", 9)  # 100 kB that unpack to 100 MB
 
 
-# -- what is sent --------------------------------------------------------------------
-
 GARBAGE: list[list[Json]] = [
     [None], ["hello"], [7], [[]], [True], [b"\0"], [payload(b"{}", b"binary/encrypted")], [payload(b"{}", b"\xff")],
     [payload(b"")], [payload(b'{"type":')], [payload(deep(10_000))], [payload(deep(900))], [payload(b'{"a": NaN}')],
@@ -133,9 +131,6 @@ def aimed(value: Json, own: str) -> Json:
     if isinstance(value, (dict, list)) and len(str(value)) < 10_000:
         return json.loads(json.dumps(value).replace("OWN", own))
     return value
-
-
-# -- to whom -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -229,9 +224,6 @@ async def test_a_signal_of_an_unknown_name_is_noted_with_the_one_that_was_meant(
         await ended(handle)
 
 
-# -- updates -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bytes_", [2_090_000, 2_200_000, 4_100_000])
 async def test_an_update_that_is_too_large_is_refused_at_once_and_the_run_goes_on(
     foreign: Foreign, bytes_: int
@@ -259,8 +251,6 @@ async def test_no_update_harms_a_run(waiting: dict[str, Handle]) -> None:
     for root in ("Plan", "batch", "root", "its root"):
         await waiting[root].cancel()
 
-
-# -- floods --------------------------------------------------------------------------
 
 LIMIT = 60  # signals that the server of this test lets one run receive; by default 10,000
 
@@ -290,9 +280,6 @@ async def test_a_run_that_waits_goes_on_in_a_new_one_when_the_server_takes_no_mo
                     await assert_eventually(is_taken, within=SOON)
                 await latest.signal("approve")
                 assert (await ended(latest))["state"] == {"a": 1}
-
-
-# -- what people see -----------------------------------------------------------------
 
 
 async def test_the_web_ui_offers_the_signals_of_people_and_no_others(waiting: dict[str, Handle]) -> None:

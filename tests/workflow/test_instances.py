@@ -109,9 +109,6 @@ async def test_a_batch_that_is_too_large_for_one_result_says_where_the_rest_is(f
     assert (await handle.query("context", {"path": "†state.twice", "instance": "i7"}))["value"] == "X" * 20_000
 
 
-# -- decisions ---------------------------------------------------------------------
-
-
 async def test_a_template_is_approved_once_before_any_instance_starts(foreign: Foreign) -> None:
     request = foreign.request(*TEMPLATE, context=texts())
     request["context"][-1]["mode"] = "lazy"

@@ -68,9 +68,6 @@ def errors(result: dict[str, Json]) -> dict[str, str]:
     return {e["call"]: e["code"] for e in result["errors"]}
 
 
-# -- what the model is shown -----------------------------------------------------
-
-
 async def test_the_model_is_shown_the_resolved_call_the_instructions_and_the_tool(plans: Plans) -> None:
     made = latent()
     made["tool"]["description"] = "Thinks about a city."
@@ -82,9 +79,6 @@ async def test_the_model_is_shown_the_resolved_call_the_instructions_and_the_too
     )  # fmt: skip
     assert result["state"] == {"a": "rainy"}
     assert result["usage"]["requests"] == 1
-
-
-# -- what it may answer ----------------------------------------------------------
 
 
 async def test_an_answer_that_breaks_the_output_schema_is_mended_in_one_more_turn(plans: Plans) -> None:
@@ -129,9 +123,6 @@ async def test_the_model_chooses_the_outcome_and_who_needs_the_other_is_skipped(
     )  # fmt: skip
     assert result["state"] == {"declined": {"why": "late"}, "letter": "sorry"}
     assert states(result) == {"1:think": "completed", "2:think": "skipped", "3:think": "completed"}
-
-
-# -- budgets -----------------------------------------------------------------------
 
 
 async def test_a_budget_of_requests_that_is_spent_in_mid_plan_fails_what_still_asks(plans: Plans) -> None:

@@ -26,9 +26,6 @@ async def length(call: Json, tool: Json, context: list[Json]) -> int:
     return len(call.get("value", "")) + sum(len(json.dumps(m)) for m in context)
 
 
-# -- large inputs --------------------------------------------------------------------
-
-
 LARGE_INPUTS: dict[str, tuple[list[dict[str, Json]], dict[str, Json]]] = {
     "parameters": (
         [call("text", "†data.x", letter="x", count=1_500_000), call("text", "†data.y", letter="y", count=1_500_000)],
@@ -61,9 +58,6 @@ async def test_an_input_too_large_to_record_fails_its_call_alone(foreign: Foreig
     assert error["call"] == f"{len(before) + 1}:length"
     assert error["code"] == "PayloadTooLarge"
     assert "bytes" in error["message"]
-
-
-# -- large results -------------------------------------------------------------------
 
 
 async def test_of_a_state_above_two_megabytes_what_fits_is_recorded_and_the_rest_can_be_asked_for(
@@ -99,9 +93,6 @@ async def test_pages_of_the_context_are_as_large_as_can_be_sent(foreign: Foreign
     assert len(found[-1]["state"]["x11"]) == 300_000
 
 
-# -- local activities ----------------------------------------------------------------
-
-
 def local(name: str) -> Json:
     return tool(name, activity=name, options={"local": True, "retry": {"maxAttempts": 1}})
 
@@ -124,9 +115,6 @@ async def test_large_local_results_arrive_one_task_each_and_their_activities_run
         assert len(found["value"]) == 1_400_000
         assert (await handle.query("context", {"path": f"†data.x{i}.runs"}))["value"] == 1
     assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 4
-
-
-# -- many calls ---------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -54,9 +54,6 @@ async def test_neighbours_of_hostile_requests_run_and_answer(foreign: Foreign) -
         assert "Traceback" not in error.message, name
 
 
-# -- queries that the server hands to a new worker before the workflow task of what came meanwhile -------
-
-
 RUNS, QUERIES = 8, 3
 QUERY_TIMEOUT = timedelta(seconds=10)
 EXPECTED = {"a": 1, "b": 2}
@@ -92,9 +89,6 @@ async def test_a_query_leaves_a_history_that_replays(server: DevServer, plain_cl
     assert [result["state"] for result in results] == [EXPECTED] * RUNS
     for handle in runs:
         await build_replayer().replay_workflow(await handle.fetch_history())
-
-
-# -- what is said at a root reaches the runs below in the order in which it was said, however much comes at once ---
 
 
 @pytest.fixture
@@ -152,8 +146,6 @@ async def test_an_edit_below_and_the_approval_after_it_arrive_in_order(
             result = await ended(handle)
     assert set(result["state"].values()) == {"edited"}
 
-
-# -- the lane of local Activities --------------------------------------------------------------------
 
 LANE = 2
 

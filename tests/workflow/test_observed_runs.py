@@ -74,7 +74,6 @@ class Evidence:
         return [span for span in self.spans if span.name == name]
 
     def value(self, name: str, scrape: int = 0, **labels: str) -> float:
-        """One sample of a scrape."""
         for line in self.scrapes[scrape].splitlines():
             match = re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line)
             if match and dict(re.findall(r'(\w+)="([^"]*)"', match[1] or "")) == labels:

@@ -18,9 +18,6 @@ from tests.workflow.tools import Gate, echo
 Json = Any
 
 
-# -- what an Activity is called with ----------------------------------------------
-
-
 async def test_an_activity_is_called_with_the_call_the_tool_and_the_context(foreign: Foreign) -> None:
     seen: list[tuple[Json, ...]] = []
 
@@ -46,9 +43,6 @@ async def test_an_activity_is_called_with_the_call_the_tool_and_the_context(fore
     (scheduled,) = await of_type(handle, "ACTIVITY_TASK_SCHEDULED")
     assert scheduled.activity_type.name == "look.around"
     assert scheduled.activity_id == "1:look"
-
-
-# -- _options ------------------------------------------------------------------------
 
 
 def told(scheduled: Any) -> dict[str, Json]:
@@ -116,9 +110,6 @@ async def test_a_local_activity_runs_inside_the_workflow_task(foreign: Foreign) 
     assert len(await of_type(handle, "MARKER_RECORDED")) == 1 + 2, "and questions: search attributes, what is served"
 
 
-# -- _id -----------------------------------------------------------------------------
-
-
 async def test_the_id_of_a_call_is_the_same_for_each_attempt_and_for_no_other_call_or_run(foreign: Foreign) -> None:
     seen: list[tuple[str, str]] = []
 
@@ -138,9 +129,6 @@ async def test_the_id_of_a_call_is_the_same_for_each_attempt_and_for_no_other_ca
     counts = {key: len([k for k, _ in seen if k == key]) for key, _ in seen}
     assert list(counts.values()) == [3] * 6
     assert len({run for _, run in seen}) == 2
-
-
-# -- results -------------------------------------------------------------------------
 
 
 async def test_nothing_waits_for_a_whole_wave(foreign: Foreign) -> None:
@@ -163,9 +151,6 @@ async def test_nothing_waits_for_a_whole_wave(foreign: Foreign) -> None:
         assert states(await status(handle))["1:wait"] in ("ready", "running")
         slow.opened.set()
         assert (await ended(handle))["status"] == "completed"
-
-
-# -- fire-and-forget -----------------------------------------------------------------
 
 
 async def test_a_call_without_an_output_path_is_a_run_of_its_own_that_outlives_the_plan(foreign: Foreign) -> None:

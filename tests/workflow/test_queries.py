@@ -12,9 +12,6 @@ from tests.workflow.tools import Gate, echo
 Json = Any
 
 
-# -- queries -------------------------------------------------------------------------
-
-
 async def test_queries_tell_of_a_run_while_it_goes_on_and_afterwards(foreign: Foreign) -> None:
     gate = Gate()
     planned = [
@@ -87,9 +84,6 @@ async def test_the_context_is_read_in_pages_and_at_paths(foreign: Foreign) -> No
     for path, answer in answers:
         assert await handle.query("context", {"path": path}) == {"path": path, **answer}
     assert "column 2" in (await handle.query("context", {"path": "†"}))["error"]
-
-
-# -- what the worker has -------------------------------------------------------------
 
 
 async def test_a_tool_may_be_named_that_the_worker_has(foreign: Foreign) -> None:

@@ -56,7 +56,6 @@ async def hasty(impatient: DevServer, task_queue: str, monkeypatch: pytest.Monke
 
 
 async def noise(call: Json, tool: Json, context: Json) -> str:
-    """What cannot be compressed."""
     return base64.b64encode(random.randbytes(900_000)).decode()  # noqa: S311
 
 
@@ -201,8 +200,6 @@ async def test_a_run_that_continued_as_new_is_resumed_by_one_that_does(hasty: Fo
     assert result["resumedFrom"]["calls"] == [f"{n + 1}:count" for n in range(25)]
     assert sorted(ids.values()) == [[n] if n != 25 else [n, n] for n in range(50)]
 
-
-# -- what is said in the very moment of a handover -------------------------------------------------
 
 # A worker that dies just then makes a minute of that moment. Here it is made on purpose: what a run handed over
 # starts another one, together with a signal.

@@ -213,9 +213,6 @@ async def test_a_worker_that_stops_has_used_up_its_sticky_polls(
     await handle.terminate("seen enough")
 
 
-# -- deployment versions ---------------------------------------------------------------------------
-
-
 SECONDS = 60  # a command of Temporal's program takes a tenth of one
 
 

@@ -8,8 +8,6 @@ from tests.support import assert_eventually
 from tests.workflow.foreign import Foreign, call, cancelled, ended, of_type, phase, state_of, states, status
 from tests.workflow.tools import Gate, Heart, echo
 
-# -- how many at once ----------------------------------------------------------------
-
 
 async def test_at_most_max_parallel_calls_run_and_they_start_in_plan_order(foreign: Foreign) -> None:
     gate = Gate()
@@ -30,9 +28,6 @@ async def test_at_most_max_parallel_calls_run_and_they_start_in_plan_order(forei
     assert result["state"] == {f"n{i}": i for i in range(7)}
     scheduled = [s.activity_id for s in await of_type(handle, "ACTIVITY_TASK_SCHEDULED")]
     assert scheduled == [f"{i + 1}:wait" for i in range(7)]
-
-
-# -- signals -------------------------------------------------------------------------
 
 
 async def test_a_plan_waits_for_what_is_provided(foreign: Foreign) -> None:
@@ -89,9 +84,6 @@ async def test_pause_starts_nothing_more_and_resume_goes_on(foreign: Foreign) ->
         assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 1
         await handle.signal("resume")
         assert (await ended(handle))["state"] == {"a": 1, "b": 1}
-
-
-# -- cancellation --------------------------------------------------------------------
 
 
 async def test_cancellation_reaches_what_runs_and_the_run_ends_canceled(foreign: Foreign) -> None:

@@ -69,8 +69,6 @@ async def start(user: Foreign, below: str) -> Handle:
 
 
 async def renewed(user: Foreign, id_: str) -> None:
-    """There was more than one run."""
-
     async def several() -> bool:
         return len(await run_chain(user.client, id_)) > 1
 

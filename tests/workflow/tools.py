@@ -22,7 +22,6 @@ async def echo(call: dict[str, Json], tool: dict[str, Json], context: list[Json]
 
 
 async def refuse(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
-    """Fails for good."""
     raise ApplicationError("no funds", {"balance": 3}, type="declined", non_retryable=True)
 
 

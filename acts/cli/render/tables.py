@@ -195,7 +195,7 @@ def plan_lines(approval: PendingApproval) -> list[str]:
 
 
 def _forecast(figures: Any) -> str:
-    """``: 1 model request, about 0.002 USD, about 5 actions``, as a run foresees it, at prices that are known here."""
+    """``: 1 model request, about 0.002 USD``, as a run foresees it, at prices that are known here."""
     if not isinstance(figures, dict):
         return ""
     prompt, requests = figures.get("prompt"), figures["requests"]
