@@ -33,21 +33,7 @@ from acts.client.served import workflow_of_plan
 from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run, undo_run
 from acts.language.errors import InvalidRequest
 from acts.language.messages import choose_workflow, counting_now, read_request
-from acts.language.wire import (
-    AGENT,
-    ANSWER,
-    APPROVE,
-    DECIDE,
-    EDIT,
-    NEXT,
-    PAUSE,
-    PLAN,
-    PROVIDE,
-    REJECT,
-    RESUME,
-    REVOKE,
-    UNDO,
-)
+from acts.language.wire import AGENT, ANSWER, APPROVE, DECIDE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME, REVOKE, UNDO
 from acts.tree.decisions import Decision, PendingApproval, Remember
 from acts.views.run_events import EventFilter, RunEvent
 
@@ -226,7 +212,7 @@ class Run:
         ``now``: what has not started of this tick does not, and the agent plans again at once.
         """
         with explained(self._temporal, self.id):
-            await send_update(self._reader, PROVIDE, dict(message) if when == NEXT else counting_now(dict(message)))
+            await send_update(self._reader, PROVIDE, dict(message) if when == "next" else counting_now(dict(message)))
 
     async def cancel(self) -> None:
         """Cancel the run: running Calls are cancelled, no more start. ClientError: it has ended already."""
