@@ -21,6 +21,7 @@ MODULES: Final = (
     "examples.music.activities",
     "examples.loan.activities",
     "examples.moderation.activities",
+    "examples.patterns.activities",
 )
 
 # The folders of the delegates' definitions: the value of ACTS_DELEGATES, joined like PATH. Names are unique across

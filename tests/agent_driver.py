@@ -15,6 +15,7 @@ from acts.machines.events import Begin, ChildEnded, DecisionReceived, Event, Hol
 from acts.plan.validate import validate_request
 from acts.tree.records import AgentState, Capabilities, TreePosition
 from acts.views.results import build_result
+from acts.workflows.handlers import provided_message
 from tests.property.drive import Drive
 
 Json = Any
@@ -81,10 +82,8 @@ class Agent:
     def decide(self, word: str, **raw: Json) -> Command:
         return self.handle(DecisionReceived(raw, word))
 
-    def provide(self, message: Json) -> Command:
-        parsed = parse_message(message)
-        assert isinstance(parsed, Data)
-        return self.handle(Provided(parsed))
+    def provide(self, message: Json, *, is_urgent: bool = False) -> Command:
+        return self.handle(Provided(provided_message(message), is_urgent=is_urgent))
 
     def hold(self) -> None:
         """The run is to continue as new before the next tick."""

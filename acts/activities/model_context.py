@@ -18,9 +18,9 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
-from acts.activities.models.endpoints import PROVIDERS, context_window, find_model
+from acts.activities.models.endpoints import PROVIDERS, context_window, find_model, is_of_openai
 from acts.activities.models.interface import ModelError
-from acts.activities.models.schema import Dialect, choose_form
+from acts.activities.models.schema import Dialect, choose_form, compact_json
 from acts.language.messages import Message, output_schema, parse_message
 from acts.language.tools import Tool, read_tool
 from acts.language.values import Json
@@ -28,6 +28,7 @@ from acts.language.wire import PROMPT_CONTEXT
 from acts.planner.answer_schema import compose_solution_schema
 from acts.planner.prompt import Prompt, render_planner_prompt
 from acts.planner.request_estimate import conversation_room
+from acts.planner.turns import known_tools
 from acts.tree.records import ContextRef, Turn
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class PromptContext:
     max_ticks: int = 0
     messages: list[Message] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
+    search: int | None = None
     has_settings: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
 
@@ -67,6 +69,7 @@ class PromptContext:
             self.tools = {name: tool for name, tool in tools if tool is not None}
             self.output, self.mode, self.step = page["output"], page["mode"], page["step"]
             self.instances, self.max_ticks = tuple(page["instances"]), page.get("maxTicks", 0)
+            self.search = page.get("search")
             self.has_settings = True
         start = len(self.messages)
         self.messages.extend(parse_message(raw, start + i) for i, raw in enumerate(page["messages"]))
@@ -122,21 +125,28 @@ def room_of(model: str) -> float:
 
 def build_planner_request(context: PromptContext, tick: int, room: float) -> tuple[Prompt, Json]:
     """The prompt of a tick, and the schema of its answer."""
-    output = output_schema(context.output)
-    schema = compose_solution_schema(context.tools, output, mode=context.mode, instances=context.instances)
+    output, tools = output_schema(context.output), context.tools
     is_last = 0 < context.max_ticks <= tick
-    prompt = render_planner_prompt(
-        context.messages, context.turns, context.tools, mode=context.mode, step=context.step, is_last=is_last, room=room
+    known = known_tools(tools, None if is_last and not context.turns else context.search, context.turns)
+    may_search = len(known) < len(tools) and not is_last
+    schema = compose_solution_schema(
+        known, output, mode=context.mode, instances=context.instances, may_search=may_search
     )
+    prompt = render_planner_prompt(
+        context.messages, context.turns, tools, mode=context.mode, step=context.step, is_last=is_last, room=room,
+        known=known,
+    )  # fmt: skip
     return prompt, schema
 
 
-def sent_schema(schema: Json, model: str) -> dict[str, Any]:
-    """The schema as the provider of ``model`` is sent it first: in the strictest form that is within its limits."""
+def sent_schema(schema: Json, model: str) -> dict[str, str]:
+    """What the provider of ``model`` is sent of a schema: a ``schema`` beside the prompt, ``words`` in it, or both."""
     try:
-        endpoint, _ = find_model(model)
+        endpoint, name = find_model(model)
     except ModelError:  # the worker's endpoints may be unknown here
-        endpoint = PROVIDERS["anthropic" if "claude" in model else "openai"]
+        endpoint, name = PROVIDERS["anthropic" if "claude" in model else "openai"], model
     dialect: Dialect = "anthropic" if endpoint.provider == "anthropic" else "openai"
-    schema = choose_form(schema, dialect, endpoint.quirks.first_form).schema
-    return schema if isinstance(schema, dict) else {}
+    sent = choose_form(schema, dialect, endpoint.quirks.first_form)
+    is_imitation = dialect == "openai" and not (endpoint.cloud or is_of_openai(name))  # its model may not see a schema
+    words = {"words": sent.in_words} if sent.form == "words" or is_imitation else {}
+    return words if sent.form == "words" else {"schema": compact_json(sent.schema), **words}

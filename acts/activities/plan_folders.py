@@ -1,31 +1,41 @@
 """Plans by name: the files of the folders of ``ACTS_PLANS``, separated like ``PATH``, read when the worker starts.
 
 ``refund.yaml`` is the plan ``refund``: a Request, in JSON or YAML. A file that is none stops the worker, with its name
-and line. Tests of plans (``*.test.yaml``) lie beside them and are left out. A run is started with ``{"plan": "refund",
-"input": {…}}``; it asks once, and goes on with the Request as it was then (``pin_plan``).
+and line. One that says ``run`` and has a schema of its input is a Tool of that name, too, which a delegate walks. Tests
+of plans (``*.test.yaml``) lie beside them and are left out. A run is started with ``{"plan": "refund", "input": {…}}``;
+it asks once, and goes on with the Request as it was then (``pin_plan``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from temporalio.exceptions import ApplicationError
+
 from acts.delegates.definitions import MAX_BYTES
 from acts.delegates.sources import read_folders
-from acts.language.errors import InvalidRequest, SettingsError, shell
-from acts.language.messages import choose_workflow, read_request
+from acts.language.errors import (
+    MAX_NAME,
+    InvalidRequest,
+    SettingsError,
+    format_choices,
+    shell,
+    suggest,
+    truncate,
+)
+from acts.language.messages import choose_workflow, output_schema, read_request
 from acts.language.source_text import SUFFIXES, Format, SourceText, TextError, parse
 from acts.language.values import defect
-from acts.language.wire import AGENT, PLAN
-from acts.plan.validate import settings_problems_of
+from acts.language.wire import AGENT, INNER_PLAN, PLAN, PLAN_NOT_FOUND
+from acts.plan.validate import PLAN_NAME, settings_problems_of
+from acts.tree.child_requests import named_delegates
 
 PLAN_FOLDERS: Final = "ACTS_PLANS"
-_NAME: Final = re.compile(r"[\w-][\w.-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,57 @@ def read_plans(folders: Iterable[Path]) -> dict[str, NamedPlan]:
         if (other := plans.get(file.stem)) is not None:
             raise SettingsError(f'two plans are called "{file.stem}": {other.file} and {file}')
         plans[file.stem] = _read_plan(file)
+    _refuse_circles(plans)
     return plans
+
+
+def find_plan(name: str, plans: Mapping[str, NamedPlan]) -> NamedPlan:
+    """Raises ApplicationError: the worker has none of that name."""
+    if (plan := plans.get(name)) is None:
+        near = suggest(name, plans) or (f"there are: {format_choices(sorted(plans))}" if plans else "set ACTS_PLANS")
+        text = f'no plan "{truncate(name, MAX_NAME)}" is served by this worker: {near}'
+        raise ApplicationError(text, type=PLAN_NOT_FOUND, non_retryable=True)
+    return plan
+
+
+def plan_tools(plans: Mapping[str, NamedPlan]) -> dict[str, dict[str, Any]]:
+    """The Tools that plans are."""
+    out: dict[str, dict[str, Any]] = {}
+    writes = {name: {"type": "string"} for name in ("_outputPath", "_errorPath", "_outputMethod")}
+    for name, plan in plans.items():
+        request = read_request(plan.request)
+        inputs = [m for m in request.data() if m.kind == "input" and isinstance(m.schema, dict)]
+        if not inputs or request.plan is None or not request.plan.run:
+            continue
+        about, schema = inputs[-1].raw.get("description"), dict(inputs[-1].schema)
+        fixed = {"_tool": {"const": name}, "_delegate": {"const": f"{INNER_PLAN}/{name}"}}
+        result = {"_output": output} if (output := output_schema(request.schema)) is not None else {}
+        out[name] = {
+            "additionalProperties": False, **schema, "type": "object",
+            "description": about if isinstance(about, str) else f'Walks the plan "{name}".',
+            "properties": {**fixed, **writes, **result, **schema.get("properties", {})},
+        }  # fmt: skip
+    return out
+
+
+def _refuse_circles(plans: Mapping[str, NamedPlan]) -> None:
+    """Raise SettingsError for a plan that walks itself, through others, too."""
+    prefix = f"{INNER_PLAN}/"
+    named = {name: set(named_delegates(plan.request)) for name, plan in plans.items()}
+    inside = {name: [n for n in plans if prefix + n in names] for name, names in named.items()}
+    done: set[str] = set()
+
+    def walk(name: str, above: tuple[str, ...]) -> None:
+        if name in above:
+            circle = " → ".join((*above[above.index(name) :], name))
+            text = f"the plan walks itself: {circle}; what is done again has repeat"
+            raise SettingsError(f"{plans[name].file}: {text}")
+        for inner in inside[name] if name not in done else ():
+            walk(inner, (*above, name))
+        done.add(name)
+
+    for name in plans:
+        walk(name, ())
 
 
 def plan_files(folders: Iterable[Path]) -> Iterator[Path]:
@@ -61,7 +121,7 @@ def plan_files(folders: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read_plan(file: Path) -> NamedPlan:
-    if not _NAME.fullmatch(file.stem):
+    if not PLAN_NAME.fullmatch(file.stem):
         raise SettingsError(f"{file}: the name of a plan is letters, digits, _, - and ., at most 100")
     try:
         data = file.read_bytes()

@@ -8,6 +8,7 @@ results is read. Nothing is changed in it.
 from __future__ import annotations
 
 import zlib
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from temporalio import activity
@@ -18,13 +19,23 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from acts.language.errors import truncate
 from acts.language.strict_json import write_json
-from acts.language.wire import AGENT, INSTANCE, MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PAST_RUN, PLAN, RESUME_REFUSED
+from acts.language.wire import (
+    AGENT,
+    INSTANCE,
+    MAX_PAYLOAD_BYTES,
+    MAX_STORED_BYTES,
+    PAST_RUN,
+    PLAN,
+    RESUME_REFUSED,
+    UNDO,
+)
+from acts.tree.identity import child_id, retry_id
 from acts.tree.past_run import PastRow, PastRun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from temporalio.client import Client
+    from temporalio.client import Client, WorkflowExecutionDescription
 
     # Takes a history, its run id and the runs that it has started (run id by workflow id); returns what the run had
     # done, None if it walks no plan, or why the history does not replay
@@ -51,15 +62,7 @@ class PastRuns:
         return _pack(await self._past(query["workflowId"], query.get("runId")))
 
     async def _past(self, id_: str, run_id: str | None) -> PastRun:
-        name = quote(id_)
-        for _ in range(MAX_RUNS):
-            history, run_id = await _fetch(activity.client(), id_, run_id)
-            ending = history.events[-1].workflow_execution_continued_as_new_event_attributes
-            if not ending.new_execution_run_id:
-                break
-            run_id = ending.new_execution_run_id
-        else:
-            raise refuse(f"{name} has continued as new too often to be followed")
+        name, (history, run_id) = quote(id_), await _fetch_last(id_, run_id)
         type_ = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
         if run_id == activity.info().workflow_run_id:
             raise refuse(f'{name} is this run itself: name an earlier one of this id with "runId"')
@@ -67,10 +70,31 @@ class PastRuns:
             raise refuse(f"{name} is an Agent, and a run of a plan cannot resume it: {_AGENT_HINT}")
         if type_ not in (PLAN, INSTANCE):
             raise refuse(f'{name} is a run of the type "{truncate(type_, 100)}"; a run of the type Plan can be resumed')
-        past = await self._replay(history, run_id)
+        past = (await self._replay(history, run_id)).without(await self._undone_in(history))
         if past.set is not None:  # whoever needs its rows asks for them
             past = past.model_copy(update={"set": past.set.model_copy(update={"rows": ()})})
         return past
+
+    async def _undone_in(self, history: WorkflowHistory) -> frozenset[str]:
+        """The ``_id``s of Calls that were undone: of the run, or of one above, by themselves or by `acts undo`. Raises
+        ApplicationError: they are being undone.
+        """
+        start, client, undone = (
+            history.events[0].workflow_execution_started_event_attributes,
+            activity.client(),
+            set[str](),
+        )
+        above = (start.parent_workflow_execution.workflow_id, start.root_workflow_execution.workflow_id)
+        for id_ in filter(None, dict.fromkeys((history.workflow_id, *above))):
+            own = child_id(id_, UNDO)
+            while (info := await _describe(client, own)) is not None and info.workflow_type == PLAN:
+                if info.start_time < history.events[0].event_time.ToDatetime(tzinfo=UTC):
+                    break  # of an earlier run of this id
+                if info.close_time is None:
+                    raise refuse(f"{quote(id_)} is being undone by {quote(own)}: wait for its end")
+                undone.update((await self._replay(*await _fetch_last(own, info.run_id))).undone)
+                own = retry_id(own, info.run_id)
+        return frozenset(undone)
 
     async def _replay(self, history: WorkflowHistory, run_id: str) -> PastRun:
         children: dict[str, str] = {}  # the runs that it has started, in their order
@@ -112,6 +136,25 @@ def _pack(past: PastRun) -> bytes:
         text = f"what {quote(past.workflowId)} had done takes {len(data):,} bytes, {len(packed):,} of them compressed"
         raise refuse(f"{text}, too many to record: {hint}{more}")
     return packed
+
+
+async def _fetch_last(id_: str, run_id: str | None) -> tuple[WorkflowHistory, str]:
+    """As ``_fetch``, of the run as which that one continued in the end."""
+    for _ in range(MAX_RUNS):
+        history, own = await _fetch(activity.client(), id_, run_id)
+        run_id = history.events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+        if not run_id:
+            return history, own
+    raise refuse(f"{quote(id_)} has continued as new too often to be followed")
+
+
+async def _describe(client: Client, id_: str) -> WorkflowExecutionDescription | None:
+    try:
+        return await client.get_workflow_handle(id_).describe()
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+        return None
 
 
 async def _fetch(client: Client, id_: str, run_id: str | None) -> tuple[WorkflowHistory, str]:

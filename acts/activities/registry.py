@@ -41,10 +41,10 @@ from acts.activities.engine_activities import encode_result, heartbeat, miss
 from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.endpoints import highest_price
-from acts.activities.plan_folders import NamedPlan, plans_from_environment
+from acts.activities.plan_folders import NamedPlan, find_plan, plan_tools, plans_from_environment
 from acts.activities.shipped_tools import shipped_tools
 from acts.language import wire
-from acts.language.errors import MAX_NAME, SettingsError, format_choices, suggest, truncate
+from acts.language.errors import SettingsError, format_choices, truncate
 from acts.language.spelling import read_plain
 from acts.language.strict_json import json_size, read_json
 from acts.language.tools import SERVER_TOOL, TYPED_TOOL, read_tool, tool_name
@@ -172,11 +172,7 @@ class Registry:
     async def load_plan(self, request: dict[str, Any]) -> RawValue:
         """The activity ``acts.plan``: {"plan": name} → {request, sha256, source}, as this worker has read it."""
         name = str(request["plan"])
-        if (plan := self.plans.get(name)) is None:
-            names = sorted(self.plans)
-            near = suggest(name, names) or (f"there are: {format_choices(names)}" if names else "set ACTS_PLANS")
-            text = f'no plan "{truncate(name, MAX_NAME)}" is served by {self.identity}: {near}'
-            raise ApplicationError(text, type=wire.PLAN_NOT_FOUND, non_retryable=True)
+        plan = find_plan(name, self.plans)
         content = {"request": plan.request, "sha256": plan.sha256, "source": plan.file.name}
         text = f'the plan "{name}" has'
         return encode_result(content, lambda size: ApplicationError(f"{text} {size}", type=wire.RESULT_TOO_LARGE))
@@ -274,13 +270,14 @@ def load(
     for folder in tool_folders:
         for name, schema in _read_folder(folder).items():
             loaded.add_tool(name, schema, str(folder))
+    refuse_same_name(plans or {}, loaded.places)  # a folder of plans may well have a plan.yaml
     for name, (schema, function) in shipped_tools(shipped).items():
         if name not in loaded.tools and name not in loaded.functions:  # one's own takes its place
             loaded.add_tool(name, schema, "acts")
-            loaded.functions[name] = function
+            loaded.functions |= {} if function is None else {name: function}
     tools, functions = loaded.tools, loaded.functions
     refuse_unanswered(tools, functions, loaded.places)
-    refuse_same_name(plans or {}, loaded.places)
+    tools = plan_tools(plans or {}) | tools
     if conflict := functions.keys() & map(activity_of, servers.configs):
         text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
         raise SettingsError(text)

@@ -2,7 +2,7 @@
 
 * ``acts.delegate`` loads the definition of a delegate, a saved Request; its failures are in ``acts/language/wire.py``:
 
-      {"delegate": "<name | path | http(s) URL>", "sha256"?: "<expected hash, hex>"}
+      {"delegate": "<name | path | http(s) URL | acts:plan/NAME>", "sha256"?: "<expected hash, hex>"}
       → {"definition": {config?, context, schema?}, "sha256": "<hex of the bytes>",
          "source": "<path inside its folder, or the URL>"}
 
@@ -26,6 +26,7 @@ import logging
 import os
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +42,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from acts.activities.engine_activities import encode_result
+from acts.activities.plan_folders import NamedPlan, find_plan
 from acts.delegates.definitions import load_error, read_definition, read_file
 from acts.delegates.sources import PORTS, SHIPPED, DelegateSources, quote
 from acts.language import wire
@@ -225,10 +227,15 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 class Loader:
-    """Loads from the sources that the worker's settings name. ``fetch_options`` are for tests (see ``web.Fetcher``)."""
+    """Loads from the sources that the worker's settings name, and its ``plans``.
 
-    def __init__(self, sources: DelegateSources, **fetch_options: Any) -> None:
-        self._sources, self._fetch_options = sources, fetch_options
+    ``fetch_options`` are for tests (see ``web.Fetcher``).
+    """
+
+    def __init__(
+        self, sources: DelegateSources, plans: Mapping[str, NamedPlan] | None = None, **fetch_options: Any
+    ) -> None:
+        self._sources, self._plans, self._fetch_options = sources, plans or {}, fetch_options
 
     @activity.defn(name=wire.LOAD_DELEGATE)
     async def load_delegate(self, request: dict[str, Any]) -> RawValue:
@@ -240,23 +247,29 @@ class Loader:
     async def load(self, request: dict[str, Any]) -> dict[str, Any]:
         """See the top of the file. Raises ApplicationError: one of the ``Delegate…`` types."""
         name, expected = request["delegate"], request.get("sha256")  # "" where it could not be loaded: nothing has it
-        scheme = _SCHEME.match(name)
-        if scheme is None:
-            data, source = await asyncio.to_thread(read_file, (*self._sources.folders, SHIPPED), name)
+        if (plan := name.removeprefix(f"{wire.INNER_PLAN}/")) != name:
+            named = find_plan(plan, self._plans)
+            data, sha256, source = None, named.sha256, named.file.name
         else:
-            if scheme[1].lower() not in PORTS:
-                text = f"the delegate {quote(name)} has the scheme {quote(scheme[1])}; allowed: http, https"
-                raise load_error(wire.DELEGATE_REFUSED, f"{text}, or a name or path without any")
-            # The HTTP part is imported when a URL is first loaded: it takes a tenth of a second
-            web = await asyncio.to_thread(importlib.import_module, "acts.delegates.web")
-            data, source = await web.Fetcher(self._sources, **self._fetch_options).fetch(name), name
-        sha256 = hashlib.sha256(data).hexdigest()
+            data, source = await self._read(name)
+            sha256 = hashlib.sha256(data).hexdigest()
         if expected is not None and str(expected).lower() != sha256:
             text = f'the delegate "{source}" has changed: sha256 {quote(expected)} was expected, and it is {sha256}'
             raise load_error(wire.DELEGATE_CHANGED, text)
-        definition = await asyncio.to_thread(read_definition, data, source)
+        definition = named.request if data is None else await asyncio.to_thread(read_definition, data, source)
         result = {"definition": definition, "sha256": sha256, "source": source}
         return {**result, "uses": await self._uses(definition)} if request.get("uses") else result
+
+    async def _read(self, name: str) -> tuple[bytes, str]:
+        scheme = _SCHEME.match(name)
+        if scheme is None:
+            return await asyncio.to_thread(read_file, (*self._sources.folders, SHIPPED), name)
+        if scheme[1].lower() not in PORTS:
+            text = f"the delegate {quote(name)} has the scheme {quote(scheme[1])}; allowed: http, https"
+            raise load_error(wire.DELEGATE_REFUSED, f"{text}, or a name or path without any")
+        # The HTTP part is imported when a URL is first loaded: it takes a tenth of a second
+        web = await asyncio.to_thread(importlib.import_module, "acts.delegates.web")
+        return await web.Fetcher(self._sources, **self._fetch_options).fetch(name), name
 
     async def _uses(self, definition: dict[str, Any]) -> dict[str, str]:
         """The SHA-256 of each definition that this one names, and that those name; "" where it cannot be loaded."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import importlib
 import json
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -19,6 +20,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.language.errors import SettingsError, format_choices, truncate
 from acts.language.values import Json
+from acts.language.wire import INNER_PLAN, PLAN_FAILED, PLAN_TOOL, UNTIL_UNMET, WAIT
 
 FAILED: Final = "computeFailed"
 MAX_SECONDS: Final = 1.0
@@ -32,6 +34,10 @@ _MAX_EVALUATIONS: Final = 1_000
 # How long an evaluation waits for a process; then its Call is tried again
 _WAIT_SECONDS: Final = 20.0
 _MAX_MESSAGE: Final = 2_000
+# Of a Tool without a timeout of its own
+_REQUEST_SECONDS: Final = 60.0
+# A plan that is walked so often takes 15,000 events of its run, which does not continue as new
+MAX_TURNS: Final = 1_000
 
 _LIMITS: Final[monty.ResourceLimits] = {
     "max_feed_duration_secs": MAX_SECONDS, "max_memory": MAX_BYTES, "max_recursion_depth": MAX_DEPTH,
@@ -57,7 +63,97 @@ COMPUTE: Final[dict[str, Any]] = {
     "x-hints": {"readOnly": True, "idempotent": True},
     "x-failures": {FAILED: "the code raised an error, took too long or too much memory, or its value is no JSON"},
 }
-SHIPPED: Final = {"compute": COMPUTE}
+_WRITES: Final = {
+    "_outputPath": {"type": "string", "pattern": "^†"},
+    "_errorPath": {"type": "string", "pattern": "^†"},
+    "_outputMethod": {"type": "string"},
+}
+_DURATION: Final = {"type": ["string", "number"], "description": "like 30s, 5m, 24h"}
+PLAN: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "Walks a plan of its own, for what one plan cannot say: several steps for each element (_each), the "
+    "first of several (until), again until something holds (repeat). The result is its state.output, else its state.",
+    "properties": {
+        "_tool": {"const": PLAN_TOOL},
+        "_delegate": {"const": INNER_PLAN},
+        "_scopes": {"type": "array", "items": {"type": "string"}},
+        **_WRITES,
+        "plan": {
+            "type": ["array", "string"], "minLength": 1, "items": {"type": "object"},
+            "description": "calls like those of any plan; their references are of that plan, which sees †input, what "
+            "_scopes name, and its own †state. Or the name of a plan",
+        },
+        "input": {"type": "object", "description": "what its calls find at †input"},
+        "until": {
+            "type": "string", "minLength": 1,
+            "description": "a condition on its state: as soon as it holds, it ends, and what still runs is cancelled",
+        },
+        "repeat": {
+            "type": "object",
+            "description": "walked again until then, at most so often, with its last state at †input.previous",
+            "properties": {"max": {"type": "integer", "minimum": 1, "maximum": MAX_TURNS}, "every": _DURATION},
+            "required": ["max"], "additionalProperties": False,
+        },
+    },
+    "required": ["_tool", "plan"],
+    "additionalProperties": False,
+    "x-failures": {
+        PLAN_FAILED: "a call of the plan failed without an error path",
+        UNTIL_UNMET: "the plan has ended, and until does not hold",
+    },
+}  # fmt: skip
+WAIT_TOOL: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "Waits, for seconds or years, and costs nothing meanwhile; the result is the date at which it ends. "
+    "Calls that come after it need that: _when.",
+    "properties": {
+        "_tool": {"const": "wait"},
+        "_activity": {"const": WAIT},
+        "_each": False,
+        **_WRITES,
+        "for": {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)\s*$"},
+            ],
+            "description": "like 30s, 5m, 24h; from when it starts",
+        },
+        "until": {
+            "type": "string", "description": "a date with its zone, like 2026-12-01T09:00:00Z",
+            "pattern": r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$",
+        },
+    },
+    "required": ["_tool"],
+    "oneOf": [{"required": ["for"]}, {"required": ["until"]}],
+    "additionalProperties": False,
+    "x-hints": {"readOnly": True, "idempotent": True},
+}  # fmt: skip
+HTTP: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "Sends an HTTP request to one of the hosts that the operator allows; the result is "
+    "{status, headers, json or text}.",
+    "properties": {
+        "_tool": {"const": "http"},
+        "_activity": {"const": "http"},
+        "_options": {"const": {"timeout": "1m", "retry": {"maxAttempts": 5}}},
+        **_WRITES,
+        "method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], "description": "GET, if not set"},
+        "url": {"type": "string", "minLength": 1},
+        "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+        "query": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+        "json": {"description": "the body"},
+    },
+    "required": ["_tool", "url"],
+    "additionalProperties": False,
+    "x-hints": {"openWorld": True},
+    "x-failures": {
+        "httpStatus": "the answer has another status than 2xx: details.status",
+        "httpUnavailable": "there was no answer",
+        "httpRefused": "the request may not be sent, or its answer not be read",
+        "httpTooLarge": "the answer has more than 1 MiB",
+    },
+}
+SHIPPED: Final = {"compute": COMPUTE, PLAN_TOOL: PLAN, "wait": WAIT_TOOL, "http": HTTP}
 
 
 @activity.defn(name="compute")
@@ -77,6 +173,15 @@ async def compute(call: dict[str, Any], _tool: dict[str, Any], _context: list[An
             "Traceback (most recent call last):\n"
         )
         raise ApplicationError(truncate(lines, _MAX_MESSAGE), type=FAILED, non_retryable=True) from None
+
+
+@activity.defn(name="http")
+async def http(call: dict[str, Any], _tool: dict[str, Any], _context: list[Any]) -> Json:
+    """The answer to one request, whose ``Idempotency-Key`` is the ``_id`` of the Call."""
+    # Imported when it is first used: that takes a tenth of a second
+    module = await asyncio.to_thread(importlib.import_module, "acts.activities.http_request")
+    timeout = activity.info().start_to_close_timeout
+    return await module.send(call, _REQUEST_SECONDS if timeout is None else timeout.total_seconds() - 0.5)
 
 
 def evaluate(code: str, names: Mapping[str, Json]) -> Json:
@@ -120,12 +225,14 @@ def _to_json(value: Any) -> Json:
     return copy(value)
 
 
-def shipped_tools(setting: str | None) -> dict[str, tuple[dict[str, Any], Callable[..., Any]]]:
-    """The Tools of ``ACTS_SHIPPED_TOOLS`` with their Activities: names with spaces or commas; all where it is not set,
-    none where it is empty. Raises SettingsError.
+def shipped_tools(setting: str | None) -> dict[str, tuple[dict[str, Any], Callable[..., Any] | None]]:
+    """The Tools of ``ACTS_SHIPPED_TOOLS`` with their Activities, if they have one. Raises SettingsError.
+
+    The setting has names with spaces or commas: all where it is not set, none where it is empty.
     """
     names = list(SHIPPED) if setting is None else setting.replace(",", " ").split()
     for name in names:
         if name not in SHIPPED:
             raise SettingsError(f'ACTS_SHIPPED_TOOLS names "{name}"; there are: {format_choices(SHIPPED)}')
-    return {name: (SHIPPED[name], compute) for name in names}
+    functions: dict[str, Callable[..., Any]] = {"compute": compute, "http": http}
+    return {name: (SHIPPED[name], functions.get(name)) for name in names}

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypeVar
 
 from acts.client import server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
@@ -30,10 +30,24 @@ from acts.client.run_decisions import (
 )
 from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
 from acts.client.served import workflow_of_plan
-from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run
+from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run, undo_run
 from acts.language.errors import InvalidRequest
-from acts.language.messages import choose_workflow, read_request
-from acts.language.wire import AGENT, ANSWER, APPROVE, DECIDE, EDIT, PAUSE, PLAN, PROVIDE, REJECT, RESUME, REVOKE
+from acts.language.messages import choose_workflow, counting_now, read_request
+from acts.language.wire import (
+    AGENT,
+    ANSWER,
+    APPROVE,
+    DECIDE,
+    EDIT,
+    NEXT,
+    PAUSE,
+    PLAN,
+    PROVIDE,
+    REJECT,
+    RESUME,
+    REVOKE,
+    UNDO,
+)
 from acts.tree.decisions import Decision, PendingApproval, Remember
 from acts.views.run_events import EventFilter, RunEvent
 
@@ -200,10 +214,25 @@ class Run:
             raise ClientError("a signed approval names its subject", hint)
         return with_signature(key, await read_signable(waiting, approval), sent)
 
-    async def provide(self, message: Mapping[str, Any]) -> None:
-        """Send the run a data, input or state Message that it waits for."""
+    async def undo(self, reason: str | None = None, *, by: str | None = None) -> Run:
+        """Undo what has completed, in reverse order; returns the run that does. Again, it is the same one.
+
+        A run that has not ended is undone where it waits for a decision: nothing more of it runs, and it returns
+        itself. ClientError: nothing is to be undone, or nothing waits.
+        """
+        reader = self._reader
         with explained(self._temporal, self.id):
-            await send_update(self._reader, PROVIDE, dict(message))
+            if (await reader.describe()).close_time is not None:
+                return Run(self._temporal, (await undo_run(reader))[0].id)
+        await self._decide(Decision.model_construct(decision=UNDO, by=by, reason=reason))
+        return self
+
+    async def provide(self, message: Mapping[str, Any], *, when: Literal["next", "now"] = "next") -> None:
+        """Send the run a data, input or state Message, or an agent a user's text. It counts after the tick of an agent;
+        ``now``: what has not started of this tick does not, and the agent plans again at once.
+        """
+        with explained(self._temporal, self.id):
+            await send_update(self._reader, PROVIDE, dict(message) if when == NEXT else counting_now(dict(message)))
 
     async def cancel(self) -> None:
         """Cancel the run: running Calls are cancelled, no more start. ClientError: it has ended already."""
@@ -339,6 +368,16 @@ def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> 
     return call
 
 
+def _blocking_start(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Run]],
+) -> Callable[Concatenate[Any, P], SyncRun]:
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun:
+        return SyncRun(self._thread.run(method(self._inner, *args, **kwargs)), self._thread)
+
+    return call
+
+
 class SyncRun:
     """``Run``, blocking."""
 
@@ -366,18 +405,9 @@ class SyncRun:
     edit = _blocking(Run.edit)
     provide = _blocking(Run.provide)
     cancel = _blocking(Run.cancel)
+    undo = _blocking_start(Run.undo)
     pause = _blocking(Run.pause)
     resume = _blocking(Run.resume)
-
-
-def _blocking_start(
-    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, Run]],
-) -> Callable[Concatenate[Any, P], SyncRun]:
-    @functools.wraps(method)
-    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun:
-        return SyncRun(self._thread.run(method(self._inner, *args, **kwargs)), self._thread)
-
-    return call
 
 
 class SyncClient:

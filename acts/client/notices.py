@@ -14,9 +14,11 @@ import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote as urlquote
 
 from acts.client.client_errors import ClientError
 from acts.client.run_reader import ROOTS, RunReader, iso_text, list_runs, quote, read_pending
@@ -89,9 +91,9 @@ class Notifier:
     async def _budget(self, row: Mapping[str, Any]) -> AsyncIterator[Notice]:
         run = RunReader(self.client, row["id"], row["runId"])
         if row["runId"] not in self._budgets:
-            request = await run.request()
-            config = request.get("config") if isinstance(request, dict) else None
-            self._budgets[row["runId"]] = Budget.model_validate((config or {}).get("budget") or {})
+            self._budgets[row["runId"]] = Budget()
+            with suppress(LookupError, TypeError, ValueError):  # no worker has judged it yet
+                self._budgets[row["runId"]] = Budget.model_validate((await run.request())["config"]["budget"])
         budget = self._budgets[row["runId"]]
         if budget.requests is budget.tokens is budget.cost is None:
             return
@@ -107,7 +109,7 @@ class Notifier:
 
     def _notice(self, kind: str, run: str, text: str, key: list[Any], about: Mapping[str, Any]) -> Notice:
         notice = {"id": digest([kind, *key])[:32], "kind": kind, "run": run, "text": clean(text, 300), **about}
-        return notice | ({"link": self.link.replace("{run}", run)} if self.link else {})
+        return notice | ({"link": self.link.replace("{run}", urlquote(run, ""))} if self.link else {})
 
     async def _post(self, notices: list[Notice]) -> None:
         import httpx2  # a tenth of a second, for this alone

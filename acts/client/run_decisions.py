@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from acts.client.client_errors import ClientError
 from acts.client.server import START_WORKER
 from acts.language.errors import DecisionRefused, Problem, clean, shell
-from acts.language.wire import DECIDE, INVALID_REQUEST, REJECT
+from acts.language.wire import DECIDE, INVALID_REQUEST, REJECT, UNDO
 from acts.tree.decisions import SIGN, Decision, PendingApproval, make_statement, match_decision, read_decision
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ async def find_approval(run: RunReader, decision: Decision) -> PendingApproval:
         return match_decision(await run.require(run.pending()), decision)
     except DecisionRefused as error:
         hint = f"`{shell('acts', 'pending', (await run.root()).id)}` lists all that waits in its tree"
+        if decision.decision == UNDO:
+            hint = f"`{shell('acts', 'cancel', run.id)}` ends it, wherever it is, and then it can be undone"
         raise ClientError(clean(error), hint) from None
 
 

@@ -863,10 +863,10 @@ async def read_pending(
         if run.task_queue not in served:
             return None
         try:
-            with explained(client, run.id):  # one run that cannot be read hides no other
+            with explained(client, run.id):  # one that cannot be read, or answers something else, hides no other
                 async with asyncio.timeout_at(ends):
                     return await read(RunReader(client, run.id, run.run_id))
-        except (TimeoutError, ClientError):
+        except (TimeoutError, ValueError, ClientError):
             return None
 
     for first in range(0, len(runs), step):

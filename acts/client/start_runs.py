@@ -27,8 +27,8 @@ from acts.language.errors import MAX_SUMMARY, clean, heading, shell
 from acts.language.messages import with_input, with_tags
 from acts.language.source_text import TextError, parse
 from acts.language.values import Json, is_equal, type_name
-from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES
-from acts.tree.identity import MAX_ID_BYTES, fairness_key
+from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, PLAN, UNDO
+from acts.tree.identity import MAX_ID_BYTES, child_id, fairness_key
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -84,6 +84,36 @@ async def start_run(
     except WorkflowAlreadyStartedError:
         return reader, await _use_existing(reader, request, policy)
     return reader, ""
+
+
+async def undo_run(run: RunReader) -> tuple[RunReader, str]:
+    """Start the run that undoes one that has ended, as ``start_run`` does.
+
+    A run is undone once: who asks again gets the run that did so, which a run that failed may have started itself.
+    ClientError: there is nothing to undo.
+    """
+    info, undo, policy = await run.describe(), run.other(child_id(run.id, UNDO)), IdPolicy()
+    if await undo.exists():
+        earlier = await undo.describe()
+        if earlier.start_time >= info.start_time:
+            return undo, "is still running" if earlier.close_time is None else HAS_ENDED
+        policy = IdPolicy("fail", "again")  # it undid an earlier run of this id
+    if (retry := await run.retried_as()) and await _has_taken_over(run.other(retry)):
+        text = f'the run "{clean(run.id)}" was retried, and the retry goes on from what it did'
+        raise ClientError(text, f"undo that one: {shell('acts', 'undo', retry)}")
+    answer = await run.require(run.query(dict, UNDO))
+    if "request" not in answer:
+        text = f'no call of "{clean(run.id)}" has completed whose tool says what undoes it (_undo)'
+        if answer.get("calls"):
+            text = f'what undoes the {answer["calls"]:,} calls of "{clean(run.id)}" is too large to be asked for'
+        hint = "of a set, or of a delegate, each run below is undone by itself"
+        raise ClientError(text, "an ACTS_STORAGE takes it (docs/storage.md)" if answer.get("calls") else hint)
+    return await start_run(run.client, PLAN, answer["request"], undo.id, policy, info.task_queue)
+
+
+async def _has_taken_over(retry: RunReader) -> bool:
+    is_open = (await retry.describe()).close_time is None
+    return is_open or bool((await retry.require(retry.query(dict, UNDO))).get("calls"))
 
 
 def _check(client: Client, request: Json, run_id: str, policy: IdPolicy, name: str) -> None:

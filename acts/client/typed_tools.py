@@ -65,10 +65,11 @@ class ToolSettings(TypedDict, total=False):
 
     ``name`` and ``description``: else those of the function and its docstring. ``timeout`` bounds an attempt; ``retry``
     is the number of attempts, or a map as in ``_options``. The hints are those of MCP. ``approval``: a person confirms
-    each Call. ``latent``: a model answers, and the function never runs. ``failures`` are the codes of the failures that
-    it raises, or a map of code to meaning. ``output_path`` and ``scopes`` hold for every Call. ``output`` is the type
-    of what is written, where the function returns a Message. ``secrets`` maps parameters to names of secrets, and
-    ``meta`` has further meta-properties (docs/tools.md).
+    each Call. ``undo`` is the Call that undoes one, such as ``{"_tool": "refund", "paymentId": "†result.id"}``.
+    ``latent``: a model answers, and the function never runs. ``failures`` are the codes of the failures that it raises,
+    or a map of code to meaning. ``output_path`` and ``scopes`` hold for every Call. ``output`` is the type of what is
+    written, where the function returns a Message. ``secrets`` maps parameters to names of secrets, and ``meta`` has
+    further meta-properties (docs/tools.md).
     """
 
     name: str
@@ -79,12 +80,12 @@ class ToolSettings(TypedDict, total=False):
     queue_timeout: Duration
     heartbeat: Duration
     local: bool
-    expected: Json
     read_only: bool
     destructive: bool
     idempotent: bool
     open_world: bool
     approval: bool
+    undo: Mapping[str, Json]
     latent: bool
     failures: Iterable[str] | Mapping[str, str]
     output: Any
@@ -96,7 +97,7 @@ class ToolSettings(TypedDict, total=False):
 
 _OPTIONS: Final = {
     "timeout": "timeout", "retry": "retry", "task_queue": "taskQueue", "queue_timeout": "queueTimeout",
-    "heartbeat": "heartbeat", "local": "local", "expected": "expected",
+    "heartbeat": "heartbeat", "local": "local",
 }  # fmt: skip
 _HINTS: Final = {
     "read_only": "readOnly", "destructive": "destructive", "idempotent": "idempotent", "open_world": "openWorld"
@@ -367,6 +368,7 @@ class _Builder:
         meta |= {"_outputPath": {"const": settings["output_path"]}} if "output_path" in settings else {}
         meta |= {"_scopes": {"const": list(settings["scopes"])}} if "scopes" in settings else {}
         meta |= {"_approval": {"const": True}} if settings.get("approval") else {}
+        meta |= {"_undo": {"const": dict(settings["undo"])}} if "undo" in settings else {}
         options: dict[str, Json] = {}
         for value, word in ((settings[key], word) for key, word in _OPTIONS.items() if key in settings):
             is_map, is_count = isinstance(value, Mapping), word == "retry" and isinstance(value, int)

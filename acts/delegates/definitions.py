@@ -33,7 +33,6 @@ from acts.plan.validate import settings_problems_of
 MAX_BYTES: Final = 1024 * 1024
 # Characters of a message, room for a list of problems; Temporal itself would take far more
 MAX_MESSAGE: Final = 4000
-SUFFIX: Final = ".json"
 _STEP: Final = re.compile(r"[\w-][\w.-]*")
 # Names that an error lists
 _MAX_LISTED: Final = 1000
@@ -59,13 +58,13 @@ def read_file(folders: Sequence[Path], name: str) -> tuple[bytes, str]:
     """The bytes of the first file with that name, and its path inside its folder; ApplicationError where none fits."""
     if len(name) > MAX_NAME or not all(_STEP.fullmatch(step) for step in name.split("/")):
         raise load_error(wire.DELEGATE_REFUSED, f"the delegate {quote(name)} is no name or path: {_ALLOWED}")
-    source = name if name.endswith(SUFFIX) else name + SUFFIX
+    source = name if name.endswith(wire.DELEGATE_SUFFIX) else name + wire.DELEGATE_SUFFIX
     for folder in folders:
         data = _read_below(folder, source)
         if data is not None:
             return data, source
     names, where = list_delegates(folders), ", ".join(map(str, folders))
-    hint = suggest(source.removesuffix(SUFFIX), names) or ""
+    hint = suggest(source.removesuffix(wire.DELEGATE_SUFFIX), names) or ""
     text = f"there is no delegate {quote(name)}: {hint} there are: {format_choices(names)}; looked for {source} in"
     raise load_error(wire.DELEGATE_NOT_FOUND, f"{text} {where}")
 
@@ -102,8 +101,10 @@ def list_delegates(folders: Sequence[Path]) -> list[str]:
         for path, below, files in os.walk(folder):
             below[:] = sorted(f for f in below if _STEP.fullmatch(f) and not f.startswith("__"))
             relative = os.path.relpath(path, folder)
-            found = (f for f in sorted(files) if f.endswith(SUFFIX) and _STEP.fullmatch(f))
-            names |= dict.fromkeys(os.path.normpath(f"{relative}/{f}").removesuffix(SUFFIX) for f in found)
+            found = (f for f in sorted(files) if f.endswith(wire.DELEGATE_SUFFIX) and _STEP.fullmatch(f))
+            names |= dict.fromkeys(
+                os.path.normpath(f"{relative}/{f}").removesuffix(wire.DELEGATE_SUFFIX) for f in found
+            )
             if len(names) >= _MAX_LISTED:
                 return list(names)[:_MAX_LISTED]
     return list(names)

@@ -19,11 +19,13 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import httpx2
 
@@ -72,11 +74,12 @@ CONNECT_SECONDS: Final = 5.0
 # Addresses of a name that are tried; each may cost CONNECT_SECONDS
 MAX_ADDRESSES: Final = 4
 
+_Answer = TypeVar("_Answer")
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f\\]")
-_REDIRECTS: Final = (301, 302, 303, 307, 308)
+REDIRECTS: Final = (301, 302, 303, 307, 308)
 _GONE: Final = (404, 410)
 # Beside 5xx: statuses of a server that may answer later
-_TRY_LATER: Final = (408, 425, 429)
+TRY_LATER: Final = (408, 425, 429)
 _OK, _SERVER_ERROR = 200, 500
 # Hosts of raw files (GitHub's and GitLab's among them) send JSON as text/plain. A log-in page also answers with 200;
 # only this header distinguishes its HTML from a definition
@@ -90,9 +93,29 @@ def _port(url: httpx2.URL) -> int:
     return PORTS[url.scheme] if url.port is None else url.port
 
 
-def _origin(url: httpx2.URL) -> str:
+def origin_of(url: httpx2.URL) -> str:
     """``scheme://host:port``, for errors: a path or a query may hold a secret."""
     return f"{url.scheme}://{bracket_ipv6(host_of(url))}:{_port(url)}"
+
+
+@asynccontextmanager
+async def open_response(
+    target: httpx2.URL, address: str, tls: ssl.SSLContext, method: str = "GET",
+    headers: Mapping[str, str] = MappingProxyType({}), content: bytes | None = None,
+) -> AsyncIterator[httpx2.Response]:  # fmt: skip
+    """One request to one address. Each has a client of its own: another host must not get its connection."""
+    own = {
+        "Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity", "Connection": "close",
+        **({} if any(name.lower() == "user-agent" for name in headers) else {"User-Agent": "acts"}),
+    }  # fmt: skip
+    url = target.copy_with(host=address, fragment=None)
+    timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)  # the deadline of the caller limits the rest
+    extensions: dict[str, Any] = {"sni_hostname": host_of(target)}
+    async with (
+        httpx2.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=timeout) as client,
+        client.stream(method, url, headers={**headers, **own}, content=content, extensions=extensions) as response,
+    ):
+        yield response
 
 
 @dataclass(frozen=True)
@@ -123,18 +146,22 @@ class Fetcher:
                     result = await self.request(target, tls)
                     if isinstance(result, bytes):
                         return result
-                    try:
-                        following = self.check_url(str(target.join(result)))
-                    except (httpx2.InvalidURL, ValueError) as error:
-                        raise _refusal(f"{_origin(target)} redirects to something that is no URL") from error
-                    if target.scheme == "https" and following.scheme == "http":
-                        text = f"{_origin(target)} redirects to {_origin(following)}"
-                        raise _refusal(f"{text}: from https to http is not followed")
-                    target = following
+                    target = self.check_following(target, result)
         except TimeoutError as error:
-            text = f"{_origin(target)} did not send the {self.noun} within {self.deadline_seconds:g} s"
+            text = f"{origin_of(target)} did not send the {self.noun} within {self.deadline_seconds:g} s"
             raise load_error(DELEGATE_UNAVAILABLE, text) from error
-        raise _refusal(f"{_origin(target)}: more than {MAX_REDIRECTS} redirects, one after another")
+        raise _refusal(f"{origin_of(target)}: more than {MAX_REDIRECTS} redirects, one after another")
+
+    def check_following(self, target: httpx2.URL, location: str) -> httpx2.URL:
+        """Where a target redirects to; raises ``DelegateRefused``."""
+        try:
+            following = self.check_url(str(target.join(location)))
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise _refusal(f"{origin_of(target)} redirects to something that is no URL") from error
+        if target.scheme == "https" and following.scheme == "http":
+            text = f"{origin_of(target)} redirects to {origin_of(following)}"
+            raise _refusal(f"{text}: from https to http is not followed")
+        return following
 
     def check_url(self, url: str) -> httpx2.URL:
         """The URL as a target; ``DelegateRefused`` names the fault and what is allowed."""
@@ -156,7 +183,7 @@ class Fetcher:
         if not self.sources.allows(parts.scheme, host_of(parts), _port(parts)):
             allowed = self.sources.hosts | self.sources.private_hosts
             hosts = [bracket_ipv6(h) + ("" if port is None else f":{port}") for h, port in allowed]
-            text = f"{noun}s are not fetched from {_origin(parts)}; {self.hosts} allows: {format_choices(hosts)}"
+            text = f"{noun}s are not fetched from {origin_of(parts)}; {self.hosts} allows: {format_choices(hosts)}"
             raise _refusal(text)
         return parts
 
@@ -171,67 +198,61 @@ class Fetcher:
                 answers = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 addresses = list(dict.fromkeys(str(address[0]) for *_, address in answers))
         except (OSError, UnicodeError) as error:
-            text = f"the host of {_origin(target)} cannot be resolved: {error}"
+            text = f"the host of {origin_of(target)} cannot be resolved: {error}"
             raise load_error(DELEGATE_UNAVAILABLE, text) from error
         private = next((a for a in addresses if not is_public(a)), None)
         if private is not None and (host, port) not in self.sources.private_hosts:
             own = f"{bracket_ipv6(host)}:{port}"
-            text = f"{_origin(target)} is at {private}, which is not a public address"
+            text = f"{origin_of(target)} is at {private}, which is not a public address"
             raise _refusal(f"{text}; for a server of your own, list {own} in {self.private_hosts}")
         return addresses[:MAX_ADDRESSES]
 
     async def request(self, target: httpx2.URL, tls: ssl.SSLContext) -> bytes | str:
-        """The body, or the location of a redirect. Addresses are tried until one can be connected to."""
+        """The body, or the location of a redirect."""
+        return await self.reach(target, partial(self._request_at, target, tls=tls))
+
+    async def reach(self, target: httpx2.URL, ask: Callable[[str], Awaitable[_Answer]]) -> _Answer:
+        """What ``ask`` returns of the first address of a target that can be connected to."""
         reason = "it has no address"
         for address in await self._resolve_addresses(target):
             try:
-                return await self._request_at(target, address, tls)
+                return await ask(address)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 fault: BaseException | None = error
                 while fault is not None and not isinstance(fault, ssl.SSLCertVerificationError):
                     fault = fault.__cause__ or fault.__context__
                 if fault is not None:
-                    text = f"{_origin(target)}: its certificate is not accepted: {fault.verify_message or fault}"
+                    text = f"{origin_of(target)}: its certificate is not accepted: {fault.verify_message or fault}"
                     raise _refusal(text) from error
                 reason = str(error) or type(error).__name__
             except (httpx2.HTTPError, OSError) as error:
-                text = f"{_origin(target)} broke off its answer: {str(error) or type(error).__name__}"
+                text = f"{origin_of(target)} broke off its answer: {str(error) or type(error).__name__}"
                 raise load_error(DELEGATE_UNAVAILABLE, text) from error
-        raise load_error(DELEGATE_UNAVAILABLE, f"{_origin(target)} cannot be reached: {reason}")
+        raise load_error(DELEGATE_UNAVAILABLE, f"{origin_of(target)} cannot be reached: {reason}")
 
     async def _request_at(self, target: httpx2.URL, address: str, tls: ssl.SSLContext) -> bytes | str:
-        """One request to one address. Each has a client of its own: another host must not get its connection."""
-        headers = {
-            "Host": target.netloc.decode("ascii"), "Accept": "application/json, text/plain;q=0.5",
-            "Accept-Encoding": "identity", "User-Agent": "acts", "Connection": "close",
-        }  # fmt: skip
-        url = target.copy_with(host=address, fragment=None)
-        timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS)  # the deadline of ``fetch`` limits the rest
-        extensions: dict[str, Any] = {"sni_hostname": host_of(target)}
-        async with (
-            httpx2.AsyncClient(verify=tls, trust_env=False, follow_redirects=False, timeout=timeout) as client,
-            client.stream("GET", url, headers=headers, extensions=extensions) as response,
-        ):
+        accept = {"Accept": "application/json, text/plain;q=0.5"}
+        async with open_response(target, address, tls, headers=accept) as response:
             location = response.headers.get("location")
-            if response.status_code in _REDIRECTS and location is not None:
+            if response.status_code in REDIRECTS and location is not None:
                 return str(location)
             return await self._read_body(target, response)
 
     async def _read_body(self, target: httpx2.URL, response: httpx2.Response) -> bytes:
         status = response.status_code
         if status != _OK:
-            may_recover = status in _TRY_LATER or status >= _SERVER_ERROR
+            may_recover = status in TRY_LATER or status >= _SERVER_ERROR
             type_ = DELEGATE_UNAVAILABLE if may_recover else DELEGATE_REFUSED
-            text = f"{_origin(target)} answered {status}; a {self.noun} comes with 200"
+            text = f"{origin_of(target)} answered {status}; a {self.noun} comes with 200"
             raise load_error(DELEGATE_NOT_FOUND if status in _GONE else type_, text)
         encoding = response.headers.get("content-encoding", "identity")
         if encoding.strip().lower() not in ("", "identity"):
-            text = f"{_origin(target)} sent a body in the encoding {quote(encoding)}"
+            text = f"{origin_of(target)} sent a body in the encoding {quote(encoding)}"
             raise _refusal(f"{text}; only identity, which was asked for, is accepted")
         content, write = response.headers.get("content-type", ""), self.write
         if write is None and not _CONTENT_TYPES.fullmatch(content.partition(";")[0].strip()):
             actual = quote(content) if content else "nothing"
-            text = f"{_origin(target)} sent the content type {actual}; allowed: application/json, …+json, text/plain"
+            text = f"{origin_of(target)} sent the content type {actual}; allowed: application/json, …+json, text/plain"
             raise load_error(DELEGATE_INVALID, text)
         data = bytearray()
         async for chunk in response.aiter_raw():
@@ -240,5 +261,5 @@ class Fetcher:
                 continue
             data += chunk
             if len(data) > MAX_BYTES:
-                raise too_large(_origin(target))
+                raise too_large(origin_of(target))
         return bytes(data)

@@ -87,9 +87,13 @@ _MAX_REMEMBERED: Final = 10_000
 
 
 class Work:
-    """The work of one walk, or of one evaluation outside of any. Each method raises ``TooComplex`` beyond its limit."""
+    """The work of one walk, or of one evaluation outside of any. Each method raises ``TooComplex`` beyond its limit.
 
-    def __init__(self) -> None:
+    ``incomparable`` is what a comparison yields that has an absent side, or an order of values that have none.
+    """
+
+    def __init__(self, *, incomparable: Json = False) -> None:
+        self.incomparable = incomparable
         self.texts = Meter(TEXTS)
         self.steps = Meter(TASK)  # of one Call
         self.task_steps = 0  # of the Calls before it in this workflow task

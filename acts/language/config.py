@@ -7,7 +7,7 @@ An unknown key is a typo: it is refused, and the hint names the most similar set
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
@@ -106,31 +106,12 @@ def _check_tags(tags: dict[str, str]) -> dict[str, str]:
     return tags
 
 
-class Expected(_Closed):
-    """How long one start of a Call is expected to take, in seconds, retries included."""
-
-    min: Duration
-    max: Duration
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Expected:
-        if self.min > self.max:
-            raise ValueError("min is at most max")
-        return self
-
-
-def as_expected(value: Json) -> Json:
-    """One duration is both ends of the range."""
-    return value if isinstance(value, (dict, Expected)) or value is None else {"min": value, "max": value}
-
-
 class Options(_Closed):
     """``_options`` of a Tool: where its Activity runs, and how long it may take, in seconds.
 
     ``timeout`` bounds one attempt; for a delegate it bounds the whole run, and only if it is set. ``queueTimeout``
     bounds the wait for a worker (None: a Call waits forever, since a backlog is no failure). ``heartbeat`` is the
     longest time between two heartbeats of an attempt. ``resolve`` says when the definition of a delegate is loaded.
-    ``expected`` is for forecasts alone.
     """
 
     taskQueue: Annotated[str, AfterValidator(_check_queue)] | None = None
@@ -140,7 +121,6 @@ class Options(_Closed):
     heartbeat: Duration | None = None
     local: bool = False
     resolve: Literal["runtime", "upfront"] | None = None
-    expected: Annotated[Expected | None, BeforeValidator(as_expected)] = None
 
 
 class Escalation(_Closed):
@@ -185,6 +165,21 @@ class Rule(_Closed):
         if self.when is not None and (self.plan or not (self.calls or self.scopes)):
             raise ValueError("when is a condition on a Call: it stands beside calls or scopes, and not beside plan")
         return self
+
+
+def join_rules(rules: Sequence[Rule]) -> Rule | None:
+    """One rule that asks for all that these ask for, and of which no deadline approves; None: nobody is in each."""
+    if all(rule == rules[0] for rule in rules):
+        return rules[0]
+    named = [rule.who for rule in rules if rule.who]
+    who = tuple(name for name in named[0] if all(name in names for names in named)) if named else ()
+    if named and not who:
+        return None
+    return rules[0].model_copy(update={
+        "who": who, "of": max(rule.of for rule in rules), "onTimeout": "reject", "escalate": (),
+        "selfApproval": all(rule.selfApproval for rule in rules),
+        "timeout": min((rule.timeout for rule in rules if rule.timeout is not None), default=None),
+    })  # fmt: skip
 
 
 class Approve(_Closed):
@@ -259,6 +254,30 @@ class Resume(_Closed):
         return self.ids == "same" if self.ids is not None else self.keep == "completed"
 
 
+class Undone(_Closed):
+    """A Call that is undone: its id in its run, and its ``_id``."""
+
+    call: str
+    id: str
+
+
+class Undoes(_Closed):
+    """The run that a run undoes: what each of its Calls undoes, in order, and what cannot be undone, with the reason.
+
+    The ``_id`` of a Call that undoes another follows from that of the other one: whoever undoes it, and however often.
+    """
+
+    workflowId: str = Field(min_length=1, max_length=MAX_WORKFLOW_ID)
+    calls: Annotated[tuple[Undone, ...], Strict(strict=False)] = ()
+    problems: Annotated[tuple[dict[str, Any], ...], Strict(strict=False)] = ()
+
+
+class ToolSearch(_Closed):
+    """Of more Tools than ``search`` an agent's planner sees the names, and asks for the schemas of those it needs."""
+
+    search: int | None = Field(default=None, ge=0)
+
+
 class Config(_Closed):
     """``config`` of a Request. Every key is optional.
 
@@ -266,7 +285,8 @@ class Config(_Closed):
     refuses, is gone, or is overloaded for longer than ``patience``, in seconds. ``results`` names the file that takes
     the results of a set. ``tags`` are words of a business by which runs are found and summed. Where work waits for
     workers, 1 is the first ``priority`` and 5 the last, and runs take turns: each for itself, or with all whose tag
-    named by ``fairness`` has the same value.
+    named by ``fairness`` has the same value. ``onFailure``: what completed is undone if the run fails. ``undoes`` is
+    set by the engine, in a run that undoes another.
     """
 
     model: str | None = None
@@ -278,6 +298,7 @@ class Config(_Closed):
     maxOutputTokens: int | None = Field(default=None, ge=1)
     maxTicks: int = Field(default=50, ge=1)
     step: Literal["plan", "call"] = "plan"
+    tools: ToolSearch = ToolSearch()
     approve: Approve = Approve()
     budget: Budget = Budget()
     maxParallel: int = Field(default=DEFAULT_PARALLEL, ge=1)
@@ -286,6 +307,8 @@ class Config(_Closed):
     resolve: Literal["runtime", "upfront"] = "runtime"
     stream: bool = True
     resume: Resume | None = None
+    onFailure: Literal["undo"] | None = None
+    undoes: Undoes | None = None
     results: Annotated[str, AfterValidator(_check_results)] | None = None
     tags: Annotated[dict[str, str], AfterValidator(_check_tags)] = {}
     priority: int | None = Field(default=None, ge=1, le=5)

@@ -20,6 +20,7 @@ from acts.language.config import Config, settings_problems
 from acts.language.errors import ExpressionError, InvalidRequest, Problem, find_similar, suggest, truncate
 from acts.language.references import Path, parse
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, defect, list_index, pointer, type_name
+from acts.language.wire import NOW
 
 # By output method, the types of value that it adds to; "set" replaces any. What a method does to a value
 # is in ``plan/context_log.py``; whose part it leaves whose in ``provenance/trace.py``
@@ -37,9 +38,10 @@ TYPES: Final = ("system", "text", *DATA_TYPES, "tool", "plan", "error")
 INSTANCES: Final = "_instances"
 SET_KEYS: Final = ("source", "id")
 EACH_ROW: Final = "each row"
+WHOLE: Final = "whole"  # what ``_show`` of a Message or a Tool says, and nothing else
 PROVENANCE: Final = ("_call", "_date", "_outputPath", "_outputMethod")
 # Keys of an inline data-like message that are not part of its payload
-_FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", *PROVENANCE})
+_FRAME: Final = frozenset({"type", "kind", "schema", "description", "_instance", "_show", *PROVENANCE})
 # After so many problems the others are not kept: a report shows a hundred, and each hint takes time
 MAX_PROBLEMS_READ: Final = 1_000
 # Keys of one object that are compared with the right ones: a hostile one has 100,000
@@ -251,6 +253,15 @@ def parse_message(raw: Json, index: int = 0) -> Message:
     return message
 
 
+def counting_now(raw: dict[str, Any]) -> dict[str, Any]:
+    """A Message to provide that counts at once: in wrapped form, with ``when`` beside its payload."""
+    type_ = raw.get("type", "text")
+    if type_ in raw or type_ not in DATA_TYPES:
+        return {**raw, "when": NOW}
+    frame = {k: v for k, v in raw.items() if k in _FRAME}
+    return {**frame, type_: {k: v for k, v in raw.items() if k not in _FRAME}, "when": NOW}
+
+
 # By key: what its value must be, and the code and the text of the problem when it is not
 _RULES: Final[dict[str, tuple[Callable[[Json], Any], str, str]]] = {
     "kind": (lambda v: isinstance(v, str) and _KIND_NAME.fullmatch(v), "invalidMessage",
@@ -261,6 +272,7 @@ _RULES: Final[dict[str, tuple[Callable[[Json], Any], str, str]]] = {
                   "_instance is a non-empty string"),
     "_outputMethod": (lambda v: v in METHODS, "invalidMessage",
                       f"_outputMethod {{value!r}}; allowed: {', '.join(METHODS)}"),
+    "_show": (lambda v: v == WHOLE, "invalidMessage", f"_show {{value!r}}; allowed: {WHOLE}"),
     INSTANCES: (lambda v: isinstance(v, dict), "invalidSet",
                 f'{INSTANCES} is {{{{"source": "orders.jsonl", "id"?: "orderId"}}}}, not {{type}}'),
     "source": (lambda v: isinstance(v, str) and v, "invalidSet",
@@ -272,7 +284,7 @@ _RULES: Final[dict[str, tuple[Callable[[Json], Any], str, str]]] = {
     "plan": (lambda v: v is ABSENT or isinstance(v, list), "invalidPlan", '"plan" is a list of Calls, not {type}'),
     "mode": (lambda v: v in (ABSENT, "eager", "lazy"), "invalidPlan", "mode {value!r}; allowed: eager, lazy"),
 }  # fmt: skip
-_DATA_KEYS: Final = ("kind", "schema", "_instance", "_outputMethod", INSTANCES)
+_DATA_KEYS: Final = ("kind", "schema", "_instance", "_outputMethod", "_show", INSTANCES)
 
 
 class _Reader:

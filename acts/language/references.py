@@ -311,7 +311,7 @@ def _compare(comparison: Operation, read: Read, work: Work) -> Any:
         sides = [None if side is ABSENT else side for side in sides]
     left, right = sides
     if left is ABSENT or right is ABSENT:
-        return False
+        return work.incomparable
     sign = comparison.sign
     if sign in ("==", "!="):
         are_equal = work.compare(left, right)
@@ -320,7 +320,7 @@ def _compare(comparison: Operation, read: Read, work: Work) -> Any:
         return UNKNOWN
     types = (int, float) if isinstance(left, (int, float)) else str
     if not all(isinstance(side, types) and not isinstance(side, bool) for side in sides):
-        return False
+        return work.incomparable
     return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[sign]
 
 

@@ -14,6 +14,7 @@ puts it into the Call that the Activity gets, and masks it in all that comes bac
 
 No check reads ``x-mcp``: the Tool is one of an MCP server (``{"server", "tool", "digest"}``), and ``x-hints``: what
 people should know before they approve a Call. Those of an MCP server are what the server says of itself.
+``"_show": "whole"``: a planner is shown results of the Tool whole, where others are shown up to 2 KB.
 ``x-failures`` is a map of the codes that the Tool fails with to what each means.
 """
 
@@ -28,12 +29,12 @@ from pydantic import ValidationError
 from acts.language.admission import SUBSCHEMAS, TOOLS, Meter
 from acts.language.config import Options, Person, settings_problems
 from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
-from acts.language.messages import METHODS, Request, ToolMessage
-from acts.language.references import parse_output
+from acts.language.messages import METHODS, WHOLE, Request, ToolMessage
+from acts.language.references import ReferenceUse, parse_marked, parse_output, paths, scan_marked
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, subschemas, with_defs
 from acts.language.spelling import expression_hint
 from acts.language.values import ABSENT, Json, Place, pointer
-from acts.language.wire import TOO_COMPLEX
+from acts.language.wire import INNER_PLAN, PLAN_TOOL, TOO_COMPLEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 META: Final = (
     "_tool", "_output", "_activity", "_delegate", "_scopes", "_outputPath", "_outputMethod", "_errorPath",
     "_instance", "_reasoningForCall", "_approval", "_options", "_when", "_each", "_person",
+    "_undo", "_show",
 )  # fmt: skip
 
 CallKind = Literal["activity", "delegate", "latent", "person", "instance"]
@@ -49,13 +51,15 @@ CallKind = Literal["activity", "delegate", "latent", "person", "instance"]
 # Say when and how often a Call runs; a Call may carry them unless its Tool's schema for them is ``false``
 CONTROL: Final = ("_when", "_each")
 # Decided by the Tool alone: stripped from a Call, with a warning
-TOOL_ONLY: Final = ("_activity", "_options", "_person")
+TOOL_ONLY: Final = ("_activity", "_options", "_person", "_undo", "_show")
+# What the Call that undoes another may read: the result of that one, and its parameters
+UNDO_KINDS: Final = ("result", "call")
 # A Call may leave these out even where the Tool lists them as required
-OPTIONAL: Final = frozenset({"_tool", "_output", "_activity", "_options", "_instance", "_person"})
+OPTIONAL: Final = frozenset({"_tool", "_output", "_instance", *TOOL_ONLY})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
     "_activity": (str,), "_delegate": (str,), "_outputPath": (str,), "_outputMethod": (str,), "_errorPath": (str,),
     "_scopes": (list,), "_approval": (bool,), "_tool": (str,), "_reasoningForCall": (str,), "_when": (str,),
-    "_each": (str, list),
+    "_each": (str, list), "_show": (str,),
 }  # fmt: skip
 # Temporal stores these names in columns, ids and labels
 MAX_NAME: Final = 200
@@ -127,6 +131,21 @@ class Tool:
         """Its schema, with ``_approval``: for a Tool over what a Tool of the worker asks a person about."""
         properties = {**(self.schema.get("properties") or {}), "_tool": {"const": self.name}}
         return {**self.schema, "properties": {**properties, "_approval": {"const": True}}}
+
+    @property
+    def undo(self) -> dict[str, Any] | None:
+        """The Call that undoes one of this Tool: its ``_tool``, and parameters of ``†result`` and ``†call``."""
+        undo = self.consts.get("_undo")
+        return undo if isinstance(undo, dict) and isinstance(undo.get("_tool"), str) else None
+
+    @cached_property
+    def undo_uses(self) -> tuple[ReferenceUse, ...]:
+        return tuple(ReferenceUse.of(at, text, parse_marked(text)) for at, text in scan_marked(self.undo))
+
+    @property
+    def walks_plan(self) -> bool:
+        """True where each Call holds, or names, a plan that a child walks."""
+        return self.consts.get("_delegate") == INNER_PLAN
 
     @property
     def approval(self) -> bool:
@@ -284,6 +303,7 @@ def read_tool(
         except ValidationError as error:
             of_settings = settings_problems(error, model, *at, "properties", key)
             problems += [replace(p, message=f'{key} of "{name}": {p.message}') for p in of_settings]
+    problems += _undo_problems(name, consts.get("_undo", meta.get("_undo", ABSENT)), at)
     if "_approval" in meta and "_approval" not in consts:
         text = f'_approval of "{name}" does not say whether a person confirms its calls'
         place = pointer(*at, "properties", "_approval")
@@ -311,6 +331,8 @@ def _constant(key: str, declared: Json) -> Json:
     """The value that a meta-property has in every Call, or ABSENT when the Call chooses it."""
     if declared is None and key == "_activity":
         return ""
+    if key == "_undo" and isinstance(declared, dict) and isinstance(declared.get("_tool"), str):
+        return declared
     if key in _PLAIN and isinstance(declared, _PLAIN[key]) and not (key == "_approval" and declared is False):
         return declared
     if not isinstance(declared, dict):
@@ -323,6 +345,29 @@ def _constant(key: str, declared: Json) -> Json:
     fields: dict[str, Any] = {"_options": Options.model_fields, "_person": Person.model_fields}
     is_plain = (declared or key == "_person") and set(declared) <= set(fields.get(key, ()))
     return declared if key in fields and is_plain else ABSENT
+
+
+def _undo_problems(name: str, undo: Json, at: Place) -> Iterator[Problem]:
+    """What is wrong with the Call that undoes others, apart from its Tool; ABSENT: there is none."""
+    place = pointer(*at, "properties", "_undo")
+    if undo is ABSENT:
+        return
+    if not isinstance(undo, dict) or not isinstance(undo.get("_tool"), str):
+        hint = 'like {"_tool": "refund", "paymentId": "†result.id"}'
+        yield Problem("invalidTool", f'_undo of "{name}" is the Call that undoes one of it', place, hint=hint)
+        return
+    if others := [key for key in undo if key.startswith("_") and key != "_tool"]:
+        text = f'_undo of "{name}" has {format_choices(others)}: it has its _tool and parameters, and nothing else'
+        yield Problem("invalidTool", text, place)
+    for _, text in scan_marked(undo):
+        try:
+            other = next((path for path in paths(parse_marked(text)) if path.kind not in UNDO_KINDS), None)
+        except ExpressionError as error:
+            yield Problem("invalidExpression", f'_undo of "{name}": {error}', place)
+            continue
+        if other is not None:
+            message = f'_undo of "{name}" reads {other}: it sees what the Call gave and was given, and nothing else'
+            yield Problem("invalidExpression", message, place, hint="†result.id, †call.amount")
 
 
 def _definition_problems(
@@ -341,6 +386,13 @@ def _definition_problems(
             brief_value = truncate(repr(value), 60)
             text = f"{what} is 1 to {MAX_NAME} printable characters without space at the ends, not {brief_value}"
             yield Problem("invalidTool", text, pointer(*at))
+    if consts.get("_delegate") == INNER_PLAN and name != PLAN_TOOL:
+        text = f'"{INNER_PLAN}" is behind the tool "{PLAN_TOOL}" that ships, and behind no other such as "{name}"'
+        yield Problem("invalidTool", text, pointer(*at, "properties", "_delegate"))
+    yield from _const_problems(name, consts, at)
+
+
+def _const_problems(name: str, consts: Mapping[str, Json], at: Place) -> Iterator[Problem]:
     words = {str: "a string", list: "a list", bool: "true or false"}
     for key, value in consts.items():
         place = pointer(*at, "properties", key)
@@ -354,8 +406,8 @@ def _definition_problems(
             except ExpressionError as error:
                 text, hint = f'{key} of "{name}": {error}', expression_hint(value, parse_output)
                 yield Problem("invalidExpression", text, place, hint=hint)
-        elif key == "_outputMethod" and value not in METHODS:
-            text = f'{key} of "{name}" is {value!r}; allowed: {", ".join(METHODS)}'
+        elif value not in (choices := {"_outputMethod": METHODS, "_show": (WHOLE,)}.get(key, (value,))):
+            text = f'{key} of "{name}" is {value!r}; allowed: {", ".join(choices)}'
             yield Problem("invalidTool", text, place)
 
 

@@ -19,7 +19,7 @@ _WORKER: Final = """
 log log_level task_queue activities tools plans mcp scripts delegates delegate_hosts delegate_private_hosts data results
 data_hosts data_private_hosts models storage approvers secrets page codec_keys openai_api max_activities worker_memory
 deployment build_id shutdown_seconds watchdog_seconds metrics health events_token
-shipped_tools tool_limits max_parallel max_cost day_cost
+shipped_tools http_hosts http_private_hosts tool_limits max_parallel max_cost day_cost
 """
 WORKER: Final = frozenset(f"{PREFIX}{name.upper()}" for name in _WORKER.split())
 # Of `acts dev` (its folder, and what it tells its worker), `acts codec-server`, `acts notify` and `acts ui`

@@ -9,6 +9,14 @@ from typing import Final
 
 TASK_QUEUE: Final = "acts"
 ANONYMOUS: Final = "anonymous"
+# Behind the Tool ``plan``, whose Calls hold their plan; of one by its name, with that behind a slash
+PLAN_TOOL: Final = "plan"
+DELEGATE_SUFFIX: Final = ".json"  # of a definition in a folder; a Call may leave it out
+INNER_PLAN: Final = "acts:plan"
+# Behind the Tool ``wait``: no worker has it, the run itself waits
+WAIT: Final = "acts.wait"
+# Delegates that have no definition to load
+NOT_LOADED: Final = ("", ANONYMOUS, INNER_PLAN)
 # Workflow types
 PLAN: Final = "Plan"
 AGENT: Final = "Agent"
@@ -16,6 +24,8 @@ DELEGATE: Final = "Delegate"
 INSTANCE: Final = "Instance"
 BACKGROUND: Final = "Background"
 BATCH: Final = "Batch"
+# The last part of the id of the run that undoes another; the query for its Request; the decision to have it
+UNDO: Final = "undo"
 # Signals and the update
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
@@ -25,6 +35,10 @@ REVOKE: Final = "revoke"
 PROVIDE: Final = "provide"
 PAUSE: Final = "pause"
 RESUME: Final = "resume"
+# When a provided message counts: after the tick of an agent, or at once
+NEXT: Final = "next"
+NOW: Final = "now"
+INTERRUPT: Final = "interrupt"  # from an agent to the runs that walk its plan
 DECIDE: Final = "decide"
 # Queries
 STATUS: Final = "status"
@@ -130,10 +144,12 @@ BAD_RESULT: Final = "badResult"  # what a Call returned does not fit: its effect
 # … also the code of a Problem: a check would take longer than a limit allows
 TOO_COMPLEX: Final = "tooComplex"
 WRONG_KIND: Final = "WrongKind"
+RULES_DIFFER: Final = "RulesDiffer"
 NOT_SERVED: Final = "NotServed"
 NOT_JSON: Final = "NotJson"
 OUTSIDE_OUTPUT: Final = "OutsideOutputPath"
 EACH_FAILED: Final = "eachFailed"
+UNTIL_UNMET: Final = "untilUnmet"  # a plan has ended, and its ``until`` does not hold
 # Of a row of a set that cannot be used, and of one whose id an earlier row has
 BAD_ROW: Final = "badRow"
 DUPLICATE_ID: Final = "duplicateId"
@@ -146,5 +162,5 @@ INVALID_ANSWER: Final = "InvalidAnswer"
 # so such text counts as coming from outside
 ENGINE_CODES: Final = frozenset({
     TIMEOUT, CANCELLED, UNRESOLVED, SCHEMA_MISMATCH, WRONG_KIND, NOT_SERVED, NOT_JSON, OUTSIDE_OUTPUT, BUDGET_SPENT,
-    INVALID_ANSWER, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, APPROVAL_TIMEOUT, BAD_RESULT,
+    INVALID_ANSWER, RESULT_TOO_LARGE, SDK_PAYLOADS_TOO_LARGE, APPROVAL_TIMEOUT, BAD_RESULT, RULES_DIFFER,
 })  # fmt: skip

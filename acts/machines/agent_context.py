@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from acts.language.errors import InvalidRequest, Problem, format_choices
-from acts.language.messages import Data, Message, Request, output_schema, parse_message
+from acts.language.messages import Data, Instruction, Message, Request, output_schema, parse_message
 from acts.language.references import evaluate
 from acts.language.schemas import find_schema_problem
 from acts.language.strict_json import json_size
@@ -23,16 +23,17 @@ from acts.machines.commands import SendRecord
 from acts.machines.events import ChildEnded
 from acts.plan.calls import PlannedCall, find_rule
 from acts.plan.context_log import Log
-from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, validate_plan
+from acts.plan.validate import ValidatedPlan, set_refusal, settings_problems_of, undo_problems, validate_plan
 from acts.planner import turns
 from acts.planner.turns import DEPTH_RESERVE, call_at
 from acts.tree.child_requests import part_request, without_plan
 from acts.tree.decisions import DECISION_KEYS
+from acts.tree.records import Turn
 from acts.tree.signal_records import PlanExtension, StreamedCalls
 from acts.tree.wire_format import canonical_json
 
 # Settings of an agent that are none of its plans'
-_NOT_FOR_PLANS: Final = ("maxTicks", "step", "budget", "approve")
+_NOT_FOR_PLANS: Final = ("maxTicks", "step", "tools", "budget", "approve", "onFailure")
 # Bytes of context that extensions may repeat beside their Calls: an answer never costs much more history than
 # its plan would have cost in one piece
 MAX_REPEATED_BYTES: Final = 64 * 1024
@@ -56,7 +57,7 @@ class AgentContext:
         self.log = Log(request.data())
         self.output_schema = output_schema(request.schema)
         problems = [*_find_problems(request, tools.problems, self.output_schema), *self.log.problems]
-        problems.extend(set_refusal(request, "an agent"))
+        problems += [*undo_problems(tools.by_name, tools.by_name.values()), *set_refusal(request, "an agent")]
         if any(p.fatal for p in problems):
             raise InvalidRequest(problems)
         self.warnings = tuple(problems)
@@ -94,25 +95,33 @@ class AgentContext:
         own = instance in self.log.own
         self.append([{**message, "_instance": instance} if own else message])
 
-    def provide(self, message: Data) -> None:
+    def provide(self, message: Data | Instruction) -> None:
         """A message from outside joins the context. Raises InvalidRequest: it cannot be folded into it, or would not
         fit into the Request of a plan.
         """
         self.check_provided(message)
-        refused = self.log.fold(message)
+        refused = self.log.fold(message) if isinstance(message, Data) else None
         if refused:
             raise InvalidRequest([Problem("invalidMessage", refused.message)])
         again = replace(message, index=len(self.request.context))
         self.request = replace(self.request, context=(*self.request.context, again))
 
-    def check_provided(self, message: Data) -> None:
+    def check_provided(self, message: Data | Instruction) -> None:
         """Raise InvalidRequest for a message whose instance is unknown, or that is too deep."""
         broken = defect(message.raw, MAX_DEPTH - DEPTH_RESERVE)
         if broken:
             raise InvalidRequest([Problem("invalidMessage", broken[1], broken[0])])
-        if message.instance is not None and message.instance not in self.log.own:
+        if isinstance(message, Data) and message.instance is not None and message.instance not in self.log.own:
             text = f"unknown instance {message.instance!r}; known: {format_choices(self.log.own)}"
             raise InvalidRequest([Problem("unknownInstance", text, "/_instance")])
+
+    def known_tools(self, turns_before: Sequence[Turn]) -> Mapping[str, Tool]:
+        """The Tools whose schemas the planner has been shown after these turns."""
+        return turns.known_tools(self.tools, self.request.config.tools.search, turns_before)
+
+    def has_words_since(self, count: int) -> bool:
+        """True where a person has said something after so many messages."""
+        return any(isinstance(message, Instruction) for message in self.request.context[count:])
 
     @property
     def count(self) -> int:
@@ -260,10 +269,17 @@ class StreamedPlan:
 
 def started_part(result: Mapping[str, Any], prepared: ValidatedPlan | None) -> tuple[dict[str, Any], list[Json]]:
     """The result of a plan without the Calls that had not started when it was dropped, and the plan of the others."""
-    calls = [call for call in result["calls"] if (call.get("error") or {}).get("code") != NOT_RUN]
+
+    def started(calls: Iterable[Json]) -> list[Json]:
+        return [call for call in calls if (call.get("error") or {}).get("code") != NOT_RUN]
+
+    calls, instances = started(result["calls"]), dict[str, Any]()
+    for id_, item in (result.get("instances") or {}).items():
+        own = {"calls": started(item["calls"]), "errors": [e for e in item["errors"] if e["code"] != NOT_RUN]}
+        instances[id_] = {**item, **own, "status": item["status"] if own["errors"] else "completed"}
     places = {int(call["id"].partition(":")[0]) - 1 for call in calls}
     planned = [] if prepared is None else [c for i, c in enumerate(prepared.request.calls) if i in places]
-    return {**result, "calls": calls}, planned
+    return {**result, "calls": calls, **({"instances": instances} if instances else {})}, planned
 
 
 class TickResults:

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from acts.language import wire
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem, TooComplex, truncate
-from acts.language.messages import Data, Request, output_schema
+from acts.language.messages import Data, Instruction, Request, output_schema
 from acts.language.schemas import Checker
 from acts.language.strict_json import json_size
 from acts.language.values import Json, pointer
@@ -30,18 +30,21 @@ from acts.machines.budget import RequestSize, context_bytes, latent_request_size
 from acts.machines.run_machine import RunMachine
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END
-from acts.plan.validate import ValidatedPlan
+from acts.plan.validate import MAX_UNTIL_CALLS, ValidatedPlan
 from acts.planner import turns
+from acts.planner.prompt import TOOL_LIST_BYTES
 from acts.planner.request_estimate import estimate_prompt_bytes
 from acts.planner.turns import check_output, output_problems, shape_problems
-from acts.tree.child_requests import plan_output, with_answers
+from acts.tree.child_requests import plan_log, plan_output, with_answers, without_plan
 from acts.tree.decisions import Decision, PendingApproval
 from acts.tree.identity import part_identity
+from acts.tree.past_run import UndoStep
 from acts.tree.records import (
     AgentState,
     Capabilities,
     ContextRef,
     DelegateInput,
+    InnerPlan,
     PermitLease,
     PlanInput,
     SettledRequest,
@@ -53,6 +56,11 @@ from acts.tree.signal_records import PlanExtension, StreamedCalls, TreeSignal
 from acts.tree.subjects import calls_changes, plan_subject
 
 _PLAN: Final = "plan"
+TURN_TIMER: Final = "walk the plan again"
+SAID_MORE: Final = Problem(
+    "interrupted",
+    "a person has said more since: what had not started was not run, and the output is not taken. Plan again",
+)
 # Failures of its plan that a delegate names in its own
 MAX_FAILURES: Final = 5
 
@@ -88,11 +96,14 @@ class AgentRun(RunMachine):
     run, with every problem.
     """
 
+    takes_words = True
+
     def __init__(self, own: str, setup: AgentSetup) -> None:
         super().__init__(own, setup.position, setup.lease, setup.capabilities)
-        self.setup, self.config = setup, setup.request.config
+        self.setup, self.config, self.raw = setup, setup.request.config, setup.raw
         self.context = agent_context.AgentContext(setup.request, setup.capabilities.tools, setup.capabilities.served)
-        self.watched_tools = self.context.tools.values()
+        self.known_tools, self.watched_tools = self.context.tools, self.context.tools.values()
+        self.steps: list[UndoStep] = []  # what undoes what its ticks have completed, the latest first
         self.notes += [p.text() for p in self.context.warnings if p.code == "limitLowered"]
         self.tick = self.version = self.turn_at = self.plan_tick = 0
         self.turns: list[Turn] = []
@@ -101,15 +112,16 @@ class AgentRun(RunMachine):
         self.output: Json = None
         self.unusable = UnusableAnswers()
         self._answer: Json = None
-        self._wanted_output: Json = None
+        self.wanted_output: Json = None
         self.proposal: ValidatedPlan | None = None
         self._plan: _TickPlan | None = None
         # An answer that cannot be used, of which Calls had started: problems, Calls, and the text of one without JSON
         self._dropped: tuple[list[Problem], Sequence[Json], str | None] | None = None
         self.stream = agent_context.StreamedPlan(self.context, is_stuck=True)
         self._settled_before: tuple[SettledRequest, ...] = ()  # the child of the plan reports them with its own
-        self._provided: list[Data] = []
+        self._provided: list[Data | Instruction] = []
         self._phase = "planning"
+        self._is_interrupted = False  # the answer that the model is giving counts no more
         self._is_asking = self._is_walking = self._is_partly_run = False
         self._is_tick_due = self._is_plan_held = False  # what a pause keeps from starting
 
@@ -128,7 +140,13 @@ class AgentRun(RunMachine):
     @property
     def in_flight(self) -> int:
         """The request while the model is asked, and the plan while it is walked: both while an answer is streamed."""
-        return self._is_asking + self._is_walking
+        return self._is_asking + self._is_walking + self.is_undoing
+
+    def undo_steps(self) -> list[UndoStep]:
+        return self.steps
+
+    def steps_due(self, status: str) -> list[UndoStep]:
+        return self.steps if self.undo_asked or (status == "failed" and self.config.onFailure) else []
 
     @property
     def can_continue_as_new(self) -> bool:
@@ -151,9 +169,10 @@ class AgentRun(RunMachine):
                 return self._answered(event, now)
             case events.ChildEnded():
                 return self._plan_ended(event, now)
-            case events.Provided(message):
+            case events.Provided(message, is_urgent=is_urgent):
                 self._provided.append(message)
-                return [commands.SignalChildren(wire.PROVIDE, message.raw)]
+                passed_on = [commands.SignalChildren(wire.PROVIDE, message.raw)] if isinstance(message, Data) else []
+                return [*passed_on, *(self._interrupt() if is_urgent else ())]
             case events.PauseChanged(False) | events.HoldChanged(False):
                 return self._go_on(now)
             case events.CancelRequested():
@@ -170,13 +189,16 @@ class AgentRun(RunMachine):
         if self._is_tick_due:
             return []
         self._join_provided()
+        self._is_interrupted = False
         self.tick += 1
         self.turn_at, self._answer = self.context.count, None
         self._phase, self._is_asking = "planning", True
         self.stream = agent_context.StreamedPlan(self.context, is_stuck=not self._may_stream)
         size = RequestSize()  # of no matter where nothing limits it
         if self.budget.limits_requests:
-            tools_bytes = sum(json_size(tool.schema) for tool in self.context.tools.values())
+            known = self.context.known_tools(self.turns).values()
+            tools_bytes = sum(json_size(tool.schema) for tool in known)
+            tools_bytes += TOOL_LIST_BYTES if len(known) < len(self.context.tools) else 0
             shown_bytes = estimate_prompt_bytes(context_bytes(self.request.context, self.turns), tools_bytes)
             size = request_size(self.config, self.price, shown_bytes, self.unusable.cap)
         return self.budget.request([f"tick-{self.tick}"], size)
@@ -237,15 +259,22 @@ class AgentRun(RunMachine):
 
     def _take_solution(self, solution: Json, now: str) -> list[Any]:
         self._answer = solution
-        problems = list(shape_problems(solution))
+        problems = list(shape_problems(solution)) or ([SAID_MORE] if self._is_interrupted else [])
         if problems:
-            return self._refuse(problems, now)
-        calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
-        problems = list(output_problems(self._wanted_output, self.context.log.shared.kinds()))
+            return self._refuse(problems, now, self.answer_calls)
+        calls, self.wanted_output = solution.get("calls") or [], solution.get("output")
+        problems = list(output_problems(self.wanted_output, self.context.log.shared.kinds()))
+        wanted, unknown = turns.read_wanted_tools(solution.get("tools") or [], self.context.tools)
+        wanted = [name for name in wanted if name not in self.context.known_tools(self.turns)]
+        problems += unknown
         started = self.stream.started_calls
         if calls[: len(started)] != started:
             text = "the answer does not begin with the calls that had started while it was written"
             return self._refuse([Problem(wire.INVALID_SOLUTION, text, "/calls")], now, calls)
+        if not calls and wanted and self.wanted_output is None:
+            self._append_problems(problems)
+            self._add_turn(({"tools": wanted, "outcome": turns.DESCRIBED},), problems)
+            return self._next_tick()
         if not calls:
             problems = problems or self._check_output()
             return self._refuse(problems, now) if problems else self.finish("completed")
@@ -266,10 +295,12 @@ class AgentRun(RunMachine):
         return self._propose(now)
 
     def _check_output(self) -> list[Problem]:
-        """Why the output does not hold; it is that of the run when it does."""
+        """Why the output does not hold; it is that of the run when it does, and nobody has said more since."""
+        if self.context.has_words_since(self.turn_at):
+            return [SAID_MORE]
         schema, view = self.context.output_schema, self.context.log.shared
         kinds = frozenset(view.kinds())
-        self.output, problems = check_output(self._wanted_output, schema, lambda path: view.read(path, END), kinds)
+        self.output, problems = check_output(self.wanted_output, schema, lambda path: view.read(path, END), kinds)
         return problems
 
     def _refuse_unusable(self, code: str, message: str, now: str, text: str | None = None) -> list[Any]:
@@ -335,6 +366,21 @@ class AgentRun(RunMachine):
         self._phase, self._is_walking = "running", True
         return self.budget.request_calls(f"plan-{self.tick}", count)
 
+    def _interrupt(self) -> list[Any]:
+        """What has not started of this tick does not; the model plans again when the rest has ended."""
+        if self.proposal is not None:
+            calls, self.proposal, self._is_plan_held = self.proposed_calls, None, False
+            self.context.append_plan(calls)
+            self._append_problems([SAID_MORE])
+            self._add_turn(turns.unrun_outcomes(calls), [SAID_MORE], planned=calls)
+            return [*self.approvals.close_all(), *self._next_tick()]
+        self._is_interrupted = self.stream.is_stuck = self._is_asking or self.stream.is_stuck
+        if not self._is_walking:
+            return []
+        if not self._is_asking:
+            self._dropped = self._dropped or ([SAID_MORE], self.answer_calls, None)
+        return [commands.SignalChildren(wire.INTERRUPT, SAID_MORE.message, is_told=True)]
+
     def _begin_plan(self, prepared: ValidatedPlan) -> tuple[list[PlannedCall], dict[str, Any]]:
         nodes = self.context.next_nodes(prepared)
         self.results.begin(nodes, self.tick)
@@ -345,7 +391,7 @@ class AgentRun(RunMachine):
         self._is_walking = True
         self._settled_before = self.budget.take_unreported()
         position = self.position.child(self.own, identity=part_identity(self.position.identity, name))
-        position = position.model_copy(update={"isGuarded": position.isGuarded or self.request.asks_for_plan})
+        position = position.guarded(self.config.approve.plan_rule) if self.request.asks_for_plan else position
         own = PlanInput(
             request=request, position=position, part=True, isGrowing=is_growing,
             capabilities=self.capabilities.model_copy(update={"tools": {}}),
@@ -353,7 +399,10 @@ class AgentRun(RunMachine):
             approve=with_answers(self.setup.raw.get("config") or {}, self.context.tools), settled=self._settled_before,
         )  # fmt: skip
         start = commands.StartChild(wire.PLAN, name, f"tick {self.tick}: {', '.join(ids)}", own)
-        return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]
+        data = [message for message in self._provided if isinstance(message, Data)]
+        is_dropped = self._dropped is not None  # while the plan waited for its grant
+        stop = [commands.SignalChildren(wire.INTERRUPT, SAID_MORE.message, is_told=True)] if is_dropped else []
+        return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in data), *stop]
 
     def on_record(self, record: TreeSignal, now: str) -> list[Any]:
         """Calls of the answer that is being written: what can start is passed on."""
@@ -394,6 +443,7 @@ class AgentRun(RunMachine):
         plan, self._plan = self._plan, None
         report = event.report or {}
         decisions = report.get("decisions") or ()
+        self.steps = [*map(UndoStep.model_validate, report.get("undo") or ()), *self.steps]
         if event.accounting is None:
             self.budget.take(self._settled_before)  # it may not have reported them to the root
         if self.is_cancelling or event.error is not None:
@@ -410,7 +460,7 @@ class AgentRun(RunMachine):
         self.approvals.records += [{**record, "tick": self.tick} for record in named]
         for record in named:
             self.context.append_decision(record)
-        return self._take_result(report)
+        return self._take_result(report, is_whole=plan is not None)
 
     def _child_failed(self, error: CallError, unstarted: _TickPlan | None, now: str) -> list[Any]:
         """The child did not end by itself, or never began since its input is too large."""
@@ -423,11 +473,13 @@ class AgentRun(RunMachine):
             f"tick {self.tick}: its plan did not end by itself: {error.code}: {error.message}", error.code
         )
 
-    def _take_result(self, result: Mapping[str, Any]) -> list[Any]:
+    def _take_result(self, result: Mapping[str, Any], *, is_whole: bool) -> list[Any]:
+        """What came of the tick's plan. ``is_whole``: all of its Calls are in the context's plan."""
         dropped, self._dropped = self._dropped, None
         if dropped is not None:
             result, planned = agent_context.started_part(result, self.prepared)
-            self.context.append_plan(planned)
+            if not is_whole:
+                self.context.append_plan(planned)
         self.context.append(result.get("context") or ())
         count = len(self.results.calls)
         failures = self.results.record(result, self.tick)
@@ -437,13 +489,14 @@ class AgentRun(RunMachine):
         if dropped is not None:
             problems, calls, text = dropped
             self._append_problems(problems, calls)
-            outcomes = agent_context.describe_outcomes(
-                *walked, unrun_reason=agent_context.ANSWER_REFUSED, answer=self.answer_calls
-            )
-            self._add_turn(outcomes, problems, text=text)
+            reason = SAID_MORE.message if problems == [SAID_MORE] else agent_context.ANSWER_REFUSED
+            outcomes = agent_context.describe_outcomes(*walked, unrun_reason=reason, answer=self.answer_calls)
+            self._add_turn(outcomes, problems, text=text, planned=self.request.calls if is_whole else None)
             return self._next_tick()
+        if result.get("undoAsked"):
+            return self._end_undone("a person has what completed undone")
         is_withheld = bool(failures) or self._is_partly_run
-        wants_output = self._wanted_output is not None
+        wants_output = self.wanted_output is not None
         problems = self._check_output() if wants_output and not is_withheld else []
         self._append_problems(problems)
         outcomes = agent_context.describe_outcomes(
@@ -485,7 +538,7 @@ class AgentRun(RunMachine):
         """The edited proposal, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: the edit
         cannot be made, and why.
         """
-        self.check_pins(decision)
+        self.check_open(decision)
         if decision.decision != wire.EDIT:
             return None
         calls = list(decision.calls) if decision.calls is not None else self.proposed_calls
@@ -508,6 +561,8 @@ class AgentRun(RunMachine):
             self._append_problems([Problem(wire.REJECTED, reason)])
             self._add_turn(turns.unrun_outcomes(calls, turns.REJECTED, reason), planned=calls)
             return self._next_tick()
+        if decision.decision == wire.UNDO:
+            return self._end_undone(decision.reason or "a person has what completed undone")
         if decision.decision not in (wire.APPROVE, wire.EDIT):
             return self._fail(self.approvals.expired or "nobody decided in time", wire.APPROVAL_TIMEOUT)
         calls = self.proposed_calls
@@ -521,7 +576,11 @@ class AgentRun(RunMachine):
         self.approvals.raise_version(self.version, self._proposed_subject())
         return list(self.load_pins(self.proposal.nodes if self.proposal is not None else ()))
 
-    def check_provided(self, message: Data) -> None:
+    def _end_undone(self, reason: str) -> list[Any]:
+        self.undo_asked, self.failure = True, CallError(wire.REJECTED, reason)
+        return self.finish(wire.REJECTED)
+
+    def check_provided(self, message: Data | Instruction) -> None:
         super().check_provided(message)
         self.context.check_provided(message)
 
@@ -553,10 +612,10 @@ class AgentRun(RunMachine):
             instances=self.results.instances, turns=tuple(self.turns),
             turnAt=self.turn_at, answer=self._answer, unusable=self.unusable,
             proposal=tuple(self.proposed_calls) if self.proposal is not None else None,
-            wantedOutput=self._wanted_output if self.proposal is not None else None,
+            wantedOutput=self.wanted_output if self.proposal is not None else None, undo=tuple(self.steps),
         )  # fmt: skip
 
-    def restore(self, state: AgentState, provided: Iterable[Data]) -> None:
+    def restore(self, state: AgentState, provided: Iterable[Data | Instruction]) -> None:
         self.restore_common(state.approvals, state.budget)
         self.context.append(state.context)
         self.tick, self.plan_tick, self.turn_at = state.tick, state.planTick, state.turnAt
@@ -564,14 +623,14 @@ class AgentRun(RunMachine):
         self.results.calls, self.results.errors = list(state.calls), list(state.errors)
         self.results.instances = dict(state.instances)
         self.turns, self._answer = list(state.turns), state.answer
-        self.unusable = state.unusable
+        self.unusable, self.steps = state.unusable, list(state.undo)
         self.version, self.is_paused = state.version, state.isPaused
         self._provided += provided
         if self.plan_tick and self.request.plan is not None:  # for whoever asks for its drawing
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self.context.validate(self.request.calls)
         if state.proposal is not None:
-            self._wanted_output = state.wantedOutput
+            self.wanted_output = state.wantedOutput
             self.prepared = self.proposal = self.context.validate(list(state.proposal))
 
 
@@ -582,6 +641,7 @@ class DelegateMachine(RunMachine):
         super().__init__(own, position, own_input.lease)
         self.request, self.config = request, request.config
         self.result: dict[str, Any] = {}
+        self.steps: list[UndoStep] = []  # what undoes what an inner plan has completed: the run above does it
         self._begins_later = False
 
     @property
@@ -613,42 +673,86 @@ class DelegateMachine(RunMachine):
     def end(self, failure: CallError | None = None, **result: Any) -> list[Any]:
         """It has ended; ``result`` is what is known also of one that failed."""
         status = "completed" if failure is None else "failed"
-        self.result, self.failure = {"status": status, **result}, failure
+        steps = {"undo": [step.to_json() for step in self.steps]} if self.steps else {}
+        self.result, self.failure = {"status": status, **result, **steps}, failure
         return self.finish(status)
 
 
 class WalkedDelegate(DelegateMachine):
-    """Has the plan of a definition walked by a child, and yields ``state.output``, else the state."""
+    """Has the plan of a definition, or of a Call, walked by a child, and yields ``state.output``, else the state.
+
+    One with ``until`` is walked again, as often as is allowed, until a child says that it holds.
+    """
 
     def __init__(
         self, own: str, own_input: DelegateInput, position: TreePosition, request: Request, raw: dict[str, Any]
     ) -> None:
         super().__init__(own, own_input, position, request)
         self._raw, self._name = raw, own_input.delegate
+        self._inner, self._is_inner, self._turn = own_input.plan or InnerPlan(tools=()), own_input.plan is not None, 0
+        self._previous: Json = None  # the last state
         self._provided: list[Data] = []
 
     def begin(self) -> list[Any]:
-        return self.budget.request_calls(_PLAN, self.request.count_calls(self.request.calls))
+        self._turn += 1
+        name, calls = _PLAN if self._turn == 1 else f"{_PLAN}-{self._turn}", self.request.calls
+        if self._inner.until is not None and len(calls) > MAX_UNTIL_CALLS:  # of a plan by name
+            text = f"{self._name} has {len(calls):,} calls; with until at most {MAX_UNTIL_CALLS:,} are allowed"
+            return self.end(CallError(wire.LIMIT_EXCEEDED, text))
+        return self.budget.request_calls(name, self.request.count_calls(calls))
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event; what is provided before the plan starts reaches it then."""
         match event:
             case events.ChildEnded() if not self.is_cancelling:
                 return self._plan_ended(event)
-            case events.Provided(message):
+            case events.Provided(Data() as message):
                 self._provided.append(message)
                 return [commands.SignalChildren(wire.PROVIDE, message.raw)]
         return super().react(event, now)
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
-        identity = part_identity(self.position.identity, _PLAN)
-        own = PlanInput(request=self._raw, position=self.position.child(self.own, identity=identity))
-        start = commands.StartChild(wire.PLAN, _PLAN, f"the plan of {self._name}", own)
+        name, inner = effect.key, self._inner
+        position = self.position.child(self.own, identity=part_identity(self.position.identity, name))
+        own = PlanInput(
+            request=self._turn_request(), position=position, capabilities=inner.capabilities, until=inner.until
+        )
+        if inner.calls is not None:  # who decided about the Call has seen them; of what they start nobody has
+            config = self._raw["config"]
+            request = {**own.request, "config": {**config, "approve": without_plan(config.get("approve"))}}
+            own = own.model_copy(update={"request": request, "approve": config.get("approve")})
+        turn = "" if inner.max is None else f", {self._turn} of at most {inner.max}"
+        start = commands.StartChild(wire.PLAN, name, f"the plan of {self._name}{turn}", own)
         return [start, *(commands.SignalChildren(wire.PROVIDE, message.raw) for message in self._provided)]
+
+    def _turn_request(self) -> dict[str, Any]:
+        if self._inner.max is None:
+            return self._raw
+        *rest, message = self._raw["context"]
+        return {**self._raw, "context": [*rest, {**message, "input": {**message["input"], "previous": self._previous}}]}
+
+    def _timer_fired(self, name: str, now: str) -> list[Any]:
+        if name != TURN_TIMER:
+            return super()._timer_fired(name, now)
+        self._begins_later = self.is_paused and not self.is_cancelling
+        return [] if self.is_paused or self.is_cancelling else self.begin()
+
+    def _go_on(self, state: Json) -> list[Any]:
+        """The plan has ended, and its ``until`` does not hold."""
+        inner, most = self._inner, self._inner.max or 1
+        if self._turn < most:
+            self._previous = state
+            timer = commands.StartTimer(TURN_TIMER, inner.every, f"{TURN_TIMER}, {self._turn + 1} of at most {most}")
+            return [timer] if inner.every else self.begin()
+        times = "the plan has ended" if most == 1 else f"the plan was walked {most} times"
+        text = f"{times}, and this does not hold: {truncate(inner.until or '', 200)}"
+        return self.end(CallError(wire.UNTIL_UNMET, text))
 
     def _plan_ended(self, event: events.ChildEnded) -> list[Any]:
         report = event.report or {}
         self.approvals.records += report.get("decisions") or ()
+        if self._is_inner:
+            self.steps = [*map(UndoStep.model_validate, report.get("undo") or ()), *self.steps]
         if event.error is not None:
             return self.end(CallError(event.error.code, event.error.message))
         errors = report["errors"]
@@ -656,7 +760,10 @@ class WalkedDelegate(DelegateMachine):
             lines = (f"{e['call']}: [{e['code']}] {truncate(str(e['message']), 300)}" for e in errors[:MAX_FAILURES])
             text = "; ".join(lines) or f"its plan was {report['status']}"
             return self.end(CallError(wire.PLAN_FAILED, text), errors=errors)
-        output = plan_output(self.request.data(), report["context"])
+        log = plan_log(self.request.data(), report["context"])
+        if self._inner.until is not None and not report.get("reached"):
+            return self._go_on(log.state())
+        output = plan_output(log)
         schema = output_schema(self.request.schema)
         try:
             defects = [] if schema is None else Checker(schema).defects(output)

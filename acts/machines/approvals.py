@@ -45,8 +45,10 @@ from acts.tree import decisions
 from acts.tree.decisions import (
     APPROVALS,
     CONTENT,
+    ENGINE,
     ESCALATED,
     FORM,
+    LIKE,
     OF,
     SIGN,
     WHO,
@@ -81,8 +83,6 @@ MAX_EDITS_SHOWN: Final = 20
 RESEND_TIMER: Final = "report pending approvals again"
 # Seconds after which a report that did not reach the root is sent again; the last for each further time
 RESEND_SECONDS: Final = (5.0, 60.0, 600.0)
-# ``by`` of a decision that a deadline made
-ENGINE: Final = "onTimeout"
 # What a timer does that decides nothing
 _ESCALATE: Final = "escalate"
 # Where a decision comes from, beside ``ENGINE``: a deadline
@@ -361,9 +361,11 @@ class Approvals:
         key = (self.own, what, call, instance, None)
         old, shown = self.waits.open.by_key.get(key), self._show(subject)
         out: list[Any] = []
-        if old is not None and self._rules[key] != rule:  # others decide now, until another time
+        # Others decide now, until another time; or so far nobody's silence is about this
+        is_unheard = old is not None and rule.onTimeout == wire.APPROVE and old.subject != shown["subject"]
+        if old is not None and (is_unheard or self._rules[key] != rule):
             out += self.close(old)
-            self._since[key], old = (old.since, True), None
+            self._since[key], old = (now if is_unheard else old.since, True), None
         self._rules[key] = rule
         since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
         wait = PendingApproval(
@@ -553,14 +555,14 @@ class Approvals:
 
     def _check_person(self, wait: PendingApproval, decision: Decision) -> None:
         """Raise DecisionRefused where the rule of a wait wants somebody else, or a name."""
-        rule, by = self._rules.get(wait.key, Rule()), decision.by
+        rule, by = self._rules.get(wait.key, Rule()), (decision.by or "").strip()
         confirms = decision.decision in (wire.APPROVE, wire.ANSWER)
-        if decision.decision != wire.REJECT and rule.selfApproval is False:
-            editors = {record.get("by") for record in self.records if record["decision"] == wire.EDIT}
-            if by is None or (confirms and by in editors):
+        if decision.decision not in (wire.REJECT, wire.UNDO) and rule.selfApproval is False:
+            editors = (str(record.get("by")) for record in self.records if record["decision"] == wire.EDIT)
+            if not by or (confirms and any(_is_same(by, name) for name in editors)):
                 who = by or "no name is given, and"
                 raise DecisionRefused(f"{who}: whoever has edited {wait} does not approve it (selfApproval)")
-        if confirms and (rule.of > 1 or rule.who) and not (by or "").strip():
+        if confirms and (rule.of > 1 or rule.who) and not by:
             raise DecisionRefused(f'"by" says who decides about {wait}: its rule asks for names')
         if confirms and any(_is_same(by, name) for name in wait.about.get(APPROVALS, ())):
             raise DecisionRefused(f"{by} has approved {wait} already, and {rule.of} different people have to")
@@ -619,6 +621,7 @@ class Approvals:
     def _judge_early(self, wait: PendingApproval, now: str, *, is_edited: bool = False) -> list[Any]:
         """Judge the decisions that came before this wait: of those that fit it, the first that is accepted holds."""
         early, self._early = self._early, []
+        is_edited |= any("call" in change for change in wait.about.get("changes", ()))
         out: list[Any] = []
         is_decided = False
         for item, size in early:
@@ -714,7 +717,7 @@ class Approvals:
             return [Note(f"{MAX_REMEMBERED} approvals of like calls are remembered, and no more: revoke one")]
         ids = [record["remembered"] for record in self.records if record["decision"] == wire.REVOKE]
         id_ = str(max(map(int, (*ids, *self.remembered)), default=0) + 1)
-        entry = {"call": wait.call, "like": _likeness(wait), "version": wait.version, "by": decision.by, "date": now}
+        entry = {"call": wait.call, LIKE: wait.about.get(LIKE), "version": wait.version, "by": decision.by, "date": now}
         self.remembered[id_] = entry | decision.remember.model_dump(exclude_none=True)
         return [effect for other in self.pending for effect in self._approve_as_remembered(other, now)]
 
@@ -727,7 +730,7 @@ class Approvals:
             return []
         for id_, kept in self.remembered.items():
             is_over = kept.get("count") == 0 or ("until" in kept and _is_past(kept["until"], now))
-            if is_over or kept["like"] != _likeness(wait) or (id_, wait.key, wait.version) in self._unlike:
+            if is_over or kept[LIKE] != wait.about.get(LIKE, "") or (id_, wait.key, wait.version) in self._unlike:
                 continue
             limits = Remember.model_validate({key: kept[key] for key in ("when", "until") if key in kept})
             decision = Decision(
@@ -850,13 +853,8 @@ def _times(wait: PendingApproval, rule: Rule) -> list[tuple[str, datetime, float
     return [(name, end, *time) for name, end, time in zip(names, ends, times, strict=True)]
 
 
-def _likeness(wait: PendingApproval) -> list[Any]:
-    """What like Calls have in common: their Tool, what answers them, and the rule by which people are asked."""
-    return [*wait.tools, wait.about.get("rule")]
-
-
-def _is_same(one: str | None, other: str) -> bool:
-    return (one or "").strip().casefold() == other.strip().casefold()
+def _is_same(one: str, other: str) -> bool:
+    return one.strip().casefold() == other.strip().casefold()
 
 
 def _is_past(until: str, now: str) -> bool:

@@ -3,7 +3,7 @@
 Laws of this file: plain data and a table. A walk moves a Call from one *stage* to another only as ``NEXT_STAGES``
 says. Usual ways are::
 
-    pending ─▶ ready ─▶ running, collecting ─▶ applying ─▶ completed, failed
+    pending ─▶ ready ─▶ running, collecting, sleeping ─▶ applying ─▶ completed, failed
        ├─▶ awaiting ─▶ ready, rejected, pending (something else is to be approved now), applying (a person answered)
        ├─▶ awaiting_input ─▶ pending
        ├─▶ applying, skipped
@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from acts.language.config import Rule
 from acts.language.errors import MAX_NAME, CallError, EngineError, truncate
 from acts.language.references import Path, conjunction
 from acts.language.tools import FAILURES
@@ -34,6 +35,7 @@ from acts.language.values import Json
 from acts.language.wire import EACH_FAILED, MCP_TOOL_ERROR
 from acts.machines.commands import StartCall
 from acts.plan.calls import UNIT, ElementReading, PlannedCall
+from acts.tree.past_run import UndoStep
 from acts.tree.records import CallRecord
 
 NOT_STARTED: Final = ("pending", "awaiting_input", "awaiting", "ready")
@@ -43,7 +45,9 @@ NEXT_STAGES: Final[dict[str, tuple[str, ...]]] = {
     # A message or a decision arrives; the plan may end here
     "awaiting_input": ("pending", "failed", "cancelled"),
     "awaiting": ("ready", "pending", "rejected", "applying", "failed", "cancelled"),
-    "ready": ("running", "awaiting", "collecting", "applying", "failed", "cancelled"),
+    "ready": ("running", "awaiting", "collecting", "sleeping", "applying", "failed", "cancelled"),
+    # Nothing runs: the Call ends at a time
+    "sleeping": ("applying", "failed", "cancelled"),
     # The Call runs, or its elements do; the shell may have no room for it now
     "running": ("applying", "detached", "ready", "failed", "cancelled"),
     "collecting": ("applying", "detached", "failed", "cancelled"),
@@ -52,7 +56,7 @@ NEXT_STAGES: Final[dict[str, tuple[str, ...]]] = {
 }
 SETTLED: Final = frozenset({"completed", "failed", "skipped", "rejected", "cancelled", "detached"})
 # Stages that people see as another state
-STATE_OF: Final = {"awaiting_input": "awaiting", "applying": "running", "collecting": "running"}
+STATE_OF: Final = {"awaiting_input": "awaiting", "applying": "running", "collecting": "running", "sleeping": "running"}
 # Failures of elements that the message of the Call names; its details have all of them
 MAX_FAILURES_NAMED: Final = 3
 # Results of elements in the error of a Call, in a status that is asked for again and again
@@ -161,12 +165,15 @@ class CallState:
     missing: tuple[str, ...] = ()  # the references that it waits for
     approved: dict[str, Any] | None = None  # the subject that a person approved, as ``subjects.keep`` keeps it
     asked: dict[str, Any] | None = None  # … that a person is asked about
+    rule: Rule | None = None  # … by which rule
     edited: bool = False  # a person put the Call into the plan
     resolved: dict[str, Any] | None = None  # the Call with its references resolved, from ready until it reports
     value: Json = None  # the report of a batch child, by instance
     reason: str | None = None  # why it was skipped
     cause: str | None = None  # the id of the Call that did not write what it needs, or of what that was skipped for
+    until: str | None = None  # the date at which a Call of the Tool ``wait`` ends
     elements: Elements | None = None  # of a Call with ``_each``, once it is ready
+    undo: dict[int, tuple[UndoStep, ...]] = field(default_factory=dict)  # what undoes it: of an element, by its index
 
     @property
     def state(self) -> str:
@@ -202,7 +209,7 @@ class CallState:
     def to_record(self) -> CallRecord:
         """What outlives a quiet moment. A Call that has not started is assessed anew in the next run."""
         if not self.has_started:
-            return CallRecord(approved=self.approved, asked=self.asked, edited=self.edited)
+            return CallRecord(approved=self.approved, asked=self.asked, rule=self.rule, edited=self.edited)
         return CallRecord.model_validate(self, from_attributes=True)
 
     @classmethod
@@ -235,7 +242,7 @@ def status_of(shared: str, parts: Sequence[str]) -> str:
 
 def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]:
     """``{id, tool, state, instance?, answeredBy?, outputPath?, error?, place?, undeclared?, reason?, cause?, elements?,
-    call?, waitsFor?, taskQueue?}``.
+    call?, waitsFor?, waitsUntil?, taskQueue?}``.
 
     ``undeclared`` names what took its error path and is no failure that its Tool declares. ``reason`` says why a Call
     was skipped, ``cause`` is the Call to which that goes back; ``elements`` is ``{total, completed, failed, running}``.
@@ -257,7 +264,7 @@ def call_item(call: CallState, in_queue: Collection[str] = ()) -> dict[str, Any]
         "undeclared": undeclared_failure(call),
         "reason": call.reason, "cause": call.cause,
         "elements": call.elements and call.elements.counts(), "call": node.planned if has_failed_edit else None,
-        "waitsFor": list(call.missing) or None,
+        "waitsFor": list(call.missing) or None, "waitsUntil": call.until if call.stage == "sleeping" else None,
     }  # fmt: skip
     return out | {name: value for name, value in more.items() if value is not None}
 

@@ -52,7 +52,11 @@ class Finish(Frozen):
     status: str
 
 
-Command = StartCall | AskHuman | CountElements | Finish
+class EndEarly(Frozen):  # The plan has come to what it was walked for: cancel what still runs
+    pass
+
+
+Command = StartCall | AskHuman | CountElements | EndEarly | Finish
 
 # -- of approvals, the budget and resets, for the run itself -------------------------------------------------------
 
@@ -179,5 +183,5 @@ class AnswerUpdate(Frozen):  # Answer the update of this id: None, or the proble
 RunCommand = (
     StartCall | AskOutput | AskSolution | StartChild | StartBackground
     | StartEngineActivity | SignalChildren | SendRecord | CheckQueues | StartTimer
-    | CancelTimer | AnswerUpdate | Finish | RestartChild | Stop
+    | CancelTimer | AnswerUpdate | EndEarly | Finish | RestartChild | Stop
 )  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, dataclass_transform
 
 from acts.language.errors import CallError
-from acts.language.messages import Data
+from acts.language.messages import Data, Instruction
 from acts.tree.records import Accounting
 from acts.tree.signal_records import TreeSignal
 
@@ -78,10 +78,15 @@ class DecisionReceived(Event):  # A person decides: by the signal ``word``, or b
     update: str | None = None
 
 
-class Provided(Event):  # A message came from outside
-    message: Data
+class Provided(Event):  # A message came from outside; one with words is for an agent
+    message: Data | Instruction
     is_told: bool = False  # by the run above, which has judged it
     update: str | None = None  # the id of the update that brought it
+    is_urgent: bool = False  # what has not started does not: an agent plans again at once
+
+
+class Interrupted(Event):  # The agent above plans again: what has not started does not
+    reason: str
 
 
 class PauseChanged(Event):  # A person wants nothing more to start, or that it goes on

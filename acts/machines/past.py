@@ -182,6 +182,7 @@ def read_calls(
             results, unfinished = _read_results(call)
             identities = {index: identify(node.element_node(index)) for index in unfinished}
             fields = {"state": "open", "results": tuple(results), "open": identities}
+        fields |= {"undo": call.undo} if call.undo else {}
         fields["instance"] = node.instance if node.instance is not None else member
         reads = _read_again(call, context, prompt)
         out.append(PastCall(call=node.id, id=identify(node), planned=planned_digest(node), reads=reads, **fields))

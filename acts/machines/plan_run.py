@@ -10,33 +10,44 @@ waits for anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from acts.language import wire
-from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, truncate
-from acts.language.messages import Data, parse_message, parse_request
-from acts.language.tools import hint_words
+from acts.language.config import Rule, join_rules
+from acts.language.errors import (
+    CallError,
+    DecisionRefused,
+    EngineError,
+    InvalidRequest,
+    format_choices,
+    truncate,
+)
+from acts.language.messages import Data, Instruction, parse_message, parse_request
+from acts.language.references import parse_condition
+from acts.language.tools import Tool, hint_words
 from acts.language.values import Json, get
 from acts.machines import commands, events
 from acts.machines.budget import context_bytes, latent_request_size
 from acts.machines.call_state import SETTLED, CallState, call_item, error_item, status_from_states
 from acts.machines.past import PastCalls
 from acts.machines.run_machine import RunMachine
-from acts.machines.walk import Walk, match_calls
-from acts.plan.calls import UNIT, PlannedCall
+from acts.machines.walk import Walk, date_of, match_calls
+from acts.plan.calls import UNIT, PlannedCall, find_rule
 from acts.plan.context_log import START
 from acts.plan.validate import ValidatedPlan, validate_parsed
 from acts.tree import child_requests
 from acts.tree.child_requests import Batch, count_calls
-from acts.tree.decisions import ACTIVITY, FORM, MESSAGE, SHORT_SUBJECT, Decision, PendingApproval
+from acts.tree.decisions import ACTIVITY, FORM, LIKE, MESSAGE, SHORT_SUBJECT, Decision, PendingApproval
 from acts.tree.identity import child_id
-from acts.tree.past_run import PastInstance, PastRun, prompt_digest, request_digest
+from acts.tree.past_run import PastInstance, PastRun, UndoStep, prompt_digest, request_digest
 from acts.tree.records import (
     BackgroundInput,
     Capabilities,
     ContextRef,
+    InnerPlan,
     InstanceInput,
     PermitLease,
     PlanInput,
@@ -52,10 +63,11 @@ _NOT_CARRIED: Final[dict[str, Any]] = {"request": {}, "capabilities": None, "set
 # What a child's id may have behind it where the first choice was in use
 _SPARE: Final = re.compile(r"(~[0-9a-f-]+)?")
 # The keys of a child's report on one instance
-REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed")
+REPORT_KEYS: Final = ("status", "state", "calls", "errors", "writes", "resumed", "undo")
 # What one workflow task has no time for is left to the next one, which this timer brings
 REST_TIMER: Final = "go on with what is left"
 REST_SECONDS: Final = 0.001
+ALARM: Final = "wait"
 # With each that comes, a digest of all is made: more are refused. A person sees one of so many bytes whole
 MAX_HELD_MESSAGES: Final = 20
 MAX_SHOWN_MESSAGE: Final = 20_000
@@ -82,7 +94,7 @@ class PlanSetup:
     @property
     def approve(self) -> Any:
         """What the person asked to confirm who started the tree: ``plan`` does not hold for a part of a plan."""
-        if self.input is not None and self.input.part:
+        if self.input is not None and (self.input.part or self.input.approve is not None):
             return self.input.approve
         return child_requests.with_answers(self.raw.get("config") or {}, self.prepared.tools)
 
@@ -110,7 +122,7 @@ class PlanRun(RunMachine):
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str]) -> None:
         super().__init__(own, setup.position, setup.lease, setup.capabilities)
         self.setup, self.config = setup, setup.prepared.request.config
-        self.raw = setup.raw
+        self.raw: dict[str, Any] = setup.raw
         self.version = 1
         self.is_approved = not setup.prepared.request.asks_for_plan
         self.held_messages: list[Data] = []
@@ -124,7 +136,10 @@ class PlanRun(RunMachine):
         self.walk.counts_elements, self.walk.postpones = self.budget.limits_calls, True
         self._late: list[events.CallEnded] = []  # results that a workflow task had no time for
         self._has_rest_timer = False
-        self.walk.growing = setup.input is not None and setup.input.isGrowing
+        self._alarm: datetime | None = None  # when the timer of Calls that wait for a time fires
+        if setup.input is not None:
+            self.walk.growing = setup.input.isGrowing
+            self.walk.until = None if setup.input.until is None else parse_condition(setup.input.until)
         self._waiting_for_grant: dict[str, commands.StartCall | commands.CountElements] = {}
         self._batch: tuple[ValidatedPlan, Batch] | None = None  # with the plan that it was made of
         self._context_bytes: int | None = None  # of the Request, which stays as it is
@@ -148,12 +163,39 @@ class PlanRun(RunMachine):
         return self.walk.prepared.unsplit or self.walk.prepared
 
     @property
+    def known_tools(self) -> Mapping[str, Tool]:  # type: ignore[override]
+        return self.walk.prepared.tools
+
+    def undo_steps(self) -> list[UndoStep]:
+        return self.walk.undo_steps()
+
+    def steps_due(self, status: str) -> list[UndoStep]:
+        """An instance that has failed is undone by itself; the plan of a tick leaves it to its agent."""
+        if self.undo_asked:
+            return [] if self._is_of_tick else self.undo_steps()
+        if self.config.onFailure is None:
+            return []
+        failed = {id_ for id_, state in statuses(self.walk).items() if state == "failed"}
+        return [step for step in self.undo_steps() if status == "failed" or step.instance in failed]
+
+    @property
+    def _is_of_tick(self) -> bool:
+        own = self.setup.input
+        return own is not None and own.part and not isinstance(own, InstanceInput)
+
+    @property
+    def steps_left(self) -> list[dict[str, Any]]:
+        """What undoes what has completed and was not undone here, for the run above."""
+        done = () if self.undone is None else {step.id for step in self.steps_due(self.finished or "")}
+        return [step.to_json() for step in self.undo_steps() if step.id not in done]
+
+    @property
     def in_flight(self) -> int:
-        return self.walk.running
+        return self.walk.running + self.is_undoing
 
     @property
     def can_continue_as_new(self) -> bool:
-        return not (self.walk.running or self._waiting_for_grant or self._unpinned)
+        return not (self.in_flight or self._waiting_for_grant or self._unpinned)
 
     @property
     def live_phase(self) -> str:
@@ -172,9 +214,23 @@ class PlanRun(RunMachine):
             self._has_rest_timer = True
             out.append(commands.StartTimer(REST_TIMER, REST_SECONDS, REST_TIMER))
         self.walk.work.begin_task()
+        return out + ([] if self.is_cancelling or self.finished is not None else self._set_alarm(now))
+
+    def _set_alarm(self, now: str) -> list[Any]:
+        """One timer for all Calls that wait for a time: for the first of them."""
+        due, armed = self.walk.next_wake, self._alarm
+        if due == armed:
+            return []
+        self._alarm, out = due, list[Any]() if armed is None else [commands.CancelTimer(ALARM)]
+        if due is not None:
+            seconds = max((due - date_of(now)).total_seconds(), REST_SECONDS)
+            out.append(commands.StartTimer(ALARM, seconds, f"wait until {due:%Y-%m-%d %H:%M:%S} UTC"))
         return out
 
     def _timer_fired(self, name: str, now: str) -> list[Any]:
+        if name == ALARM:
+            self._alarm = None
+            return self.perform(self.walk.wake(now), now)
         if name != REST_TIMER:
             return super()._timer_fired(name, now)
         self._has_rest_timer = False
@@ -197,12 +253,16 @@ class PlanRun(RunMachine):
                 return [*self.budget.settle(key, None), *self.perform(walk.postponed(key, now), now)]
             case events.ChildEnded():
                 return self._child_result(event, now)
-            case events.Provided(message, is_told):
+            case events.Provided(Data() as message, is_told):
                 # What another run says carries no signature
                 is_approved = is_told and not self.position.approvers
                 return self._join(message, now) if is_approved else self._provide(message, now)
             case events.PauseChanged() | events.HoldChanged():
                 return self.perform(walk.advance(now, paused=self.is_paused, draining=self.is_held), now)
+            case events.Interrupted(reason):
+                below = commands.SignalChildren(wire.INTERRUPT, reason, instances_only=True, is_told=True)
+                error = {"code": wire.NOT_RUN, "message": truncate(reason, 300)}
+                return [below, *self.perform(walk.cancel(now, error), now), *self._close_stale_waits()]
             case events.CancelRequested():
                 return self._cancel(now)
         return []
@@ -213,8 +273,9 @@ class PlanRun(RunMachine):
             return []
         self.usage.add(event.usage)
         key, out = event.key, self.budget.settle(event.key, event.usage)
-        if event.error is None:
-            return out + self.perform(self.walk.completed(key, event.value, now, event.chosen), now)
+        if event.error is None:  # wherever a Message of what undoes would be written: here it is a value
+            chosen = event.chosen if self.config.undoes is None else 0
+            return out + self.perform(self.walk.completed(key, event.value, now, chosen), now)
         self._waiting_for_grant.pop(key, None)
         return out + self.perform(self.walk.failed(key, event.error, now), now)
 
@@ -237,6 +298,7 @@ class PlanRun(RunMachine):
         if event.error is not None and event.error.code == wire.DELEGATE_CHANGED and self._is_approved_as(call):
             self._changed.append(event.key)
             return list(self.load_pins((call.node,), anew=True))
+        self.walk.inner_plan_ended(event.key, (report or {}).get("undo", ()))
         if event.error is not None or report is None:
             error = event.error or CallError(wire.ENGINE_ERROR, "the child said nothing of its result")
             return self.perform(walk.failed(event.key, CallError(error.code, error.message), now), now)
@@ -249,9 +311,10 @@ class PlanRun(RunMachine):
         is_approved = self.position.isGuarded or (call.parent or call).approved is not None
         return is_approved and not (self.is_cancelling or self.walk.cancelling or self.walk.exhausted)
 
-    def check_provided(self, message: Data) -> None:
+    def check_provided(self, message: Data | Instruction) -> None:
         super().check_provided(message)
-        self.walk.context.check_provided(message)
+        if isinstance(message, Data):
+            self.walk.context.check_provided(message)
         self._check_held()
 
     def _check_held(self) -> None:
@@ -298,8 +361,7 @@ class PlanRun(RunMachine):
         if not self.walk.growing:
             return []
         if record.dropped is not None:
-            error = {"code": wire.NOT_RUN, "message": truncate(record.dropped, 300)}
-            return self.perform(self.walk.cancel(now, error), now)
+            return self.react(events.Interrupted(record.dropped), now)
         *context, plan = self.raw["context"]
         messages = [context[message] if isinstance(message, int) else message for message in record.context]
         raw = {**self.raw, "context": [*messages, {**plan, "plan": [*plan["plan"], *record.calls]}]}
@@ -352,9 +414,12 @@ class PlanRun(RunMachine):
                 case commands.CountElements(node=node, more=more):  # each element counts as a Call
                     self._waiting_for_grant[node.key] = command
                     out += self.budget.request_calls(node.key, more)
-                case commands.Finish(status):
-                    self.finished = status
+                case commands.EndEarly():
                     out.append(command)
+                case commands.Finish(status):
+                    is_partly_undone = status == "completed" and self.config.undoes and self.config.undoes.problems
+                    status = wire.REJECTED if self.undo_asked else "failed" if is_partly_undone else status
+                    out += self.finish(status)
         return out + self._ask_budget(asking) if asking else out
 
     def on_granted(self, effect: commands.Granted, now: str) -> list[Any]:
@@ -413,7 +478,7 @@ class PlanRun(RunMachine):
         if not node.is_detached:
             self.queue_watch.record_start(node.key, node.tool.options.taskQueue)
             return [command]
-        options = node.tool.options.model_dump(mode="json", exclude={"expected"})  # it is for forecasts alone
+        options = node.tool.options.model_dump(mode="json")
         return self._start_background(
             node, activity=node.tool.activity, options=options, call=command.call, tool=dict(node.tool.schema),
             context=tuple(command.context),
@@ -435,12 +500,21 @@ class PlanRun(RunMachine):
         below = self.position.delegate(self.own, node.instance, identity)
         position = self.position.detached(identity) if node.is_detached else below
         call = self.walk.by_key[node.key]
-        if position.isGuarded or (call.parent or call).approved is not None:
+        call = call.parent or call
+        if call.approved is not None:
+            position = position.guarded(call.rule or Rule())
+        if position.isGuarded:
             pins = {**position.pins, **self.capabilities.uses.get(str(node.delegate), {})}
-            position = position.model_copy(update={"isGuarded": True, "pins": pins})
+            position = position.model_copy(update={"pins": pins})
         share = granted.share if granted is not None and granted.share else None
+        plan: InnerPlan | None = None
+        if node.walks_plan:
+            try:
+                plan = child_requests.inner_plan(command.call, self.walk.prepared, self.capabilities)
+            except CallError as error:
+                return self._fail_start(node.key, error, now)
         own = child_requests.build_delegate_input(
-            command.call, command.context, node, config, position, self.capabilities.pins, share
+            command.call, command.context, node, config, position, self.capabilities.pins, share, plan
         )
         own = own.model_copy(update={"price": self.price if node.delegate == wire.ANONYMOUS else None})
         if node.is_detached:
@@ -485,10 +559,12 @@ class PlanRun(RunMachine):
         about: dict[str, Any] = {"changes": list(command.changes)} if command.changes else {}
         skipped = command.subject.get("skipped", ())
         about |= {"elements": len(call["_each"]) - len(skipped)} if "_each" in call else {}
-        answer = node.delegate if node.delegate not in (None, wire.ANONYMOUS) else node.tool.answer
+        answer = node.delegate if node.delegate not in (None, *wire.NOT_LOADED) else node.tool.answer
         answer = node.tool.name if node.element is not None else answer
         about |= {ACTIVITY: answer} if node.element is not None or answer not in (None, node.tool.name) else {}
-        about |= {"rule": digest(command.rule.model_dump())[:SHORT_SUBJECT]} if self.config.approve.rules else {}
+        rule = command.rule.model_dump() if self.config.approve.rules else None
+        behind = [command.subject["answeredBy"], *([call["plan"]] if node.walks_plan else [])]
+        about |= {LIKE: digest([node.tool.name, behind, rule])[:SHORT_SUBJECT]}
         about |= {FORM: command.subject[FORM]} if FORM in command.subject else {}
         if hints := [*(["answered by a model"] if node.kind == "latent" else []), *hint_words(node.tool.schema)]:
             about["hints"] = hints
@@ -522,7 +598,7 @@ class PlanRun(RunMachine):
         loads = self.load_pins(self.whole_plan.nodes)
         if self._unpinned:
             return list(loads)
-        rule, subject = self.config.approve.plan_rule, self.plan_subject()
+        rule, subject = self._guard if self.walk.has_begun else self.config.approve.plan_rule, self.plan_subject()
         return self.approvals.open("plan", self.version, rule, now, subject=subject)
 
     def on_pinned(self, now: str) -> list[Any]:
@@ -540,8 +616,12 @@ class PlanRun(RunMachine):
         unseen = self.held_messages[len(self._held_shown) :]
         self._held_shown += [show(message.raw, MAX_SHOWN_MESSAGE) for message in unseen]
         shown = {"messages": [*self._held_shown]}
-        rule = self.config.approve.plan_rule
-        return self.approvals.open(MESSAGE, self.version, rule, now, about=shown, subject=shown)
+        return self.approvals.open(MESSAGE, self.version, self._guard, now, about=shown, subject=shown)
+
+    @property
+    def _guard(self) -> Rule:
+        """By which people decide about what changes what was approved: as they did then, also in the runs below."""
+        return self.position.guard or self.config.approve.plan_rule
 
     # -- decisions ----------------------------------------------------------------------------------
 
@@ -549,7 +629,7 @@ class PlanRun(RunMachine):
         """The edited plan, validated; None for what is no edit. Raises InvalidRequest, DecisionRefused: it cannot be
         carried out, and why.
         """
-        self.check_pins(decision)
+        self.check_open(decision)
         call = None if wait.call is None else self.walk.find(wait.call, wait.instance)
         if decision.decision == wire.ANSWER and call is not None:
             self.walk.check_answer(call, decision.output)
@@ -563,12 +643,32 @@ class PlanRun(RunMachine):
             raise DecisionRefused(refusal)
         if self.walk.has_begun:
             match_calls(self.walk.calls, self._edited_part(prepared))
+        self._guard_without(calls_changes(self.walk.prepared.request.calls, prepared.request.calls), wait)
         return prepared
+
+    def _guard_without(self, changes: list[dict[str, Json]], decided: PendingApproval) -> Rule | None:
+        """By which people decide about a running plan of which an edit takes Calls beside its own: as about each of
+        these. None: it takes none. Raises DecisionRefused: nobody decides about all.
+        """
+        own = str(decided.call).partition(":")[0]
+        places = {str(change["call"]) for change in changes if "from" in change} - {own}
+        if not (places and self.is_approved):
+            return None
+        taken = [node for node in self.whole_plan.nodes if str(node.index + 1) in places]
+        try:
+            asked = [find_rule(node, self.config.approve, lambda _: None) for node in taken]
+        except CallError as error:
+            raise DecisionRefused(f"edit this call by way of its own wait: {error}") from None
+        guard = join_rules([self._guard, *(found[1] for found in asked if found is not None)])
+        if guard is None:
+            names = format_choices(node.id for node in taken)
+            raise DecisionRefused(f"the edit takes away {names}, and nobody decides about all: edit them one by one")
+        return guard
 
     def _check_remembered(self, decision: Decision, call: CallState) -> None:
         """Raise DecisionRefused where a Call is not like those that a person approves from now on."""
         when = None if decision.remember is None else decision.remember.when
-        if when is not None and not self.walk.fits(call, call.resolved or {}, when, all_of=True):
+        if when is not None and self.walk.fitting(call, call.resolved or {})(when) is not True:
             raise DecisionRefused(f"remember.when does not hold of {call.node.id} itself: {when}")
         if decision.remembered is not None and call.edited:
             raise DecisionRefused(f"a person has changed {call.node.id}: somebody has to look at it")
@@ -597,25 +697,40 @@ class PlanRun(RunMachine):
         wait, decision = effect.wait, effect.decision
         if decision.decision == wire.EDIT:
             return self._replan(effect.token, wait, now)
+        if decision.decision == wire.UNDO:
+            return self._end_undone(decision, wait, now)
         if wait.what == MESSAGE:
-            messages, self.held_messages, self._held_shown = self.held_messages, [], []
-            if decision.decision == wire.APPROVE:
-                return [effect for message in messages for effect in self._join_approved(message, now)]
-            self.note(f"a message was refused: {decision.reason or decision.decision}")
-            return []
+            return self._on_messages_decided(decision, now)
         if wait.what != "plan":
             call, reason = self.walk.find(wait.call, wait.instance), decision.reason or ""
             if call is None:
                 return []
             return self.perform(self.walk.decide(call.node.key, decision.decision, reason, now, decision.output), now)
         if decision.decision == wire.APPROVE:
-            self.is_approved, self.position = True, self.position.model_copy(update={"isGuarded": True})
+            self.is_approved, self.position = True, self.position.guarded(self.config.approve.plan_rule)
             out = self.perform(self.walk.approve(now), now)
             return out + self._close_stale_waits()
         if self.walk.has_begun:
             error = {"code": wire.REJECTED, "message": decision.reason or "nobody decided in time"}
             return self.perform(self.walk.cancel(now, error), now) + self._close_stale_waits()
         return self.finish(wire.REJECTED if decision.decision == wire.REJECT else "failed")
+
+    def _on_messages_decided(self, decision: Decision, now: str) -> list[Any]:
+        messages, self.held_messages, self._held_shown = self.held_messages, [], []
+        if decision.decision == wire.APPROVE:
+            return [effect for message in messages for effect in self._join_approved(message, now)]
+        self.note(f"a message was refused: {decision.reason or decision.decision}")
+        return []
+
+    def _end_undone(self, decision: Decision, wait: PendingApproval, now: str) -> list[Any]:
+        """Start nothing more; when what runs has ended, what completed is undone."""
+        self.undo_asked, reason = True, decision.reason or "a person has what completed undone"
+        if not self.walk.has_begun:
+            return self.finish(wire.REJECTED)
+        call = None if wait.call is None else self.walk.find(wait.call, wait.instance)
+        rejected = [] if call is None else self.walk.decide(call.node.key, wire.REJECT, reason, now)
+        left = self.walk.cancel(now, {"code": wire.REJECTED, "message": reason})
+        return self.perform([*rejected, *left], now) + self._close_stale_waits()
 
     def on_void(self, now: str) -> list[Any]:
         self.walk.void_approvals()
@@ -646,8 +761,8 @@ class PlanRun(RunMachine):
         walk_commands: list[commands.Command] = []
         changes = calls_changes(self.walk.prepared.request.calls, prepared.request.calls)
         self.approvals.record_changes(changes)
-        own = str(decided.call).partition(":")[0]
-        drops = self.is_approved and any("from" in change and str(change["call"]) != own for change in changes)
+        guard = self._guard_without(changes, decided)
+        drops = guard is not None
         if self.position.isGuarded and self.is_approved:  # what is written where is what others read
             plans = (self.walk.prepared, part)
             before, after = ({n.index: (n.outcomes, n.error, n.method) for n in plan.nodes} for plan in plans)
@@ -667,6 +782,7 @@ class PlanRun(RunMachine):
         self.version += 1
         out += self.perform(walk_commands, now)
         if drops:
+            self.position = self.position.model_copy(update={"guard": guard or self._guard})
             out += self._hold_plan(now)
         self.approvals.raise_version(self.version, self.plan_subject())
         return out if self.is_approved else [*out, *self.load_pins(self.whole_plan.nodes)]
@@ -683,10 +799,16 @@ class PlanRun(RunMachine):
         return PastRun(
             workflowId=self.own, runId=run_id, plan=tuple(dict.fromkeys(node.id for node in nodes)),
             prompt=prompt_digest(messages, instances=False),
-            provided=tuple(message.raw for message in self.walk.context.provided),
+            provided=tuple(message.raw for message in self.walk.context.provided), undone=tuple(self._undone_ids()),
             calls=self.walk.read_calls(prompt, members[0] if len(members) == 1 else None),
             instances=() if members else tuple(self._past_instances(children)),
         )  # fmt: skip
+
+    def _undone_ids(self) -> Iterator[str]:
+        undoes = () if self.config.undoes is None else self.config.undoes.calls
+        for call in self.walk.calls:
+            if call.stage == "completed" and call.node.index < len(undoes):
+                yield undoes[call.node.index].id
 
     def _past_instances(self, children: Mapping[str, str]) -> Iterable[PastInstance]:
         units = {id_: call for call in self.walk.calls for id_ in call.node.members}
@@ -771,8 +893,8 @@ def calls_by_instance(walk: Walk) -> dict[str, list[CallState]]:
     return out
 
 
-def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
-    """What a child reports: ``{id: {status, state, calls, errors, writes, resumed?}}``.
+def instance_report(walk: Walk, *, edited: bool, undo: Iterable[dict[str, Any]] = ()) -> dict[str, dict[str, Any]]:
+    """What a child reports: ``{id: {status, state, calls, errors, writes, resumed?, undo?}}``.
 
     ``writes`` are in plan order: ``[place in calls, path, date, edited, value?]``, with the value where ``state`` does
     not show it any more. The run above makes messages of them, from the plan. It does not know a plan that was
@@ -789,6 +911,8 @@ def instance_report(walk: Walk, *, edited: bool) -> dict[str, dict[str, Any]]:
                 writes.append([at, str(path), date, as_edited, *([] if in_state else [value])])
         resumed = {"resumed": taken[id_]} if id_ in taken else {}
         out[id_] = {**call_summary(calls), "state": state, "writes": writes, **resumed}
+    for step in undo:
+        out[step["instance"]].setdefault("undo", []).append(step)
     return out
 
 

@@ -16,18 +16,33 @@ from typing import Any, Final
 
 from acts.language.config import Config, Usage
 from acts.language.errors import CallError, DecisionRefused, PlanError, format_choices, truncate
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data, Instruction, parse_message
 from acts.language.tools import Tool
 from acts.language.values import Json
-from acts.language.wire import ANONYMOUS, APPROVE, LIMIT_EXCEEDED, LOAD_DELEGATE, PAUSE, PROVIDE, RESUME
+from acts.language.wire import (
+    APPROVE,
+    EDIT,
+    INTERRUPT,
+    LIMIT_EXCEEDED,
+    LOAD_DELEGATE,
+    NOT_LOADED,
+    PAUSE,
+    PLAN,
+    PROVIDE,
+    RESUME,
+    UNDO,
+)
 from acts.machines import commands, events
 from acts.machines.approvals import Approvals, problem_of
 from acts.machines.budget import BudgetMachine
 from acts.machines.permits import PERMITS, Permits
 from acts.plan.calls import PlannedCall
+from acts.tree import child_requests
 from acts.tree import signal_records as signals
 from acts.tree.decisions import Decision, PendingApproval
-from acts.tree.records import Capabilities, PermitLease, TreePosition
+from acts.tree.identity import child_id, part_identity
+from acts.tree.past_run import UndoStep
+from acts.tree.records import Capabilities, PermitLease, PlanInput, TreePosition
 from acts.tree.wire_format import VersionedRecord
 
 # Notes that a run keeps, and characters of each
@@ -303,8 +318,11 @@ class RunMachine:
     """
 
     config: Config
+    raw: Mapping[str, Any] = {}
+    known_tools: Mapping[str, Tool] = {}
     watched_tools: Iterable[Tool] = ()
     """The Tools that the run looked up itself, to be asked about their task queues; else the run above asks."""
+    takes_words = False  # a planner of its own is shown them
     asks_about_messages = False
     """True for a run that asks people about a message that comes after they approved what it works with."""
     takes_back_starts = False
@@ -333,6 +351,10 @@ class RunMachine:
         self.failure: CallError | None = None
         self.is_cancelling = self.is_paused = self.is_held = False
         self.has_not_begun, self.is_continued = True, False
+        self.undo_asked = False  # by a person
+        self.has_room = True  # False: the history is full
+        self.ends_with: str | None = None  # the status with which the run ends when it has undone what is to be undone
+        self.undone: dict[str, Any] | None = None
         self._held_answers: list[commands.Granted | commands.BudgetRefused] = []  # while the run is paused
         self._takers: dict[type[signals.TreeSignal], Callable[[Any], Iterable[Any] | None]] = {
             signals.BudgetRequest: self.budget.serve,
@@ -351,6 +373,8 @@ class RunMachine:
     @property
     def phase(self) -> str:
         """``planning``, ``awaiting``, ``running``, ``paused``, or how the run ended."""
+        if self.is_undoing and not self.is_cancelling:
+            return "awaiting" if self.approvals.waits.count_runs_below(self.children.values()) else "running"
         return self.finished or ("cancelled" if self.is_cancelling else self.live_phase)
 
     @property
@@ -461,6 +485,9 @@ class RunMachine:
             case events.TimerFired(name):
                 return self._timer_fired(name, now)
             case events.HistoryFull(reason):
+                self.has_room = False
+                if self.ends_with is not None:
+                    return self.finish(self.ends_with)
                 return self.on_history_full(CallError(LIMIT_EXCEEDED, reason), now)
             case events.ChildStarted(key, workflow_id):
                 self.children[key] = workflow_id
@@ -494,10 +521,12 @@ class RunMachine:
         """True while something waits that only approvers decide about."""
         return bool(self.position.approvers and self.approvals.waits.open.by_key)
 
-    def check_provided(self, message: Data) -> None:
+    def check_provided(self, message: Data | Instruction) -> None:
         """Raise what refuses a message now; nothing changes. Raises InvalidRequest, DecisionRefused: the run cannot
         take it, and why.
         """
+        if isinstance(message, Instruction) and not self.takes_words:
+            raise DecisionRefused("words are for an agent, and this run has no planner: provide data, input or state")
         if self._is_reserved:
             raise DecisionRefused(_RESERVED)
         if self.position.isGuarded and not self.asks_about_messages:
@@ -568,9 +597,66 @@ class RunMachine:
         return replace(effect, record=effect.record.model_copy(update={"token": self.position.token}))
 
     def finish(self, status: str) -> list[Any]:
-        """The run has ended with this status, and nothing waits any more."""
+        """The run has ended with this status, and nothing waits any more. First a child undoes what is to be undone."""
+        closed = self.approvals.close_all()
+        may_undo = self.has_room and not self.is_cancelling and self.ends_with is None
+        steps = self.steps_due(status) if may_undo else []
+        if steps:
+            self.ends_with = status
+            paused = [commands.SignalChildren(PAUSE, is_told=True)] if self.is_paused else []
+            return [*closed, self._start_undo(steps), *paused]
         self.finished = status
-        return [*self.approvals.close_all(), commands.Finish(status)]
+        return [*closed, commands.Finish(status)]
+
+    # -- undoing ----------------------------------------------------------------------------------------
+
+    def undo_steps(self) -> list[UndoStep]:
+        """What undoes what has completed, in the order in which it is undone."""
+        return []
+
+    def steps_due(self, status: str) -> list[UndoStep]:
+        """What is undone before the run ends with this status."""
+        return []
+
+    def undo_request(self, steps: Iterable[UndoStep]) -> dict[str, Any]:
+        return child_requests.undo_request(self.own, steps, self.known_tools, self.raw.get("config") or {})
+
+    def _start_undo(self, steps: list[UndoStep]) -> commands.StartChild:
+        """A child undoes, one Call after another; people are asked about its Calls by the rules of this run."""
+        self.note(f"undoing {len(steps):,} calls: {child_id(self.own, UNDO)}")
+        config, identity = self.raw.get("config") or {}, part_identity(self.position.identity, UNDO)
+        own = PlanInput(
+            request=self.undo_request(steps), position=self.position.child(self.own, identity=identity), part=True,
+            undoes=True,
+            capabilities=self.capabilities.model_copy(update={"tools": {}}),
+            approve=child_requests.with_answers(config, self.known_tools),
+        )  # fmt: skip
+        return commands.StartChild(PLAN, UNDO, f"undo {len(steps):,} calls", own)
+
+    def _undo_ended(self, event: events.ChildEnded, workflow_id: str | None) -> list[Any]:
+        """``undone`` says what came of it. Where the run was cancelled meanwhile, what is left stays as it is."""
+        report, id_ = event.report or {}, workflow_id or child_id(self.own, UNDO)
+        self.approvals.records += [{**record, "below": UNDO} for record in report.get("decisions") or ()]
+        errors = list(report.get("errors") or ())
+        if event.error is not None:
+            errors.append({"call": None, "code": event.error.code, "message": event.error.message})
+        calls = [call["state"] for call in report.get("calls") or ()]
+        status = report.get("status", "cancelled" if self.is_cancelling else "failed")
+        self.undone = {"workflowId": id_, "status": status, "calls": calls.count("completed"), "errors": errors}
+        self.note(self.undone_text)
+        return [] if self.is_cancelling or self.ends_with is None else self.finish(self.ends_with)
+
+    @property
+    def is_undoing(self) -> bool:
+        return self.ends_with is not None and self.finished is None
+
+    @property
+    def undone_text(self) -> str:
+        """What was undone, in a line; "" of a run that undid nothing."""
+        if self.undone is None:
+            return ""
+        count, errors, id_ = self.undone["calls"], len(self.undone["errors"]), self.undone["workflowId"]
+        return f"undone: {count:,} calls" + (f", and {errors:,} not" if errors else "") + f" ({id_})"
 
     def note(self, text: str, *, once: bool = False) -> None:
         if not once or truncate(text, MAX_NOTE) not in self.notes:
@@ -580,7 +666,7 @@ class RunMachine:
 
     def load_pins(self, nodes: Iterable[PlannedCall], *, anew: bool = False) -> list[commands.StartEngineActivity]:
         """Load the definitions of these Calls that no digest pins yet, or all ``anew``; until then nobody approves."""
-        names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate != ANONYMOUS)
+        names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate not in NOT_LOADED)
         known = {} if anew else self.capabilities.pins
         missing = [name for name in names if name not in known and name not in self._unpinned]
         self._unpinned.update(missing)
@@ -602,8 +688,13 @@ class RunMachine:
         self._unpinned.discard(name)
         return [] if self._unpinned or self.is_cancelling else self.on_pinned(now)
 
-    def check_pins(self, decision: Decision) -> None:
-        """Raise DecisionRefused for the approval of what is not known yet."""
+    def check_open(self, decision: Decision) -> None:
+        """Raise DecisionRefused for the approval of what is not known yet, and for an edit in no name where some rule
+        wants another person to approve: an edit may come as one about any wait of the run.
+        """
+        is_nameless = decision.decision == EDIT and not (decision.by or "").strip()
+        if is_nameless and any(rule.selfApproval is False for rule in self.config.approve.all_rules):
+            raise DecisionRefused('no name is given, and whoever edits does not approve here (selfApproval): say "by"')
         if self._unpinned and decision.decision == APPROVE:
             text = (
                 f"the definition of {format_choices(sorted(self._unpinned))} is being loaded: look again, then decide"
@@ -636,7 +727,7 @@ class RunMachine:
             out += self.recovery.forget_run(workflow_id)
         elif workflow_id is not None and self.position.is_root:
             out += self.approvals.forget(workflow_id)
-        return [*out, *self.react(event, now)]
+        return [*out, *(self._undo_ended(event, workflow_id) if event.key == UNDO else self.react(event, now))]
 
     def _budget_answered(self, effect: commands.Granted | commands.BudgetRefused, now: str) -> list[Any]:
         """What the budget allows starts, and what it refuses fails; a grant goes back when the run is over.
@@ -682,6 +773,8 @@ class RunMachine:
         return self.on_record(record, now)
 
     def _told(self, word: str, message: Any, now: str) -> list[Any]:
+        if word == INTERRUPT:
+            return self.react(events.Interrupted(str(message)), now)
         if word != PROVIDE:
             return self._handle(events.PauseChanged(word == PAUSE, is_told=True), now)
         data = parse_message(message)

@@ -247,7 +247,7 @@ class SetRun(RunMachine):
                 return self._activity_ended(event, now)
             case events.ChildEnded() if event.key in self.running:
                 return self._batch_ended(event)
-            case events.Provided(message):
+            case events.Provided(Data() as message):
                 return self._provide(message, now)
             case events.PauseChanged(False):
                 return self._fill()
@@ -344,8 +344,8 @@ class SetRun(RunMachine):
         setup, message = self.setup, self.setup.message
         keeper = self.own if self.permits.is_keeper else self.permits.keeper
         identity = None if setup.resumed is None else setup.resumed.identity
-        is_guarded = self.position.isGuarded or setup.prepared.request.asks_for_plan
-        position = self.position.child(self.own, identity=identity).model_copy(update={"isGuarded": is_guarded})
+        position = self.position.child(self.own, identity=identity)
+        position = position.guarded(self.config.approve.plan_rule) if setup.prepared.request.asks_for_plan else position
         position = position.model_copy(update={"permitKeeper": keeper, "keepsPermits": True, "maxParallel": share})
         return set_records.BatchInput(
             request=self._batch_request(share), position=position, capabilities=setup.capabilities,
@@ -469,7 +469,7 @@ class SetRun(RunMachine):
         if self.in_flight:  # it was approved before a reset
             self.progress.stop(wire.REJECTED, decision.reason or "nobody decided in time")
             return []
-        return self.finish("rejected" if decision.decision == wire.REJECT else "failed")
+        return self.finish("rejected" if decision.decision in (wire.REJECT, wire.UNDO) else "failed")
 
     def on_void(self, now: str) -> list[Any]:
         self.is_approved = not self.setup.prepared.request.asks_for_plan
@@ -486,7 +486,8 @@ class SetRun(RunMachine):
         of_rows = identity if resumed is None else resumed.identity or identity
         source = "" if progress.survey is None else progress.survey.source
         facts = PastSet(
-            identity=of_rows, id=self.setup.message.id_field, source=source, results=results, rows=tuple(progress.rows)
+            identity=of_rows, id=self.setup.message.id_field, source=source, results=results, rows=tuple(progress.rows),
+            isUndone=self.config.onFailure is not None,
         )  # fmt: skip
         return PastRun(workflowId=self.own, runId=run_id, provided=tuple(self.provided), set=facts)
 
@@ -547,6 +548,8 @@ def resumed_set(resume: Resume, past: PastRun, message: SetData) -> set_records.
             f'the field "{id_}"' if id_ else "the number of the row" for id_ in (message.id_field, earlier.id)
         )
         raise _refusal(f"the id of a row is {own} here, and was {other} in {name}", "rows are recognised by their ids")
+    if earlier.isUndone:  # what undid a row's Calls answers to their ``_id``s
+        resume = resume.model_copy(update={"ids": "new"})
     file = earlier.source if set_records.has_pattern(message.source) else ""
     source, identity = describe_source(resume, past), earlier.identity if resume.keeps_ids else None
     return set_records.ResumedSet(source=source, results=earlier.results, file=file, identity=identity)

@@ -23,29 +23,39 @@ from __future__ import annotations
 import heapq
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from acts.language import wire
 from acts.language.admission import Work
-from acts.language.config import Rule
+from acts.language.config import MAX_SECONDS, Rule, parse_seconds
 from acts.language.errors import CallError, DecisionRefused, EngineError, ExpressionError, TooComplex, truncate
 from acts.language.messages import Data, parse_message
-from acts.language.references import ELEMENT_KINDS, Path, ReferenceUse, holds, parse_condition
+from acts.language.references import (
+    ELEMENT_KINDS,
+    Expression,
+    Path,
+    ReferenceUse,
+    holds,
+    parse_condition,
+    resolve_references,
+)
 from acts.language.schemas import Checker
 from acts.language.tools import META
 from acts.language.values import ABSENT, UNKNOWN, Json, get, is_equal, pointer
 from acts.machines import call_state
 from acts.machines.call_state import NOT_STARTED, SETTLED, CallState, Elements
-from acts.machines.commands import AskHuman, Command, CountElements, Finish, StartCall
+from acts.machines.commands import AskHuman, Command, CountElements, EndEarly, Finish, StartCall
 from acts.machines.past import PastCalls, read_calls
 from acts.machines.walk_context import WalkContext, WriterProgress
 from acts.plan.calls import UNIT, ElementReading, PlannedCall, find_rule, read_elements
-from acts.plan.context_log import View, Writes, place_result, refuse_defects, split_write
+from acts.plan.context_log import END, View, Writes, place_result, refuse_defects, split_write
 from acts.plan.graph import ChainFold, WriterIndex, paths_read
 from acts.plan.validate import ValidatedPlan
-from acts.tree.past_run import PastCall
+from acts.tree.past_run import PastCall, UndoStep
 from acts.tree.records import CallRecord, WalkState
 from acts.tree.subjects import find_changes, keep, show
 
@@ -68,6 +78,8 @@ class Walk:
     ``running`` is how many Calls and elements run. ``counts_elements`` makes the walk ask before a Call is made for all
     elements of a list.
 
+    ``until`` is a condition on the context: as soon as it holds, nothing more starts.
+
     ``postpones`` makes it leave what a workflow task has no time for to ``go_on_later``.
 
     ``assume`` makes it a dry run, in which results may be ``UNKNOWN``, no human is asked, and a Call with ``_each``
@@ -87,6 +99,8 @@ class Walk:
         self.is_held = self.has_begun = False  # held: by its run, until a person has approved the plan
         self.paused = self.draining = self.cancelling = self.growing = self.exhausted = self.counts_elements = False
         self.postpones = False
+        self.until: Expression | None = None
+        self.is_reached = False  # what ``until`` says has come true: the plan ends
         self.load(prepared, (), {})
 
     def load(self, prepared: ValidatedPlan, provided: Sequence[Data], states: Mapping[int, CallState]) -> None:
@@ -108,10 +122,14 @@ class Walk:
         self._readers: dict[tuple[str, ...], list[int]] = {}  # that wait for data, by kind and first name of a path
         self._ready: list[int] = []  # a heap of ranks: of Calls, and of those whose elements are ready
         self._ready_elements: dict[int, Elements] = {}
+        # When Calls of the Tool ``wait`` end, the earliest first, with their ranks
+        self._sleeping = [(date_of(call.until), call.rank) for call in self.calls if call.stage == "sleeping"]
+        heapq.heapify(self._sleeping)
         self._later: list[int] = []  # ranks of Calls that are assessed in a later workflow task
         self._out: list[Command] = []
         self._settled: deque[tuple[CallState, str]] = deque()
-        self._has_finished = False
+        self._has_finished = self._is_end_sent = False
+        self._has_changed = True  # the context, since ``until`` was read
 
     def _add_element(self, parent: CallState, node: PlannedCall, stage: str) -> CallState:
         call = self.by_key[node.key] = CallState(node, parent.rank, parent, stage)
@@ -193,6 +211,32 @@ class Walk:
             call.parent.own_elements.is_held = True
         return self.postponed(key, now)
 
+    @property
+    def next_wake(self) -> datetime | None:
+        """When the next Call that waits for a time ends."""
+        while self._sleeping and self.calls[self._sleeping[0][1]].stage != "sleeping":
+            heapq.heappop(self._sleeping)
+        return self._sleeping[0][0] if self._sleeping else None
+
+    def wake(self, now: str) -> list[Command]:
+        """The Calls whose time has come are completed: each yields the date that it waited for."""
+        date = date_of(now)
+        while (due := self.next_wake) is not None and due <= date:
+            call = self.calls[heapq.heappop(self._sleeping)[1]]
+            self._apply_result(call, call.until, now)
+        return self.advance(now)
+
+    def _sleep(self, call: CallState, now: str) -> None:
+        """A Call of the Tool ``wait`` starts: its end is fixed now."""
+        try:
+            due = find_end(call.resolved or {}, date_of(now))
+        except ValueError as error:
+            self._apply_failure(call, CallError(wire.SCHEMA_MISMATCH, str(error)), now)
+            return
+        self._move(call, "sleeping")
+        call.until = due.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        heapq.heappush(self._sleeping, (date_of(call.until), call.rank))
+
     def allow_elements(self, key: str, now: str, refusal: CallError | None = None) -> list[Command]:
         """A Call may be made for all elements of its list, or not: the answer to ``CountElements``."""
         if (call := self._find(key, "collecting")) and refusal is None:
@@ -224,13 +268,16 @@ class Walk:
 
     def _decide_rest(self, call: CallState, decision: str, reason: str, now: str) -> None:
         """The decision about the elements that have not started: they do, or have failed."""
-        elements = call.own_elements
-        elements.is_held = False
         if decision == "approve":
+            call.own_elements.is_held = False
             call.approved = call.asked
             self._add_ready(call)
             return
-        elements.refuse({"code": wire.APPROVAL_TIMEOUT if decision == "fail" else wire.REJECTED, "message": reason})
+        self._refuse_rest(call, CallError(wire.APPROVAL_TIMEOUT if decision == "fail" else wire.REJECTED, reason), now)
+
+    def _refuse_rest(self, call: CallState, error: CallError, now: str) -> None:
+        call.own_elements.is_held = False
+        call.own_elements.refuse({"code": error.code, "message": error.message})
         self._report_elements(call, now)
 
     def provide(self, message: Data, now: str) -> list[Command]:
@@ -238,6 +285,7 @@ class Walk:
         InvalidRequest: the message cannot be folded into the context.
         """
         self.context.provide(message, self.work)
+        self._has_changed = True
         names = tuple(message.payload) if isinstance(message.payload, dict) else ()
         if message.path is not None:
             names = message.path.names[:1]
@@ -295,12 +343,23 @@ class Walk:
         """
         self.paused = self.paused if paused is None else paused
         self.draining = self.draining if draining is None else draining
+        self._check_until()
         self._start_ready(now)
         out, self._out = self._out, []
+        if self.is_reached and self._unsettled and not self._is_end_sent:
+            self._is_end_sent = True
+            out.append(EndEarly())
         if not self._unsettled and not self._has_finished and not self.growing:
             self._has_finished = True
             out.append(Finish(self.status))
         return out
+
+    def _check_until(self) -> None:
+        if self.until is None or self.is_reached or self.cancelling or not self._has_changed:
+            return
+        self._has_changed = False
+        with suppress(TooComplex):  # it may hold later
+            self.is_reached = holds(self.until, lambda path: self.context.log.read(path, END)) is True
 
     def cancel(self, now: str, error: dict[str, Any] | None = None) -> list[Command]:
         """Start nothing more. The shell cancels what runs, and reports how it ended.
@@ -311,7 +370,7 @@ class Walk:
             self.cancelling = True
         else:
             self.growing = False
-        unstarted = [call for call in self.calls if call.stage in NOT_STARTED]
+        unstarted = [call for call in self.calls if call.stage in (*NOT_STARTED, "sleeping")]
         for call in unstarted:
             call.error = error
             self._move(call, "cancelled")
@@ -363,7 +422,8 @@ class Walk:
             if call.has_started:
                 states[rank] = replace(call, node=node, rank=rank)
             else:  # it is assessed anew; what people decided about it remains
-                states[rank] = CallState(node, rank, approved=call.approved, asked=call.asked, edited=call.edited)
+                own = {name: getattr(call, name) for name in ("approved", "asked", "rule", "edited")}
+                states[rank] = CallState(node, rank, **own)
         self.load(prepared, self.context.provided, states)
         return self.begin(now)
 
@@ -418,7 +478,7 @@ class Walk:
         if self.past is not None and self._take_over(call, self.past, resolved, now):
             return
         resolved["_id"] = self.identify(call.node)
-        if self._asks_about(call, resolved):
+        if self._asks_about(call, resolved, now):
             return
         if call.rank in self.prepared.literal_outputs:
             self._apply_result(call, call.node.literal_output, now)
@@ -426,17 +486,24 @@ class Walk:
             self._move(call, "ready")
             self._add_ready(call)
 
-    def _asks_about(self, call: CallState, resolved: dict[str, Any]) -> bool:
-        """Ask a human about a Call, unless it may start as it is now; what was approved is its subject."""
+    def _asks_about(self, call: CallState, resolved: dict[str, Any], now: str) -> bool:
+        """Ask a human about a Call, unless it may start as it is now; what was approved is its subject. One that nobody
+        may decide about fails.
+        """
         if self._assume is not None or call.node.members:
             return False  # the Calls of a batch child are confirmed in the run that walks them
-        if (asked := self._find_rule(call, resolved)) is None or (asked[0] == "answer" and call.node.is_each):
+        try:
+            asked = self._find_rule(call, resolved)
+        except CallError as error:
+            self._apply_failure(call, error, now)
+            return True
+        if asked is None or (asked[0] == "answer" and call.node.is_each):
             return False
         subject = self.subject_of(call, resolved)
         kept, before = keep(subject), call.approved if call.approved is not None else call.asked
         if call.approved is not None and is_equal(kept, call.approved):
             return False
-        call.asked, call.approved = kept, None
+        call.asked, call.approved, call.rule = kept, None, asked[1]
         self._move(call, "awaiting")
         changes = tuple(find_changes(before or kept, kept))
         self._out.append(AskHuman(call.node, resolved, asked[0], subject, changes, asked[1]))
@@ -445,26 +512,38 @@ class Walk:
     def _find_rule(self, call: CallState, resolved: dict[str, Any] | None = None) -> tuple[str, Rule] | None:
         """What a human is asked about a Call, and by which rule. Without what it resolves to: what may be asked."""
         approve = self.prepared.request.config.approve
-        fits = (lambda _: True) if resolved is None else partial(self.fits, call, resolved)
+        fits = (lambda _: True) if resolved is None else self.fitting(call, resolved)
         edited = ("call", approve.all_rules[-1]) if call.edited else None
         return find_rule(call.node, approve, fits) or edited
 
-    def fits(self, call: CallState, resolved: dict[str, Any], condition: str, *, all_of: bool = False) -> bool:
-        """Whether a condition on ``†call`` holds of a Call, or of one of its elements; it does where nobody can tell.
+    def fitting(self, call: CallState, resolved: dict[str, Any]) -> Callable[[str], bool | None]:
+        """Tells whether a condition on ``†call`` holds of a Call, or of each of its elements; None: of some of them, or
+        nobody can tell. The next condition is about those of which the ones before may not hold.
 
-        With ``all_of`` it holds of every element, and not where nobody can tell. Nothing changes, the work of this task
-        neither: validators ask, too.
+        Nothing changes, the work of this task neither: validators ask, too.
         """
-        work = Work()
-        try:
-            tree, calls = parse_condition(condition), iter([resolved])
-            if call.elements is not None:
-                reading = replace(self._read_elements(call), work=work)
-                calls = map(reading.resolve, range(len(reading.items)))
-            holding = (bool(holds(tree, partial(_read_call, one), work)) for one in calls)
-            return all(holding) if all_of else any(holding)
-        except (CallError, TooComplex, ExpressionError):
-            return not all_of
+        left: list[dict[str, Any]] | None = None
+
+        def fits(condition: str) -> bool | None:
+            nonlocal left
+            work = Work(incomparable=UNKNOWN)
+            try:
+                left = self._calls_of(call, resolved) if left is None else left
+                tree = parse_condition(condition)
+                results = [holds(tree, partial(_read_call, one), work) for one in left]
+            except (CallError, TooComplex, ExpressionError):
+                return None
+            left = [one for one, result in zip(left, results, strict=True) if result is not True]
+            return not left or (None if len(left) < len(results) or UNKNOWN in results else False)
+
+        return fits
+
+    def _calls_of(self, call: CallState, resolved: dict[str, Any]) -> list[dict[str, Any]]:
+        """A Call, or those of its elements that are to be made. Raises CallError, TooComplex."""
+        if call.elements is None:
+            return [resolved]
+        reading = replace(self._read_elements(call), work=Work())
+        return [reading.resolve(index) for index in range(len(reading.items)) if index not in reading.skipped]
 
     def check_answer(self, call: CallState, output: Json) -> None:
         """Raise DecisionRefused for an answer that does not fit the form of a Call; nothing changes."""
@@ -496,21 +575,20 @@ class Walk:
             about["skipped"] = sorted(reading.skipped)
         return {**self.describe(call.node, resolved, reading.context), **about}
 
-    def _ask_about_rest(self, call: CallState) -> None:
+    def _ask_about_rest(self, call: CallState, now: str) -> None:
         elements = call.own_elements
         try:
             reading = self._read_elements(call)
-        except CallError:
-            elements.is_held = False  # each of them fails with it
-            self._add_ready(call)
+            every = (*sorted(elements.postponed), *range(elements.started, elements.total))
+            left = [index for index in every if index not in reading.skipped]
+            resolved = {**reading.call, "_each": [reading.items[index] for index in left]}
+            asked = self._find_rule(call, resolved)
+        except CallError as error:
+            self._refuse_rest(call, error, now)
             return
-        every = (*sorted(elements.postponed), *range(elements.started, elements.total))
-        left = [index for index in every if index not in reading.skipped]
-        resolved = {**reading.call, "_each": [reading.items[index] for index in left]}
-        rules = self.prepared.request.config.approve.all_rules
-        what, rule = self._find_rule(call, resolved) or ("call", rules[-1])
+        what, rule = asked or ("call", self.prepared.request.config.approve.all_rules[-1])
         kept, before = keep(subject := self.subject_of(call, resolved)), call.approved or call.asked
-        call.asked, call.approved = kept, None
+        call.asked, call.approved, call.rule = kept, None, rule
         changes = tuple(find_changes(before or kept, kept))
         self._out.append(AskHuman(call.node, resolved, what, subject, changes, rule))
 
@@ -663,7 +741,7 @@ class Walk:
             run.ids[node.key] = past.id
             return False
         run.taken[node.key] = past.id
-        call.error, call.elements = past.error, None
+        call.error, call.elements, call.undo = past.error, None, dict(past.undo)
         self._apply(call, past.outcome, writes, now)
         return True
 
@@ -679,6 +757,7 @@ class Walk:
                 results[index] = None
                 again.append(index)
         elements.results, elements.started, elements.postponed = results, len(results), sorted(again)
+        call.undo = {index: step for index, step in past.undo.items() if index not in again}
 
     # -- how Calls settle --------------------------------------------------------------
 
@@ -725,11 +804,58 @@ class Walk:
         except CallError as error:
             self._apply_failure(call, error, now)
             return
+        self._prepare_undo(call, value)
         if call.parent is not None:
             self._move(call, "applying")
             self._settle(call, "completed", now, value)
         else:
             self._apply(call, outcome, writes, now)
+
+    def _prepare_undo(self, call: CallState, result: Json) -> None:
+        """Note what undoes a Call, or an element, while its parameters and its result are at hand."""
+        node, template = call.node, call.node.tool.undo
+        if template is None or node.is_each or self._assume is not None:
+            return
+        step = UndoStep(call=node.id, id=self.identify(node), instance=node.instance, tool=template["_tool"])
+        try:
+            own = node.call if call.resolved is None else call.resolved
+            if call.parent is not None:
+                own = self._read_elements(call.parent).resolve(node.element or 0)
+            values = {"result": result, "call": {key: value for key, value in own.items() if key not in META}}
+
+            def read(path: Path) -> Json:
+                return get(values[path.kind], path.names)
+
+            parameters = {key: value for key, value in template.items() if key != "_tool"}
+            made, missing = resolve_references(parameters, node.tool.undo_uses, read, self.work)
+            problem = ", ".join(text for use in missing for text in use.absent_texts(read))
+            change = {"problem": f"there is no value at {problem}"} if missing else {"parameters": made}
+        except (CallError, TooComplex) as error:
+            change = {"problem": str(error)}
+        self._note_undo(call, (step.model_copy(update=change),))
+
+    def _note_undo(self, call: CallState, steps: tuple[UndoStep, ...]) -> None:
+        (call.parent or call).undo[call.node.element or 0] = steps
+
+    def inner_plan_ended(self, key: str, steps: Iterable[Json]) -> None:
+        """What undoes the Calls of a plan that a Call, or an element, had walked; the end of that follows."""
+        if (call := self._find(key, "running")) is not None and (found := tuple(map(UndoStep.model_validate, steps))):
+            self._note_undo(call, found)
+
+    def undo_steps(self) -> list[UndoStep]:
+        """What undoes the Calls that have completed, in reverse plan order.
+
+        A Call that failed may have elements, or an inner plan with Calls, that completed. What an instance has
+        completed, its child has reported.
+        """
+        out: list[UndoStep] = []
+        for call in reversed(self.calls):
+            is_partly = call.node.is_each or call.node.walks_plan
+            for index in sorted(call.undo, reverse=True):
+                out += call.undo[index] if is_partly or (call.stage == "completed" and call.error is None) else ()
+            for report in reversed((call.value or {}).values()):
+                out += map(UndoStep.model_validate, report.get("undo", ()))
+        return out
 
     def _apply_child_report(self, call: CallState, report: dict[str, Any], now: str) -> None:
         self._move(call, "applying")
@@ -773,6 +899,7 @@ class Walk:
                 return
         for path, value in writes:
             view.write(path, node.method, value, rank)
+        self._has_changed = True
         self._settle(call, "completed", call.date)
 
     def _await_earlier_writes(self, call: CallState, writes: Writes, view: View) -> None:
@@ -813,9 +940,9 @@ class Walk:
             call = self.calls[self._ready[0]]
             if call.stage == "collecting" and call.is_asked_about:
                 self._take_first()
-                self._ask_about_rest(call)
+                self._ask_about_rest(call, now)
                 continue
-            if call.stage == "ready" and self._asks_about(call, call.resolved or {}):
+            if call.stage == "ready" and self._asks_about(call, call.resolved or {}, now):
                 self._take_first()  # what its scopes show has changed, or the approval is void
                 continue
             if call.stage == "ready" and self._is_spread(call):
@@ -831,14 +958,12 @@ class Walk:
                 continue
             start = self._prepare_element(call, now) if call.stage == "collecting" else None
             node = call.node if start is None else start.node
-            if (start is not None or call.stage == "ready") and not is_asked and not self.may_start(node):
+            needs_permit = not (is_asked or node.is_wait) and (start is not None or call.stage == "ready")
+            if needs_permit and not self.may_start(node):
                 break
             self._take_first()
             if call.stage == "ready":
-                self._move(call, "running")
-                # A dry run starts nothing, and keeps all
-                context = self.context.scoped_messages(call.rank) if self._assume is None else []
-                self._out.append(StartCall(node, call.resolved or {}, context))
+                self._start_call(call, now)
             elif start is not None:
                 call.own_elements.start()
                 element = self._add_element(call, node, "awaiting" if is_asked else "running")
@@ -849,6 +974,15 @@ class Walk:
                 self._add_ready(call)
             else:
                 self._report_elements(call, now)
+
+    def _start_call(self, call: CallState, now: str) -> None:
+        if call.node.is_wait and self._assume is None:
+            self._sleep(call, now)
+            return
+        self._move(call, "running")
+        # A dry run starts nothing, and keeps all
+        context = self.context.scoped_messages(call.rank) if self._assume is None else []
+        self._out.append(StartCall(call.node, call.resolved or {}, context))
 
     def _take_first(self) -> None:
         self._ready_elements.pop(heapq.heappop(self._ready), None)
@@ -910,7 +1044,7 @@ class Walk:
     @property
     def holds_starts(self) -> bool:
         """True while nothing starts, or nothing ever will."""
-        return self.paused or self.is_held or self.draining or self.cancelling or self.exhausted
+        return self.paused or self.is_held or self.draining or self.cancelling or self.exhausted or self.is_reached
 
     @property
     def startable(self) -> int:
@@ -932,6 +1066,8 @@ class Walk:
                 states.setdefault(id_, []).append(report.get("status", call.state))
         shared, *parts = map(call_state.status_from_states, states.values())
         status = call_state.status_of(shared, parts)
+        if self.is_reached:
+            return "completed"
         is_cancelled = self.cancelling and (status == "completed" or self.counts["cancelled"])
         return "cancelled" if is_cancelled else status
 
@@ -939,6 +1075,24 @@ class Walk:
         """The Call of an id or a key and, where several have the id, an instance."""
         own = self.by_key.get(str(call)) or self.by_key.get(f"{instance}/{call}")
         return own if own is not None and (own.parent is None or own.stage == "awaiting") else None
+
+
+def date_of(text: Json) -> datetime:
+    """The moment of an ISO date with a zone; raises ValueError."""
+    date = datetime.fromisoformat(str(text))
+    if date.tzinfo is None:
+        raise ValueError(f"{text} has no zone; 2026-12-01T09:00:00Z has one")
+    return date.astimezone(UTC)
+
+
+def find_end(call: Mapping[str, Json], now: datetime) -> datetime:
+    """When a Call of the Tool ``wait`` that starts now ends; raises ValueError."""
+    if "until" not in call:
+        return now + timedelta(seconds=parse_seconds(call.get("for")))
+    due = date_of(call["until"])
+    if (due - now).total_seconds() > MAX_SECONDS:
+        raise ValueError(f"{call['until']} is more than ten years away")
+    return max(due, now)
 
 
 def _read_call(call: dict[str, Any], path: Path) -> Json:

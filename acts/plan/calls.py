@@ -12,13 +12,14 @@ writes: one bad Call hides no problem of another one, and causes none. What beco
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from acts.language import references
 from acts.language.admission import PLAN, Meter, Work, measure_json
+from acts.language.config import Approve, Rule, join_rules
 from acts.language.errors import (
     MAX_SUMMARY,
     CallError,
@@ -36,10 +37,17 @@ from acts.language.references import MARK, OPENING, Expression, Path, Read, Refe
 from acts.language.spelling import expression_hint
 from acts.language.tools import CONTROL, META, TOOL_ONLY, CallKind, Tool
 from acts.language.values import ABSENT, UNKNOWN, Json, Place, get, pointer, type_name, with_article
-from acts.language.wire import ANONYMOUS, LIMIT_EXCEEDED, TOO_COMPLEX, UNRESOLVED, WRONG_KIND
-
-if TYPE_CHECKING:
-    from acts.language.config import Approve, Rule
+from acts.language.wire import (
+    ANONYMOUS,
+    DELEGATE_SUFFIX,
+    INNER_PLAN,
+    LIMIT_EXCEEDED,
+    RULES_DIFFER,
+    TOO_COMPLEX,
+    UNRESOLVED,
+    WAIT,
+    WRONG_KIND,
+)
 
 # The kind of a call that is a child of the run: the child walks the Calls of some instances
 UNIT: Final = "instance"
@@ -49,6 +57,8 @@ MAX_ELEMENTS: Final = 10_000
 MAX_ELEMENT_EXPRESSIONS: Final = 256
 # After so many Calls with errors the others are not read: a report shows a hundred problems
 MAX_ERRORS: Final = 1_000
+# Parameters of a Call that walks a plan of its own, which are for its child: their references are not of this plan
+_OF_CHILD: Final = ("plan", "until")
 # Meta-properties that are for the engine alone
 _NOT_SENT: Final = ("_output", "_when", "_each")
 # In a ``||`` without an ``_errorPath`` a failure takes the alternative whose last path has one of these as last name
@@ -120,6 +130,17 @@ class PlannedCall:
         return {k: v for k, v in self.call.items() if k not in _NOT_SENT}
 
     @property
+    def is_wait(self) -> bool:
+        """True where nothing runs: the Call ends at a time."""
+        return self.tool.activity == WAIT
+
+    @property
+    def own_parameters(self) -> dict[str, Any]:
+        """The parameters whose references are of this plan."""
+        hidden = _OF_CHILD if self.walks_plan else ()
+        return {k: v for k, v in self.parameters.items() if k not in hidden}
+
+    @property
     def parameter_uses(self) -> list[ReferenceUse]:
         return [use for use in self.reads if use.at[0] not in META]
 
@@ -143,7 +164,12 @@ class PlannedCall:
     @property
     def is_detached(self) -> bool:
         """True for fire-and-forget: the Call is started, and its result is dropped."""
-        return not self.outcomes and self.kind in ("activity", "delegate")
+        return not self.outcomes and self.kind in ("activity", "delegate") and not self.is_wait
+
+    @property
+    def walks_plan(self) -> bool:
+        """True where a child walks the plan that the Call holds, or names."""
+        return self.tool.walks_plan
 
     @property
     def runs_activity(self) -> bool:
@@ -172,23 +198,33 @@ class PlannedCall:
 
 
 def find_rule(
-    call: PlannedCall, approve: Approve, fits: Callable[[str], bool] = lambda _: True
+    call: PlannedCall, approve: Approve, fits: Callable[[str], bool | None] = lambda _: True
 ) -> tuple[str, Rule] | None:
     """What a human is asked about a Call (``answer``, ``call``, ``scopes``), and by which rule; None: nobody is.
 
-    ``fits`` tells whether the condition of a rule holds; as it stands, each may.
+    ``fits`` tells of one rule after the other whether its condition holds; as it stands, each may. Where it holds of
+    some elements, or nobody can tell (None), the next rule holds, too. Raises CallError: nobody may decide by all.
     """
     tool, rules = call.tool, approve.all_rules
     if call.kind == "person" and tool.person is not None:
         return "answer", tool.person.rule.model_copy(update={"selfApproval": approve.selfApproval})
-    names = (tool.name, tool.answer, tool.activity, call.delegate)
+    name = (call.delegate or "").removesuffix(DELEGATE_SUFFIX)  # with and without it, the same definition is read
+    names = (tool.name, tool.answer, tool.activity, name, f"{name}{DELEGATE_SUFFIX}")
     asks, chooses = tool.approval or call.call.get("_approval") is True, call.scopes and "_scopes" not in tool.consts
+    asking: list[tuple[str, Rule]] = []
     for rule in rules:
         is_named = rule.calls if isinstance(rule.calls, bool) else any(name in rule.calls for name in names)
         what = "call" if is_named or (asks and rule is rules[-1]) else "scopes" if rule.scopes and chooses else None
-        if what is not None and (rule.when is None or fits(rule.when)):
-            return what, rule
-    return None
+        holding = what is not None and (rule.when is None or fits(rule.when))
+        asking += [] if what is None or holding is False else [(what, rule)]
+        if holding:
+            break
+    if len(asking) < 2:  # noqa: PLR2004
+        return asking[0] if asking else None
+    if (joined := join_rules([rule for _, rule in asking])) is None:
+        text = f"several rules of config.approve may hold of {call.id}, and nobody decides by all of them"
+        raise CallError(RULES_DIFFER, f"{text}: make a call for what falls under each, with all that their when reads")
+    return asking[0][0], joined
 
 
 @dataclass(frozen=True)
@@ -292,15 +328,16 @@ class CallReader:
     """
 
     def __init__(
-        self, tools: Mapping[str, Tool], instances: Sequence[str], at: Place, *, tools_incomplete: bool = False
-    ) -> None:
+        self, tools: Mapping[str, Tool], instances: Sequence[str], at: Place, meter: Meter | None = None, *,
+        tools_incomplete: bool = False,
+    ) -> None:  # fmt: skip
         self.tools = tools
         self.instances = frozenset(instances)
         self.at = at
         self.problems: list[Problem] = []
         self.unreadable: set[int] = set()
         self.writes_unknown = False
-        self.meter = Meter(PLAN)
+        self.meter = meter or Meter(PLAN)
         # A Call of an unknown Tool may write what a Tool that it means fixes for its Calls
         self.tools_fix_paths = tools_incomplete or any(
             key in tool.consts for tool in tools.values() for key in ("_outputPath", "_errorPath")
@@ -357,7 +394,9 @@ class _CallParser:
         self.writes_unknown |= defined is None and "_outputPath" not in self.call and self.plan.tools_fix_paths
         instance = self._instance()
         delegate = self.call.get("_delegate")
-        self._read_parameters()
+        if tool.walks_plan and isinstance(self.call.get("plan"), str):
+            delegate = f"{INNER_PLAN}/{self.call['plan']}"
+        self._read_parameters(_OF_CHILD if tool.walks_plan else ())
         self._read_elements()
         condition, when = None, self.call.get("_when", ABSENT)
         if when is not ABSENT:
@@ -540,8 +579,9 @@ class _CallParser:
         self.uses += [] if use is None else [use]
         return use
 
-    def _read_parameters(self) -> None:
-        for at, text in references.scan_marked({k: v for k, v in self.call.items() if k not in META}):
+    def _read_parameters(self, hidden: Container[str]) -> None:
+        own = {k: v for k, v in self.call.items() if k not in META and k not in hidden}
+        for at, text in references.scan_marked(own):
             self._add_use(references.parse_marked, text, *at)
         count = sum(len(use.expressions) for use in self.uses if use.is_of_element)
         if count > MAX_ELEMENT_EXPRESSIONS:

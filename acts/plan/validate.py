@@ -7,6 +7,7 @@ ever walked. ``validate`` returns the problems alone, with the warnings of ``lin
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -28,19 +29,40 @@ from acts.language.errors import (
     suggest,
     truncate,
 )
-from acts.language.messages import INSTANCES, TYPES, Request, read_request
+from acts.language.messages import (
+    DATA_TYPES,
+    GROWING_METHODS,
+    INSTANCES,
+    TYPES,
+    Data,
+    PlanMessage,
+    Request,
+    read_request,
+)
 from acts.language.references import ELEMENT_KINDS, Expression, Literal, Operation, Path
 from acts.language.schemas import Checker, find_schema_problem, is_self_contained, judge_schema, with_defs
 from acts.language.spelling import expression_hint, propose_text
 from acts.language.tools import FAILURES, META, Tool, hint_words, read_tools
-from acts.language.values import ABSENT, Json, Names, Place, get, pointer, shape, type_name, with_article
+from acts.language.values import (
+    ABSENT,
+    UNKNOWN,
+    Json,
+    Names,
+    Place,
+    get,
+    nest,
+    pointer,
+    replace_parts,
+    shape,
+    type_name,
+    with_article,
+)
 from acts.plan.calls import CallReader, PlannedCall
 from acts.plan.context_log import START, Log
 from acts.plan.graph import ChainFold, Graph, PlanListing, WriterIndex, order_calls, paths_read, unsatisfied_reads
 
 if TYPE_CHECKING:
     from acts.language.config import Rule
-    from acts.language.messages import Data
     from acts.language.references import ReferenceUse
     from acts.plan.graph import Has, OpenRead
 
@@ -50,6 +72,11 @@ MAX_CALLS: Final = 20_000
 MAX_COPIED_PARTS: Final = 500
 # Groups of instances for which a template is checked; the others are checked when they run
 MAX_GROUPS: Final = 100
+# After each of so many Calls the state is folded once more for ``until``: two seconds for all of them
+MAX_UNTIL_CALLS: Final = 2_000
+# What a plan inside another takes to be checked, beside its Calls
+_INNER_STEPS: Final = 50
+PLAN_NAME: Final = re.compile(r"[\w-][\w.-]{0,99}")
 # Strings that read nothing: of more, the check says no more, as of Calls with errors
 MAX_LACKING: Final = 1_000
 # Names, and Calls, that a hint compares with a reference; and paths that it, and that a problem lists
@@ -191,7 +218,7 @@ def validate_parsed(
 
 def validate_plan(
     request: Request, tools: Mapping[str, Tool], log: Log, at: Place | None, earlier_problems: Sequence[Problem] = (),
-    indexes: Sequence[int] | None = None, *, is_complete: bool = True,
+    indexes: Sequence[int] | None = None, meter: Meter | None = None, *, is_complete: bool = True,
 ) -> ValidatedPlan:  # fmt: skip
     """The latest plan of a Request, checked against its Tools and its context (``log``).
 
@@ -207,9 +234,10 @@ def validate_plan(
         raise InvalidRequest(problems)
     at = ("context", plan.index, "plan") if at is None else at
     tools_incomplete = any(p.fatal and p.code in ("invalidTool", "unknownTool") for p in earlier_problems)
-    reader = CallReader(tools, request.instances(), at, tools_incomplete=tools_incomplete)
+    reader = CallReader(tools, request.instances(), at, meter, tools_incomplete=tools_incomplete)
     raw_calls = enumerate(plan.calls[:MAX_CALLS]) if indexes is None else zip(indexes, plan.calls, strict=True)
     calls = [call for i, raw in raw_calls if (call := reader.read(raw, i)) is not None]
+    problems += undo_problems(tools, (call.tool for call in calls))
     problems += _check_limits(request, plan.calls, at, template=is_template(request, calls))
     # What an unreadable message would have defined is not missing
     consequences = ("unknownTool", "unknownInstance") if request.is_partial else ()
@@ -220,6 +248,8 @@ def validate_plan(
     for call in calls:
         embedded = [references.find_embedded(use, kinds, each=call.is_each) for use in call.reads]
         problems += [replace(p, pointer=call.pointer + p.pointer, call=call.id) for p in embedded if p is not None]
+    for call in (call for call in calls if call.walks_plan):
+        problems += _check_inner_plan(call, request, tools, (*at, call.index), reader.meter)
     writes_unknown = reader.writes_unknown or request.is_partial or len(plan.calls) > MAX_CALLS or not is_complete
     graph, graph_problems = _check_graph(request, calls, log, writes_unknown=writes_unknown)
     literal_ranks, dropped = find_literal_outputs(graph, plan.mode)
@@ -231,6 +261,79 @@ def validate_plan(
         waiting = {calls[read.position].index for read in unsatisfied_reads(PlanListing(calls), log.has_initially)}
         undecided = frozenset(rank for rank, call in enumerate(graph.order) if call.index in waiting)
     return ValidatedPlan(request, tools, graph, literal_ranks, tuple(problems), undecided=undecided)
+
+
+def _check_inner_plan(
+    call: PlannedCall, request: Request, tools: Mapping[str, Tool], at: Place, meter: Meter
+) -> Iterator[Problem]:
+    """The problems of the plan that a Call holds, with what its child will have: ``input``, and what its scopes name.
+
+    One that it names is read by the child; so is all else that only the child can know.
+    """
+    plan, until, condition, writes = call.call.get("plan"), call.call.get("until"), None, list[Path]()
+    if isinstance(until, str):
+        try:
+            condition = references.parse_condition(until)
+        except ExpressionError as error:
+            hint = expression_hint(until, references.parse_condition)
+            text = f"{error} in {truncate(until, 200)!r}"
+            yield Problem("invalidExpression", text, pointer(*at, "until"), call.id, hint)
+    elif "repeat" in call.call:
+        text = 'a plan is walked again until its "until" holds, and it has none'
+        yield Problem("schemaMismatch", text, pointer(*at, "repeat"), call.id, '"until": "†state.shipped"')
+    if isinstance(plan, str) and not PLAN_NAME.fullmatch(plan):
+        text = f"plan is a list of calls, or the name of a plan that the worker has; {truncate(plan, 100)!r} is neither"
+        yield Problem("schemaMismatch", text, pointer(*at, "plan"), call.id, "what runs is fixed in the plan itself")
+    if not isinstance(plan, list):
+        return
+    data = tuple(_inner_data(call))
+    config = request.config.model_copy(update={"resume": None})
+    own = PlanMessage(len(data), "plan", {}, tuple(plan))
+    inner = replace(request, context=(*data, own), config=config)
+    try:
+        meter.spend(_INNER_STEPS + len(tools))
+        prepared = validate_plan(inner, tools, Log(data), (*at, "plan"), meter=meter)
+        problems, writes = prepared.warnings, [path for node in prepared.nodes for path in node.writes]
+    except InvalidRequest as error:
+        problems, condition = error.problems, None
+    except TooComplex as error:
+        yield Problem(wire.TOO_COMPLEX, str(error), pointer(*at, "plan"), call.id)
+        return
+    # It is null the first time: a condition on it is meant
+    shown = (p for p in problems if p.fatal or f"{references.MARK}input.previous" not in p.message)
+    yield from (replace(p, call=f"{call.id}/{p.call}") for p in shown)
+    if len(plan) > MAX_UNTIL_CALLS and condition is not None:
+        text = f"its until is read after each of {len(plan):,} calls; at most {MAX_UNTIL_CALLS:,} are allowed"
+        yield Problem("limitExceeded", text, pointer(*at, "until"), call.id)
+    read = () if condition is None else references.paths(condition)
+    if condition is not None and (late := _find_late_write(prepared.graph, read)) is not None:
+        text = (
+            f"what {late.id} adds to {late.writes[0]} takes effect in plan order: until waits for the calls before it"
+        )
+        hint = "give each call a path of its own, and let until read these"
+        yield Problem("lateUntil", text, pointer(*at, "until"), call.id, hint, "warning")
+    if condition is not None and not any(path.overlaps(write) for path in read for write in writes):
+        text = f"no call of this plan writes what until reads: {truncate(str(until), 200)}"
+        hint = f"it writes: {', '.join(map(str, writes[:_WRITES_LISTED])) or 'nothing'}"
+        yield Problem("unknownReference", text, pointer(*at, "until"), call.id, hint)
+
+
+def _find_late_write(graph: Graph, read: Iterable[Path]) -> PlannedCall | None:
+    """The first Call that adds to what a condition reads, where another one before it writes there."""
+    chains = (chain for path in read for chain in graph.writers.overlapping(path, None))
+    later = (graph.order[rank] for chain in chains for rank in chain.entries[1:2])
+    return next((node for node in later if node.method in GROWING_METHODS), None)
+
+
+def _inner_data(call: PlannedCall) -> Iterator[Data]:
+    uses = [use for use in call.reads if use.at[0] == "input"]
+    payload = replace_parts({"input": call.call.get("input", {})}, ((use.at, UNKNOWN) for use in uses))
+    own = payload["input"]
+    if "repeat" in call.call and isinstance(own, dict):
+        own = {**own, "previous": None}  # as it is when the plan is first walked
+    for index, path in enumerate((Path("input"), *call.scopes)):
+        value = own if index == 0 else nest(path.names, UNKNOWN)
+        yield Data(index, path.kind if path.kind in DATA_TYPES else "data", {}, path.kind, value)
 
 
 def is_template(request: Request, calls: Iterable[PlannedCall]) -> bool:
@@ -398,6 +501,34 @@ def _when_problem(at: int, rule: Rule, tools: Mapping[str, Tool]) -> Problem | N
     return None
 
 
+def undo_problems(tools: Mapping[str, Tool], used: Iterable[Tool]) -> list[Problem]:
+    """What is wrong with the Calls that would undo those of these Tools: a Tool that is not there, does not take the
+    parameters, has no effect, or is undone by a Call that it undoes.
+    """
+    problems: list[Problem] = []
+    for tool in {tool.name: tool for tool in used if tool.undo is not None}.values():
+        undo = tool.undo or {}
+        name, start, place = undo["_tool"], f'_undo of "{tool.name}"', pointer("tools", tool.name, "_undo")
+        if (other := tools.get(name)) is None:
+            hint = suggest(name, tools) or "add a tool message to the context that defines it"
+            text = f'{start}: unknown tool "{name}"; known: {format_choices(tools)}'
+            problems.append(Problem("unknownTool", text, place, hint=hint))
+            continue
+        for at, text in other.parameters.open_defects({k: v for k, v in undo.items() if k != "_tool"}):
+            problems.append(Problem("schemaMismatch", f'{start}: tool "{name}": {text}', place + pointer(*at)))
+        if other.call_kind(other.consts.get("_delegate")) == "latent":
+            text = f'{start}: nothing but a model is behind "{name}", and no answer of a model undoes anything'
+            problems.append(Problem("invalidTool", text, place))
+        chain = [tool.name]
+        while name not in chain and name in tools:
+            chain.append(name)
+            name = (tools[name].undo or {}).get("_tool")
+        if name == tool.name:
+            text = f"{start} ends where it begins: {' → '.join([*chain, name])}"
+            problems.append(Problem("cycle", text, place, hint="what undoes is not undone"))
+    return problems
+
+
 def settings_problems_of(request: Request) -> list[Problem]:
     """The problems of a Request beside its Tools and its plan: schemas, and settings that are lowered."""
     schemas: list[tuple[Json, Place]] = [(request.schema, ("schema",))]
@@ -464,7 +595,7 @@ def _find_plain_references(plan: ValidatedPlan) -> Iterator[Problem]:
     kinds |= {path.kind for call in graph.order for path in call.writes}
     for call in graph.order:
         known = {*kinds, "input", *(ELEMENT_KINDS if call.is_each else ())}
-        for at, text in references.scan_strings(call.parameters):
+        for at, text in references.scan_strings(call.own_parameters):
             proposal = None if references.is_reference(text) else propose_text(text, known)
             if proposal is None:
                 continue
@@ -553,6 +684,9 @@ def lint(plan: ValidatedPlan) -> list[Problem]:
     writing = {call.tool.name for call in graph.order if call.outcomes}
     dropping = (c for c in graph.order if c.is_detached and c.tool.output is not None and c.tool.name not in writing)
     problems = [Problem("droppedResult", text, call.pointer, call.id, hint, "warning") for call in dropping]
+    text, hint = "nobody knows when this call completes, so nothing undoes it", "give it an _outputPath"
+    lost = (call for call in graph.order if call.is_detached and call.tool.undo is not None)
+    problems += [Problem("neverUndone", text, call.pointer, call.id, hint, "warning") for call in lost]
     readers = WriterIndex()  # the same index, of what Calls read
     certain: set[int] = set()  # the Calls that run whatever the outcomes are
     fold = ChainFold(True, lambda are, rank: are and rank in certain and len(graph.order[rank].outcomes) == 1)

@@ -27,20 +27,15 @@ CONDITION: Final = "condition"
 LIST: Final = "list"
 INSTANCE: Final = "instance"
 _SHARED: Final = {
-    TEXT: {
-        "type": "string", "pattern": "†",
-        "description": "a reference to a text, like †state.name, or a text with references, like Dear †{state.name}",
-    },
-    CONDITION: {
-        "type": "string", "pattern": "†", "description": "a condition, like †state.score >= 0.8 && !†state.blocked",
-    },
+    TEXT: {"type": "string", "pattern": "†", "description": "like †state.name, or Dear †{state.name}"},
+    CONDITION: {"type": "string", "pattern": "†"},
     LIST: {"anyOf": [
-        {"type": "string", "pattern": "^†", "description": "a reference to a list"},
+        {"type": "string", "pattern": "^†"},
         {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "number"}]}},
-        {"type": "object", "description": "groups of up to so many", "additionalProperties": False,
-         "properties": {"of": {"type": "string"}, "size": {"type": "integer"}}, "required": ["of", "size"]},
+        {"type": "object", "properties": {"of": {"type": "string"}, "size": {"type": "integer"}},
+         "required": ["of", "size"], "additionalProperties": False},
     ]},
-    REFERENCE: {"type": "string", "pattern": "^†", "description": "a reference to a value, like †state.name"},
+    REFERENCE: {"type": "string", "pattern": "^†", "description": "like †state.name"},
 }  # fmt: skip
 # Properties that every Call may have, unless its Tool declares them itself, or false
 _CONTROL: Final = {"_when": CONDITION, "_each": LIST}
@@ -55,9 +50,13 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def compose_solution_schema(
-    tools: Mapping[str, Tool], output: Json, *, mode: str = "eager", instances: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The schema of a Solution. ``output`` is the schema of its output (None: any JSON); ``mode`` is eager or lazy."""
+    tools: Mapping[str, Tool], output: Json, *, mode: str = "eager", instances: Sequence[str] = (),
+    may_search: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The schema of a Solution. ``output`` is the schema of its output (None: any JSON); ``mode`` is eager or lazy.
+
+    ``may_search``: it may ask for the schemas of more Tools than these.
+    """
     definitions = _Definitions()
     calls = [definitions.add_tool(tools[name], mode, has_instances=bool(instances)) for name in sorted(tools)]
     items: Json = {"anyOf": calls} if calls else {"type": "object", "properties": {}, "additionalProperties": False}
@@ -70,9 +69,10 @@ def compose_solution_schema(
     choice = {"enum": list(instances)} if is_short else about
     shared = {INSTANCE: {"type": "string", **choice}, **_SHARED}
     used = {part.get("$ref") for part in subschemas({"$defs": definitions.by_name, "anyOf": [nullable]})}
+    search = {"tools": {"type": "array", "items": {"type": "string"}}} if may_search else {}
     return {
         "type": "object",
-        "properties": {"calls": array, "output": nullable},
+        "properties": {**search, "calls": array, "output": nullable},
         "required": ["calls", "output"],
         "additionalProperties": False,
         "$defs": {
@@ -114,7 +114,7 @@ class _Definitions:
 
     def add_tool(self, tool: Tool, mode: str, *, has_instances: bool) -> dict[str, str]:
         """Add a definition of the Tool's Calls; returns a ``$ref`` to it."""
-        name = self._reserve_name(f"tool_{tool.name}")
+        name = self._reserve_name(tool.name)
         own = without_secrets(tool.schema)
         full = with_null({**own, "properties": {**tool.meta, **own["properties"]}})
         schema: dict[str, Any] = self.hoist_defs(full, name)

@@ -3,7 +3,7 @@ r"""Values and types as a model reads them: JSON that cannot pose as anything el
 Laws of this file: pure, equal input gives equal text. Data is JSON in which no ``<`` begins a closing tag or one of
 our tags (it is written ``\u003c``, which JSON reads as the same text); free text keeps every ``<`` but those of our
 tags. What stands between the tags, and where, is not decided here. A type is for reading only, like ``{id: string,
-lines?: {sku: string, price: number}[]}``: nothing is checked by it.
+lines?: {sku: string, price: number}[]}``: nothing is checked by it. It takes a third of the room of its schema.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -20,13 +21,15 @@ from acts.language.schemas import DEFS
 from acts.language.strict_json import json_size
 from acts.language.values import Json, type_name
 
-# Bytes of compact JSON: some 40,000 tokens. A value up to this size may have to be read; a larger one is passed on by
-# its reference, and what a planner needs of it is the shape
+# Bytes of compact JSON, some 700 tokens: up to this size a planner is shown a value. A larger one is passed on by its
+# reference, and what a planner needs of it is the shape, unless its Tool or its Message says ``_show``
+SHOWN_VALUE_BYTES: Final = 2048
+# … and up to this one where it has to be read: some 40,000 tokens
 LARGE_VALUE_BYTES: Final = 128 * 1024
 # Where all data together outgrows its room, values are shown in part above these sizes: the largest at which it fits
 VALUE_LIMITS: Final = (LARGE_VALUE_BYTES, 16_384, 4096, 1024, 256)
 # What is shown of a large value: this part of the limit, within these bounds
-_BEGINNING: Final = 16
+_BEGINNING: Final = 4
 _LEAST_BEGINNING_BYTES: Final = 64
 _MOST_BEGINNING_BYTES: Final = 2048
 # A part of a part with less room than this has no beginning of its own: values nest 100 deep
@@ -142,53 +145,108 @@ def describe_type(schema: Json, definitions: Mapping[str, Json]) -> str:
     return truncate(_describe(schema, definitions, 0), MAX_TYPE) if short is None else short
 
 
-def _describe(schema: Json, definitions: Mapping[str, Json], depth: int) -> str:
+def write_types(schema: Json) -> str:
+    """All of a JSON Schema, as types: that of the whole is ``Answer``, each definition has a line of its own.
+
+    Properties with ``_`` that several definitions have alike, as the Calls of most Tools do, are written once.
+    """
+    definitions: dict[str, Json] = schema.get("$defs", {}) if isinstance(schema, dict) else {}
+    split = {name: _split_meta(part) for name, part in definitions.items()}
+    counts = Counter(meta for _, meta in split.values() if meta)
+    shared = {meta: f"call{i or ''}" for i, meta in enumerate(text for text, n in counts.items() if n > 1)}
+    lines = [f"Answer = {_write(schema)}", *(f"{name} = {meta}" for meta, name in shared.items())]
+    for name, (own, meta) in split.items():
+        lines.append(f"{name} = {shared[meta]} & {own}" if meta in shared else f"{name} = {_write(definitions[name])}")
+    return "\n".join(lines)
+
+
+def _split_meta(schema: Json) -> tuple[str, str]:
+    """The type of an object without its meta-properties, and the type of these; ``""`` where it has none."""
+    properties: dict[str, Json] = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    names = [name for name in properties if name.startswith("_") and name != "_tool"]
+    if not names:
+        return "", ""
+    meta = {"properties": {k: properties[k] for k in names}, "required": [k for k in schema["required"] if k in names]}
+    rest = {k: v for k, v in properties.items() if k not in names}
+    return _write({**schema, "properties": rest}), _write({"type": "object", **meta, "additionalProperties": False})
+
+
+# Keywords that a type says, by the first of them that decides its form; those of no type's form say nothing
+_SAID: Final = (
+    ("$ref",), ("const", "type"), ("enum", "type"), ("anyOf",), ("oneOf",),
+    ("type", "properties", "required", "additionalProperties", "items", "format"),
+)  # fmt: skip
+_SILENT: Final = ("description", "title", "nullable", "$defs", "$schema", "$id", "$comment", "examples")
+
+
+def _write(schema: Json) -> str:
+    """All of a schema on one line; a keyword that no type says stands behind it, with its JSON."""
+    text = _describe(schema, None, math.inf)
+    if not isinstance(schema, dict):
+        return text
+    said = next((keys for keys in _SAID if keys[0] in schema), _SAID[-1])
+    notes = [schema["description"]] if isinstance(schema.get("description"), str) else []
+    notes += [f"{key}: {data_json(part)}" for key, part in schema.items() if key not in (*said, *_SILENT)]
+    return f"{text} ({'; '.join(notes)})" if notes else text
+
+
+def _describe(schema: Json, definitions: Mapping[str, Json] | None, depth: float) -> str:
+    """The type of a schema, in ``depth`` levels; without ``definitions`` it is whole, and references are names."""
     if not isinstance(schema, dict):
         return "any" if schema is not False else "nothing"
+    if definitions is None and isinstance(schema.get("$ref"), str):
+        return str(schema["$ref"]).removeprefix(DEFS)
     for _ in range(_DEEPEST):  # a circle of references ends as any value
-        if not isinstance(schema.get("$ref"), str):
+        if definitions is None or not isinstance(schema.get("$ref"), str):
             break
         target = definitions.get(schema["$ref"].removeprefix(DEFS))
         schema = target if isinstance(target, dict) else {}
     else:
         return "any"
+    most, most_choices = (None, None) if definitions is None else (_MAX_CONSTANT, _MAX_CHOICES)
     if "const" in schema:
-        return _constant(schema["const"])
+        return _constant(schema["const"], most)
     if isinstance(schema.get("enum"), list):
-        texts = [_constant(v) for v in schema["enum"][:_MAX_CHOICES]]
-        return " | ".join([*texts, *(["…"] if len(schema["enum"]) > _MAX_CHOICES else [])])
+        texts = [_constant(v, most) for v in schema["enum"][:most_choices]]
+        return " | ".join([*texts, *(["…"] if len(schema["enum"]) > len(texts) else [])])
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
-            return " | ".join(dict.fromkeys(_describe(s, definitions, depth) for s in schema[key]))
+            return " | ".join(dict.fromkeys(_describe_part(s, definitions, depth) for s in schema[key]))
     types = schema.get("type")
     names = types if isinstance(types, list) else [types]
     text = " | ".join(dict.fromkeys(_describe_as(schema, name, definitions, depth) for name in names))
     return f"{text} | null" if schema.get("nullable") is True and "null" not in names else text
 
 
-def _describe_as(schema: dict[str, Any], name: Json, definitions: Mapping[str, Json], depth: int) -> str:
+def _describe_part(schema: Json, definitions: Mapping[str, Json] | None, depth: float) -> str:
+    return _write(schema) if definitions is None else _describe(schema, definitions, depth)
+
+
+def _describe_as(schema: dict[str, Any], name: Json, definitions: Mapping[str, Json] | None, depth: float) -> str:
     if name == "array" or (name is None and "items" in schema):
-        item = _describe(schema.get("items", True), definitions, depth)
-        return f"({item})[]" if " | " in item else f"{item}[]"
+        item = _describe_part(schema.get("items", True), definitions, depth)
+        return f"({item})[]" if " | " in item or item.endswith(")") else f"{item}[]"
     if name == "string" and isinstance(schema.get("format"), str):
         return f"string ({truncate(schema['format'], _MAX_NOTE)})"
     if name != "object" and not (name is None and "properties" in schema):
         return name if isinstance(name, str) else "any"
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict) or not properties:
-        rest = schema.get("additionalProperties")
-        is_map = isinstance(rest, dict) and depth > 0
-        return f"{{[name]: {_describe(rest, definitions, depth - 1)}}}" if is_map else "object"
+    properties, required, rest = (schema.get(key) for key in ("properties", "required", "additionalProperties"))
+    has_names = isinstance(properties, dict) and properties
+    if not has_names and not (isinstance(rest, dict) and depth > 0):
+        return "{}" if rest is False and definitions is None else "object"
     if depth <= 0:
         return "{…}"
     parts = []
-    for key, part in properties.items():
+    for key, part in properties.items() if isinstance(properties, dict) else ():
         mark = "" if isinstance(required, list) and key in required else "?"
-        text = f"{key}{mark}: {_describe(part, definitions, depth - 1)}"
-        note = part.get("description") if isinstance(part, dict) and depth > 1 else None
+        text = f"{key}{mark}: {_describe_part(part, definitions, depth - 1)}"
+        note = part.get("description") if isinstance(part, dict) and depth > 1 and definitions is not None else None
         parts.append(f"{text} ({truncate(note, _MAX_NOTE)})" if isinstance(note, str) and note else text)
-    return f"{{{', '.join(parts)}}}"
+    if isinstance(rest, dict) and (not has_names or definitions is None):
+        parts.append(f"[name]: {_describe_part(rest, definitions, depth - 1)}")
+    return f"{{{', '.join([*parts, *(['…'] if rest is True and definitions is None else [])])}}}"
 
 
-def _constant(value: Json) -> str:
-    return truncate(json.dumps(value, ensure_ascii=False), _MAX_CONSTANT)
+def _constant(value: Json, most: int | None) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if most is None else truncate(text, most)

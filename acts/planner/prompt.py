@@ -23,19 +23,29 @@ conversation begins with all of the one before, and what was cut once stays cut.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from acts.language.messages import GROWING_METHODS, Data, ErrorMessage, Instruction, Message, PlanMessage
+from acts.language.errors import truncate
+from acts.language.messages import GROWING_METHODS, WHOLE, Data, ErrorMessage, Instruction, Message, PlanMessage
 from acts.language.references import Path, parse, paths
 from acts.language.strict_json import json_size
-from acts.language.tools import FAILURES, META, Tool, without_secrets
+from acts.language.tools import FAILURES, META, SERVER_TOOL, Tool, without_secrets
 from acts.language.values import ABSENT, Json, get
 from acts.plan.context_log import START, Log
 from acts.planner.answer_schema import author_choices
-from acts.planner.notation import LARGE_VALUE_BYTES, data_json, describe_type, escape_text, find_limit, in_part
+from acts.planner.notation import (
+    LARGE_VALUE_BYTES,
+    SHOWN_VALUE_BYTES,
+    data_json,
+    describe_type,
+    escape_text,
+    find_limit,
+    in_part,
+)
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
 from acts.planner.turns import COMPLETED, FAILED, STARTED
 from acts.tree.records import Turn
@@ -45,9 +55,17 @@ _AMBIENT_SHARE: Final = 0.5
 # … and the part that the values may take which the Call names: nine tenths of the model's window, of which the room is
 # six tenths. A summary needs all of its document, and a larger prompt would be refused
 _NAMED_SHARE: Final = 1.5
-_TOOLS_NOTE: Final = (
-    "The schema of your answer says which properties each of them takes. Here is what they give back and what is fixed:"
+_TOOLS_NOTE: Final = "The form of your answer says what they take; here is the rest:"
+_SEARCH_NOTE: Final = (
+    'There are {:,}, listed below. Before you can call one, ask for its form: answer {{"tools": [names], "calls": [], '
+    '"output": null}} with all that you may need. The form of your next answer has them, from then on.'
 )
+# Bytes of the list that a planner searches (6,000 tokens), and of one description in it; a shorter one says nothing
+TOOL_LIST_BYTES: Final = 16_000
+_MAX_ABOUT: Final = 100
+_LEAST_ABOUT: Final = 12
+_GROUP: Final = re.compile(r"[._/-]")
+_SENTENCE: Final = re.compile(r"(?<=\.)\s|\n")
 _FIXED: Final = {
     "_outputPath": "stored at {}", "_outputMethod": "by {}", "_errorPath": "a failure at {}", "_scopes": "sees {}",
     "_when": "made when {}", "_each": "made for each of {}",
@@ -115,17 +133,19 @@ def render_planner_prompt(
     step: str = "plan",
     is_last: bool = False,
     room: float | None = None,
+    known: Mapping[str, Tool] | None = None,
 ) -> Prompt:
     """The prompt of the tick after these turns. ``is_last``: no further answer will be requested.
 
-    ``room`` is how many bytes the turns may take before old ones are left out; None: without a limit.
+    ``known`` are the Tools whose schemas are shown, None: all. ``room`` is how many bytes the turns may take before old
+    ones are left out; None: without a limit.
     """
     has_instances = any(isinstance(m, Data) and m.instance is not None for m in messages)
     offered = {key for tool in tools.values() for key in author_choices(tool, mode)}
     rules = planner_rules(mode, step, offered, has_instances=has_instances)
-    listed = [_tool_line(tools[name], mode) for name in sorted(tools)]
-    about_tools = "\n".join(["# Tools", _TOOLS_NOTE, *listed]) if listed else "# Tools\nThere are none."
-    shown = build_conversation(messages, turns, room)
+    about_tools = _describe_tools(tools, tools if known is None else known, mode)
+    shown_whole = {name for name, tool in tools.items() if tool.consts.get("_show") == WHOLE}
+    shown = build_conversation(messages, turns, room, shown_whole)
     if is_last:
         shown = (*shown[:-1], replace(shown[-1], parts=(*shown[-1].parts, PromptPart("rules", LAST_ANSWER))))
     system = (PromptPart("rules", rules), PromptPart("tools", about_tools), *_developer_parts(messages))
@@ -176,6 +196,31 @@ def render_repair_turn(defects: Iterable[str]) -> str:
 def _developer_parts(messages: Iterable[Message]) -> list[PromptPart]:
     texts = [m.text for m in messages if isinstance(m, Instruction) and m.type == "system"]
     return [PromptPart("developer", DEVELOPER_HEAD + "\n\n".join(texts))] if texts else []
+
+
+def _describe_tools(tools: Mapping[str, Tool], known: Mapping[str, Tool], mode: str) -> str:
+    """What the schema of the answer does not say about Tools; those that are not ``known`` are listed with all others,
+    in groups: by server, or by the beginning of the name.
+    """
+    if not tools:
+        return "# Tools\nThere are none."
+    lines = [line for name in sorted(known) if (line := _tool_line(tools[name], mode)) != f"- {name}"]
+    if len(known) == len(tools):
+        return "\n".join(["# Tools", _TOOLS_NOTE, *lines])
+    groups: dict[str, list[str]] = {}
+    for name in sorted(tools):
+        source, about = tools[name].schema.get(SERVER_TOOL), tools[name].schema.get("description")
+        group = str(source.get("server")) if isinstance(source, dict) else _GROUP.split(name, maxsplit=1)[0]
+        room = min(_MAX_ABOUT, TOOL_LIST_BYTES // len(tools) - len(name))
+        about = _SENTENCE.split(about.strip(), maxsplit=1)[0] if isinstance(about, str) else ""
+        groups.setdefault(group, []).append(
+            f"{name}: {truncate(about, room)}" if about and room > _LEAST_ABOUT else name
+        )
+    single = [names.pop() for names in groups.values() if len(names) == 1]
+    parts = [f"{group}:\n" + "\n".join(names) for group, names in groups.items() if names]
+    parts += ["others:\n" + "\n".join(single)] if single else []
+    head = _SEARCH_NOTE.format(len(tools))
+    return "\n".join(["# Tools", head, escape_text("\n\n".join(parts)), *(["", _TOOLS_NOTE, *lines] if known else [])])
 
 
 def _tool_line(tool: Tool, mode: str) -> str:
@@ -230,18 +275,36 @@ class _Exchange:
 
 @dataclass(slots=True)
 class _DisplayRoom:
-    """How much of the data is shown: of a value up to ``value_bytes``, of instances what is left of a sum."""
+    """How much of the data is shown: of a value up to ``value_bytes``, or ``whole_bytes`` where its Message or one of
+    these Tools says so; of instances what is left of a sum.
+    """
 
-    value_bytes: int
+    whole_bytes: int
+    whole_tools: Container[str]
     instance_bytes: int = MAX_INSTANCE_DATA_BYTES
+
+    @property
+    def value_bytes(self) -> int:
+        return min(SHOWN_VALUE_BYTES, self.whole_bytes)
+
+    def bytes_of(self, message: Data) -> int:
+        return self.whole_bytes if self.shows_whole(message) else self.value_bytes
+
+    def shows_whole(self, message: Data) -> bool:
+        call = message.raw.get("_call")
+        tool = call.get("_tool") if isinstance(call, dict) else None
+        return message.raw.get("_show") == WHOLE or (isinstance(tool, str) and tool in self.whole_tools)
 
 
 def build_conversation(
-    messages: Sequence[Message], turns: Sequence[Turn], room: float | None = None
+    messages: Sequence[Message], turns: Sequence[Turn], room: float | None = None, whole_tools: Container[str] = ()
 ) -> tuple[PromptTurn, ...]:
-    """The turns that a planner is shown, the user's first and last; ``room`` is in bytes, None: without a limit."""
+    """The turns that a planner is shown, the user's first and last; ``room`` is in bytes, None: without a limit.
+
+    Results of ``whole_tools`` are shown whole.
+    """
     limit = LARGE_VALUE_BYTES if room is None else min(LARGE_VALUE_BYTES, int(room * _VALUE_SHARE))
-    display = _DisplayRoom(limit)
+    display = _DisplayRoom(limit, whole_tools)
     begin = messages[: turns[0].at] if turns else messages
     first = PromptTurn("user", tuple(_message_parts(begin, display)))
     exchanges: list[_Exchange] = []
@@ -253,8 +316,8 @@ def build_conversation(
         exchanges.append(_Exchange(turn, answer, outcome, end))
     start = 0
     if room is not None:
-        start, is_short = _find_cut(first.bytes, exchanges, room, messages, begin)
-        first = _short_turn(messages, begin, exchanges[:start], room) if is_short else first
+        start, is_short = _find_cut(first.bytes, exchanges, room, messages, begin, display)
+        first = _short_turn(messages, begin, exchanges[:start], room, display) if is_short else first
     return (first, *(turn for e in exchanges[start:] for turn in (e.answer, e.outcome)))
 
 
@@ -288,7 +351,7 @@ def _message_parts(messages: Iterable[Message], room: _DisplayRoom) -> Iterator[
                 if room.instance_bytes < 0:
                     left_out[message.instance] = None
                     continue
-            yield _render_data(message, room.value_bytes)
+            yield _render_data(message, room.bytes_of(message))
         elif isinstance(message, PlanMessage) and message.calls:
             yield _proposed_plan(message)
         elif isinstance(message, ErrorMessage):
@@ -322,37 +385,37 @@ def _render_data(message: Data, limit: int) -> PromptPart:
     shown = value if value is ABSENT else in_part(value, whole, limit)
     about = message.raw.get("description")
     notes = [f"description: {data_json(in_part(about, None, limit))}"] if isinstance(about, str) else []
-    return _data_part(f"{name}={data_json(str(at))}{of}", shown, message.schema, limit, notes)
+    return _data_part(f"{name}={data_json(str(at))}{of}", shown, message.schema, notes)
 
 
-def _data_part(
-    place: str, value: Json, schema: Json = None, limit: float = LARGE_VALUE_BYTES, notes: Sequence[str] = ()
-) -> PromptPart:
+def _data_part(place: str, value: Json, schema: Json = None, notes: Sequence[str] = ()) -> PromptPart:
     """A value at its place, and the schema that it is kept to."""
-    fit = [] if schema is None else [f"what is written here must fit: {data_json(in_part(schema, None, limit))}"]
+    fit = [] if schema is None else [f"what is written here must fit: {data_json(in_part(schema, None))}"]
     values = [] if value is ABSENT else [data_json(value)]
     return PromptPart("data", "\n".join([f"<data {place}>", *notes, *fit, *values, "</data>"]))
 
 
 def _current_values(
-    data: Sequence[Data], room: float, instance: str | None = None, *, for_planner: bool = False
+    data: Sequence[Data], room: float, instance: str | None = None, display: _DisplayRoom | None = None
 ) -> list[PromptPart]:
     """The present value of each kind of data, global or of an instance; large ones in part, so that all fit the room.
 
-    ``for_planner``: with the references by which a Call gets what is shown in part, and the schemas of what is written.
+    With a ``display``, for a planner: with the references by which a Call gets what is shown in part, and the schemas
+    of what is written.
     """
     log = Log(data)
     view = log.view_of(instance if instance in log.own else None)
     read = {path: view.read(path, START) for path in map(Path, view.kinds())}
     values = {path: value for path, value in read.items() if value is not ABSENT}
-    schemas = {m.kind: m.schema for m in data if m.schema is not None} if for_planner else {}
+    schemas = {m.kind: m.schema for m in data if m.schema is not None} if display else {}
+    whole = {m.kind for m in data if display is None or display.shows_whole(m)}
+    for path, value in [*values.items()]:
+        if isinstance(value, dict) and path.kind not in whole:  # each of its values, as when it was written
+            values[path] = {k: in_part(v, Path(path.kind, (k,)), SHOWN_VALUE_BYTES) for k, v in value.items()}
     limit = find_limit(map(json_size, values.values()), room)
     return [
         _data_part(
-            f"path={data_json(str(path))}",
-            in_part(value, path if for_planner else None, limit),
-            schemas.get(path.kind),
-            max(limit, 1024),
+            f"path={data_json(str(path))}", in_part(value, path if display else None, limit), schemas.get(path.kind)
         )
         for path, value in values.items()
     ]
@@ -360,7 +423,7 @@ def _current_values(
 
 def _outcome_parts(turn: Turn, after: Sequence[Message], room: _DisplayRoom) -> Iterator[PromptPart]:
     """What came of an answer: changes by a person, outcomes, other data, problems."""
-    written = _WrittenValues(after, room.value_bytes)
+    written = _WrittenValues(after, room)
     calls = _answered_calls(turn, after)
     lines = [f"A person changed the plan; these calls took its place: {data_json(calls)}"] if turn.changed else []
     lines += [data_json(written.add_to(outcome, calls)) for outcome in turn.outcomes]
@@ -375,8 +438,8 @@ def _outcome_parts(turn: Turn, after: Sequence[Message], room: _DisplayRoom) -> 
 class _WrittenValues:
     """The messages after an answer; those that its Calls wrote are found by instance, path and Call."""
 
-    def __init__(self, messages: Sequence[Message], limit: int) -> None:
-        self._limit = limit
+    def __init__(self, messages: Sequence[Message], room: _DisplayRoom) -> None:
+        self._room = room
         self._by_place: dict[tuple[str | None, str], deque[Data]] = {}
         self._consumed: set[int] = set()
         for message in messages:
@@ -421,7 +484,7 @@ class _WrittenValues:
         for message in messages:
             at = Path(message.kind) if message.path is None else message.path
             whole = None if message.method in GROWING_METHODS else at
-            value = in_part(get(message.payload, at.names), whole, self._limit)
+            value = in_part(get(message.payload, at.names), whole, self._room.bytes_of(message))
             out.setdefault(_VERBS[message.method], {})[str(at)] = value
         return out
 
@@ -437,11 +500,12 @@ def _call_of_outcome(id_: Any, calls: Sequence[Json]) -> Json:
 
 
 def _find_cut(
-    first_bytes: int, exchanges: Sequence[_Exchange], room: float, messages: Sequence[Message], begin: Sequence[Message]
-) -> tuple[int, bool]:
+    first_bytes: int, exchanges: Sequence[_Exchange], room: float, messages: Sequence[Message],
+    begin: Sequence[Message], display: _DisplayRoom,
+) -> tuple[int, bool]:  # fmt: skip
     """The index of the first exchange that is shown, and whether the turn before it is in short."""
     start, is_short = 0, first_bytes > room
-    total = _short_turn(messages, begin, [], room).bytes if is_short else first_bytes
+    total = _short_turn(messages, begin, [], room, display).bytes if is_short else first_bytes
     sizes = [e.answer.bytes + e.outcome.bytes for e in exchanges]
     for index, size in enumerate(sizes):
         total += size
@@ -452,19 +516,20 @@ def _find_cut(
         while start < last_start and tail_bytes > room * _TAIL_SHARE:
             tail_bytes -= sizes[start]
             start += 1
-        total, is_short = _short_turn(messages, begin, exchanges[:start], room).bytes + tail_bytes, True
+        total, is_short = _short_turn(messages, begin, exchanges[:start], room, display).bytes + tail_bytes, True
     return start, is_short
 
 
 def _short_turn(
-    messages: Sequence[Message], begin: Sequence[Message], left_out: Sequence[_Exchange], room: float
-) -> PromptTurn:
+    messages: Sequence[Message], begin: Sequence[Message], left_out: Sequence[_Exchange], room: float,
+    display: _DisplayRoom,
+) -> PromptTurn:  # fmt: skip
     """The first turn in short: all words, the current values, and what the calls of the answers left out did."""
     until = messages[: left_out[-1].end] if left_out else begin
     words = [part for m in until if isinstance(m, Instruction) for part in _text_parts(m)]
     plans = [_proposed_plan(m) for m in begin if isinstance(m, PlanMessage) and m.calls][:1]
     data = [m for m in until if isinstance(m, Data)]
-    values = _current_values([m for m in data if m.instance is None], room * _DATA_SHARE, for_planner=True)
+    values = _current_values([m for m in data if m.instance is None], room * _DATA_SHARE, display=display)
     names = list(dict.fromkeys(m.instance for m in data if m.instance is not None))
     if names:
         text = f"(there are {len(names):,} instances: {', '.join(names[:3])} …; their data is not shown)"

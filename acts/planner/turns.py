@@ -1,8 +1,8 @@
 """The turns of a planner: the checks of an answer, the answer as it was written, and what came of it.
 
-A Solution is ``{calls, output}``. What the provider sent was parsed and brought into the form of the schema by the
-activity; here its shape is checked, and its output with references resolved. Its Calls are checked as a plan
-(``acts/plan/validate.py``).
+A Solution is ``{calls, output, tools?}``; ``tools`` names Tools whose schemas the planner wants. What the provider sent
+was parsed and brought into the form of the schema by the activity; here its shape is checked, and its output with
+references resolved. Its Calls are checked as a plan (``acts/plan/validate.py``).
 
 The turns word what a ``Turn`` (``tree/records.py``) says. An agent makes one per tick, carries them into its next run,
 and the activity that asks the model reads them by query. Values that Calls wrote are not kept there: they are messages
@@ -15,17 +15,19 @@ those of one Call in many instances are one, with ``instances``, a number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from acts.language.errors import ExpressionError, Problem, TooComplex, truncate
+from acts.language.errors import ExpressionError, Problem, TooComplex, format_choices, suggest, truncate
 from acts.language.references import MARK, Path, ReferenceUse, find_embedded, parse_marked, resolve_references
 from acts.language.schemas import Checker
+from acts.language.tools import Tool
 from acts.language.values import MAX_DEPTH, Json, Place, defect, pointer, type_name
 from acts.language.wire import SCHEMA_MISMATCH, TOO_COMPLEX, UNRESOLVED
-from acts.planner.notation import in_part
+from acts.planner.notation import data_json, in_part
+from acts.tree.records import Turn
 
 # Levels of nesting that a plan's Request adds around a Call or a provided Message
 DEPTH_RESERVE: Final = 4
@@ -37,6 +39,7 @@ SKIPPED: Final = "skipped"
 REJECTED: Final = "rejected"
 STARTED: Final = "started"
 NOT_RUN: Final = "not run"
+DESCRIBED: Final = "described"  # of Tools: their schemas are shown from now on
 # States of Calls in a result whose outcome has another name
 _OUTCOME: Final = {"detached": STARTED}
 MORE_PROBLEMS: Final = "moreProblems"
@@ -63,11 +66,35 @@ def shape_problems(solution: Json) -> Iterator[Problem]:
         yield Problem("invalidSolution", unfit[1], unfit[0])
         return
     for key in solution:
-        if key not in ("calls", "output"):
+        if key not in ("calls", "output", "tools"):
             yield Problem("invalidSolution", f'unknown key "{key}": a Solution has calls and output', pointer(key))
+    if not isinstance(solution.get("tools") or [], list):
+        yield Problem("invalidSolution", "tools is a list of names of Tools", "/tools")
     calls = solution.get("calls")
     if calls is not None and not isinstance(calls, list):
         yield Problem("invalidSolution", f"calls is a list of Calls, not {type_name(calls)}", "/calls")
+
+
+def read_wanted_tools(names: list[Json], tools: Collection[str]) -> tuple[list[str], list[Problem]]:
+    """The Tools that an answer wants to see, and a problem for each name that no Tool has."""
+    known = [name for name in names if isinstance(name, str) and name in tools]
+    problems = [
+        Problem("unknownTool", f"no tool is called {truncate(data_json(name), 100)}", pointer("tools", index),
+                hint=suggest(str(name), tools) or f"known: {format_choices(tools)}")
+        for index, name in enumerate(names[:MAX_PROBLEMS_SHOWN]) if name not in known
+    ]  # fmt: skip
+    return list(dict.fromkeys(known)), problems
+
+
+def known_tools(tools: Mapping[str, Tool], search: int | None, turns: Iterable[Turn]) -> Mapping[str, Tool]:
+    """The Tools whose schemas a planner has: all, or of more than ``search`` those that its answers named."""
+    if search is None or len(tools) <= search:
+        return tools
+    answers = [turn.answer for turn in turns if isinstance(turn.answer, dict)]
+    names = [name for answer in answers if isinstance(answer.get("tools"), list) for name in answer["tools"]]
+    calls = [call for answer in answers if isinstance(answer.get("calls"), list) for call in answer["calls"]]
+    names += [call.get("_tool") for call in calls if isinstance(call, dict)]
+    return {name: tools[name] for name in names if isinstance(name, str) and name in tools}
 
 
 def output_problems(value: Json, kinds: Container[str]) -> Iterator[Problem]:

@@ -3,15 +3,11 @@
 * ``Walk`` and ``place_result`` alone decide what happens in a dry run. Results are unknown, and nothing is guessed: a
   Call that fails here fails in every run with these outcomes; an error is a proof, a warning a possibility. A failure
   is an outcome where it has a place to be written. The work is bounded: combinations may be left out (``truncated``).
-* The forecast is of requests to models, money, Temporal's billable actions, and time. Every figure is a range over the
+* The forecast is of requests to models, money, and Temporal's billable actions. Every figure is a range over the
   combinations of outcomes, and holds for those that were left out (``truncated``), too. Those of children that walk
   instances are in it; what delegates do is not known.
 * Actions are what Temporal Cloud bills (docs.temporal.io/cloud/actions). The range holds for a run in which every
   activity ends at its first attempt, that nobody edits, and whose values fit in its history.
-* Time: Tools declare durations (``_options.expected``); none is guessed. A plan with a Call of unknown duration has a
-  lower bound only. The engine starts a Call as soon as it can (a greedy schedule), so the time T of a plan with the
-  work W, the critical path C and m permits obeys Graham's bound: max(C, W/m) <= T <= W/m + C * (1 - 1/m). Waiting for
-  people, for messages and for the engine itself is not in it.
 """
 
 from __future__ import annotations
@@ -56,7 +52,7 @@ _CHILD: Final = 2
 # ``awaiting`` and back
 _PHASES: Final = 2
 # What a forecast is made of, as ``simulate_prepared`` names it
-FIGURES: Final = ("requests", "delegates", "cost", "actions", "runs", "seconds", "withoutDuration", "unforeseen")
+FIGURES: Final = ("requests", "delegates", "cost", "actions", "runs", "unforeseen")
 # Recursive schemas have no end, and a person reads no more than this
 MAX_SAMPLE_PARTS: Final = 1_000
 MAX_SAMPLE_DEPTH: Final = 12
@@ -86,13 +82,13 @@ def simulate_prepared(
 
         {waves: [[call id]], criticalPath: [call id],
          calls: [{id, tool, how, activity?, taskQueue?, delegate?, given?, reads, writes,
-                  scopes, when?, elements?: {min, max}, instance?, hints?, approval, background}],
+                  scopes, when?, elements?: {min, max}, instance?, hints?, undo?, approval, background}],
          outcomes: {combinations: [{choices: {call id: path}, conditions?: {call id: boolean}, run: [call id],
                                     skipped: [call id], failed?: [call id], waiting?: [call id]}], truncated},
          samples: {tool: example of its _output, null where it says nothing},
          outside: [call id],
          requests: {min, max}, delegates: {min, max}, cost: {min, max} | null,
-         actions: {min, max}, runs?, seconds?: {min, max}, withoutDuration?: [tool], unforeseen: [figure],
+         actions: {min, max}, runs?, unforeseen: [figure],
          problems: [{code, message, pointer, severity?, call?, hint?, …}],
          instances?, set?}
 
@@ -101,9 +97,8 @@ def simulate_prepared(
     combination takes those to be that cannot be known. ``waiting`` are Calls that need what only ``provide`` can bring.
     A template is walked for its first instance; its figures are those of all ``instances``, or of one row of a ``set``.
     ``runs`` are child workflows that walk instances, ``unforeseen`` the figures to which other runs add what cannot be
-    foreseen. ``seconds`` is there where a Tool declares a duration; the critical path is then the slowest, else the
-    one with most Calls. ``child`` says that an agent starts the run, ``max_steps`` is in place of ``MAX_STEPS``;
-    TooComplex: one walk of the plan takes more steps than that.
+    foreseen. The critical path is the one with most Calls. ``child`` says that an agent starts the run, ``max_steps``
+    is in place of ``MAX_STEPS``; TooComplex: one walk of the plan takes more steps than that.
     """
     Meter(DRY_RUN).spend(count_steps(prepared))
     type_problems = find_type_problems(prepared)
@@ -118,11 +113,10 @@ def simulate_prepared(
     lengths = _list_lengths(prepared, dry.runs)
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
     outside = [r for r in listed if r not in literal and prepared.nodes[r].kind not in ("latent", "person")]
-    graph, ones = prepared.graph, [1] * len(ids)
     figures = _estimate_plan(prepared, dry, price, lengths, approvals, child=child)
     return {
-        "waves": [[ids[rank] for rank in wave] for wave in find_waves(graph)],
-        "criticalPath": [ids[rank] for rank in figures.pop("slowest", None) or find_longest_path(graph, ones)[1]],
+        "waves": [[ids[rank] for rank in wave] for wave in find_waves(prepared.graph)],
+        "criticalPath": [ids[rank] for rank in find_longest_path(prepared.graph)[1]],
         "calls": [_call_item(prepared, rank, lengths, approval=approvals[rank], template=template) for rank in listed],
         "outside": [ids[rank] for rank in outside],
         "outcomes": {"combinations": [run.to_json(ids) for run in dry.runs], "truncated": dry.truncated},
@@ -150,6 +144,7 @@ def _call_item(
         "delegate": node.delegate if node.kind == "delegate" else None,
         "who": (list(node.tool.person.who) or None) if node.tool.person is not None else None,
         "given": True if rank in prepared.literal_outputs else None, "hints": hint_words(node.tool.schema) or None,
+        "undo": node.tool.undo,
         "reads": list(dict.fromkeys(str(p) for read in node.reads for p in read.paths)),
         "writes": list(map(str, node.writes)), "scopes": list(map(str, node.scopes)),
         "when": None if node.condition is None else node.condition.text,
@@ -258,18 +253,16 @@ def _estimate_plan(
     nodes = prepared.nodes
     times = len(prepared.request.instances()) if is_template(prepared.request, nodes) else 1
     started = list(_start_sets(prepared, dry))
-    bounds = [
-        [({rank: lengths.get(rank, (1, 1))[bound] for rank in ranks}, missing) for ranks, missing in started]
-        for bound in (0, 1)
-    ]
-    scenarios = [*bounds[0], *bounds[1]]
+    scenarios = [
+        ({rank: lengths.get(rank, (1, 1))[bound] for rank in ranks}, missing)
+        for bound in (0, 1) for ranks, missing in started
+    ]  # fmt: skip
     requests, delegates = (
         _range(times * sum(n for rank, n in starts.items() if nodes[rank].kind == kind) for starts, _ in scenarios)
         for kind in ("latent", "delegate")
     )
     model = prepared.request.config.model
     each = 0.0 if not requests["max"] else price(model) if price and model else None
-    time = _forecast_seconds(prepared, bounds, times)
     children = len(group_instances(prepared)) if needs_children(prepared) else 0
     actions = _estimate_actions(prepared, scenarios, approvals, times, children, child=child)
     return {
@@ -278,11 +271,7 @@ def _estimate_plan(
         "cost": None if each is None else {k: round(n * each, 6) for k, n in requests.items()},
         "actions": _range(actions),
         **({"runs": children} if children else {}),
-        **time,
-        "unforeseen": [
-            *(["requests", "cost", "actions"] if delegates["max"] else []),
-            *(["seconds"] if time.get("withoutDuration") else []),
-        ],
+        "unforeseen": ["requests", "cost", "actions"] if delegates["max"] else [],
     }
 
 
@@ -306,20 +295,20 @@ def _range(numbers: Iterable[int]) -> dict[str, int]:
     return {"min": min(values), "max": max(values)}
 
 
-def find_longest_path(graph: Graph, weights: Sequence[float]) -> tuple[list[float], list[int]]:
-    """Where each Call ends that begins where the last one that it waits for ends; the ranks on the way to the last."""
-    ends: list[float] = []
+def find_longest_path(graph: Graph) -> tuple[list[int], list[int]]:
+    """The wave of each Call, from 1: the one after the last that it waits for; the ranks on the way to the last."""
+    ends: list[int] = []
     before: list[int | None] = []
 
     def later(last: int | None, rank: int | None) -> int | None:
         return rank if last is None or (rank is not None and ends[rank] > ends[last]) else last
 
     fold: ChainFold[int | None] = ChainFold(None, later)
-    for rank, waits in enumerate(graph.waits):
+    for waits in graph.waits:
         last: int | None = None
         for chain, number in waits:
             last = later(last, fold.at(chain, number))
-        ends.append((0.0 if last is None else ends[last]) + weights[rank])
+        ends.append(1 if last is None else ends[last] + 1)
         before.append(last)
     at, path = max(range(len(ends)), key=ends.__getitem__, default=None), list[int]()
     while at is not None:
@@ -330,52 +319,11 @@ def find_longest_path(graph: Graph, weights: Sequence[float]) -> tuple[list[floa
 
 def find_waves(graph: Graph) -> list[list[int]]:
     """The ranks of the Calls that may run side by side, wave after wave."""
-    ends, _ = find_longest_path(graph, [1] * len(graph.order))
-    waves: list[list[int]] = [[] for _ in range(int(max(ends, default=0)))]
+    ends, _ = find_longest_path(graph)
+    waves: list[list[int]] = [[] for _ in range(max(ends, default=0))]
     for rank, end in enumerate(ends):
-        waves[int(end) - 1].append(rank)
+        waves[end - 1].append(rank)
     return waves
-
-
-def _forecast_seconds(prepared: ValidatedPlan, bounds: Sequence[Sequence[_Scenario]], times: int) -> dict[str, Any]:
-    """``{seconds: {min, max}, slowest: ranks (None: one is missing), withoutDuration: [tool]}``, if any is known."""
-    literal = prepared.literal_outputs
-    tools = {r: n.tool for r, n in enumerate(prepared.nodes) if not n.is_detached and r not in literal}
-    expected = {tool.name: tool.options.expected for tool in tools.values()}
-    if not any(expected.values()):
-        return {}
-    unknown = [name for name, duration in expected.items() if duration is None]
-    spans = {rank: (0.0, 0.0) if (e := expected[tool.name]) is None else (e.min, e.max) for rank, tool in tools.items()}
-    limit = prepared.request.config.maxParallel
-    quick, slow = (
-        [
-            schedule(prepared.graph, {r: (spans[r][at], n) for r, n in starts.items() if r in spans}, limit, times)
-            for starts, _ in scenarios
-        ]
-        for at, scenarios in enumerate(bounds)
-    )
-    _, most, path = max(slow, key=lambda bounds: bounds[1])
-    low = min(*(least for least, _, _ in quick), most)
-    figures = {"min": round(low, 3), "max": round(most, 3)}
-    return {"seconds": figures, "slowest": None if unknown else path, "withoutDuration": unknown}
-
-
-def schedule(
-    graph: Graph, starts: Mapping[int, tuple[float, int]], limit: int, times: int = 1
-) -> tuple[float, float, tuple[int, ...]]:
-    """The least and the most time of Calls that take ``starts[rank]`` seconds, so many times each, and the critical
-    path; others take none.
-    """
-    weights = [0.0] * len(graph.order)
-    for rank, (seconds, times_each) in starts.items():
-        weights[rank] = seconds if times_each else 0.0
-    ends, longest = find_longest_path(graph, weights)
-    path = max(ends, default=0.0)
-    work = times * sum(seconds * n for seconds, n in starts.values())
-    all_at_once = times * sum(n for _, n in starts.values()) <= limit
-    most = path if all_at_once else min(work, work / limit + path * (1 - 1 / limit))
-    chain = tuple(rank for rank in longest if rank in starts)
-    return max(path, work / limit), max(path, most), chain
 
 
 def _estimate_actions(

@@ -175,6 +175,8 @@ class Rehearsal:
         self.result = build_result(self.run.walk, self.run.usage, self.run.finished)
         if self.run.approvals.records:
             self.result["decisions"] = self.run.approvals.records
+        if self.run.undone is not None:
+            self.result["undone"] = self.run.undone
         self.calls = list(zip(self.run.walk.nodes, self.run.walk.calls, strict=True))
 
     # -- what can happen next; False if it cannot -------------------------------------------------
@@ -299,6 +301,10 @@ class Rehearsal:
             case commands.StartCall() | commands.AskOutput() | commands.StartChild(type=wire.DELEGATE):
                 place, call = self._record(command)
                 self._in_flight[place] = command, call
+            case commands.StartChild(name=wire.UNDO):  # here, each of its Calls completes
+                calls = [{"state": "completed"} for step in self.run.undo_steps() if step.problem is None]
+                report = {"status": "completed", "calls": calls}
+                self._handle(events.ChildEnded(wire.UNDO, report, accounting=Accounting()))
             case commands.StartBackground():
                 self._record(command)
                 self._handle(events.CallDetached(command.node.key))

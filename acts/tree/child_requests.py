@@ -22,8 +22,8 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
-from acts.language.config import MODEL_SETTINGS
-from acts.language.errors import DecisionRefused, EngineError, InvalidRequest, Problem
+from acts.language.config import MODEL_SETTINGS, parse_seconds
+from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem
 from acts.language.messages import (
     GROWING_METHODS,
     Data,
@@ -36,14 +36,23 @@ from acts.language.messages import (
 from acts.language.references import Path
 from acts.language.schemas import DEFS, subschemas
 from acts.language.strict_json import json_size
-from acts.language.tools import META, Tool, without_properties
+from acts.language.tools import META, Tool, secret_parameters, tool_name, without_properties
 from acts.language.values import ABSENT, Json, Names, deep_merge, nest
-from acts.language.wire import ANONYMOUS, MAX_PAYLOAD_BYTES
+from acts.language.wire import (
+    ANONYMOUS,
+    INNER_PLAN,
+    MAX_PAYLOAD_BYTES,
+    NOT_LOADED,
+    PLAN_TOOL,
+    SCHEMA_MISMATCH,
+    UNRESOLVED,
+)
 from acts.plan.calls import UNIT, PlannedCall, find_rule
 from acts.plan.context_log import Log
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
 from acts.plan.validate import ValidatedPlan, find_literal_outputs, is_template
-from acts.tree.records import AnonymousCall, DelegateInput, TreePosition
+from acts.tree.past_run import UndoStep
+from acts.tree.records import AnonymousCall, Capabilities, DelegateInput, InnerPlan, TreePosition
 
 _TOOL: Final = Tool(UNIT, {}, {}, {})
 # Every child receives all global data up to this size in bytes; above it, only what its Calls need
@@ -192,7 +201,7 @@ class PartRequests:
         messages = [_without_author(m) for m in data]
         if self._is_editable:
             return [*tool_messages(self._prepared.tools.values()), *messages]
-        tools = tool_messages(n.tool for n in nodes)
+        tools = tool_messages(_used_tools(nodes, self._prepared.tools))
         if json_size(messages) <= self._unfiltered_bytes:
             return [*tools, *messages]
         kinds = {p.kind for n in nodes for p in n.writes}
@@ -209,7 +218,7 @@ class Batch(PartRequests):
 
     def __init__(self, prepared: ValidatedPlan, config: Mapping[str, Json]) -> None:
         approve, listed = prepared.request.config.approve, _listed(prepared.nodes)
-        inherited = inherited_config(config, "missing")
+        inherited = inherited_config(config, "missing", "onFailure")
         # Its parent keeps the budget, and the plan is approved already
         own = {**inherited, "approve": without_plan(inherited.get("approve"))}
         is_editable = any(find_rule(n, approve) for n in listed if n.instance is not None)
@@ -233,6 +242,31 @@ class Batch(PartRequests):
             return self.build(self._template, instances, provided), None
         nodes = _listed(n for i in instances for n in self._calls.get(i, ()))
         return self.build(nodes, instances, provided), tuple(n.index for n in nodes)
+
+
+def _used_tools(nodes: Iterable[PlannedCall], tools: Mapping[str, Tool]) -> Iterator[Tool]:
+    for node in nodes:
+        yield from _with_undo(node.tool, tools)
+        if node.walks_plan:
+            yield from _inner_tools(node.call.get("plan"), tools)
+
+
+def _with_undo(tool: Tool, tools: Mapping[str, Tool]) -> Iterator[Tool]:
+    yield tool
+    if tool.undo is not None:
+        yield tools[tool.undo["_tool"]]
+
+
+def _inner_tools(plan: Json, tools: Mapping[str, Tool]) -> Iterator[Tool]:
+    """The Tools of a plan inside another, and of those inside it; all for one that has a name."""
+    if not isinstance(plan, list):
+        yield from tools.values()
+        return
+    for call in (call for call in plan if isinstance(call, dict)):
+        if (tool := tools.get(str(call.get("_tool")))) is not None:
+            yield from _with_undo(tool, tools)
+        if "plan" in call:
+            yield from _inner_tools(call["plan"], tools)
 
 
 def tool_messages(tools: Iterable[Tool]) -> list[Json]:
@@ -313,27 +347,53 @@ def depth_problem(position: TreePosition, node: PlannedCall) -> str | None:
 def build_delegate_input(
     call: Mapping[str, Any], context: Sequence[Json], node: PlannedCall, config: Mapping[str, Json],
     position: TreePosition, pins: Mapping[str, str], share: Mapping[str, Any] | None = None,
+    plan: InnerPlan | None = None,
 ) -> DelegateInput:  # fmt: skip
     """The input of a delegated Call's child. ``config`` is that of the parent's Request.
 
-    ``share`` is the budget reserved for a delegate that outlives its tree.
+    ``share`` is the budget reserved for a delegate that outlives its tree; ``plan`` is that of the Call.
     """
     anonymous: AnonymousCall | None = None
+    inherited, parameters = inherited_config(config), {k: v for k, v in call.items() if k not in META and k != "_id"}
+    if plan is not None:
+        inherited, parameters = inherited_config(config, "missing"), call.get("input") or {}
     if node.delegate == ANONYMOUS:
         anonymous = AnonymousCall(
             tool=node.tool.name, toolSchema=child_schema(node.tool.schema), served=node.tool.served,
             id=str(call.get("_id")), path=" || ".join(node.outcome_texts) or _DROPPED,
         )  # fmt: skip
     return DelegateInput(
-        delegate=str(node.delegate), input={k: v for k, v in call.items() if k not in META and k != "_id"},
-        context=tuple(context), config={**inherited_config(config), **({"budget": dict(share)} if share else {})},
-        position=position, sha256=pins.get(str(node.delegate)), call=anonymous,
+        delegate=str(node.delegate), input=parameters, context=tuple(context),
+        config={**inherited, **({"budget": dict(share)} if share else {})}, position=position,
+        sha256=pins.get(str(node.delegate)), call=anonymous, plan=plan,
     )  # fmt: skip
 
 
-def child_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a Tool without what only the parent uses."""
-    dropped = [k for k in META if k not in ("_tool", "_output", "_activity", "_options")]
+def inner_plan(call: Mapping[str, Any], prepared: ValidatedPlan, capabilities: Capabilities) -> InnerPlan:
+    """What the child of a Call of the Tool ``plan`` walks, with the Tools of its run. Raises CallError.
+
+    Where a person may edit it, it has all of them. A plan by name is read by the child, which looks up what it needs
+    itself; it may not define a Tool with a secret, and names that.
+    """
+    plan, repeat, all_tools = call["plan"], call.get("repeat") or {}, prepared.tools
+    try:
+        every = parse_seconds(repeat["every"]) if "every" in repeat else 0.0
+    except ValueError as error:
+        raise CallError(SCHEMA_MISMATCH, f"repeat.every: {error}") from None
+    is_editable = _asks_people(prepared.request, all_tools)
+    messages = tool_messages(all_tools.values() if is_editable else _inner_tools(plan, all_tools))
+    rest: dict[str, Any] = {"until": call.get("until"), "max": repeat.get("max"), "every": every}
+    if isinstance(plan, str):
+        secret = {name for name, tool in all_tools.items() if secret_parameters(tool.schema)}
+        named = [name if (name := tool_name(m["tool"])) in secret else m["tool"] for m in messages]
+        return InnerPlan(tools=tuple({"type": "tool", "tool": tool} for tool in named), **rest)
+    own = capabilities.model_copy(update={"tools": {}})
+    return InnerPlan(tools=tuple(messages), calls=tuple(plan), capabilities=own, **rest)
+
+
+def child_schema(schema: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    """The schema of a Tool without what only the parent uses, save ``more``."""
+    dropped = [k for k in META if k not in ("_tool", "_output", "_activity", "_options", *more)]
     return without_properties({k: v for k, v in schema.items() if k not in dropped}, dropped)
 
 
@@ -360,7 +420,8 @@ def delegate_request(delegate_input: DelegateInput, definition: Mapping[str, Any
     schema = input_schema(definition)
     if schema is not None:
         message["schema"] = schema
-    out = {"config": config, "context": [*definition.get("context", []), *delegate_input.context, message]}
+    tools = () if delegate_input.plan is None else delegate_input.plan.tools
+    out = {"config": config, "context": [*definition.get("context", []), *tools, *delegate_input.context, message]}
     return out if definition.get("schema") is None else {**out, "schema": definition["schema"]}
 
 
@@ -423,15 +484,59 @@ def anonymous_request(delegate_input: DelegateInput) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def undo_request(
+    workflow_id: str, steps: Iterable[UndoStep], tools: Mapping[str, Tool], config: Mapping[str, Json]
+) -> dict[str, Any]:
+    """The Request of the run that undoes what a run has completed, in the order of ``steps``.
+
+    Each Call waits for the one before, however that ended. They refer to their values: none is read as a reference.
+    """
+    made, problems = list[UndoStep](), list[dict[str, Any]]()
+    for step in steps:
+        problem = step.problem or (None if step.tool in tools else "only a plan inside this one has that tool")
+        if problem is None:
+            made.append(step)
+        else:
+            own = {} if step.instance is None else {"instance": step.instance}
+            text = f"it cannot be undone by {step.tool}: {problem}"
+            problems.append({"call": step.call, **own, "code": UNRESOLVED, "message": text})
+    calls, names = list[Json](), [f"s{at}" for at in range(len(made))]
+    for at, step in enumerate(made):
+        after = {"_when": f"{Path('undone', (names[at - 1],))} == null || true"} if at else {}
+        parameters = {key: str(Path("undo", (names[at], key))) for key in step.parameters}
+        calls.append({"_tool": step.tool, **parameters, **after, "_outputPath": str(Path("undone", (names[at],)))})
+    undone = [{"call": step.call, "id": step.id} for step in made]
+    own = inherited_config(config, "tags", "priority", "fairness")
+    kept = ("_approval", "_delegate", "_person")
+    schemas = {step.tool: child_schema(tools[step.tool].schema, *kept) for step in made}
+    for name, schema in schemas.items():
+        fixed = {"_tool": {"const": name}, "_outputPath": {"type": "string"}}
+        schemas[name] = {**schema, "properties": {**schema["properties"], **fixed}}
+    return {
+        "config": {
+            **own, "approve": without_plan(own.get("approve")),
+            "undoes": {"workflowId": workflow_id, "calls": undone, "problems": problems},
+        },
+        "context": [
+            *({"type": "tool", "tool": schema} for schema in schemas.values()),
+            {"type": "data", "kind": "undo", "data": {names[at]: step.parameters for at, step in enumerate(made)}},
+            {"type": "plan", "plan": calls},
+        ],
+    }  # fmt: skip
+
+
 def input_schema(definition: Mapping[str, Any]) -> Json:
     messages = [m for m in definition.get("context", []) if isinstance(m, dict) and m.get("type") == "input"]
     return messages[-1].get("schema") if messages else None
 
 
-def plan_output(data: Iterable[Data], appended: Iterable[Json]) -> Json:
+def plan_log(data: Iterable[Data], appended: Iterable[Json]) -> Log:
+    """The context of a plan that has ended, of its own data and of what it appended."""
+    return Log([*data, *(m for raw in appended if isinstance(m := parse_message(raw), Data))])
+
+
+def plan_output(log: Log) -> Json:
     """The result of a definition's plan: ``state.output``, or else its state; with instances, the state of each."""
-    more = [m for raw in appended if isinstance(m := parse_message(raw), Data)]
-    log = Log([*data, *more])
     state = log.state()
     if isinstance(state, dict) and "output" in state:
         return state["output"]
@@ -446,31 +551,39 @@ def resolved_upfront(request: Request, tools: Mapping[str, Tool]) -> dict[str, s
         for name, delegate in fixed.items()
         if (tools[name].options.resolve or request.config.resolve) == "upfront"
         and isinstance(delegate, str)
-        and delegate not in ("", ANONYMOUS)
+        and delegate not in NOT_LOADED
     }
 
 
 def named_delegates(definition: Json) -> Iterator[str]:
-    """The delegates that a definition names: in its Tools and its plan, at any place."""
+    """The delegates that a definition names: in its Tools and its plan, at any place; plans by name, too."""
     if isinstance(definition, dict):
         named = definition.get("_delegate")
-        names = (named.get("const"), *(named.get("enum") or ())) if isinstance(named, dict) else (named,)
-        yield from (name for name in names if isinstance(name, str) and name not in ("", ANONYMOUS))
+        names = [named.get("const"), *(named.get("enum") or ())] if isinstance(named, dict) else [named]
+        if definition.get("_tool") == PLAN_TOOL and isinstance(plan := definition.get("plan"), str):
+            names.append(f"{INNER_PLAN}/{plan}")
+        yield from (name for name in names if isinstance(name, str) and name not in NOT_LOADED)
         definition = list(definition.values())
     for part in definition if isinstance(definition, list) else ():
         yield from named_delegates(part)
 
 
-def approved_delegates(request: Request, tools: Mapping[str, Tool]) -> dict[str, None]:
-    """The delegates whose content people approve, where any are asked: those that Tools fix or list, the plan's."""
+def _asks_people(request: Request, tools: Mapping[str, Tool]) -> bool:
     approve = request.config.approve
     asks = request.asks_for_plan or any(rule.calls or rule.scopes for rule in approve.all_rules)
-    if not (asks or any(t.approval for t in tools.values())):
+    return asks or any(tool.approval for tool in tools.values())
+
+
+def approved_delegates(request: Request, tools: Mapping[str, Tool]) -> dict[str, None]:
+    """The delegates whose content people approve, where any are asked: those that Tools fix or list, the plan's."""
+    if not _asks_people(request, tools):
         return {}
     schemas = (tool.meta.get("_delegate") for tool in tools.values())
     named = [name for s in schemas if isinstance(s, dict) for name in (s.get("const"), *(s.get("enum") or ()))]
     named += [call.get("_delegate") for call in request.calls if isinstance(call, dict)]
-    return dict.fromkeys(name for name in named if isinstance(name, str) and name not in ("", ANONYMOUS))
+    if PLAN_TOOL in tools and tools[PLAN_TOOL].walks_plan:
+        named += named_delegates([c for c in request.calls if isinstance(c, dict) and c.get("_tool") == PLAN_TOOL])
+    return dict.fromkeys(name for name in named if isinstance(name, str) and name not in NOT_LOADED)
 
 
 def with_answers(config: Mapping[str, Json], tools: Mapping[str, Tool]) -> Json:
@@ -485,7 +598,7 @@ def with_answers(config: Mapping[str, Json], tools: Mapping[str, Tool]) -> Json:
         if not isinstance(names, (list, tuple)):
             return part
         answers = (tools[name].answer or tools[name].consts.get("_delegate") for name in names if name in tools)
-        more = [answer for answer in dict.fromkeys(answers) if answer not in (None, "", ANONYMOUS, *names)]
+        more = [answer for answer in dict.fromkeys(answers) if answer not in (None, *NOT_LOADED, *names)]
         return {**part, "calls": [*names, *more]}
 
     approve = config.get("approve")

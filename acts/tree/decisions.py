@@ -35,10 +35,10 @@ from acts.language.errors import (
 )
 from acts.language.tools import Tool
 from acts.language.values import ABSENT, Json, type_name
-from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE
+from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE, UNDO
 from acts.tree.wire_format import Record, RecordError, canonical_json, digest, first_error
 
-WORDS: Final = (APPROVE, REJECT, EDIT, ANSWER, REVOKE)
+WORDS: Final = (APPROVE, REJECT, EDIT, ANSWER, REVOKE, UNDO)
 # The keys of a decision's record that an agent's context contains
 DECISION_KEYS: Final = ("what", "call", "decision", "by", "reason")
 MAX_TEXT_LENGTH: Final = 2_000  # characters of each text of a decision: results and the Web UI show them
@@ -49,8 +49,8 @@ SIGN: Final = "sign"
 CONTENT: Final = "content"
 # … and how the Tools of what waits have changed since the plan was made, in words
 TOOL_CHANGES: Final = "toolChanges"
-# … and the Activity that answers the Call
-ACTIVITY: Final = "activity"
+# … and the Activity that answers the Call, and what it has in common with Calls that are approved like it
+ACTIVITY, LIKE = "activity", "like"
 # … and the JSON schema of what a person is to answer
 FORM: Final = "form"
 # … and the names and groups of those who decide, how many of them approve, who has, and to how many others it went
@@ -59,6 +59,8 @@ FORMAT: Final = "decision/2"
 # What waits: a message that would change an approved plan
 MESSAGE: Final = "message"
 UNFILLED: Final = "…"  # in templates of decisions, where a person writes
+# ``by`` of a decision that a deadline made
+ENGINE: Final = "onTimeout"
 # Characters of a subject's digest that commands show, and the fewest that a decision may give
 SHORT_SUBJECT: Final = 16
 # Approvers travel with the start of every run of the tree: some 100 bytes each
@@ -92,7 +94,7 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
 
     @property
     def about(self) -> dict[str, Any]:
-        return self.model_extra or {}
+        return {key: value for key, value in (self.model_extra or {}).items() if value is not None}
 
     @property
     def key(self) -> WaitKey:
@@ -204,7 +206,7 @@ class Decision(BaseModel, frozen=True, strict=True, extra="forbid", populate_by_
 
     @property
     def closes(self) -> bool:
-        return self.decision in (APPROVE, REJECT, ANSWER)
+        return self.decision in (APPROVE, REJECT, ANSWER, UNDO)
 
     def to_json(self) -> dict[str, Any]:
         output = {} if self.output is ABSENT else {"output": self.output}
@@ -230,19 +232,16 @@ def read_decision(raw: Json, word: str | None = None) -> Decision:
         raise DecisionRefused(f"decision is {text}; allowed: {', '.join(WORDS) if word is None else word}")
     if "remembered" in fields and decision != REVOKE:
         raise DecisionRefused("remembered is for the engine to say: it names the decision by which it approves")
+    if fields.get("by") == ENGINE:
+        raise DecisionRefused(f'"by" is "{ENGINE}" of what a deadline decides: say your own name')
+    if gaps := [key for key in ("by", "reason", "output") if fields.get(key) == UNFILLED]:
+        raise DecisionRefused(f'{format_choices(gaps)} is still "{UNFILLED}": put your own text in its place')
     reason = fields.get("reason") or fields.get("note")
     own = {key: value for key, value in fields.items() if key != "note"}
     try:
         return Decision.model_validate({**own, "decision": decision, "reason": reason})
     except ValidationError as error:
         raise DecisionRefused(f"a decision: {truncate(first_error(error), 300)}") from None
-
-
-def check_filled(raw: Json) -> None:
-    """Raise DecisionRefused where a template was sent with its gaps."""
-    gaps = [key for key in ("by", "reason") if isinstance(raw, dict) and raw.get(key) == UNFILLED]
-    if gaps:
-        raise DecisionRefused(f'{format_choices(gaps)} is still "{UNFILLED}": put your own text in its place')
 
 
 def match_decision(
@@ -358,6 +357,9 @@ def read_approvers(content: Json) -> tuple[Approver, ...]:
             approvers.append(Approver.from_json({**fields, "name": name}))
         except RecordError as error:
             raise SettingsError(f'the approver "{truncate(name, 80)}": {error}') from None
+    keys = [key for approver in approvers for key in approver.keys]
+    if len({*keys}) < len(keys):
+        raise SettingsError("two approvers have the same public key, or one has it twice: who signs is one person")
     return tuple(approvers)
 
 
@@ -401,6 +403,13 @@ def make_statement(wait: PendingApproval, decision: Decision, time: str) -> byte
     return canonical_json({key: value for key, value in statement.items() if value is not None})
 
 
+def check_who(wait: PendingApproval, name: str, *groups: str) -> None:
+    """Raise DecisionRefused where the rule of a wait names others than this person and these groups."""
+    who = wait.about.get(WHO)
+    if who and {name, *groups}.isdisjoint(who):
+        raise DecisionRefused(f'"{name}" does not decide about {wait}: it is for {format_choices(who)}')
+
+
 def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decision: Decision) -> dict[str, Any]:
     """Who signed, for the record of a decision: ``{key, time, signature, challenge}``.
 
@@ -412,10 +421,8 @@ def check_signature(approvers: Sequence[Approver], wait: PendingApproval, decisi
     approver = next((a for a in approvers if a.name == decision.by), None)
     if approver is None:
         raise DecisionRefused(f'"by" is {decision.by!r}, who is no approver of this run; {names}')
-    who = wait.about.get(WHO)
-    if who and not set(who) & set(approver.names):
-        raise DecisionRefused(f'"{approver.name}" does not decide about {wait}: it is for {format_choices(who)}')
-    tool = None if wait.call is None else wait.tools[1]
+    check_who(wait, *approver.names)
+    tool = None if wait.call is None or decision.decision == UNDO else wait.tools[1]  # it ends the plan, and undoes all
     if not approver.may_decide(tool):
         text = "whole plans" if tool is None else f'calls that "{tool}" answers'
         raise DecisionRefused(f'the approver "{approver.name}" may not decide about {text}')

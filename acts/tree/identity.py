@@ -45,6 +45,11 @@ def call_identity(identity: str, instance: str | None, call: str) -> str:
     return str(uuid.uuid5(_CALLS, f"{identity}/{escaped}/{call}"))
 
 
+def undo_identity(call: str) -> str:
+    """The ``_id`` of the Call that undoes the one of this ``_id``: the same whoever undoes it, and however often."""
+    return str(uuid.uuid5(_CALLS, f"undo/{call}"))
+
+
 def tree_token(identity: str, start: bytes) -> str:
     """The secret that runs of one tree prove themselves by; ``start`` is what the root was started with.
 

@@ -7,7 +7,7 @@ a run carries those that it has not used into the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from acts.language.values import Json
@@ -18,6 +18,17 @@ _CHARACTERS: Final = 32  # of a digest: 128 bits, two values never meet by chanc
 _COMMENTS: Final = ("_reasoningForCall",)  # for people, and no part of what a Call does
 # Of a Tool: what answers Calls
 _ANSWERING: Final = ("_tool", "_activity", "_delegate", "_outputPath", "_errorPath", "_scopes")
+
+
+class UndoStep(Record):
+    """What undoes a Call that has completed, whose ``_id`` is ``id``: a Tool with parameters, or why nothing can."""
+
+    call: str
+    id: str
+    instance: str | None = None
+    tool: str
+    parameters: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    problem: str | None = None
 
 
 class PastCall(Record):
@@ -34,6 +45,7 @@ class PastCall(Record):
     outcome: int = 0
     written: tuple[Any, ...] = ()  # values, in the order of the outcome's paths
     error: dict[str, Any] | None = None
+    undo: dict[int, tuple[UndoStep, ...]] = {}  # noqa: RUF012 - pydantic copies defaults
     # Of an open one with ``_each``, by index: the results of its elements, and the ``_id``s of those without one
     results: tuple[Any, ...] = ()
     open: dict[int, str] = {}  # noqa: RUF012 - pydantic copies defaults
@@ -74,6 +86,7 @@ class PastSet(Record):
     identity: str  # what the ``_id``s of its rows derive from
     id: str | None = None  # the field with the ids of its rows
     source: str = ""  # the name of the file that it read
+    isUndone: bool = False  # rows that failed were undone
     results: tuple[PastResults | PastHistory, ...] = ()  # of the runs that it resumed, the oldest first, then its own
     rows: tuple[PastRow, ...] = ()  # those that ended in this run of the workflow, if it has no results file
 
@@ -86,7 +99,18 @@ class PastRun(VersionedRecord):
     provided: tuple[Any, ...] = ()
     calls: tuple[PastCall, ...] = ()
     instances: tuple[PastInstance, ...] = ()
+    undone: tuple[str, ...] = ()  # the ``_id``s of the Calls that it has undone
     set: PastSet | None = None
+
+    def without(self, undone: Container[str]) -> PastRun:
+        """What it had done without what was undone since: such a Call runs again, with another ``_id``."""
+        calls = tuple(c for c in self.calls if not any(s.id in undone for steps in c.undo.values() for s in steps))
+        reports = ((item, (item.report or {}).get("undo", ())) for item in self.instances)
+        instances = tuple(
+            item.model_copy(update={"report": None}) if any(step["id"] in undone for step in steps) else item
+            for item, steps in reports
+        )
+        return self.model_copy(update={"calls": calls, "instances": instances})
 
 
 class _PastTerms(Record):

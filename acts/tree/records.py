@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
-from acts.language.config import DEFAULT_PARALLEL, DEFAULT_PATIENCE_SECONDS, MAX_PARALLEL, Budget
+from acts.language.config import DEFAULT_PARALLEL, DEFAULT_PATIENCE_SECONDS, MAX_PARALLEL, Budget, Rule, join_rules
 from acts.language.values import Json
 from acts.tree.decisions import Approver
-from acts.tree.past_run import PastSource, PastState
+from acts.tree.past_run import PastSource, PastState, UndoStep
 from acts.tree.wire_format import Record, VersionedRecord
 
 DEFAULT_DEPTH: Final = 8  # how deep delegates may call delegates, where no budget says otherwise
@@ -43,6 +43,7 @@ class TreePosition(Record):
     storesValues: bool = False  # the root began with external storage: large values may travel as references
     approvers: tuple[Approver, ...] = ()  # who alone may decide, signed; none: whoever can send a decision
     isGuarded: bool = False  # a person has approved what it works with: what is provided since then is asked about
+    guard: Rule | None = None  # … by the rule by which that was approved
     pins: dict[str, str] = {}  # SHA-256 of the definitions that this person has approved, by name
 
     @property
@@ -62,6 +63,11 @@ class TreePosition(Record):
         if any(n is not None for n in (budget.requests, budget.tokens, budget.cost, budget.calls)):
             changes["accounts"] = (*self.accounts, BudgetAccount(id=workflow_id, limits=budget))
         return self.model_copy(update=changes)
+
+    def guarded(self, rule: Rule) -> TreePosition:
+        """A person has approved by this rule what the run works with."""
+        joined = rule if self.guard is None else join_rules([self.guard, rule]) or self.guard
+        return self.model_copy(update={"isGuarded": True, "guard": joined})
 
     def with_limit(self, max_parallel: int, lease: PermitLease | None) -> TreePosition:
         """Apply the run's own ``maxParallel``: that of its tree, or a smaller one for its part of it."""
@@ -90,7 +96,8 @@ class TreePosition(Record):
         """The place of a delegate that outlives its tree: the root of a tree of its own, with the same token."""
         return TreePosition(
             depth=self.depth + 1, maxDepth=self.maxDepth, identity=identity, token=self.token,
-            storesValues=self.storesValues, approvers=self.approvers, isGuarded=self.isGuarded, pins=self.pins,
+            storesValues=self.storesValues, approvers=self.approvers, isGuarded=self.isGuarded, guard=self.guard,
+            pins=self.pins,
         )  # fmt: skip
 
 
@@ -149,7 +156,9 @@ class PlanInput(VersionedRecord):
     part: bool = False  # ``request`` holds a part of the context only
     settled: tuple[SettledRequest, ...] = ()  # the root has not heard of them; reported with the run's own
     isGrowing: bool = False  # the plan is still being written: each ``PlanExtension`` brings more of it
+    undoes: bool = False  # it undoes what the run above has done
     lease: PermitLease | None = None
+    until: str | None = None  # a condition: as soon as it holds, the run ends
 
 
 class InstanceInput(PlanInput):
@@ -168,6 +177,20 @@ class AnonymousCall(Record):
     path: str
 
 
+class InnerPlan(Record):
+    """What a Call of the Tool ``plan`` walks: the messages of a context, or a plan by name, with the Tools of its run.
+
+    It is walked at most ``max`` times, until ``until`` holds; so many seconds lie between two of them.
+    """
+
+    tools: tuple[Any, ...]  # messages
+    calls: tuple[Any, ...] | None = None  # None: it has a name
+    capabilities: Capabilities | None = None
+    until: str | None = None
+    max: int | None = None
+    every: float = 0.0
+
+
 class DelegateInput(VersionedRecord):
     """What the child that does a delegated Call is started with, and nothing else of its parent."""
 
@@ -178,6 +201,7 @@ class DelegateInput(VersionedRecord):
     position: TreePosition
     sha256: str | None = None
     call: AnonymousCall | None = None
+    plan: InnerPlan | None = None
     price: tuple[float, float] | None = None  # of the model, where ``anonymous`` takes it over from its parent
     lease: PermitLease | None = None  # the permit of the Call
 
@@ -273,11 +297,14 @@ class CallRecord(Record):
     place: str | None = None
     approved: dict[str, Any] | None = None
     asked: dict[str, Any] | None = None
+    rule: Rule | None = None
     edited: bool = False
     value: Any = None
     reason: str | None = None
     cause: str | None = None
+    until: str | None = None
     elements: ElementsRecord | None = None
+    undo: dict[int, tuple[UndoStep, ...]] = {}
 
 
 class WalkState(Record):
@@ -343,6 +370,7 @@ class AgentState(RunState):
     context: tuple[Any, ...] = ()  # messages that joined the Request's
     tick: int = 0
     planTick: int = 0
+    undo: tuple[UndoStep, ...] = ()
     usage: dict[str, Any] = {}
     calls: tuple[dict[str, Any], ...] = ()
     errors: tuple[dict[str, Any], ...] = ()

@@ -7,7 +7,7 @@ Call that would start with another one waits again. The digest of a subject is S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from acts.language.config import Config
@@ -50,8 +50,8 @@ def answered_by(node: PlannedCall, config: Config, known: Capabilities) -> dict[
 def call_subject(
     node: PlannedCall, call: Mapping[str, Json], context: Iterable[Json], config: Config, known: Capabilities
 ) -> dict[str, Json]:
-    """``{call, instance?, tool, answeredBy, with, context?, writes?}``, of what a person answers also ``{question?,
-    form}``: the Tool's description, and the JSON schema of the answer.
+    """``{call, instance?, tool, answeredBy, with, context?, writes?, undo?}``; of what a person answers also
+    ``{question?, form}``: the Tool's description, and the JSON schema of the answer.
 
     ``call`` has its references resolved, ``context`` is what its scopes show.
     """
@@ -63,15 +63,15 @@ def call_subject(
         "call": node.id, **({} if node.instance is None else {"instance": node.instance}), "tool": node.tool.name,
         "answeredBy": answered_by(node, config, known), "with": {k: v for k, v in call.items() if k != "_id"},
         **({"context": shown} if shown else {}), "writes": [conjunction(outcome) for outcome in node.outcomes],
-        **form,
+        **({} if tool.undo is None else {"undo": tool.undo}), **form,
     }  # fmt: skip
 
 
 def plan_subject(
-    calls: Iterable[Json], nodes: Iterable[PlannedCall], read: Callable[[Path, str | None], Json], config: Config,
+    calls: Iterable[Json], nodes: Collection[PlannedCall], read: Callable[[Path, str | None], Json], config: Config,
     known: Capabilities, instances: Mapping[str, Json] | None = None,
 ) -> dict[str, Json]:  # fmt: skip
-    """``{plan, answeredBy, values, instances?}``.
+    """``{plan, answeredBy, values, undo?, onFailure?, instances?}``: ``undo`` is what undoes a Call, by its id.
 
     ``read`` yields what the context has before any Call of the plan writes; ``instances`` stands for all their data.
     """
@@ -84,8 +84,10 @@ def plan_subject(
             name = f"{path}" if node.instance is None else f"{path} [{node.instance}]"
             if name not in values and (value := read(path, node.instance)) is not ABSENT:
                 values[name] = show(value)
+    undo = {node.id: node.tool.undo for node in nodes if node.tool.undo is not None}
     return {
-        "plan": list(calls), "answeredBy": answers, "values": values,
+        "plan": list(calls), "answeredBy": answers, "values": values, **({"undo": undo} if undo else {}),
+        **({} if config.onFailure is None else {"onFailure": config.onFailure}),
         **({} if instances is None else {"instances": dict(instances)}),
     }  # fmt: skip
 

@@ -49,10 +49,13 @@ _AGAIN: Final = '<!doctype html><meta http-equiv="refresh" content="0"><title>ac
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody who is signed in. ``is_program``: by a bearer, which no browser sends by itself."""
+    """Somebody who is signed in; ``groups`` None: nobody says which.
+
+    ``is_program``: by a bearer, which no browser sends by itself.
+    """
 
     name: str
-    groups: tuple[str, ...]
+    groups: tuple[str, ...] | None
     csrf: str
     is_program: bool = False
 
@@ -88,10 +91,10 @@ class Access:
             return _refusal("this page has another name than the one that it was opened by")
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if self._bearer and _is_same(token, self._bearer):
-            return Visitor(login_name() or "?", (), "", is_program=True)
+            return Visitor(login_name() or "?", None, "", is_program=True)
         session = request.cookies.get(self._cookie, "")
         if session in self._sessions:
-            return Visitor(login_name() or "?", (), _digest(session, "csrf"))
+            return Visitor(login_name() or "?", None, _digest(session, "csrf"))
         if request.url.path == "/enter":
             return self._enter(request)
         if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
@@ -112,15 +115,18 @@ class Access:
         return response
 
     def _admit_from_proxy(self, request: Request) -> Visitor | Response:
-        name = request.headers.get(str(self.header), "").strip()
+        names = request.headers.getlist(str(self.header))
+        name = names[0].strip() if len(names) == 1 else ""  # of two, a browser may have sent one
         if not _is_same(request.headers.get("x-acts-proxy", ""), self._proxy):
             return _refusal(
                 "the header X-Acts-Proxy lacks the token of ACTS_UI_PROXY_TOKEN: come through the proxy", 401
             )
         if not name or len(name) > MAX_NAME:
             return _refusal(f"the proxy names nobody in {self.header}", 401)
-        groups = request.headers.get(self.groups, "") if self.groups else ""
-        listed = tuple(filter(None, (group.strip() for group in groups.split(","))))
+        listed = None
+        if self.groups:
+            groups = request.headers.getlist(self.groups)
+            listed = tuple(filter(None, map(str.strip, groups[0].split(",")))) if len(groups) == 1 else ()
         return Visitor(name, listed, _digest(self._proxy, name))
 
     def check_origin(self, request: Request, visitor: Visitor) -> None:

@@ -35,9 +35,9 @@ from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.event_feeds import EventFeeds, WatchRefused
 from acts.client.run_decisions import send_decision
 from acts.client.run_reader import RunReader
-from acts.language.errors import ActsError, visible
+from acts.language.errors import ActsError, DecisionRefused, visible
 from acts.language.wire import ANSWER, APPROVE, EDIT, GRAPH, REJECT
-from acts.tree.decisions import FORM, Decision
+from acts.tree.decisions import FORM, Decision, check_who
 from acts.ui import runs
 from acts.ui.access import Access, Guard, Visitor, check_csrf
 from acts.ui.cards import (
@@ -278,6 +278,11 @@ class Pages:
             if not isinstance(seen.get("signature"), dict):
                 raise ClientError("this run has approvers, so nothing was sent: a decision is signed", "its card signs")
             content = {**(content or {}), "by": seen.get("by"), "signature": seen["signature"]}
+        elif visitor.groups is not None:
+            try:
+                check_who(shown, visitor.name, *visitor.groups)
+            except DecisionRefused as error:
+                raise ClientError(str(error), "nothing was sent") from None
         decision = Decision.model_construct(
             decision=word, by=visitor.name, reason=reason.strip() or None, version=shown.version, subject=shown.subject
         )

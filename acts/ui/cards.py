@@ -344,7 +344,7 @@ def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) ->
 
 
 _REST: Final = {"answeredBy": "what answers it", "writes": "where it may write", "values": "what it reads now",
-                "context": "what its scopes show"}  # fmt: skip
+                "context": "what its scopes show", "undo": "what undoes it", "onFailure": "if it fails"}  # fmt: skip
 
 
 def _written_call(plan: Sequence[Any], call: str | None) -> Mapping[str, Any]:

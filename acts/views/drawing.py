@@ -36,6 +36,7 @@ MAX_LINES: Final = 1_000
 MAX_READS_OF_CALL: Final = 4  # in a terminal
 WIDTH: Final = 80  # columns of a terminal
 MAX_TEXT: Final = 400  # characters of one name or path
+MAX_TOOLS: Final = 5  # named of a plan inside a Call
 _RULE: Final = "─" * 60
 
 _WORST_FIRST: Final = (
@@ -94,11 +95,24 @@ def call_facts(node: PlannedCall, counts: StateCounts) -> Iterator[str]:
         yield f"each {group or 'of '}{len(each):,} values" if isinstance(each, list) else f"each {group}{each}"
     if node.condition is not None:
         yield f"when {node.condition.text}"
+    if node.is_wait:
+        yield f"for {node.call['for']}" if "for" in node.call else f"until {node.call.get('until')}"
+    if node.walks_plan:
+        yield from _inner_facts(node.call)
     if len(counts) > 1:
         by_number = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         yield f"[{', '.join(f'{count:,} {state}' for state, count in by_number)}]"
     if node.outcomes:
         yield "→ " + " || ".join(" && ".join(map(str, outcome)) for outcome in node.outcomes)
+
+
+def _inner_facts(call: Mapping[str, Any]) -> Iterator[str]:
+    plan, repeat = call.get("plan"), call.get("repeat")
+    tools = [str(inner.get("_tool")) for inner in plan if isinstance(inner, dict)] if isinstance(plan, list) else []
+    yield f"({', '.join(tools[:MAX_TOOLS])}{', …' * (len(tools) > MAX_TOOLS)})" if tools else f"the plan {plan}"
+    if "until" in call:
+        times = f" at most {repeat.get('max')} times" if isinstance(repeat, dict) else ""
+        yield f"until {call['until']}{times}"
 
 
 class Read(NamedTuple):

@@ -50,7 +50,7 @@ def build_result(walk: Walk, usage: Usage, status: str | None = None, batch_limi
         items = [item for item in items if "instance" not in item]
     out |= {
         "calls": items, "context": walk.context.appended() if is_large else appended_messages(walk),
-        "errors": error_items(walk.calls), "usage": usage.to_json(),
+        "errors": plan_errors(walk), "usage": usage.to_json(),
     }  # fmt: skip
     return {**out, "omitted": {"bytes": {"instances": reported}}} if is_large else out
 
@@ -84,8 +84,14 @@ def appended_messages(walk: Walk) -> list[dict[str, Any]]:
     return [*(m.raw for m in walk.context.provided), *(message for _, message in by_rank)]
 
 
+def plan_errors(walk: Walk) -> list[dict[str, Any]]:
+    """The failures that no error path took; of a run that undoes another, also what cannot be undone."""
+    undoes = walk.prepared.request.config.undoes
+    return [*(() if undoes is None else undoes.problems), *error_items(walk.calls)]
+
+
 def failure_text(walk: Walk) -> str:
-    failures, lines = error_items(walk.calls), []
+    failures, lines = plan_errors(walk), []
     for error in failures[:MAX_FAILURES]:
         call = f"{error['call']} [{error['instance']}]" if "instance" in error else error["call"]
         lines.append(f"{call}: [{error['code']}] {truncate(str(error['message']), MAX_FAILURE)}")

@@ -506,12 +506,12 @@ class HistoryView:
 
     def _signaled(self, a: Any) -> Iterator[RunEvent]:
         name, fields = a.signal_name, _object(_first(a.input))
-        if name in (wire.APPROVE, wire.REJECT, wire.EDIT, wire.ANSWER, wire.REVOKE):
+        if name in (wire.APPROVE, wire.REJECT, wire.EDIT, wire.ANSWER, wire.REVOKE, wire.UNDO):
             yield self._decision({**fields, "decision": name}, "sent")
         elif name in (wire.PAUSE, wire.RESUME):
             yield self._event("paused" if name == wire.PAUSE else "resumed", instance=_text(fields.get("instance")))
         elif name == wire.PROVIDE:
-            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
+            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type") or "text"))
         elif name in ("pendingChanged", "modelWait") and self._token in (None, fields.get("token")):
             yield from self._waits(fields) if name == "pendingChanged" else self._model_wait(fields)
 
@@ -558,7 +558,7 @@ class HistoryView:
             self.micros, self.last_id = now
             yield decision
         elif own is not None and own.name == wire.PROVIDE and not is_refused:
-            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type")))
+            yield self._event("provided", kind=_text(fields.get("kind") or fields.get("type") or "text"))
 
     def _decision(self, fields: Mapping[str, Any], outcome: str, error: Any = None) -> RunEvent:
         call, by, source = (_text(fields.get(key)) for key in ("call", "by", "workflowId"))

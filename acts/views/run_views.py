@@ -299,7 +299,7 @@ class RunView:
             out.update(
                 tools={t.name: {"schema": t.schema, "served": t.served} for t in context.tools}, output=request.schema,
                 mode=context.mode, step=request.config.step, instances=list(request.instances()),
-                maxTicks=request.config.maxTicks, **context.settings,
+                maxTicks=request.config.maxTicks, search=request.config.tools.search, **context.settings,
             )  # fmt: skip
         offset, (first, last) = int(page.get("offset", 0)), page.get("turns") or (0, 0)
         messages = [m.raw for m in request.context[offset : page.get("upto")]]
@@ -309,8 +309,8 @@ class RunView:
         return {**out, "turns": turns} if turns else out
 
     def _with_decisions(self, result: dict[str, Any]) -> dict[str, Any]:
-        records = self._run.approvals.records
-        return {**result, "decisions": records} if records else result
+        more = {"decisions": self._run.approvals.records, "undone": self._run.undone}
+        return result | {key: value for key, value in more.items() if value}
 
 
 def _fit_bytes(items: Sequence[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
@@ -445,16 +445,20 @@ class PlanView(RunView):
             del out["context"][: len(run.walk.context.provided)]  # the agent has them itself
         for item in out.get("instances", {}).values():
             del item["state"]
-        return out
+        more = {"undo": run.steps_left, "undoAsked": run.undo_asked, "reached": run.walk.is_reached}
+        return out | {key: value for key, value in more.items() if value}
 
     def instance_result(self) -> dict[str, Any]:
         """What a child says of the instances that it walked: of one, or by id."""
         run = self._run
-        report = instance_report(run.walk, edited=run.version > 1)
+        report = instance_report(run.walk, edited=run.version > 1, undo=run.steps_left)
         members = run.setup.instances
         out: dict[str, Any] = {"status": run.finished}
         if run.usage.requests:
             out["usage"] = run.usage.to_json()
+        not_undone = [] if run.undone is None else run.undone["errors"]
+        for item in report.values():
+            item["errors"] = [*item["errors"], *(not_undone if item["status"] == "failed" else ())]
         out |= report.get(members[0], {}) if len(members) == 1 else {"instances": report}
         return self._with_decisions(out)
 
@@ -491,8 +495,13 @@ class AgentView(RunView):
         return self._run.context.tools
 
     def plan(self, options: Any = None) -> list[Any]:
-        """The plan that waits or runs; with ``{"as": "proposed"}`` as the model wrote it, before people edited it."""
+        """The plan that waits or runs; with ``{"as": "proposed"}`` as the model wrote it, before people edited it.
+
+        With ``{"as": "output"}``, a list of one: the latest output as the model wrote it, with its references.
+        """
         run = self._run
+        if isinstance(options, dict) and options.get("as") == "output":
+            return [run.wanted_output]
         calls = run.proposed_calls or super().plan()
         if not isinstance(options, dict) or options.get("as") != "proposed":
             return calls

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from acts.language.errors import format_choices, one_line, truncate, visible
 from acts.language.values import ABSENT, Json, is_equal
+from acts.language.wire import INNER_PLAN, WAIT
 from acts.tree.decisions import TOOL_CHANGES
 
 # The states of a Call, in the order in which counts list them
@@ -119,6 +120,8 @@ def _describe_state(call: Mapping[str, Any]) -> str:
         return f"{error.get('code')}: {error.get('message')}" + (f" (at {call['place']})" if call.get("place") else "")
     if isinstance(call.get("reason"), str):
         return str(call["reason"])
+    if call.get("waitsUntil"):
+        return f"waits until {call['waitsUntil']}"
     if isinstance(call.get("waitsFor"), list):
         return f"waits for {format_choices(call['waitsFor'])}"
     if call.get("taskQueue"):
@@ -192,12 +195,12 @@ def _json_text(value: Json) -> str:
 
 # -- simulations ---------------------------------------------------------------
 
-_LABELS: Final = {"requests": "model requests", "cost": "USD", "seconds": "s without waits for people"}
+_LABELS: Final = {"requests": "model requests", "cost": "USD"}
 
 
 def forecast_text(simulation: Mapping[str, Any]) -> str:
     """``2 model requests, about 0.01 to 0.02 USD, at least 7 actions``"""
-    spans = ((name, simulation.get(name)) for name in ("requests", "cost", "actions", "seconds"))
+    spans = ((name, simulation.get(name)) for name in ("requests", "cost", "actions"))
     parts = [
         _figure_text(name, span, has_bound=name not in simulation["unforeseen"])
         for name, span in spans
@@ -205,14 +208,9 @@ def forecast_text(simulation: Mapping[str, Any]) -> str:
     ]
     if simulation["requests"]["max"] and simulation.get("cost") is None:
         parts.append("cost unknown")
-    if simulation.get("withoutDuration"):
-        parts.append(f"the duration of {format_choices(simulation['withoutDuration'])} is unknown")
     if simulation["delegates"]["max"]:
         parts.append(f"{range_text(simulation['delegates'])} delegates, whose requests are not counted")
-    if "each" in simulation:
-        each = [_figure_text(name, span) for name, span in simulation["each"].items()]
-        parts.append(f"{' and '.join(each)} in each child ({simulation['runs']:,})")
-    elif "runs" in simulation:
+    if "runs" in simulation:
         parts.append(f"and what its children take ({simulation['runs']:,})")
     return ", ".join(parts)
 
@@ -220,7 +218,7 @@ def forecast_text(simulation: Mapping[str, Any]) -> str:
 def _figure_text(name: str, span: Mapping[str, float], *, has_bound: bool = True) -> str:
     """``about 7 to 9 actions``; ``at least 3 model requests`` if delegates or children add to it."""
     label = _LABELS.get(name, name)
-    label = label.removesuffix("s") if span["min"] == span["max"] == 1 and name != "seconds" else label
+    label = label.removesuffix("s") if span["min"] == span["max"] == 1 else label
     if not has_bound:
         return f"at least {span['min']:,} {label}"
     return f"{'' if name == 'requests' else 'about '}{range_text(span)} {label}"
@@ -236,6 +234,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     """How a call of a simulation runs: ``delegate moderate, in the background, after approval (destructive)``."""
     target = call.get("activity") or call.get("delegate")
     how = f"{call['how']} {target}" if target and target != call["tool"] else str(call["how"])
+    how = {INNER_PLAN: "a plan of its own", WAIT: "a timer"}.get(str(target), how)
     how = BY_MODEL if call["how"] == "latent" else how
     how = f"answered by {', '.join(call.get('who', ['a person']))}" if call["how"] == "person" else how
     how = "answered in the plan" if call.get("given") else how
@@ -244,6 +243,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     how += f" when {call['when']}" if "when" in call else ""
     how += ", in the background" if call.get("background") else ""
     how += ", after approval" if call.get("approval") else ""
+    how += f", undone by {call['undo']['_tool']}" if call.get("undo") else ""
     return how + (f" ({', '.join(call['hints'])})" if call.get("hints") else "")
 
 

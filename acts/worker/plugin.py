@@ -96,7 +96,7 @@ class Plugin(SimplePlugin):
             self._tools |= owner.tools if isinstance(owner, Registry) else {}
         self._registry = registry = self._registry or self._own_registry(users)
         client = config["client"]
-        own = own_activities(client, self._settings, registry.own_activities())
+        own = own_activities(client, self._settings, registry)
         names = [activity_name(function) for function in own]
         definitions = [getattr(user, "__temporal_activity_definition", None) for user in users]
         serves_all_names = any(definition is not None and not definition.name for definition in definitions)
@@ -146,9 +146,7 @@ class Plugin(SimplePlugin):
             await close_clients()
 
 
-def own_activities(
-    client: Client, settings: Settings, of_registry: Iterable[Callable[..., Any]]
-) -> list[Callable[..., Any]]:
+def own_activities(client: Client, settings: Settings, registry: Registry) -> list[Callable[..., Any]]:
     """The engine's own Activities. They do not block, so they run in the worker's own loop."""
 
     async def read_past(history: WorkflowHistory, run_id: str, children: Mapping[str, str]) -> Any:
@@ -160,8 +158,9 @@ def own_activities(
     sets = SetActivities(settings.set_sources, past_runs.rows)
     caps = Caps(settings.max_parallel, settings.max_cost, settings.day_cost)
     return [
-        *of_registry, ask_model, check_queues, look_up_approvers, check_search_attributes, first_attempt, caps.look_up,
-        Loader(settings.delegate_sources).load_delegate, past_runs.read_past_run, *sets.all(),
+        *registry.own_activities(), ask_model, check_queues, look_up_approvers, check_search_attributes,
+        first_attempt, caps.look_up,
+        Loader(settings.delegate_sources, registry.plans).load_delegate, past_runs.read_past_run, *sets.all(),
     ]  # fmt: skip
 
 

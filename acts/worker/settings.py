@@ -108,6 +108,8 @@ class Settings(LogSettings):
     results: str = Field("", description="folders for the results of sets")
     data_hosts: str = Field("", description="hosts that sets may be fetched from, as for delegates")
     data_private_hosts: str = Field("", description="host:port where the address need not be public")
+    http_hosts: str = Field("", description="hosts that the tool http may send requests to, as for delegates")
+    http_private_hosts: str = Field("", description="host:port where the address need not be public")
     models: str = Field("", description="a file with model endpoints: ``NAME/MODEL`` (docs/models.md)")
     storage: str = Field("", description="for large values: file:<folder> or s3://bucket/prefix (docs/storage.md)")
     approvers: str = Field("", description="a file with the keys of those who alone may decide (docs/approvers.md)")
@@ -160,6 +162,8 @@ class Settings(LogSettings):
             raise SettingsError(mistake)
         settings = super().from_environment()
         _ = settings.delegate_sources, settings.set_sources, approvers_from_environment()
+        sources.read_hosts("ACTS_HTTP_HOSTS", settings.http_hosts)
+        sources.read_hosts("ACTS_HTTP_PRIVATE_HOSTS", settings.http_private_hosts, needs_port=True)
         check_setting(settings.secrets)
         check_endpoints()
         try:

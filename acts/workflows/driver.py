@@ -67,6 +67,7 @@ class Driver:
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._slice_timer: asyncio.Task[None] | None = None
         self._unjudged: list[events.Event] = []  # signed decisions: see ``_judges_later``
+        self._ends_early = False  # the run has come to what it was walked for
         self._judged: set[int] = set()  # the ids of those that wait in the inbox again
 
     # -- the loop --------------------------------------------------------------------------------
@@ -175,13 +176,15 @@ class Driver:
             answer = DecisionAnswer(id=update or "", type=ENGINE_ERROR, message=text)
             effects = [] if update is None else [commands.AnswerUpdate(update, answer)]
         self._perform_all(effects)
+        if self._ends_early and isinstance(event, events.CancelRequested):
+            self._call_off()  # what had its permit only now, too
 
     def _perform_all(self, effects: list[commands.RunCommand]) -> None:
         for command in effects:
             self._perform(command)
         self._send_starts()
 
-    def _perform(self, command: commands.RunCommand) -> None:
+    def _perform(self, command: commands.RunCommand) -> None:  # noqa: C901 - a row for each command
         """Perform a command; the loop sees by itself that the machine has finished."""
         match command:
             case (
@@ -210,6 +213,9 @@ class Driver:
                 self.tasks.run_engine_activity(command)
             case commands.RestartChild():
                 self.tasks.restart_child(command.key)
+            case commands.EndEarly():
+                self._ends_early = True
+                self.inbox.appendleft(events.CancelRequested())
             case commands.Stop():
                 self.lifeline.supersede(command.run_id)
 
@@ -234,6 +240,11 @@ class Driver:
     async def _cancel(self) -> None:
         """Reach everything in flight, and wait until each has said how it ended."""
         self.inbox.append(events.CancelRequested())
+        self._call_off()
+        await self._loop()
+        await self._end()
+
+    def _call_off(self) -> None:
         error = CallError(CANCELLED, "the call was cancelled before it was started")
         for command in self.tasks.take_all():
             if not isinstance(command, commands.StartChild | commands.AskSolution):
@@ -241,8 +252,6 @@ class Driver:
             elif isinstance(command, commands.StartChild) and command.type != PLAN:
                 self.inbox.append(events.ChildEnded(command.key, None, error))
         self.tasks.cancel()
-        await self._loop()
-        await self._end()
 
     # -- starts ----------------------------------------------------------------------------------------
 

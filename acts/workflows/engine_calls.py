@@ -332,7 +332,10 @@ async def _load_upfront(
 
 
 def refuse_resume(config: Config) -> None:
-    """Raise InvalidRequest for ``config.resume`` where a model plans, or in a definition."""
+    """Raise InvalidRequest for ``config.resume`` where a model plans, or in a definition; and for ``config.undoes``."""
+    if config.undoes is not None:
+        text = "undoes belongs to the Plan that `acts undo` starts: neither an agent nor a delegate has it"
+        raise InvalidRequest([Problem("invalidSetting", text, "/config/undoes")])
     if config.resume is not None:
         text = "an agent cannot resume another run, and neither can a delegate: only a Plan that a person starts can"
         hint = "resume the plan of one of the agent's ticks as a Plan, or reset the agent: docs/repair.md"

@@ -23,7 +23,7 @@ from temporalio.exceptions import ApplicationError, is_cancelled_exception
 
 from acts.language import wire
 from acts.language.errors import CallError, InvalidRequest, PlanError, Problem, truncate
-from acts.language.messages import Data, SetData, parse_message
+from acts.language.messages import Data, Instruction, SetData, parse_message
 from acts.language.strict_json import write_json
 from acts.language.values import defect
 from acts.machines.agent_run import AgentRun
@@ -31,7 +31,7 @@ from acts.machines.approvals import iso, problem_of
 from acts.machines.commands import AnswerUpdate
 from acts.machines.events import DecisionReceived, Event, PauseChanged, Provided, RecordReceived
 from acts.machines.run_machine import RunMachine, add_note
-from acts.tree.decisions import WORDS, check_filled
+from acts.tree.decisions import WORDS, read_decision
 from acts.tree.identity import is_workflow_id
 from acts.tree.signal_records import TREE_SIGNALS, DecisionAnswer, StreamedCalls
 from acts.tree.wire_format import RecordError
@@ -52,6 +52,7 @@ PEOPLES_SIGNALS: Final[Mapping[str, str]] = {
     wire.EDIT: f'Change: {{"plan": [calls]}} or {{"call": "2:refund", "with": {{call}}}}, then approve. {WHICH}.',
     wire.ANSWER: f'Answer what a person is asked: {{"call": "2:ask", "output": …, "by": "Ada"}}. {WHICH}.',
     wire.REVOKE: 'Ask about such calls again: {"remembered": "1", "by": "Ada"}; the query status lists them.',
+    wire.UNDO: f'Let nothing more run, and undo what has completed: {{"reason": "…", "by": "Ada"}}. {WHICH}.',
     wire.PAUSE: f"Start no more calls; what runs goes on. {AIM}",
     wire.RESUME: f"Go on after pause. {AIM}",
     wire.PROVIDE: 'Give a message that the run waits for: {"type": "input", "input": {"name": "value"}}',
@@ -93,32 +94,38 @@ def read_input(value: RawValue) -> Any:
     return data
 
 
-def split_target(value: Any) -> tuple[str | None, Any]:
-    """The run that a provided message names, and the message without that; its ``instance`` as ``_instance``.
+def split_target(value: Any) -> tuple[str | None, str, Any]:
+    """The run that a provided message names, when it counts (``next`` or ``now``), and the message without these; its
+    ``instance`` is then ``_instance``. InvalidRequest: it counts at no such time.
 
-    Only beside a payload in wrapped form: an inline payload may have fields of these names.
+    Only beside a payload in wrapped form, or words: an inline payload may have fields of these names.
     """
-    is_wrapped = isinstance(value, dict) and value.get("type") in value
-    if not is_wrapped or not {"workflowId", "instance"} & set(value):
-        return None, value
-    message = {k: v for k, v in value.items() if k not in ("workflowId", "instance")}
+    is_wrapped = isinstance(value, dict) and (value.get("type") in value or value.get("type", "text") == "text")
+    if not is_wrapped:
+        return None, wire.NEXT, value
+    message = {k: v for k, v in value.items() if k not in ("workflowId", "instance", "when")}
     if isinstance(value.get("instance"), str):
         message["_instance"] = value["instance"]
-    workflow_id = value.get("workflowId")
-    return (workflow_id if isinstance(workflow_id, str) else None), message
+    workflow_id, when = value.get("workflowId"), value.get("when", wire.NEXT)
+    if when not in (wire.NEXT, wire.NOW):
+        text = f'"when" is "{wire.NEXT}" (after the tick) or "{wire.NOW}", not {truncate(repr(when), 60)}'
+        raise InvalidRequest([Problem("invalidMessage", text, "/when")])
+    return (workflow_id if isinstance(workflow_id, str) else None), when, message
 
 
-def data_message(value: Any) -> Data:
-    """A message that may be provided from outside; InvalidRequest where it is no data-like Message.
+def provided_message(value: Any) -> Data | Instruction:
+    """A message that may be provided from outside; InvalidRequest where it is neither data-like nor a user's words.
 
     What it says of its own origin is left out.
     """
     value = {k: v for k, v in value.items() if k not in ("_call", "_date")} if isinstance(value, dict) else value
     message = parse_message(value)
-    if not isinstance(message, Data) or isinstance(message, SetData):
-        text = f"a {message.type} message cannot be provided: only data, input, state"
-        raise InvalidRequest([Problem("invalidMessage", text)])
-    return message
+    if isinstance(message, Data) and not isinstance(message, SetData):
+        return message
+    if isinstance(message, Instruction) and message.type == "text" and value.get("role", "user") == "user":
+        return message
+    text = f"a {message.type} message cannot be provided: only data, input, state, and a user's text"
+    raise InvalidRequest([Problem("invalidMessage", text)])
 
 
 class RunWorkflow:
@@ -222,14 +229,15 @@ class RunWorkflow:
             self._inbox.append(PauseChanged(signal == wire.PAUSE))
 
     def _provide(self, value: RawValue, update: str | None = None) -> bool:
-        """Append a data-like message to the context; instances get what is theirs, and what is global.
+        """Append a message to the context; instances get what is theirs, and what is global.
 
         False for a message to a run below: that judges it.
         """
-        workflow_id, message = split_target(read_input(value))
-        if workflow_id is not None and self._pass_on(wire.PROVIDE, workflow_id, None, encode(message)):
+        workflow_id, when, message = split_target(read_input(value))
+        below = {**message, "when": wire.NOW} if when == wire.NOW else message
+        if workflow_id is not None and self._pass_on(wire.PROVIDE, workflow_id, None, encode(below)):
             return False
-        self._inbox.append(Provided(data_message(message), update=update))
+        self._inbox.append(Provided(provided_message(message), update=update, is_urgent=when == wire.NOW))
         return True
 
     def _pass_on(self, signal: str, workflow_id: Any, instance: Any, *args: RawValue) -> bool:
@@ -295,7 +303,7 @@ class RunWorkflow:
     def _judge(self, value: RawValue, word: str | None) -> None:
         run = self.machine
         try:
-            check_filled(decision := read_input(value))
+            read_decision(decision := read_input(value), word)
             if run is not None and not run.has_not_begun and not self._inbox:
                 run.approvals.judge(decision, word)
         except (PlanError, CallError) as error:
@@ -337,8 +345,8 @@ class RunWorkflow:
         """Refuse what the run cannot take as it is now: it then never enters history."""
         run = self.machine
         try:
-            workflow_id, message = split_target(read_input(value))
-            data = data_message(message)
+            workflow_id, _, message = split_target(read_input(value))
+            data = provided_message(message)
             if workflow_id is None and run is not None and not run.has_not_begun and not self._inbox:
                 run.check_provided(data)
         except (PlanError, CallError) as error:
@@ -389,6 +397,18 @@ class RunWorkflow:
     def subjects(self, _: RawValue = NOTHING) -> RawValue:
         empty = {"editable": True, "waits": []}
         return _json(empty if self._view is None else self._view.subjects(MAX_RESULT, _current_tools()))
+
+    @workflow.query(
+        name=wire.UNDO,
+        description="What would undo the completed calls: {calls, request?}; the request is that of a Plan.",
+    )
+    def undo(self, _: RawValue = NOTHING) -> RawValue:
+        run = self.machine
+        steps = [] if run is None or run.undone is not None else run.undo_steps()
+        request = {"request": run.undo_request(steps)} if run is not None and steps else {}
+        data = write_json({"calls": len(steps), **request})
+        limit = wire.MAX_STORED_BYTES if self.uses_storage else MAX_RESULT
+        return raw(data if len(data) <= limit else write_json({"calls": len(steps)}))
 
     @workflow.query(name=wire.PROMPT_CONTEXT, description="For the engine: what a model is shown.")
     def prompt_context(self, page: RawValue = NOTHING) -> RawValue:

@@ -26,7 +26,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from acts.language import wire
-from acts.language.config import Config, Options
+from acts.language.config import Config, Options, Undoes
 from acts.language.errors import ActsError, CallError, InvalidRequest, heading
 from acts.language.messages import INSTANCES, read_request
 from acts.language.strict_json import write_json
@@ -39,7 +39,7 @@ from acts.plan.calls import PlannedCall
 from acts.plan.validate import set_refusal, validate_parsed
 from acts.tree import records
 from acts.tree.child_requests import anonymous_request, delegate_request
-from acts.tree.identity import call_identity
+from acts.tree.identity import call_identity, undo_identity
 from acts.tree.records import AgentState, DelegateInput, InstanceInput, PlanInput, PlanState, TreePosition
 from acts.tree.set_records import BatchInput, SetState, fill_results
 from acts.tree.signal_records import Superseded
@@ -50,7 +50,7 @@ from acts.views.text import code_span
 from acts.workflows import engine_calls, payloads
 from acts.workflows.children import Lifeline, start_child
 from acts.workflows.engine_calls import complete_position, own_context, pin_plan, prepare_request
-from acts.workflows.handlers import RunWorkflow, data_message, guarded
+from acts.workflows.handlers import RunWorkflow, guarded, provided_message
 from acts.workflows.in_flight import activity_options, miss_of, run_missed
 from acts.workflows.payloads import NOTHING, decode_record, encode, encode_or_compress, encode_record, raw, record_type
 
@@ -85,6 +85,10 @@ def _failure_of_root(run: PlanRun | SetRun, text: Callable[[], str], code: str =
     if run.approvals.expired is not None and not run.is_approved:
         return CallError(wire.APPROVAL_TIMEOUT, run.approvals.expired)
     return CallError(code, text()) if run.finished == "failed" else None
+
+
+def _with_undone(run: PlanRun) -> str:
+    return "\n".join(filter(None, (failure_text(run.walk), run.undone_text)))
 
 
 def _report(out: dict[str, Any], failure: CallError | None, encode_: Callable[[Any], RawValue]) -> RawValue:
@@ -141,7 +145,7 @@ class PlanWorkflow(RunWorkflow):
             return _report({**view.part_result(), "accounting": _accounting(run)}, None, encode_or_compress)
         limits = _result_limits()
         result = cut_result(view.result(limits[1]), view.first_message, *limits)
-        return _end(raw(write_json(result)), _failure_of_root(run, lambda: failure_text(run.walk)))
+        return _end(raw(write_json(result)), _failure_of_root(run, lambda: _with_undone(run)))
 
 
 @workflow.defn(name=wire.INSTANCE, failure_exception_types=FATAL, sandboxed=False)
@@ -154,7 +158,7 @@ class InstanceWorkflow(RunWorkflow):
         """``value`` is what the run above sends, or the state of the run before."""
         run, view = await walk_plan(self, value, InstanceInput)
         out = {"usage": run.usage.to_json(), **view.instance_result(), "accounting": _accounting(run)}
-        failure = CallError(wire.PLAN_FAILED, failure_text(run.walk)) if run.finished == "failed" else None
+        failure = CallError(wire.PLAN_FAILED, _with_undone(run)) if run.finished == "failed" else None
         return _report(out, failure, encode_or_compress)
 
 
@@ -162,7 +166,8 @@ async def walk_plan(owner: RunWorkflow, value: RawValue, input_type: type[PlanIn
     """Walk what a run was started with, or go on from its state; returns the run and its view."""
     state = decode_record(value, PlanState) if record_type(value) == PlanState.__name__ else None
     setup = await plan_setup(value, state, input_type)
-    run = PlanRun(workflow.info().workflow_id, setup, partial(_identify, setup.position.identity, setup.past))
+    identify = partial(_identify, setup.position.identity, setup.past, setup.prepared.request.config.undoes)
+    run = PlanRun(workflow.info().workflow_id, setup, identify)
     if state is not None:
         run.restore(state)
     view = PlanView(run)
@@ -205,9 +210,13 @@ def _limit(position: TreePosition, config: Config, lease: records.PermitLease | 
     return position.with_budget(workflow.info().workflow_id, config.budget).with_limit(config.maxParallel, lease)
 
 
-def _identify(identity: str, past: PastCalls | None, node: PlannedCall) -> str:
-    """The ``_id`` of a Call: the one that it had in the run that this one resumes, or its own."""
-    return (past and past.identify(node)) or call_identity(identity, node.instance, node.id)
+def _identify(identity: str, past: PastCalls | None, undoes: Undoes | None, node: PlannedCall) -> str:
+    """The ``_id`` of a Call: the one that it had in the run that this one resumes, or follows from what it undoes."""
+    if past is not None and (own := past.identify(node)):
+        return own
+    if undoes is not None and node.index < len(undoes.calls):
+        return undo_identity(undoes.calls[node.index].id)
+    return call_identity(identity, node.instance, node.id)
 
 
 # -- agents and delegates ---------------------------------------------------------------------------
@@ -255,7 +264,7 @@ async def go_on(owner: RunWorkflow, value: RawValue) -> tuple[AgentRun, AgentVie
 async def _drive(owner: RunWorkflow, setup: AgentSetup, state: AgentState | None = None) -> tuple[AgentRun, AgentView]:
     run = AgentRun(workflow.info().workflow_id, setup)
     if state is not None:
-        run.restore(state, map(data_message, state.provided))
+        run.restore(state, map(provided_message, state.provided))
     view = AgentView(run)
     await owner.drive(run, view)
     return run, view
@@ -283,13 +292,17 @@ class DelegateWorkflow(RunWorkflow):
             source, capabilities = own_context(len(parsed.context)), records.Capabilities(price=own.price)
             machine = AnonymousDelegate(workflow_id, own, position, prepared, capabilities, source)
         else:
-            workflow.set_current_details("**loading** the definition")
-            loaded = await engine_calls.load_definition(own.delegate, own.sha256)
-            origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
-            request = delegate_request(own, loaded["definition"])
+            if own.plan is not None and own.plan.calls is not None:
+                definition: dict[str, Any] = {"context": [{"type": "plan", "plan": list(own.plan.calls)}]}
+            else:
+                workflow.set_current_details("**loading** the definition")
+                loaded = await engine_calls.load_definition(own.delegate, own.sha256)
+                origin = {"source": loaded["source"], "sha256": loaded["sha256"]}
+                definition = loaded["definition"]
+            request = delegate_request(own, definition)
             parsed = read_request(request)
             engine_calls.refuse_resume(parsed.config)
-            if parsed.plan is None or not parsed.plan.run:
+            if own.plan is None and (parsed.plan is None or not parsed.plan.run):
                 return _agent_report(*await plan_and_walk(self, request, own.position, own.lease, origin))
             position = _limit(own.position, parsed.config, own.lease)
             machine = WalkedDelegate(workflow_id, own, position, parsed, request)
@@ -325,7 +338,7 @@ class BatchWorkflow(RunWorkflow):
                 page.record_append(None)
             accounting = records.Accounting(permits=None if own.lease is None else own.lease.permits)
             return _page_report({"status": "failed", **page.report(), "accounting": accounting.to_json()})
-        run = BatchRun(workflow.info().workflow_id, setup, partial(_identify, own.position.identity, None), page)
+        run = BatchRun(workflow.info().workflow_id, setup, partial(_identify, own.position.identity, None, None), page)
         await self.drive(run, PlanView(run), lambda: {**page.report(), "usage": run.usage.to_json()})
         rest = {"usage": run.usage.to_json(), "accounting": _accounting(run)}
         if run.failure is not None:

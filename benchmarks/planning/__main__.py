@@ -79,7 +79,7 @@ def write_prompts(folder: Path) -> None:
         prompt, schema = build_planner_request(context_of(task), len(task.earlier) + 1, room_of(_ANY_MODEL))
         blocks = [("system", "\n\n".join(part.text for part in prompt.system))]
         blocks += [(turn.role, turn.text) for turn in prompt.turns]
-        blocks.append(("schema of the answer", json.dumps(sent_schema(schema, _ANY_MODEL), ensure_ascii=False)))
+        blocks += [(f"{name} of the answer", text) for name, text in sent_schema(schema, _ANY_MODEL).items()]
         text = "\n".join(f"=== {head}\n{text}" for head, text in blocks)
         (folder / f"{task.id}.md").write_text(text + "\n", "utf-8")
     print(f"{len([*all_tasks()])} prompts in {folder}; put each answer beside its prompt, as <task>.json")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from temporalio.service import RPCError
 
 from tests.attacks.tree import OBJECT, Spy, leaks, secret, state, tree
 from tests.workflow.agents import Agents, Saved, delegating
@@ -18,7 +16,6 @@ from tests.workflow.foreign import (
     came_to,
     decide,
     ended,
-    failure,
     of_type,
     pending,
     states,
@@ -139,60 +136,3 @@ async def test_a_definition_cannot_spend_more_than_the_run_that_uses_it(
     result = await ended(handle)
     assert len(spy.words("think")) == 2
     assert result["usage"]["requests"] == (3 if above == "agent" else 2)
-
-
-async def settled(foreign: Foreign, handle: Handle) -> None:
-    """Wait for what was started and forgotten."""
-    for run in (await tree(foreign.client, handle)).values():
-        if run.type == "Background":
-            try:
-                await asyncio.wait_for(foreign.client.get_workflow_handle(run.id).result(), 180)
-            except TimeoutError:
-                raise
-            except Exception:  # noqa: BLE001, S112 - how it ends is its own
-                continue
-
-
-async def test_many_that_are_forgotten_cannot_spend_the_budget_many_times(
-    foreign: Foreign, agents: Agents, saved: Saved, spy: Spy
-) -> None:
-    context = [delegating("send", thirsty(saved, foreign))]
-    model = agents.script(({"tool": "think"}, {"text": "{}"}))
-    calls = [call("send", given=n) for n in range(4)]
-    handle = await foreign.start(foreign.request(*calls, context=context, model=model, budget={"requests": 3}))
-    await ended(handle)
-    await settled(foreign, handle)
-    assert len(spy.words("think")) <= 3
-
-
-async def test_a_definition_cannot_be_nested_deeper_than_the_run_that_uses_it_allows(
-    foreign: Foreign, saved: Saved
-) -> None:
-    name = "greedy-and-deep"
-    saved({"config": {"budget": {"depth": 50}}, "context": [
-        delegating("again", name),
-        {"type": "plan", "run": True, "plan": [call("again", "†state.output"), call("again")]},
-    ]}, name)  # fmt: skip
-    handle = await foreign.start(
-        foreign.request(call("again", "†state.r"), context=[delegating("again", name)], budget={"depth": 2})
-    )
-    result = await came_to(handle)
-    assert "2 deep" in result["errors"][0]["message"]
-    await settled(foreign, handle)
-    runs = await tree(foreign.client, handle)
-    assert max(name.count(":again") for name in runs) <= 2
-
-
-async def test_an_agent_and_all_that_it_left_running_spend_no_more_than_there_is(
-    foreign: Foreign, saved: Saved, agents: Agents
-) -> None:
-    spender = saved({"context": [{"role": "user", "content": "Spend."}]})
-    answers = [({"says": ["Spend."]}, {"calls": [call("none")]}), ({}, {"calls": [call("send")]})]
-    handle = await agents.start(*answers, context=[delegating("send", spender)], budget={"requests": 12})
-    (result,) = (await failure(handle)).details
-    spent = result["usage"]["requests"]
-    for n in range(1, result["ticks"] + 1):
-        below = foreign.client.get_workflow_handle(f"{handle.id}/plan-{n}/1:send/delegate")
-        with suppress(RPCError):  # the budget may be gone before the last of them starts
-            spent += (await failure(below)).details[0]["usage"]["requests"]
-    assert spent == 12

@@ -11,8 +11,8 @@ from temporalio.service import RPCError
 
 from tests.attacks.tree import state
 from tests.support import PATIENCE, assert_eventually
-from tests.workflow.agents import Agents, Saved, delegating
-from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, decide, ended, own, pending
+from tests.workflow.agents import Agents
+from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, decide, ended, own
 from tests.workflow.tools import echo, refuse
 
 Json = Any
@@ -167,28 +167,3 @@ async def test_what_an_instance_had_done_is_known_after_the_run_was_cancelled(fo
 
 
 # -- what delegates write, and where ------------------------------------------------
-
-
-async def test_what_delegates_write_stands_in_plan_order_whoever_ends_first(foreign: Foreign, saved: Saved) -> None:
-    plan = [call("send", "†state.l", v="a", _outputMethod="push"),
-            call("send", "†state.o", v={"k": {"x": 1, "z": 1}}, _outputMethod="merge"),
-            call("send", "†state.l", v=["b", "c"], _outputMethod="concat"),
-            call("send", "†state.o", v={"k": {"y": 2, "z": 2}}, _outputMethod="merge"),
-            call("send", "†state.l && †state.o.list", v="d", _outputMethod="push"),
-            call("echo", "†state.seen", value="†state.l"),
-            call("send", "†state.l", v="e", _outputMethod="push")]  # fmt: skip
-    async with foreign.serving(pay, echo):
-        name = saved.walked(
-            call("pay", "†state.output", value="†input.v"),
-            context=[foreign.tool("pay"), {"type": "input", "input": {"v": None}}],
-        )
-        handle = await foreign.start(foreign.request(*plan, context=[delegating("send", name)], **PAYS))
-        await pending(handle, 6)
-        for n in (7, 5, 4, 1, 3, 2):
-            await decide(handle, "approve", workflowId=f"{handle.id}/{n}:send/plan", reason=f"{n}:send")
-        result = await ended(handle)
-    objects = {"k": {"x": 1, "y": 2, "z": 2}, "list": ["d"]}
-    assert result["state"] == {"l": [*"abcde"], "o": objects, "seen": [*"abcd"]}
-    assert [m["_outputPath"].removeprefix("†state.") for m in result["context"]] == [*"lolol", "o.list", "seen", "l"]
-    assert [d["below"] for d in result["decisions"]] == [d["reason"] for d in result["decisions"]]
-    assert await handle.query("pending") == []

@@ -70,6 +70,25 @@ def test_what_cannot_be_retried_says_why_and_what_can_be_done(acts: Acts, failed
     assert "a list of calls" in no_plan.stderr
 
 
+def test_what_a_run_completed_is_undone_once(acts: Acts, failed: str, tmp_path: Path) -> None:
+    nothing = acts("undo", failed)
+    assert (nothing.exit_code, "_undo" in nothing.stderr) == (2, True)
+    undo = {"_tool": "forget", "city": "†call.city"}
+    tools = {"askWeather": {"properties": {**TOOL["properties"], "_undo": undo}}, "forget": TOOL}
+    plan = [ask("Lisbon"), ask("Atlantis"), ask("Bergen")]
+    context = [{"type": "tool", "tool": tools}, {"type": "plan", "plan": plan}]
+    file, name = write(tmp_path, "plan.json", {"context": context}), new_name()
+    assert "undone by forget" in acts("simulate", file).stdout
+    assert acts("run", file, "--id", name).exit_code == 1
+    for state in ("is started", "has ended"):
+        done = acts("undo", name)
+        assert (done.exit_code, f"{name}/undo {state}" in done.stderr) == (0, True)
+    calls = json.loads(acts("show", f"{name}/undo", "--json").stdout)["result"]["calls"]
+    assert [call["id"] for call in calls] == ["1:forget", "2:forget"]
+    named = write(tmp_path, "again.json", {"context": context, "config": {"onFailure": "undo"}})
+    assert "undone: 2 calls\n" in acts("run", named).stdout
+
+
 def test_rows_of_a_set_that_failed_are_retried_into_a_results_file_of_their_own(
     acts: Acts, worker: dict[str, str], tmp_path: Path
 ) -> None:

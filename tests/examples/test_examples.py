@@ -41,6 +41,7 @@ from tests.examples.running import (
     ActsWorker,
     activities_of,
     acts_worker,
+    below,
     files,
     finished,
     load,
@@ -359,3 +360,46 @@ async def test_foreign_calls_wait_for_the_worker_of_the_other_queue(
     assert result["state"]["answer"]["common"] == [2, 3, 5]
     text = Path(result["state"]["answer"]["file"]).read_text("utf-8")
     assert text.splitlines()[0] == "3600360 = 2 * 2 * 2 * 3 * 3 * 5 * 73 * 137"
+
+
+async def test_a_pipeline_for_each_order_keeps_the_one_that_fails_apart(client: Client, worker: ActsWorker) -> None:
+    result = await finished(await start(client, worker, load("examples/patterns/pipeline.yaml")))
+    details = result["state"]["problem"]["details"]
+    shipped = [None if at == 1 else f"shelf of A-{at + 1}, receipt of A-{at + 1}" for at in range(3)]
+    assert details["results"] == shipped
+    assert [(e["index"], e["code"]) for e in details["errors"]] == [(1, "PlanFailed")]
+    assert "[declined] 990.00 for A-2" in details["errors"][0]["message"]
+
+
+async def test_the_first_of_three_quotes_is_booked_and_the_others_are_cancelled(
+    client: Client, worker: ActsWorker
+) -> None:
+    handle = await start(client, worker, load("examples/patterns/quotes.yaml"))
+    result = await finished(handle)
+    assert result["state"]["booking"] == "south for 10.50"
+    inside = await finished(below(client, handle, "1:plan", "plan"))
+    assert list(states(inside).values()) == ["cancelled", "completed", "cancelled"]
+
+
+@pytest.mark.parametrize(("says", "path"), [(True, "approved"), (False, "refused")])
+async def test_two_of_three_persons_decide(client: Client, worker: ActsWorker, says: object, path: str) -> None:
+    handle = await start(client, worker, load("examples/patterns/votes.yaml"))
+
+    async def asked() -> bool:
+        return len(await handle.query("pending")) == 3
+
+    await assert_eventually(asked, within=timedelta(seconds=RESULT_SECONDS))
+    for call in ("3:askManager", "1:askManager", *([] if says else ["2:askManager"])):
+        await handle.execute_update("answer", {"call": call, "output": {"yes": says}, "by": "Ada"})
+    assert list((await finished(handle))["state"]) == [path]
+
+
+async def test_a_parcel_is_tracked_until_it_is_shipped(client: Client, worker: ActsWorker) -> None:
+    result = await finished(await start(client, worker, load("examples/patterns/polling.yaml")))
+    assert result["state"] == {"shipment": {"parcel": {"asked": 3, "shipped": True}}}
+
+
+async def test_documents_are_read_in_groups_of_five_and_merged(client: Client, worker: ActsWorker) -> None:
+    result = await finished(await start(client, worker, load("examples/patterns/groups.yaml")))
+    assert [group["documents"] for group in result["state"]["groups"]] == [5, 5, 2]
+    assert result["state"]["merged"] == {"documents": 12, "words": 22}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acts.machines.events import DecisionReceived, Provided
-from acts.workflows.handlers import data_message
+from acts.workflows.handlers import provided_message
 
 if TYPE_CHECKING:
     from tests.fuzz.hostile_json import Source
@@ -33,7 +33,7 @@ def provide_many(source: Source, machine: Any, view: Any) -> None:
         value: Json = {"late": i}
         for name in reversed(path.format(i=i).split(".")):
             value = {name: value}
-        machine.handle(Provided(data_message({"type": "state", "state": value})), NOW)
+        machine.handle(Provided(provided_message({"type": "state", "state": value})), NOW)
     end_task(machine, view)
 
 

@@ -31,7 +31,7 @@ from acts.simulation.simulate import simulate_prepared
 from acts.tree.records import Capabilities, ContextRef, TreePosition
 from acts.views.results import cut_result
 from acts.views.run_views import AgentView, PlanView
-from acts.workflows.handlers import data_message
+from acts.workflows.handlers import provided_message
 from acts.workflows.in_flight import MAX_SLICE_BYTES
 from acts.workflows.payloads import encode, encode_or_compress, payload_bytes
 from tests.fuzz import floods, hostile_json, hostile_requests, hostile_schemas
@@ -128,7 +128,7 @@ def plan_case(source: Source) -> Iterator[Step]:
             yield "approval", lambda: commands.extend(_decide(machine, view, {"decision": "approve"}))
         yield from _results(source, machine, view, commands)
     message = sized({"type": "state", "state": hostile_json.value(source)})
-    yield "provide", lambda: _event(machine, view, Provided(data_message(read_json(message))))
+    yield "provide", lambda: _event(machine, view, Provided(provided_message(read_json(message))))
     yield "messages", lambda: floods.provide_many(source, machine, view)
     yield from _views(view)
     yield "result", lambda: write_json(cut_result(view.result(), view.first_message))

@@ -12,7 +12,7 @@ from acts.language.config import Approve, Config
 from acts.language.errors import InvalidRequest, Problem
 from acts.machines.commands import Decided, Finish
 from acts.machines.events import Begin, CancelRequested, ChildEnded, Event, HoldChanged
-from acts.tree.decisions import Decision, PendingApproval
+from acts.tree.decisions import LIKE, Decision, PendingApproval
 from acts.tree.records import TreePosition
 from tests.property.simulated_tree import BareRun
 
@@ -77,7 +77,13 @@ class WaitingRun(BareRun):
         name, call = what
         return list(
             self.approvals.open(
-                name, self.version, self.approve.plan_rule, now, call=call, instance=self.position.instance
+                name,
+                self.version,
+                self.approve.plan_rule,
+                now,
+                call=call,
+                instance=self.position.instance,
+                about=None if call is None else {LIKE: call.partition(":")[2]},
             )
         )
 

@@ -37,7 +37,7 @@ from acts.tree.records import TreePosition
 from acts.tree.wire_format import digest
 
 Json = Any
-ADA, BOB = Ed25519PrivateKey.from_private_bytes(bytes(32)), Ed25519PrivateKey.from_private_bytes(b"b" * 32)
+ADA, BOB, OLD = map(Ed25519PrivateKey.from_private_bytes, (bytes(32), b"b" * 32, b"o" * 32))
 NOW = "2026-01-31T12:00:00.000Z"
 
 
@@ -46,7 +46,7 @@ def public(key: Ed25519PrivateKey) -> str:
 
 
 APPROVERS = read_approvers(
-    {"ada": [public(BOB), public(ADA)], "bob": {"keys": public(BOB), "tools": ["refund"], "plans": False}}
+    {"ada": [public(OLD), public(ADA)], "bob": {"keys": public(BOB), "tools": ["refund"], "plans": False}}
 )
 POSITION = TreePosition(identity="run/1", approvers=APPROVERS)
 WAIT = PendingApproval.model_validate(
@@ -233,6 +233,7 @@ def test_keys_are_read_in_base64_and_in_pem() -> None:
         ({"ada": {"key": public(ADA)}}, "keys: Field required"),
         ({"ada": {"keys": public(ADA), "tools": "refund"}}, "tools: "),
         ({"ada": {"keys": public(ADA), "plans": 1}}, "plans: "),
+        ({"ada": public(ADA), "boss": public(ADA)}, "two approvers have the same public key"),
     ],
 )
 def test_approvers_that_cannot_be_used_are_named(content: Json, says: str) -> None:

@@ -130,7 +130,7 @@ async def start_refund(
             {"type": "text", "text": "Ada wants her money back."}, {"type": "input", "orderId": "A-7"},
             refund_tool(foreign),
         ],
-        approve={"calls": ["refund"], **approve}, **more,
+        approve=approve or {"calls": ["refund"]}, **more,
     )  # fmt: skip
     handle = await foreign.start(request, id=id)
     await wait_for(handle)

@@ -298,11 +298,17 @@ async def test_in_a_team_a_name_counts_with_the_token_of_the_proxy_alone(server:
         assert "Grace &lt;b&gt;" in (await http.get("/")).text
         for missing in ("X-Acts-Proxy", "X-User"):
             assert (await http.get("/", headers={missing: ""})).status_code == 401
-        handle = await start_refund(foreign)
+        twice = [("X-User", "Eve"), ("X-User", "Grace <b>"), ("X-Acts-Proxy", "secret")]
+        async with httpx2.AsyncClient(base_url=origin, headers=twice) as sneaky:
+            assert (await sneaky.get("/")).status_code == 401, "of two names, one is a browser's"
+        handle = await start_refund(foreign, approve={"rules": [{"calls": ["refund"], "who": "finance"}]})
         card = await Site(None, "https://acts.example", http).card_of(handle)  # type: ignore[arg-type]
         other = await http.post("/decide", data={**hidden(card[1]), "decision": "approve"}, headers={"X-User": "Eve"})
         assert other.status_code == 403
-        await http.post("/decide", data={**hidden(card[1]), "decision": "approve"})
+        decision = {**hidden(card[1]), "decision": "approve"}
+        other = await http.post("/decide", data=decision, headers={"X-Groups": "finances, it"})
+        assert (other.status_code, "it is for finance" in other.text) == (409, True)
+        await http.post("/decide", data=decision)
         assert (await ended(handle))["decisions"][0]["by"] == "Grace <b>"
 
 

@@ -118,13 +118,13 @@ def test_a_call_has_what_its_tool_leaves_to_the_author_and_nothing_else(
 
 def test_lists_and_conditions_cost_each_tool_two_references_to_shared_definitions() -> None:
     schema = compose(*(tool_of({"properties": WRITES}, f"t{i}", served=True) for i in range(3)))
-    assert list(schema["$defs"]) == ["tool_t0", "tool_t1", "tool_t2", "condition", "list", "reference"]
+    assert list(schema["$defs"]) == ["t0", "t1", "t2", "condition", "list", "reference"]
     for i in range(3):
-        properties = schema["$defs"][f"tool_t{i}"]["properties"]
+        properties = schema["$defs"][f"t{i}"]["properties"]
         assert properties["_when"] == {"$ref": "#/$defs/condition"}
         assert properties["_each"] == {"$ref": "#/$defs/list"}
     none = compose(explicit(_when=False, _each=False))
-    assert set(none["$defs"]) == {"tool_t", "reference"}
+    assert set(none["$defs"]) == {"t", "reference"}
 
 
 @pytest.mark.parametrize(

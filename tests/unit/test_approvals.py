@@ -10,7 +10,7 @@ import pytest
 from acts.language.config import Approve
 from acts.language.wire import INVALID_REQUEST
 from acts.machines.approvals import RESEND_SECONDS
-from acts.machines.commands import AnswerUpdate, StartTimer
+from acts.machines.commands import StartTimer
 from acts.machines.events import RecordReceived
 from acts.tree.records import TreePosition
 from acts.tree.signal_records import PendingChanged
@@ -110,15 +110,6 @@ def test_decisions_that_come_before_their_wait_are_judged_when_it_opens(
     assert len(pending(machine)) == 1  # of two proposals, nothing that came early decides the second
 
 
-def test_a_decision_that_several_waits_match_is_refused() -> None:
-    tree = Tree()
-    machine = run(tree, ROOT, [PAY, SEND])
-    tell(tree, "approve")
-    tree.settle()
-    assert (taken(machine), len(pending(machine))) == ([], 2)
-    assert "2 waits are matched" in notes(machine)
-
-
 # -- deadlines -----------------------------------------------------------------------------------
 
 
@@ -153,7 +144,9 @@ def test_a_deadline_counts_on_after_continue_as_new() -> None:
     (before,) = machine.approvals.pending
     tree.now = 4_000
     new = machine.renewed()
-    commands = new.approvals.open("call", 1, Approve(**UNTIL).all_rules[-1], tree.clock, call="1:pay")
+    commands = new.approvals.open(
+        "call", 1, Approve(**UNTIL).all_rules[-1], tree.clock, call="1:pay", about={"like": "pay"}
+    )
     assert [c.seconds for c in commands if isinstance(c, StartTimer)] == [6.0]
     assert new.approvals.pending == [before]
 
@@ -192,16 +185,6 @@ def machine_of(tree: Tree, id_: str) -> WaitingRun:
     machine = tree.runs[id_].machine
     assert isinstance(machine, WaitingRun)
     return machine
-
-
-@pytest.mark.parametrize("at", [ROOT, MIDDLE, LEAF])
-@pytest.mark.parametrize("named", [{}, {"call": "1:pay"}, {"workflowId": LEAF}, {"instance": "Ann"}])
-def test_a_decision_reaches_the_run_that_waits_from_any_run_above(tree: Tree, at: str, named: Json) -> None:
-    tell(tree, "approve", at, update="u", by="a", **named)
-    tree.settle()
-    assert taken(machine_of(tree, LEAF)) == [("1:pay", "approve", "a")]
-    assert tree.answers == [AnswerUpdate("u")]
-    assert pending(machine_of(tree, ROOT)) == [(LEAF, "2:send", 1)]
 
 
 def test_a_refused_decision_leaves_everything_waiting_and_whoever_asked_gets_the_problems(tree: Tree) -> None:

@@ -92,24 +92,6 @@ def test_a_malformed_condition_is_refused_with_its_column(text: str, column: int
     assert caught.value.column == column
 
 
-# condition, a, b, does it hold
-HOLDS: list[tuple[str, Any, Any, bool]] = [
-    ("†a", 0, 0, True),
-    ("†a == 1", True, 0, False),
-    ("†a != 1", ABSENT, 0, False),
-    ("†a == null", ABSENT, 0, True),
-    ("†a == †b", {"x": [1, {"y": 2}]}, {"x": [1.0, {"y": 2}]}, True),
-    ("†a == †b", {"x": [1]}, {"x": [True]}, False),
-    ("†a >= 0.8 && !†b", 0.9, ABSENT, True),
-]
-
-
-@pytest.mark.parametrize(("text", "a", "b", "expected"), HOLDS, ids=lambda x: str(x)[:40])
-def test_what_holds_when(text: str, a: Any, b: Any, expected: bool) -> None:  # noqa: FBT001
-    values = {A: a, B: b}
-    assert holds(parse_condition(text), values.__getitem__) is expected
-
-
 @pytest.mark.parametrize(
     ("text", "a", "expected"),
     [

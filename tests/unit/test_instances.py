@@ -51,28 +51,6 @@ def messages_above(prepared: ValidatedPlan, item: Json) -> list[Json]:
 FIRST = "2026-01-01T00:00:01.250Z"
 
 
-def test_values_that_the_state_does_not_show_are_reported() -> None:
-    prepared = template(
-        {"_outputPath": "†state.x"}, {"_outputPath": "†state.x"}, {"_outputPath": "†notes"}, {"_outputPath": "†state.z"}
-    )
-    why = CallError("broken", "it broke")
-    walk, item = walk_to_report(prepared, (3, why, FIRST), (0, 1, FIRST), (1, 2, FIRST), (2, "n", FIRST))
-    assert item["writes"] == [
-        [0, "†state.x", FIRST, None, 1], [1, "†state.x", FIRST, None], [2, "†notes", FIRST, None, "n"],
-    ]  # fmt: skip
-    assert messages_above(prepared, item) == walk.context.appended()
-
-
-def test_messages_come_in_plan_order_though_calls_are_listed_otherwise() -> None:
-    prepared = template({"_outputPath": "†state.x", "x": "†state.y"}, {"_outputPath": "†state.y"})
-    assert [n.index for n in prepared.nodes] == [1, 0]
-    walk, item = walk_to_report(prepared, (0, 1, FIRST), (1, 2, FIRST))
-    assert [c["id"] for c in item["calls"]] == ["1:t", "2:t"]
-    messages = messages_above(prepared, item)
-    assert [m["_outputPath"] for m in messages] == ["†state.y", "†state.x"]
-    assert messages == walk.context.appended()
-
-
 def test_a_child_with_an_edited_plan_reports_the_calls_as_planned() -> None:
     """The run above has the plan as it was before the edit, and uses no more of it than the number of its Calls."""
     before = template({"_outputPath": "†state.x"}, {"_outputPath": "†state.y"})

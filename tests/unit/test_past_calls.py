@@ -8,11 +8,11 @@ import pytest
 
 from acts.language.errors import CallError, InvalidRequest
 from acts.language.messages import read_request
-from acts.machines.past import PastCalls, calls_before, keep_failed_instances, past_of_root
+from acts.machines.past import PastCalls, calls_before, past_of_root
 from acts.machines.walk import Walk
 from acts.plan.calls import PlannedCall
 from acts.plan.validate import ValidatedPlan, validate_request
-from acts.tree.past_run import PastInstance, PastRun
+from acts.tree.past_run import PastRun
 from tests.property.drive import NOW, Drive
 
 Json = Any
@@ -123,13 +123,6 @@ def test_no_result_of_an_element_is_taken_over_that_the_tool_does_not_return_any
     assert list(resumed.started) == ["1:charge[1]", "1:charge[2]"]
 
 
-def test_a_call_is_found_wherever_it_is_listed_now() -> None:
-    plan = [{"_tool": "charge", "n": 7, "_outputPath": "†state.first"}, *CHAIN]
-    resumed = Resumed(request(*plan), past_run(first_run()))
-    assert resumed.past.taken == {"2:charge": "run/1:charge", "3:charge": "run/2:charge"}
-    assert resumed.started == {"1:charge": "new/1:charge", "4:charge": "run/3:charge"}
-
-
 def test_a_mended_call_keeps_its_id_and_a_fork_gives_new_ones() -> None:
     mended = [*CHAIN[:2], {**CHAIN[2], "n": 3}]
     assert Resumed(request(*mended), past_run(first_run())).started == {"3:charge": "run/3:charge"}
@@ -159,16 +152,3 @@ def test_the_call_at_the_place_counts_where_only_the_old_plan_has_the_one_that_k
     (problem,) = error.value.problems
     assert (problem.pointer, problem.call) == ("/config/resume/keep/before", None)
     assert '"9:charge"' in problem.message
-
-
-def test_only_the_instances_that_failed_are_kept() -> None:
-    data = [{"type": "state", "n": 1, "_instance": name} for name in ("a", "b", "c", "new")]
-    named = [{**CHAIN[0], "_instance": name} for name in ("a", "b")]
-    statuses = {"a": "completed", "b": "failed", "c": "cancelled"}
-    known = tuple(PastInstance(id=name, status=status, digest="") for name, status in statuses.items())
-    past = PastRun(workflowId="old", runId="r", instances=known)
-    kept = keep_failed_instances(request(*named, CHAIN[1], context=data), past)
-    assert [m.get("_instance") for m in kept["context"]] == [None, "b", None]
-    assert kept["context"][-1]["plan"] == [named[1], CHAIN[1]]
-    with pytest.raises(InvalidRequest, match="its instances are completed"):
-        keep_failed_instances(request(context=data[:1]), past.model_copy(update={"instances": past.instances[:1]}))

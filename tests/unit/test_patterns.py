@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from acts.activities.shipped_tools import SHIPPED
+from acts.language.references import parse_condition
+from acts.machines.commands import EndEarly
 from tests.case_rows import tool
 from tests.property.drive import NOW, Drive, data_message
 
@@ -51,12 +54,31 @@ def read_examples() -> dict[int, Json]:
 EXAMPLES = read_examples()
 
 
+def tools_of(calls: list[Json]) -> dict[str, Json]:
+    inner = (more for call in calls if call["_tool"] == "plan" for more in call["plan"])
+    names = {call["_tool"] for call in (*calls, *inner)}
+    return {name: SHIPPED[name] if name in ("plan", "wait") else tool(name) for name in names}
+
+
+def inside(number: int, *ended: str, results: dict[str, Json] | None = None, **inputs: Json) -> Drive:
+    """The walk of the plan that a pattern's first Call holds; these Calls of it have ended, in this order."""
+    call = EXAMPLES[number]["context"][-1]["plan"][0]
+    own = {"type": "input", "input": {"people": INPUT["people"], "previous": None, **inputs}}
+    context = [{"type": "tool", "tool": tools_of(call["plan"])}, own, {"type": "plan", "plan": call["plan"]}]
+    by_id = {f"{i}:{call['_tool']}": f"{call['_tool']} {i}" for i, call in enumerate(call["plan"], 1)} | (results or {})
+    drive = Drive({"context": context}, by_id)
+    drive.walk.until = parse_condition(call["until"])
+    for id_ in ended:
+        drive.finish(id_)
+    return drive
+
+
 def begin(number: int, results: dict[str, Json] | None = None, **inputs: Json) -> Drive:
     """The walk of a pattern's plan, begun; ``results`` are by Call id, of the others their Tool."""
     request = EXAMPLES[number]
     calls = request["context"][-1]["plan"]
     by_id = {f"{i}:{call['_tool']}": f"{call['_tool']} {i}" for i, call in enumerate(calls, 1)} | (results or {})
-    tools = {call["_tool"]: tool(call["_tool"]) for call in calls}
+    tools = tools_of(calls)
     context = [{"type": "tool", "tool": tools}, {"type": "input", "input": {**INPUT, **inputs}}, *request["context"]]
     return Drive({**request, "context": context}, by_id)
 
@@ -90,7 +112,9 @@ ENDS: dict[int, tuple[dict[str, Json], list[str]]] = {
     12: ({}, [DETACHED, DONE]),
     14: ({"1:findOrders": [{"id": 1}, {"id": 2}]}, [DONE, DONE, DONE]),
     16: ({}, [WAITS, "pending", "pending"]),
-    21: ({"2:check": {"good": True}}, [DONE, DONE, SKIPPED, SKIPPED, SKIPPED, DONE]),
+    19: ({"1:plan": {"stop": True}}, [DONE, DONE]),
+    21: ({"1:plan": {"text": "t"}}, [DONE, DONE]),
+    29: ({"1:plan": {"south": "s"}}, [DONE, DONE]),
     22: ({"1:listFolder": {"folders": ["/a"], "files": 1}}, [DONE, DONE, DONE]),
     24: ({}, [DONE, WAITS]),
     30: ({}, [DETACHED, DETACHED, DETACHED, WAITS]),
@@ -98,7 +122,7 @@ ENDS: dict[int, tuple[dict[str, Json], list[str]]] = {
     37: ({"1:describe": {"amount": 10, "stolen": False}}, [DONE, SKIPPED, SKIPPED, DONE]),
     41: ({"1:split": ["p", "q"]}, [DONE, DONE, DONE]),
 }
-ENDS |= {38: ENDS[37], 42: ENDS[41]}
+ENDS |= {25: ENDS[19], 38: ENDS[37], 42: ENDS[41]}
 
 
 @pytest.mark.parametrize("number", sorted(EXAMPLES))
@@ -128,11 +152,64 @@ def test_two_of_three_votes_release_a_call() -> None:
     assert drive.running == ["4:decide"]
 
 
-def test_turns_are_made_until_the_text_is_good() -> None:
-    good, bad = {"good": True}, {"good": False, "advice": "longer"}
-    for checks, text in (((good, bad), "write 1"), ((bad, good), "write 3"), ((bad, bad), "write 5")):
-        drive = walk(21, {"2:check": checks[0], "4:check": checks[1]})
-        assert drive.started["6:publish"][0] == {"text": text}
+# By pattern, what of its inner plan has ended, with results; and whether that is the end of it
+RACES: list[tuple[int, tuple[str, ...], dict[str, Json], bool]] = [
+    (19, (), {}, False),
+    (19, ("3:askStop",), {}, True),
+    (19, ("1:inspect", "2:report"), {}, True),
+    (26, ("1:callUp[0]",), {}, False),
+    (26, ("1:callUp[0]", "1:callUp[1]"), {}, True),
+    (27, ("2:ask",), {}, False),
+    (27, ("2:ask", "1:ask"), {}, True),
+    (29, ("2:askSouth",), {}, True),
+    (32, ("3:ask",), {}, False),
+    (32, ("3:ask", "1:ask"), {}, True),
+    (43, ("2:pack",), {}, False),
+    (43, ("2:pack", "1:checkCustomer"), {"1:checkCustomer": {"blocked": True}}, True),
+    (43, ("2:pack", "1:checkCustomer"), {"1:checkCustomer": {"blocked": False}}, False),
+]
+
+
+@pytest.mark.parametrize(("number", "ended", "results", "is_over"), RACES, ids=str)
+def test_what_still_runs_of_a_race_is_cancelled_as_soon_as_it_is_decided(
+    number: int, ended: tuple[str, ...], results: dict[str, Json], is_over: object
+) -> None:
+    drive = inside(number, *ended, results=results)
+    assert any(isinstance(command, EndEarly) for command in drive.commands) is bool(is_over and drive.open)
+    assert drive.walk.is_reached is is_over
+
+
+def test_a_deadline_completes_what_is_there() -> None:
+    drive = inside(27, "1:ask")
+    drive.perform(drive.walk.wake("2026-01-02T00:00:00Z"))
+    assert drive.walk.is_reached
+    assert set(drive.walk.context.log.state()) == {"a", "enough"}
+
+
+# By pattern, the last state of its inner plan, and results; the Calls that are made, and whether it was the last time
+TURNS: list[tuple[int, Json, dict[str, Json], list[str], bool]] = [
+    (10, None, {"1:draft": "review"}, ["1:draft"], False),
+    (10, {"next": "review"}, {"2:review": "draft"}, ["2:review"], False),
+    (10, {"next": "draft"}, {"1:draft": "print"}, ["1:draft"], False),
+    (10, {"next": "print"}, {"3:print": "end"}, ["3:print"], True),
+    (15, None, {"1:findMore": {"items": [1, 2], "next": "b"}}, ["1:findMore", "2:handle[0]", "2:handle[1]"], False),
+    (15, {"found": {"next": "b"}}, {"1:findMore": {"items": [3], "next": None}}, ["1:findMore", "2:handle[0]"], True),
+    (21, None, {"2:check": {"good": False, "advice": "longer"}}, ["1:write", "2:check"], False),
+    (21, {"check": {"advice": "longer"}}, {"2:check": {"good": True}}, ["1:write", "2:check"], True),
+    (36, None, {"2:count": {"good": 2}}, ["1:ask[0]", "1:ask[1]", "2:count"], False),
+    (36, {"count": {"good": 2}}, {"2:count": {"good": 3}}, ["1:ask[0]", "1:ask[1]", "2:count"], True),
+]
+
+
+@pytest.mark.parametrize(("number", "previous", "results", "calls", "is_last"), TURNS, ids=str)
+def test_turns_are_made_until_the_condition_holds(
+    number: int, previous: Json, results: dict[str, Json], calls: list[str], is_last: object
+) -> None:
+    drive = inside(number, results=results, previous=previous)
+    drive.finish_all()
+    assert (list(drive.started), drive.walk.is_reached, drive.open) == (calls, is_last, 0)
+    if previous and number == 21:
+        assert drive.started["1:write"][0] == {"advice": "longer"}
 
 
 def test_the_page_has_each_pattern_once_by_its_name() -> None:

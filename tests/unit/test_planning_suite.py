@@ -67,6 +67,11 @@ def test_a_plan_is_right_when_it_has_the_effects_of_every_world(
     assert any(wrong in text for text in verdict.wrong) or not wrong
 
 
+def test_each_task_has_a_right_plan_in_one_answer_as_a_model_has_given_it() -> None:
+    scores = suite.score_recorded(suite.ANSWERS / "claude-coding-agent")
+    assert {task.id for task in TASKS} <= {score.task.id for score in scores if score.first.is_right}
+
+
 def test_an_answer_that_the_engine_refuses_is_not_valid() -> None:
     verdict = judge(BY_ID["failure-reason"], {"calls": [call("fly", x=1)], "output": None})
     assert not verdict.is_valid

@@ -22,11 +22,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from acts.activities.model_context import sent_schema
 from acts.language.messages import Message, parse_message, read_request, scoped_context
 from acts.language.tools import Tool, read_tools
 from acts.machines.commands import StartChild
 from acts.plan.validate import validate_request
+from acts.planner.answer_schema import compose_solution_schema
+from acts.planner.notation import write_types
 from acts.planner.prompt import Prompt, render_latent_prompt, render_planner_prompt
+from acts.planner.request_estimate import bytes_per_token
 from acts.tree.records import Turn
 from tests.agent_driver import Agent
 from tests.property.drive import NOW
@@ -305,6 +309,92 @@ def test_a_latent_call_is_shown_no_data_of_another_instance() -> None:
     assert "word-A" in text
     assert "word-global" in text
     assert "word-B" not in text
+
+
+def test_the_form_of_an_answer_in_words_says_all_of_its_schema_and_what_calls_share_once() -> None:
+    note = {"type": ["string", "null"]}
+    any_of = {"anyOf": [{"type": "integer", "minimum": 1}, {"$ref": "#/$defs/b"}]}
+    meta = {"_outputPath": TEXT, "_when": {"type": "string", "pattern": "†"}}
+    tools = {name: {
+        "type": "object", "description": f"Does {name}.", "additionalProperties": False, "required": ["_tool", "x"],
+        "properties": {"_tool": {"const": name}, "x": any_of, "note": {**note, "default": "-"}, **meta},
+    } for name in "ab"}  # fmt: skip
+    open_map = {"type": "object", "properties": {"id": TEXT}, "additionalProperties": {"type": "number"}}
+    schema = {"type": "object", "properties": {"calls": {"type": "array", "items": open_map}, "if": {"not": TEXT}}}
+    assert write_types({**schema, "$defs": tools}).splitlines() == [
+        'Answer = {calls?: {id?: string, [name]: number}[], if?: any (not: {"type":"string"})}',
+        'call = {_outputPath?: string, _when?: string (pattern: "†")}',
+        *(f'{name} = call & {{_tool: "{name}", x: integer (minimum: 1) | b, note?: string | null (default: "-")}} '
+          f"(Does {name}.)" for name in "ab"),
+    ]  # fmt: skip
+
+
+def test_a_prompt_of_four_tools_has_3000_tokens_and_one_of_forty_9000() -> None:
+    own = {"orderId": {**TEXT, "description": "the order"}, "amount": {"type": "number", "minimum": 0},
+           "level": {"enum": ["low", "high"]}, "note": TEXT, "_reasoningForCall": TEXT,
+           "_scopes": {"type": "array", "items": TEXT}, **WRITES, "_output": {"properties": {"id": TEXT}}}  # fmt: skip
+    for count, most in ((4, 3_000), (40, 9_000)):
+        names = [f"tool_{i}" for i in range(count)]
+        tools = {name: {"description": f"Does what {name} does.", "required": ["orderId", "amount"],
+                        "properties": {"_tool": {"const": name}, "_activity": {"const": name}, **own}}
+                 for name in names}  # fmt: skip
+        agent = agent_of([CONTEXT[1], {"type": "tool", "tool": tools}])
+        sent = sent_schema(compose_solution_schema(agent.tools, None), "anthropic:x")
+        size = len("".join([planner(agent).text, *sent.values()]).encode())
+        assert size / bytes_per_token("anthropic:x") <= most
+
+
+def many_tools(count: int) -> dict[str, Json]:
+    """Tools of ten systems, each with a description of some length and four parameters."""
+    own = {"customerId": TEXT, "amount": {"type": "number"}, "level": {"enum": ["low"]}, "note": TEXT, **WRITES}
+    about = "Changes the record of a customer in the system, and says who did it. Needs the id of an order."
+    names = [
+        f"{['shop', 'crm', 'mail', 'desk', 'bank', 'hr', 'fleet', 'docs', 'chat', 'auth'][i % 10]}_action{i}"
+        for i in range(count)
+    ]
+    fixed = {name: {"_tool": {"const": name}, "_activity": {"const": name}} for name in names}
+    return {name: {"description": about, "properties": {**fixed[name], **own}} for name in names}
+
+
+def test_of_300_tools_a_planner_sees_the_names_and_asks_once_for_what_it_needs_within_10000_tokens() -> None:
+    agent = agent_of([CONTEXT[1], {"type": "tool", "tool": many_tools(300)}], tools={"search": 40})
+
+    def ask() -> str:
+        known = agent.context.known_tools(agent.turns)
+        prompt = render_planner_prompt(agent.request.context, agent.turns, agent.tools, known=known)
+        schema = compose_solution_schema(known, None, may_search=True)
+        return prompt.text + "".join(sent_schema(schema, "anthropic:x").values())
+
+    agent.next_tick()
+    first = ask()
+    assert first.count("Changes the record") == len(agent.tools)
+    assert "bank:\nbank_action104: Changes" in first
+    assert "customerId" not in first
+    agent.answered({"tools": ["mail_action2", "shop_action0", "mail_action999"], "calls": [], "output": None})
+    again = ask()
+    assert '{"tools":["mail_action2","shop_action0"],"outcome":"described"}' in again
+    assert 'no tool is called \\"mail_action999\\"' in again
+    assert "customerId" in again
+    assert all(len(text.encode()) / bytes_per_token("anthropic:x") <= 10_000 for text in (first, again))
+    agent = Agent(agent.request, state=agent.snapshot())
+    assert list(agent.context.known_tools(agent.turns)) == ["mail_action2", "shop_action0"]
+    step = agent.answered({"calls": [{"_tool": "mail_action2", "customerId": "c", "_outputPath": "†state.x"}]})
+    assert isinstance(step, StartChild)
+
+
+def test_a_planner_is_shown_two_kilobytes_of_a_value_and_all_of_one_that_its_tool_or_its_message_shows_whole() -> None:
+    long = [{"id": i, "text": "x" * 50} for i in range(100)]
+    for tool_shows, message_shows in ((None, None), ("whole", "whole")):
+        shown = {} if tool_shows is None else {"_show": tool_shows}
+        tool = {**MAIL, "properties": {**MAIL["properties"], **WRITES, **shown}}
+        own = {"type": "input", "input": {"all": long}, **({} if message_shows is None else {"_show": message_shows})}
+        agent = agent_of([CONTEXT[1], own, {"type": "tool", "tool": tool}])
+        call = {"_tool": "mail", "to": "x", "text": "y", "_outputPath": "†state.sent"}
+        run_tick(agent, {"calls": [call], "output": None}, {"1:mail": long})
+        text = [turn.text for turn in planner(agent).turns]
+        for part, whole in ((text[0], "†input.all"), (text[2], "†state.sent")):
+            assert (part.count("x" * 50) == 100) is (tool_shows is not None)
+            assert (f'"whole":"{whole}"' in part) is (tool_shows is None)
 
 
 PROGRAM = """

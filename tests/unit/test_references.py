@@ -135,27 +135,6 @@ def test_alternatives_are_bounded_and_the_error_says_so() -> None:
 
 # -- what an expression yields -----------------------------------------------------------
 
-# a and b are what the paths yield; then a || b, and a && b
-YIELDS = [
-    (1, 2, 1, 2),
-    (False, 2, False, 2),
-    (None, 2, 2, None),
-    (1, None, 1, None),
-    (ABSENT, 2, 2, ABSENT),
-    (1, ABSENT, 1, ABSENT),
-    (ABSENT, None, None, ABSENT),
-    (ABSENT, ABSENT, ABSENT, ABSENT),
-]
-
-
-@pytest.mark.parametrize(("a", "b", "either", "both"), YIELDS)
-def test_the_three_valued_tables(a: Any, b: Any, either: Any, both: Any) -> None:
-    values = {A: a, B: b}
-    for text, expected in (("†a", a), ("†a || †b", either), ("†a && †b", both)):
-        result = evaluate(parse(text), values.__getitem__)
-        assert type(result) is type(expected)  # False is not 0
-        assert result == expected
-
 
 # -- literals and references -----------------------------------------------------------------
 

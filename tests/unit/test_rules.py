@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
+from acts.activities.shipped_tools import PLAN as WALKS
 from acts.language.errors import InvalidRequest
+from acts.language.messages import Data, parse_message
 from acts.machines import events
 from acts.plan.validate import approve_problems, validate_request
 from acts.tree.child_requests import delegate_request
-from acts.tree.decisions import Decision, make_statement, read_approvers, read_decision, who_problems
+from acts.tree.decisions import Decision, PendingApproval, make_statement, read_approvers, read_decision, who_problems
 from acts.tree.records import DelegateInput, TreePosition
 from acts.tree.signal_records import ForwardedDecision
 from acts.tree.wire_format import digest
 from tests.property.test_approved_subjects import KEYS, ROOT, World
-from tests.workflow.foreign import call, tool
+from tests.workflow.foreign import call, own, tool
 
 Json = Any
 PAY = tool("pay", activity="pay", n={"type": "number"})
@@ -49,8 +51,8 @@ def decide(world: World, word: str = "approve", **raw: Json) -> str:
     return "" if problem is None else problem.message
 
 
-def sign(world: World, who: str, **raw: Json) -> Json:
-    (wait,) = world.runs[ROOT].approvals.pending
+def sign(world: World, who: str, wait: PendingApproval | None = None, **raw: Json) -> Json:
+    wait = wait or world.runs[ROOT].approvals.pending[0]
     raw = {"version": wait.version, "subject": wait.subject, "by": who, **raw}
     value = KEYS[who].sign(make_statement(wait, read_decision({"decision": "approve", **raw}), "t"))
     return {**raw, "signature": {"time": "t", "value": base64.b64encode(value).decode()}}
@@ -67,6 +69,14 @@ def waits(world: World) -> dict[str | None, Json]:
 # -- rules ---------------------------------------------------------------------------------------------------------
 
 BIG = {"calls": ["pay"], "when": "†call.n > 1000", "of": 2}
+SMALL = {
+    "calls": ["pay"],
+    "when": "†call.n <= 1000",
+    "who": ["support", "finance"],
+    "timeout": 9,
+    "onTimeout": "approve",
+}
+LOOSE = tool("pay", activity="pay", n={})
 
 
 @pytest.mark.parametrize(
@@ -84,6 +94,58 @@ BIG = {"calls": ["pay"], "when": "†call.n > 1000", "of": 2}
 def test_the_first_rule_that_fits_a_call_holds(approve: Json, planned: Json, asks: int | None) -> None:
     found = waits(start(planned, **approve)).get("1:pay")
     assert (None if found is None else found.get("of") or 1) == asks
+
+
+@pytest.mark.parametrize("n", ["5000", None, True, [5000], {"cents": 5000}, ...])
+def test_where_nobody_can_tell_whether_a_rule_holds_people_are_asked_by_all_that_may(n: Json) -> None:
+    planned = call("pay", "†state.a", **({} if n is ... else {"n": n}))
+    assert waits(start(planned, tools=[LOOSE], rules=[BIG]))["1:pay"]["of"] == 2
+    rules = [{**SMALL, "who": "support"}, {"calls": ["pay"], "who": "finance"}]
+    world = start(planned, tools=[LOOSE], rules=rules)
+    error = world.runs[ROOT].walk.calls[0].error
+    assert (states(world), error and error["code"]) == (["failed"], "RulesDiffer"), "nobody decides by both"
+
+
+def test_a_delegate_is_asked_about_however_a_model_spells_it() -> None:
+    chooses = tool("ask", activity=None, _delegate={"type": "string"})
+    world = start(call("ask", "†state.a", _delegate="review.json"), tools=[chooses], calls=["review"])
+    world.send(ROOT, events.CallEnded("pin/review.json", {"sha256": "0"}))
+    assert states(world) == ["awaiting"]
+
+
+def test_a_small_element_does_not_carry_a_large_one_past_its_rule() -> None:
+    rules = [SMALL, {**BIG, "who": "finance", "selfApproval": False}]
+    world = start(call("pay", "†state.a", _each=[1, 100_000], n="†item"), rules=rules)
+    asked = waits(world)["1:pay"]
+    assert (asked["of"], asked["who"]) == (2, ["finance"])
+    (timer,) = world.runs[ROOT].approvals._timers
+    assert "whoever has edited" in decide(world), "selfApproval of the one rule holds"
+    world.send(ROOT, events.TimerFired(timer))
+    assert states(world) == ["rejected"], "the deadline of the other one approves nothing"
+
+
+def test_an_edit_in_no_name_by_way_of_another_wait_makes_nobody_a_second_person() -> None:
+    rules = [{"calls": ["pay"], "selfApproval": False}, {"calls": ["mail"]}]
+    plan = [call("pay", "†state.a", n=1), call("mail", "†state.b")]
+    world = start(*plan, tools=[PAY, tool("mail", activity="mail")], rules=rules)
+    mail = next(w.subject for w in world.runs[ROOT].approvals.pending if w.call == "2:mail")
+    edited = [call("pay", "†state.a", n=2), plan[1]]
+    assert "no name is given" in decide(world, "edit", subject=mail, plan=edited, by=" ")
+    assert decide(world, "edit", subject=mail, plan=edited, by="Bob") == ""
+    assert "whoever has edited" in decide(world, call="1:pay", by=" bob ")
+    assert "no name is given" in decide(world, call="1:pay", by=" ")
+
+
+def test_what_changes_an_approved_plan_is_decided_by_its_rule_in_runs_below_too() -> None:
+    plan = [call("pay", "†state.a", n="†state.n"), call("pay", "†state.b", n="†state.a")]
+    rule = {"plan": True, "who": "finance", "of": 2}
+    world = start(*plan, tools=[PAY, own("A", n=1), own("B", n=2)], rules=[rule])
+    assert [decide(world, by=name) for name in ("Ada", "Bob")] == ["", ""]
+    message = parse_message({"type": "state", "state": {"n": 9}})
+    assert isinstance(message, Data)
+    world.send(f"{ROOT}/A", events.Provided(message))
+    (wait,) = world.runs[ROOT].approvals.pending
+    assert (wait.what, wait.about["of"], wait.about["who"]) == ("message", 2, ["finance"])
 
 
 def test_several_people_approve_the_same_subject_and_one_rejects() -> None:
@@ -163,6 +225,58 @@ def test_with_approvers_a_rule_names_them_and_their_groups() -> None:
     assert who_problems(request.request.config.approve, request.tools.values(), ()) == []
 
 
+def test_who_may_not_decide_about_a_call_takes_it_from_no_plan_by_way_of_another_wait() -> None:
+    plan = [call("ask", "†state.ok"), call("pay", "†state.a", n=1)]
+    world = start(*plan, tools=[ask(who="finance"), PAY], approvers=APPROVERS, calls=["pay"])
+    (wait,) = (w for w in world.runs[ROOT].approvals.pending if w.call == "2:pay")
+    edit = [call("pay", "†state.ok", n=2), plan[1]]
+    assert decide(world, "edit", **sign(world, "eve", wait, decision="edit", plan=edit)) == ""
+    (wait,) = (w for w in world.runs[ROOT].approvals.pending if w.what == "plan")
+    assert '"eve" does not decide about the plan' in decide(world, **sign(world, "eve", wait))
+    world.renew()
+    assert waits(world)[None]["who"] == ["finance"]
+    assert decide(world, **sign(world, "ada", wait)) == ""
+
+
+def test_an_approval_that_came_early_is_not_about_what_somebody_made_of_the_call_since() -> None:
+    mail = tool("mail", activity="mail")
+    plan = [call("echo", "†state.n"), call("pay", "†state.a", n=1, after="†state.n"), call("mail", "†state.b")]
+    tools = [tool("echo", activity="echo"), LOOSE, mail]
+    world = start(*plan, tools=tools, calls=["pay", "mail"])
+    world.send(ROOT, events.DecisionReceived({"call": "2:pay", "by": "Ada"}, "approve"))
+    edited = [plan[0], {**plan[1], "n": 9_999}, plan[2]]
+    assert decide(world, "edit", plan=edited, by="Eve") == ""
+    held = next(w.subject for w in world.runs[ROOT].approvals.pending if w.what == "plan")
+    assert decide(world, subject=held, by="Eve") == ""
+    world.send(ROOT, events.CallEnded("1:echo", 5))
+    assert states(world)[1] == "awaiting"
+
+
+def test_a_deadline_approves_what_has_waited_for_all_of_its_time() -> None:
+    state = {"type": "state", "state": {"n": 1}}
+    rule = {"calls": ["pay"], "timeout": 10, "onTimeout": "approve"}
+    world = start(call("pay", "†state.a", n="†state.n"), tools=[PAY, state], rules=[rule])
+    (before,) = world.runs[ROOT].approvals._timers
+    message = parse_message({"type": "state", "state": {"n": 99_999}})
+    assert isinstance(message, Data)
+    late = "2026-01-01T00:00:09.000Z"
+    made = world.runs[ROOT].handle(events.Provided(message), late)
+    world.send(ROOT, events.TimerFired(before))
+    (wait,) = world.runs[ROOT].approvals.pending
+    assert (states(world), wait.deadline) == (["awaiting"], "2026-01-01T00:00:19.000Z")
+    assert [type(command).__name__ for command in made if "Timer" in type(command).__name__] == [
+        "CancelTimer",
+        "StartTimer",
+    ]
+
+
+def test_who_decides_about_calls_alone_has_no_plan_undone() -> None:
+    approvers = read_approvers({"eve": {"keys": PUBLIC["eve"], "plans": False}})
+    world = start(call("pay", "†state.a", n=1), approvers=approvers, calls=["pay"])
+    signed = sign(world, "eve", decision="undo")
+    assert "may not decide about whole plans" in decide(world, "undo", **signed)
+
+
 # -- approvals that hold for like Calls ----------------------------------------------------------------------------
 
 PLAN = [call("pay", "†state.a", n=1), call("pay", "†state.b", n=2), call("pay", "†state.c", n=300)]
@@ -201,6 +315,28 @@ def test_what_is_remembered_survives_and_is_revoked_and_never_holds_for_an_edit(
     assert decide(world, by="Ada", remember={}, call="1:pay") == ""
     world.send(ROOT, events.CallEnded("1:pay", 7))
     assert states(world) == ["completed", "running"]
+
+
+def test_a_call_that_something_else_answers_is_not_like_one_of_the_same_names() -> None:
+    chooses = tool("pay", activity="pay", n={"type": "number"}, _delegate={"type": "string"})
+    world = start(PLAN[0], {**PLAN[1], "_delegate": "pay"}, PLAN[2], tools=[chooses], calls=["pay"])
+    world.send(ROOT, events.CallEnded("pin/pay", {"sha256": "0"}))
+    assert decide(world, call="1:pay", by="Ada", remember={}) == ""
+    assert states(world) == ["running", "awaiting", "running"]
+
+
+def test_a_plan_of_other_calls_is_not_like_one_that_a_person_approved() -> None:
+    plans = [[call("pay", "†state.output", n=n)] for n in (1, 2, 1)]
+    walks = [call("plan", f"†state.{name}", plan=plan) for name, plan in zip("abc", plans, strict=True)]
+    world = start(*walks, tools=[PAY, {"type": "tool", "tool": WALKS}], calls=["plan"])
+    assert decide(world, call="1:plan", by="Ada", remember={}) == ""
+    assert states(world) == ["running", "awaiting", "running"]
+
+
+def test_what_no_condition_can_tell_is_not_like_what_a_person_approved() -> None:
+    world = start(*PLAN[:1], call("pay", "†state.b", n="300"), tools=[LOOSE], calls=["pay"])
+    assert decide(world, call="1:pay", by="Ada", remember={"when": "!(†call.n > 100)"}) == ""
+    assert states(world) == ["running", "awaiting"]
 
 
 def test_no_record_of_another_run_approves_in_the_name_of_an_approver() -> None:
@@ -263,3 +399,10 @@ def test_people_answer_elements_one_by_one_across_continue_as_new() -> None:
     assert len(waits(world)) == 100, "the next one is asked when one has answered"
     world.send(ROOT, events.CancelRequested())
     assert (states(world), waits(world)) == (["cancelled"], {})
+
+
+@pytest.mark.parametrize("by", ["…", "onTimeout"])
+def test_a_signal_in_a_name_that_is_nobodys_decides_nothing(by: str) -> None:
+    world = start(*PLAN[:1], calls=["pay"])
+    world.send(ROOT, events.DecisionReceived({"by": by}, "approve"))
+    assert (states(world), len(world.runs[ROOT].notes)) == (["awaiting"], 1)

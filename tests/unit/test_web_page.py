@@ -16,7 +16,7 @@ from acts.cli.render.tables import approval_lines, report_parts
 from acts.language.errors import CallError, DecisionRefused, visible
 from acts.machines.events import Begin, CallEnded, ChildEnded, DecisionReceived
 from acts.machines.plan_run import PlanRun
-from acts.tree.decisions import PendingApproval, check_filled, read_decision
+from acts.tree.decisions import PendingApproval, read_decision
 from acts.tree.wire_format import digest
 from acts.views.run_views import MAX_PICTURED, MAX_SUBJECT, PlanView, approvals_section, describe_proposal
 from acts.views.text import MAX_ROWS, MAX_SECTION, code_span, fence, row
@@ -132,9 +132,11 @@ def test_who_decides_about_a_call_is_told_what_it_would_be_called_with() -> None
     assert (edit["with"], edit["version"]) == (pay, 1)
     for template in (approve, reject, edit):
         with pytest.raises(DecisionRefused, match='still "…"'):
-            check_filled(template)
-        check_filled({**template, "by": "Ada", "reason": "seen"})
+            read_decision(template)
+        read_decision({**template, "by": "Ada", "reason": "seen"})
     run.handle(DecisionReceived(approve, None), NOW)
+    assert texts(PlanView(run).page()) == texts(page), "nobody has filled it in"
+    run.handle(DecisionReceived({**approve, "by": "Ada"}, None), NOW)
     assert texts(PlanView(run).page()) == []
 
 
@@ -163,7 +165,7 @@ def test_a_plan_that_waits_is_shown_with_what_it_would_do_and_the_json_that_edit
     )
     assert row("`2:tell`", "`activity row.tell, in the background`", "`†state.a`", "") in page
     assert texts(page) == [{"decision": "edit", "by": "…", "plan": calls}]
-    assert read_decision(texts(page)[0]).calls == calls
+    assert read_decision({**texts(page)[0], "by": "Ada"}).calls == calls
 
 
 def test_whoever_looks_at_a_plan_sees_which_calls_a_model_answers() -> None:

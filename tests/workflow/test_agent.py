@@ -44,6 +44,25 @@ async def test_a_solution_that_does_not_validate_is_not_run_and_goes_back_as_an_
     assert code in [m["data"]["error"]["code"] for m in result["context"] if m["type"] == "error"]
 
 
+async def test_of_many_tools_a_planner_asks_for_the_schemas_that_it_needs_and_keeps_them(
+    agents: Agents, foreign: Foreign
+) -> None:
+    others = [tool(f"other{i}", activity="x", secret={"type": "string"}) for i in range(9)]
+    later = {"says": ['"amount":{"anyOf"'], "lacks": ['"secret"']}
+    async with foreign.serving(refund):
+        result = await agents.run(
+            ({"tick": 1, "says": ["other7"], "lacks": later["says"]}, {"solution": {"tools": ["refund"]}}),
+            (
+                {"tick": 2, **later, "says": [*later["says"], '"outcome":"described"']},
+                {"calls": [call("refund", "†state.paid", amount="†input.amount")], "output": None},
+            ),
+            ({"tick": 3, **later}, {"output": "†state.paid.id"}),
+            context=[INPUT, foreign.tool("refund", amount={"type": "number"}), *others],
+            tools={"search": 5},
+        )
+    assert (result["output"], result["ticks"], result["usage"]["requests"]) == ("refund-50", 3, 3)
+
+
 async def test_what_is_not_json_is_mended_in_a_second_turn_of_the_same_tick(agents: Agents) -> None:
     result = await agents.run(
         ({"says": ["That answer cannot be used"]}, {"output": "mended"}),

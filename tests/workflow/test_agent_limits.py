@@ -5,11 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
 from tests.support import assert_eventually
 from tests.workflow.agents import Agents
-from tests.workflow.foreign import Foreign, Handle, call, cancelled, ended, failure, phase, state_of, status, tool
+from tests.workflow.foreign import (
+    Foreign,
+    Handle,
+    call,
+    cancelled,
+    decide,
+    ended,
+    failure,
+    phase,
+    state_of,
+    status,
+    tool,
+)
 from tests.workflow.tools import Gate
 
 Json = Any
@@ -56,6 +68,79 @@ async def test_a_call_that_waits_for_data_goes_on_when_the_agent_is_provided_wit
         await state_of(child, "1:quick", "awaiting")
         await handle.signal("provide", WORD)
         assert (await ended(handle))["output"] == "provided-word"
+
+
+WORDS = {"type": "text", "text": "Only half of it, please."}
+
+
+async def test_what_is_provided_now_stops_what_has_not_started_and_the_agent_plans_again_with_the_users_words(
+    agents: Agents, foreign: Foreign, gate: Gate
+) -> None:
+    plan = [call("hold", "†state.a"), call("quick", "†state.b", x="†state.a"), call("quick", "†state.c", x=1)]
+    says = ["<text>\nOnly half", '"call":"1:hold","outcome":"completed"', '"2:quick"', '"outcome":"not run"']
+    async with foreign.serving(gate.activity("hold"), quick):
+        handle = await agents.start(
+            {"calls": plan, "output": "†state.b"},
+            ({"tick": 2, "says": [*says, '"wrote":{"†state.c":1}']}, {"output": "half"}),
+            context=[foreign.tool("hold"), foreign.tool("quick")],
+        )
+        await gate.reached()
+        child = foreign.client.get_workflow_handle(f"{handle.id}/plan-1")
+        await state_of(child, "3:quick", "completed")
+        await handle.execute_update("provide", {**WORDS, "when": "now"})
+        await state_of(child, "2:quick", "cancelled")
+        gate.opened.set()
+        result = await ended(handle)
+    assert (result["output"], result["ticks"]) == ("half", 2)
+    assert [(c["id"], c["state"]) for c in result["calls"]] == [("1:hold", "completed"), ("3:quick", "completed")]
+
+
+async def test_what_is_provided_now_reaches_the_children_that_walk_instances(
+    agents: Agents, foreign: Foreign, gate: Gate
+) -> None:
+    orders = [{"type": "data", "kind": "order", "data": {"id": i}, "_instance": i} for i in ("o1", "o2")]
+    plan = [call("hold", "†state.a"), call("quick", "†state.b", x="†state.a")]
+    async with foreign.serving(gate.activity("hold"), quick):
+        handle = await agents.start(
+            {"calls": plan, "output": None},
+            (
+                {"tick": 2, "says": ["<text>\nOnly half"], "lacks": ['"2:quick","outcome":"completed"']},
+                {"output": "ok"},
+            ),
+            context=[foreign.tool("hold"), foreign.tool("quick"), *orders],
+        )
+        await gate.reached(2)
+        await handle.execute_update("provide", {**WORDS, "when": "now"})
+        for i in ("o1", "o2"):
+            await state_of(foreign.client.get_workflow_handle(f"{handle.id}/plan-1/{i}"), "2:quick", "cancelled")
+        gate.opened.set()
+        result = await ended(handle)
+    assert (result["output"], result["status"]) == ("ok", "completed")
+    assert {i: [c["state"] for c in own["calls"]] for i, own in result["instances"].items()} == {
+        "o1": ["completed"], "o2": ["completed"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("when", ["next", "now"])
+async def test_words_withdraw_a_plan_that_waits_for_a_person_now_or_are_answered_after_it(
+    agents: Agents, foreign: Foreign, when: str
+) -> None:
+    async with foreign.serving(quick):
+        handle = await agents.start(
+            {"calls": [call("quick", "†state.a", x=1)], "output": "†state.a"},
+            ({"tick": 2, "says": ["Only half", "not run" if when == "now" else "completed"]}, {"output": "heard"}),
+            context=[foreign.tool("quick")], approve={"plan": True},
+        )  # fmt: skip
+        await phase(handle, "awaiting")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("provide", {**WORDS, "when": "later"})
+        assert '"when" is "next" (after the tick) or "now"' in str(refused.value.cause)
+        if when == "next":
+            await handle.signal("provide", WORDS)
+            await decide(handle, "approve")
+        else:
+            await handle.execute_update("provide", {**WORDS, "when": when})
+        assert (await ended(handle))["output"] == "heard"
 
 
 async def _runs(handle: Handle) -> bool:

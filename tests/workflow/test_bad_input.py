@@ -173,12 +173,6 @@ SIGNALS: dict[str, tuple[str, list[Json], str]] = {
     "a plan": ("provide", [{"type": "plan", "plan": []}], "cannot be provided"),
     "an unknown instance": ("provide", [{"type": "input", "a": 1, "_instance": "A"}], "unknown instance"),
 }
-# What the SDK itself cannot hand over; whether there is a note is its affair
-STRAY: dict[str, tuple[str, list[Json]]] = {
-    "two arguments of pause": ("pause", [1, 2]),
-    "two undecodable ones": ("provide", [payload(b"x", b"mine"), payload(b"y", b"mine")]),
-    "an unknown name": ("pausee", []),
-}
 
 
 @pytest.mark.parametrize("name", SIGNALS)

@@ -16,9 +16,11 @@ from temporalio.client import Client
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from acts.activities.shipped_tools import PLAN, WAIT_TOOL
 from acts.cli.dev.temporal_server import DevServer
 from acts.machines import lifetime
 from acts.workflows import payloads
+from tests.crash.resets import reset, reset_points
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on, renewing_server
 from tests.workflow.foreign import (
@@ -135,6 +137,33 @@ async def test_a_run_too_large_to_carry_over_goes_on_as_it_is(hasty: Foreign, mo
         result = await ended(handle)
     assert result["status"] == "completed"
     assert await handle.query("context", {"path": "†data.c5.n10"}) == {"path": "†data.c5.n10", "value": 5}
+
+
+async def test_a_wait_keeps_its_end_in_a_new_run_and_after_a_reset(hasty: Foreign) -> None:
+    tool = {"type": "tool", "tool": WAIT_TOOL}
+    calls = [call("wait", "†state.due", **{"for": "4s"}), call("echo", "†state.late", value="†state.due")]
+    async with hasty.serving(echo):
+        handle = await hasty.start(hasty.request(*calls, *chains(4, 15), context=[tool, heads(4)]))
+        first = (await state_of(handle, "1:wait", "running"))["waitsUntil"]
+        await renewed(hasty, handle)
+        await state_of(handle, "62:echo", "completed")
+        latest = hasty.client.get_workflow_handle(handle.id)
+        await reset(hasty.client, handle.id, (await reset_points(latest))[-1])
+        result = await ended(hasty.client.get_workflow_handle(handle.id))
+    assert result["state"] == {"due": first, "late": first}
+    written = next(m for m in result["context"] if m["_call"]["_tool"] == "wait")
+    assert written["_date"] >= first
+
+
+async def test_a_plan_inside_another_ends_by_its_condition_in_a_new_run(hasty: Foreign) -> None:
+    inner = call("plan", "†state.out", plan=chains(2, 40), input={}, _scopes=["data"], until="†data.c0.n35")
+    async with hasty.serving(echo):
+        context = [{"type": "tool", "tool": PLAN}, hasty.tool("echo"), heads(2)]
+        handle = await hasty.start(hasty.request(inner, context=context))
+        assert (await ended(handle))["state"] == {"out": {}}
+    inside = hasty.client.get_workflow_handle(f"{handle.id}/1:plan/plan")
+    await renewed(hasty, inside)
+    assert list(states(await ended(inside)).values())[-2:] == ["cancelled", "cancelled"]
 
 
 async def test_no_message_is_lost_around_a_new_run(hasty: Foreign) -> None:

@@ -23,6 +23,7 @@ from temporalio.client import (
 )
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
+import acts
 from acts.cli.dev.temporal_server import DevServer, dev_server
 from acts.machines import lifetime
 from acts.payloads.converter import client_converter
@@ -32,7 +33,7 @@ from acts.worker.interceptors import EngineInterceptor
 from acts.workflows.types import PlanWorkflow
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
-from tests.workflow.foreign import Foreign, Handle, call, ended, events, of_type, tool
+from tests.workflow.foreign import Foreign, Handle, call, came_to, ended, events, of_type, tool
 from tests.workflow.tools import Gate, echo
 
 Json = Any
@@ -239,3 +240,21 @@ async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing_
             await waiting.terminate()
     (started,) = await of_type(closed, "WORKFLOW_EXECUTION_STARTED")
     assert await storing.client.data_converter.decode(started.input.payloads) == [large["c"]]
+
+
+async def test_large_results_are_undone_by_the_run_itself_and_later(storing: Foreign) -> None:
+    undone: list[int] = []
+
+    @activity.defn
+    async def back(call: Json, tool: Json, context: Json) -> None:
+        undone.append(len(call["all"]))
+
+    tools = [storing.tool("text", _undo={"_tool": "back", "all": "†result"}), storing.tool("back")]
+    calls = [call("text", f"†state.{at}", letter="x", count=LARGE + at) for at in range(2)]
+    broken = call("text", "†state.broken", letter="x", count=None, after="†state.0", last="†state.1")
+    async with storing.serving(text, back):
+        for config in ({"onFailure": "undo"}, {}):
+            handle = await storing.start(storing.request(*calls, broken, context=tools, **config))
+            assert (await came_to(handle))["status"] == "failed"
+            assert (await (await acts.Client(storing.client).run(handle.id).undo()).result()).ok
+    assert undone == [LARGE + 1, LARGE] * 2

@@ -6,7 +6,7 @@ wants every property to be required, so there null stands for an absent one (``d
 say (any value, an open map, recursion at Anthropic) and what exceeds the provider's limits makes the whole schema
 
 * ``unenforced``, at OpenAI's APIs: it is sent as it is, and not strict; or
-* ``words``: it is text in the prompt, and the provider is only asked for JSON.
+* ``words``: it is types in the prompt (``planner/notation.py``), and the provider is only asked for JSON.
 
 The caller checks every answer against the original schema, whatever its form. The same schema gives the same bytes,
 which providers cache.
@@ -25,6 +25,7 @@ from typing import Any, Final, Literal
 from acts.language.errors import truncate
 from acts.language.schemas import subschemas
 from acts.language.values import Json
+from acts.planner.notation import write_types
 
 Dialect = Literal["anthropic", "openai"]
 Form = Literal["strict", "unenforced", "words"]
@@ -58,7 +59,7 @@ _PLAIN_PATTERN: Final = re.compile(r"\^?(?:[^\\|^$()]|\\[dws.†])*\$?")
 _NULL: Final[dict[str, Any]] = {"type": "null"}
 # Schemas of runs in flight: each is used by request after request
 _CACHED_SCHEMAS: Final = 128
-ONLY_JSON: Final = "Answer with one JSON value and nothing else. It must fit this JSON Schema:\n"
+ONLY_JSON: Final = "Answer with one JSON value of the type Answer and nothing else (in parentheses: what else holds):\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class SentSchema:
     @property
     def in_words(self) -> str:
         """The schema as an instruction, for a model that does not see it otherwise."""
-        return ONLY_JSON + compact_json(self.schema)
+        return ONLY_JSON + write_types(self.schema)
 
 
 class NotStrict(Exception):

@@ -47,7 +47,7 @@ from acts.client.run_decisions import (
 from acts.client.run_reader import IS_WAITING, RunReader, add_parameters, open_run, read_pending
 from acts.language.config import parse_seconds
 from acts.language.errors import DecisionRefused, InvalidRequest, visible
-from acts.language.messages import Data, parse_message
+from acts.language.messages import Data, counting_now, parse_message
 from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
 from acts.language.wire import ANSWER, APPROVE, DECIDE, EDIT, PROVIDE, REJECT, REVOKE
@@ -90,7 +90,8 @@ Fields = Annotated[list[str] | None, option("--set FIELD=VALUE", "One field of i
 Remembered = Annotated[str, cli.argument("NAME", "What to revoke, as `acts show` names it.")]
 NewPlan = Annotated[str | None, option("--file PLAN", "Calls, or a call: sent instead of opening an editor.")]
 SigningKey = Annotated[str | None, option("--key FILE", "Sign the decision with this private key (acts keygen).")]
-Message = Annotated[str, cli.argument("MESSAGE", "A data, input or state message: JSON, or a file that holds it.")]
+Message = Annotated[str, cli.argument("MESSAGE", "A data, input or state message, or text: JSON, or a file with it.")]
+Now = Annotated[bool, option("--now", "What an agent has not started of its tick does not start; it plans again.")]
 
 app = cli.CommandGroup()
 
@@ -356,11 +357,12 @@ def _edited_text(file: str | None, before: Json) -> Iterator[SourceText]:
 
 
 @app.add
-async def provide(run: cli.Run, message: Message) -> None:
-    """Send a run a message that it waits for.
+async def provide(run: cli.Run, message: Message, now: Now = False) -> None:
+    """Send a run a message that it waits for, or an agent a user's words.
 
     Examples:
       acts provide order-7 '{"type": "data", "kind": "guest", "data": {"name": "Ada"}}'
+      acts provide agent-7 --now '{"type": "text", "text": "Refund half of it only"}'
     """
     is_json = message.lstrip().startswith(("{", "[", '"'))
     source = texts.parse_source("the message", message, "JSON") if is_json else texts.read_source(message)
@@ -368,9 +370,10 @@ async def provide(run: cli.Run, message: Message) -> None:
         data = parse_message(source.value)
     except InvalidRequest as error:
         raise source_error(source, error.problems) from None
-    if not isinstance(data, Data):
+    if not isinstance(data, Data) and data.type != "text":
         head = f"a {data.type} message cannot be provided"
-        raise command_error(head, where=source.name, hint="only data, input and state can")
+        raise command_error(head, where=source.name, hint="only data, input and state can, and an agent's user's text")
+    sent = counting_now(source.value) if now else source.value
     reader = await open_run(run)
     # Beside a wrapped payload, the message may name a run below, which judges it; else this key is data
     below = data.raw.get("workflowId") if data.raw.get("type") in data.raw else None
@@ -378,11 +381,11 @@ async def provide(run: cli.Run, message: Message) -> None:
     answers = await receiver.status() is not None
     if answers:
         with suppress(RPCError), _problems_in(source):
-            status = await send_update(receiver, PROVIDE, source.value)
+            status = await send_update(receiver, PROVIDE, sent)
             waits = "; what waits for a decision: acts pending" if status.get("waits") else ""
             print_err(f"{clean(run)} has the message{waits}")
             return
-    await reader.ask(reader.handle.signal(PROVIDE, source.value, rpc_timeout=server.RPC))
+    await reader.ask(reader.handle.signal(PROVIDE, sent, rpc_timeout=server.RPC))
     print_err(f"{clean(run)} will get the message" + ("" if answers else " when a worker runs; none answers now"))
 
 

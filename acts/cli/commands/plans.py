@@ -20,7 +20,6 @@ from acts.cli.text.preflight import Preflight, check_file, missing_tools_error, 
 from acts.cli.text.source import looks_like_file, problem_blocks, source_error
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.source_text import SourceText
-from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.language.wire import AGENT, DELEGATE, GRAPH, PROMPT_CONTEXT
 from acts.planner.request_estimate import estimate_prompt_bytes
@@ -89,8 +88,6 @@ def simulate(
     set_file: cli.SetFile = None,
 ) -> int:  # fmt: skip
     """Show what a plan would do: waves, outcomes, forecast. Runs nothing.
-
-    Its time is known where tools declare `_options.expected`.
 
     Examples:
       acts simulate plan.yaml -i n=3
@@ -220,7 +217,7 @@ def prompt(what: cli.FileOrRun, inputs: cli.Inputs = None, tick: Tick = None, as
         raise source_error(source, error.problems) from None
     context = PromptContext(
         dict(agent.tools), request.schema, agent.mode, request.config.step, request.instances(),
-        request.config.maxTicks, list(request.context),
+        request.config.maxTicks, list(request.context), search=request.config.tools.search,
     )  # fmt: skip
     return _print_prompt(context, str(request.config.model), 1, as_json=as_json)
 
@@ -258,20 +255,22 @@ def _print_prompt(context: PromptContext, model: str, tick: int, *, as_json: boo
     from acts.planner.request_estimate import bytes_per_token
 
     shown, composed = build_planner_request(context, tick, room_of(model))
-    schema = sent_schema(composed, model)
+    schemas = sent_schema(composed, model)
     sizes: dict[str, int] = {}
     for part in (*shown.system, *(part for turn in shown.turns for part in turn.parts)):
         sizes[part.kind] = sizes.get(part.kind, 0) + len(part.text.encode())
-    sizes["schema"] = json_size(schema)
+    sizes |= {name: len(text.encode()) for name, text in schemas.items()}
     tokens = {kind: math.ceil(size / bytes_per_token(model)) for kind, size in sizes.items()}
     if as_json:
         turns = [{"role": t.role, "parts": [{"kind": p.kind, "text": p.text} for p in t.parts]} for t in shown.turns]
         system = [{"kind": p.kind, "text": p.text} for p in shown.system]
-        prompt = {"model": model, "tick": tick, "system": system, "turns": turns, "schema": schema, "tokens": tokens}
-        return print_json(prompt)
+        sent = {"schema": json.loads(schemas["schema"])} if "schema" in schemas else {}
+        sent |= {"words": schemas["words"]} if "words" in schemas else {}
+        return print_json({"model": model, "tick": tick, "system": system, "turns": turns, **sent, "tokens": tokens})
     blocks = [(f"system: {part.kind}", part.text) for part in shown.system]
     blocks += [(turn.role, "\n".join(part.text for part in turn.parts)) for turn in shown.turns]
-    for head, text in (*blocks, ("schema of the answer", json.dumps(schema, ensure_ascii=False))):
+    heads = {"schema": "schema of the answer", "words": "system: the form of the answer, in words"}
+    for head, text in (*blocks, *((heads[name], text) for name, text in schemas.items())):
         print("\n".join([f"=== {head}", *cli.clean_lines(text)]))
     table = new_table("part", "tokens, about")
     for kind, count in (*tokens.items(), (f"all of tick {tick}", sum(tokens.values()))):

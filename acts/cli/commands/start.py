@@ -52,6 +52,7 @@ from acts.cli.text.source import (
     read_inputs,
     read_source,
 )
+from acts.client import client as runs
 from acts.client import server
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
 from acts.client.served import workflow_of_plan
@@ -63,13 +64,14 @@ from acts.client.start_runs import (
     WhileRunning,
     make_request,
     start_run,
+    undo_run,
     with_calls,
 )
 from acts.language.source_text import SourceText
 from acts.language.values import Json
-from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND
+from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND, UNDO
 from acts.payloads.converter import verify_storage
-from acts.tree.identity import retry_id
+from acts.tree.identity import child_id, retry_id
 
 ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
 IfRunning = Annotated[
@@ -214,7 +216,11 @@ async def _retry_request(
         if edit is not None or only is not None:
             hint = "start one with `acts run FILE`, and a request of your own"
             raise command_error("an agent is retried as it was, without --edit and --only-…", hint=hint)
-        request = {**await _read_request(run), "context": await run.require(run.messages())}
+        context = await run.require(run.messages())
+        if await run.other(child_id(run.id, UNDO)).exists():
+            error = {"code": "undone", "message": "what had completed so far was undone: nothing of it holds any more"}
+            context = [*context, {"type": "error", "data": {"call": None, "error": error}}]
+        request = {**await _read_request(run), "context": context}
         if says_so:
             print_err(clean(f"starting an Agent with the context of {run.id}: its model sees what was done"), "dim")
         return request, _source_of(request)
@@ -258,6 +264,32 @@ async def fork(
     request, source = await _resume_request(reader, resume, edit, None, says_so=True)
     require_valid(run_preflight(request, file=None if edit == STDIN else edit, agent=False), source)
     return await start_and_wait(request, PLAN, new_id, source, StartPolicy(watch, as_json, detach))
+
+
+@app.add
+async def undo(run: cli.Run, reason: cli.Note = None, as_json: cli.AsJson = False, detach: cli.Detach = False) -> int:
+    """Undo what a run has completed, in reverse order, by the calls that its tools name (_undo).
+
+    A run that waits for a decision ends, and undoes it itself. One that has ended is undone by a run of its own,
+    RUN/undo: to undo it again is to get that one. What could not be undone is tried again by acts retry RUN/undo.
+    """
+    reader = await open_run(run)
+    undoing, state = reader, "ends, and undoes what it has completed"
+    if (await reader.describe()).close_time is None:
+        await runs.Run(reader.client, run).undo(reason)
+    else:
+        undoing, state = await undo_run(reader)
+    print_err(clean(f"{undoing.id} {state or 'is started'}"), "dim")
+    if detach:
+        print(undoing.id)
+        return cli.EXIT_DONE
+    outcome = await undoing.ask(await_run(undoing))
+    if as_json:
+        print_json(outcome.to_json())
+    else:
+        print_outcome(outcome, undoing.id, PLAN)
+        print_blocks(failure_blocks(outcome))
+    return exit_code(outcome)
 
 
 async def _run_named(name: str, request: Json, agent: bool | None, run_id: str | None, policy: StartPolicy) -> int:

@@ -47,7 +47,7 @@ from acts.client.run_reader import (
 from acts.language.errors import truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
-from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE
+from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE, UNDO
 from acts.plan.validate import ValidatedPlan, validate_request
 from acts.simulation.simulate import sample
 from acts.tree.decisions import FORM, MESSAGE, SHORT_SUBJECT, SIGN, PendingApproval
@@ -63,7 +63,14 @@ MAX_MERGED: Final = 5  # names of calls in one row
 MAX_NAME: Final = 100
 MAX_VALUE: Final = 10_000  # characters of one part of what is decided
 MAX_INLINE: Final = 80  # … of one that is on the line of its name
-_PAST: Final = {APPROVE: "approved", REJECT: "rejected", EDIT: "edited", ANSWER: "answered", REVOKE: "revoked"}
+_PAST: Final = {
+    APPROVE: "approved",
+    REJECT: "rejected",
+    EDIT: "edited",
+    ANSWER: "answered",
+    REVOKE: "revoked",
+    UNDO: "had undone",
+}
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
     "detached": "green", "skipped": "dim", "failed": "bold red", "rejected": "bold red", "cancelled": "yellow",
@@ -358,6 +365,10 @@ def print_outcome(outcome: RunResult, run: str, *facts: str) -> None:
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, count_text(ticks, "tick") if ticks else ""))
     if isinstance(result, dict):
+        if isinstance(undone := result.get("undone"), dict):
+            errors = len(undone.get("errors") or ())
+            more = f", {errors} not: {shell('acts', 'show', undone.get('workflowId'))}" if errors else ""
+            screen.print(Text(clean(f"undone: {count_text(int(undone.get('calls', 0)), 'call')}{more}"), "yellow"))
         if isinstance(resumed := result.get("resumedFrom"), dict):
             rows, calls = (resumed.get("instances") or {}).get("takenOver"), len(resumed.get("calls") or ())
             count = count_text(rows, "row") if isinstance(rows, int) else count_text(calls, "call")

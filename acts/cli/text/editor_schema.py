@@ -10,7 +10,7 @@ import yaml
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from acts.language.config import Config, Options, as_expected, parse_seconds
+from acts.language.config import Config, Options, parse_seconds
 from acts.language.messages import DATA_TYPES, METHODS, METHODS_TEXT, PROVENANCE
 from acts.language.tools import META
 
@@ -32,8 +32,6 @@ class _SettingsGenerator(GenerateJsonSchema):
         function: Any = schema["function"]
         if function["function"] is parse_seconds:
             return dict(_DURATION)
-        if function["function"] is as_expected:
-            return {"anyOf": [dict(_DURATION), super().function_before_schema(schema)]}
         return super().function_before_schema(schema)
 
 
