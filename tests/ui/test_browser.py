@@ -282,6 +282,20 @@ async def test_without_a_script_one_decides_as_well(desk: Desk, word: str) -> No
     assert decided == [(word.lower(), "as agreed")]
 
 
+async def test_somebody_who_is_signed_out_is_told_and_decides_nothing(desk: Desk) -> None:
+    page, handle = await desk.card()
+    await page.context.clear_cookies()
+    await press(page, "Approve")
+    await expect(page.get_by_text("open the address that `acts ui` has printed")).to_be_visible()
+    assert await pending(handle)
+    page = await desk.open()
+    await page.route("**/events", lambda route: route.fulfill(status=401))
+    await page.reload()
+    await expect(page.get_by_role("alert")).to_contain_text("no longer follows what happens")
+    desk.forget_refusals()
+    await handle.cancel()
+
+
 async def test_somebody_answers_on_a_phone_without_a_script(desk: Desk) -> None:
     handle = await desk.foreign.start(
         desk.foreign.request(call("ask", "†state.said", q="now?"), context=[asking_tool()])
