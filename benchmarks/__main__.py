@@ -28,6 +28,7 @@ PROGRAMS: Final = {
     "cache": "the share of input that prompt caches would serve, by the rules of the providers; no server",
     "streaming": "an answer of 30 calls in 20 s: when the first call starts, and when the last ends",
     "watching": "1,000 calls that a hundred readers watch, compared with a run that nobody watches",
+    "viewers": "approvals in the inbox while two hundred pages are open, compared with none",
     "waiting": "a thousand runs that wait for approval: memory and CPU at rest",
     "observation": "metrics and traces, compared with a worker without them",
     "storage": "calls that carry 5 MB of state, and 2,000 calls that start with 1 MB, with external storage",

@@ -1,8 +1,9 @@
 """Plans by name: the files of the folders of ``ACTS_PLANS``, separated like ``PATH``, read when the worker starts.
 
 ``refund.yaml`` is the plan ``refund``: a Request, in JSON or YAML. A file that is none stops the worker, with its name
-and line. Tests of plans (``*.test.yaml``) lie beside them and are left out. A run is started with ``{"plan": "refund",
-"input": {…}}``; it asks once, and goes on with the Request as it was then (``pin_plan``).
+and line. One that says ``run`` and has a schema of its input is a Tool of that name, too, which a delegate walks. Tests
+of plans (``*.test.yaml``) lie beside them and are left out. A run is started with ``{"plan": "refund", "input": {…}}``;
+it asks once, and goes on with the Request as it was then (``pin_plan``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from acts.language.errors import (
     suggest,
     truncate,
 )
-from acts.language.messages import choose_workflow, read_request
+from acts.language.messages import choose_workflow, output_schema, read_request
 from acts.language.source_text import SUFFIXES, Format, SourceText, TextError, parse
 from acts.language.values import defect
 from acts.language.wire import AGENT, INNER_PLAN, PLAN, PLAN_NOT_FOUND
@@ -69,6 +70,26 @@ def find_plan(name: str, plans: Mapping[str, NamedPlan]) -> NamedPlan:
         text = f'no plan "{truncate(name, MAX_NAME)}" is served by this worker: {near}'
         raise ApplicationError(text, type=PLAN_NOT_FOUND, non_retryable=True)
     return plan
+
+
+def plan_tools(plans: Mapping[str, NamedPlan]) -> dict[str, dict[str, Any]]:
+    """The Tools that plans are."""
+    out: dict[str, dict[str, Any]] = {}
+    writes = {name: {"type": "string"} for name in ("_outputPath", "_errorPath", "_outputMethod")}
+    for name, plan in plans.items():
+        request = read_request(plan.request)
+        inputs = [m for m in request.data() if m.kind == "input" and isinstance(m.schema, dict)]
+        if not inputs or request.plan is None or not request.plan.run:
+            continue
+        about, schema = inputs[-1].raw.get("description"), dict(inputs[-1].schema)
+        fixed = {"_tool": {"const": name}, "_delegate": {"const": f"{INNER_PLAN}/{name}"}}
+        result = {"_output": output} if (output := output_schema(request.schema)) is not None else {}
+        out[name] = {
+            "additionalProperties": False, **schema, "type": "object",
+            "description": about if isinstance(about, str) else f'Walks the plan "{name}".',
+            "properties": {**fixed, **writes, **result, **schema.get("properties", {})},
+        }  # fmt: skip
+    return out
 
 
 def _refuse_circles(plans: Mapping[str, NamedPlan]) -> None:

@@ -41,7 +41,7 @@ from acts.activities.engine_activities import encode_result, heartbeat, miss
 from acts.activities.mcp.server_tools import VARIABLE, activity_of, read_answer, read_config
 from acts.activities.mcp.servers import McpServers
 from acts.activities.models.endpoints import highest_price
-from acts.activities.plan_folders import NamedPlan, find_plan, plans_from_environment
+from acts.activities.plan_folders import NamedPlan, find_plan, plan_tools, plans_from_environment
 from acts.activities.shipped_tools import shipped_tools
 from acts.language import wire
 from acts.language.errors import SettingsError, format_choices, truncate
@@ -270,13 +270,14 @@ def load(
     for folder in tool_folders:
         for name, schema in _read_folder(folder).items():
             loaded.add_tool(name, schema, str(folder))
+    refuse_same_name(plans or {}, loaded.places)  # a folder of plans may well have a plan.yaml
     for name, (schema, function) in shipped_tools(shipped).items():
         if name not in loaded.tools and name not in loaded.functions:  # one's own takes its place
             loaded.add_tool(name, schema, "acts")
             loaded.functions |= {} if function is None else {name: function}
     tools, functions = loaded.tools, loaded.functions
     refuse_unanswered(tools, functions, loaded.places)
-    refuse_same_name(plans or {}, loaded.places)
+    tools = plan_tools(plans or {}) | tools
     if conflict := functions.keys() & map(activity_of, servers.configs):
         text = f'two activities are called "{conflict.pop()}": one is in a module, one calls an MCP server'
         raise SettingsError(text)

@@ -1,4 +1,4 @@
-"""What a run asks a worker about its surroundings: definitions, approvers, search attributes, attempts, and queues.
+"""What a run asks a worker about its surroundings: definitions, approvers, search attributes, and queues.
 
 * ``acts.delegate`` loads the definition of a delegate, a saved Request; its failures are in ``acts/language/wire.py``:
 
@@ -11,8 +11,6 @@
   once, and its history keeps the answer: those who are added or removed later decide about later runs.
 * *Caps* are asked for where the worker has any: what they lower is lowered in the Request itself, in the run's history.
 * To write a search attribute that the namespace lacks would fail the run's workflow task again and again.
-* All attempts of a cron run have the same ``_id``s, those of its other runs have others. A workflow sees only the
-  attempt before it, so the chain is read from the server, one event of each attempt.
 * The server lists who polled a queue within the last five minutes. A worker whose slots are all busy for longer does
   not poll and is not listed; a worker that was killed still is.
 """
@@ -39,7 +37,7 @@ from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.client import Client
 from temporalio.common import RawValue, SearchAttributeKey
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from acts.activities.engine_activities import encode_result
 from acts.activities.plan_folders import NamedPlan, find_plan
@@ -180,26 +178,6 @@ class Caps:
                 metrics.record(metrics.DAY_COST, limit=name or "all", share=f"{share:.0%}")
                 text = "models have cost %.2f USD today %s, %.0f %% of ACTS_DAY_COST"
                 logger.warning(text, spent, f"for {tag}" if tag else "in all", 100 * spent / limit if limit else 100)
-
-
-@activity.defn(name=wire.FIRST_ATTEMPT)
-async def first_attempt(query: dict[str, str]) -> str:
-    """Of ``{workflowId, runId}`` the run id under which the first attempt began; of the oldest attempt left, where the
-    server has deleted it.
-    """
-    run_id = query["runId"]
-    while True:
-        handle = activity.client().get_workflow_handle(query["workflowId"], run_id=run_id)
-        try:
-            begin = await anext(aiter(handle.fetch_history_events(page_size=1)))
-        except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:
-                raise
-            return run_id
-        started = begin.workflow_execution_started_event_attributes
-        if started.attempt <= 1 or not started.continued_execution_run_id:
-            return str(started.original_execution_run_id)
-        run_id = started.continued_execution_run_id
 
 
 def poller_deployment(poller: PollerInfo) -> tuple[str, str]:

@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "init": ("testing", "Write a plan with tools, tests and a README into a folder; it runs at once."),
     "trust": ("testing", "Let commands in a folder load the tools that its acts.toml names."),
     "test": ("testing", "Run the tests of plans (*.test.yaml) with canned results."),
+    "save": ("testing", "Make the plan of a run that has ended one by name, which planners see as a tool"),
     "list": ("read", "List runs, newest first: phase, cost, tools."),
     "show": ("read", "Show a run: its calls, result and errors; of an agent also its ticks and its usage."),
     "events": ("read", "Print what happens in a run and below it"),

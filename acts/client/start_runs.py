@@ -106,7 +106,8 @@ async def undo_run(run: RunReader) -> tuple[RunReader, str]:
         text = f'no call of "{clean(run.id)}" has completed whose tool says what undoes it (_undo)'
         if answer.get("calls"):
             text = f'what undoes the {answer["calls"]:,} calls of "{clean(run.id)}" is too large to be asked for'
-        raise ClientError(text, "of a set, or of a delegate, each run below is undone by itself")
+        hint = "of a set, or of a delegate, each run below is undone by itself"
+        raise ClientError(text, "an ACTS_STORAGE takes it (docs/storage.md)" if answer.get("calls") else hint)
     return await start_run(run.client, PLAN, answer["request"], undo.id, policy, info.task_queue)
 
 

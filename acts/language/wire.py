@@ -55,7 +55,6 @@ SUBJECTS: Final = "subjects"
 # Activities
 REGISTRY: Final = "acts.registry"
 LIST_TOOLS: Final = "acts.tools"
-FIRST_ATTEMPT: Final = "acts.firstAttempt"
 QUEUES: Final = "acts.queues"
 SEARCH_ATTRIBUTES: Final = "acts.searchAttributes"
 APPROVERS: Final = "acts.approvers"

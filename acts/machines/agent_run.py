@@ -30,7 +30,7 @@ from acts.machines.budget import RequestSize, context_bytes, latent_request_size
 from acts.machines.run_machine import RunMachine
 from acts.plan.calls import PlannedCall
 from acts.plan.context_log import END
-from acts.plan.validate import ValidatedPlan
+from acts.plan.validate import MAX_UNTIL_CALLS, ValidatedPlan
 from acts.planner import turns
 from acts.planner.prompt import TOOL_LIST_BYTES
 from acts.planner.request_estimate import estimate_prompt_bytes
@@ -112,7 +112,7 @@ class AgentRun(RunMachine):
         self.output: Json = None
         self.unusable = UnusableAnswers()
         self._answer: Json = None
-        self._wanted_output: Json = None
+        self.wanted_output: Json = None
         self.proposal: ValidatedPlan | None = None
         self._plan: _TickPlan | None = None
         # An answer that cannot be used, of which Calls had started: problems, Calls, and the text of one without JSON
@@ -262,8 +262,8 @@ class AgentRun(RunMachine):
         problems = list(shape_problems(solution)) or ([SAID_MORE] if self._is_interrupted else [])
         if problems:
             return self._refuse(problems, now, self.answer_calls)
-        calls, self._wanted_output = solution.get("calls") or [], solution.get("output")
-        problems = list(output_problems(self._wanted_output, self.context.log.shared.kinds()))
+        calls, self.wanted_output = solution.get("calls") or [], solution.get("output")
+        problems = list(output_problems(self.wanted_output, self.context.log.shared.kinds()))
         wanted, unknown = turns.read_wanted_tools(solution.get("tools") or [], self.context.tools)
         wanted = [name for name in wanted if name not in self.context.known_tools(self.turns)]
         problems += unknown
@@ -271,7 +271,7 @@ class AgentRun(RunMachine):
         if calls[: len(started)] != started:
             text = "the answer does not begin with the calls that had started while it was written"
             return self._refuse([Problem(wire.INVALID_SOLUTION, text, "/calls")], now, calls)
-        if not calls and wanted and self._wanted_output is None:
+        if not calls and wanted and self.wanted_output is None:
             self._append_problems(problems)
             self._add_turn(({"tools": wanted, "outcome": turns.DESCRIBED},), problems)
             return self._next_tick()
@@ -300,7 +300,7 @@ class AgentRun(RunMachine):
             return [SAID_MORE]
         schema, view = self.context.output_schema, self.context.log.shared
         kinds = frozenset(view.kinds())
-        self.output, problems = check_output(self._wanted_output, schema, lambda path: view.read(path, END), kinds)
+        self.output, problems = check_output(self.wanted_output, schema, lambda path: view.read(path, END), kinds)
         return problems
 
     def _refuse_unusable(self, code: str, message: str, now: str, text: str | None = None) -> list[Any]:
@@ -496,7 +496,7 @@ class AgentRun(RunMachine):
         if result.get("undoAsked"):
             return self._end_undone("a person has what completed undone")
         is_withheld = bool(failures) or self._is_partly_run
-        wants_output = self._wanted_output is not None
+        wants_output = self.wanted_output is not None
         problems = self._check_output() if wants_output and not is_withheld else []
         self._append_problems(problems)
         outcomes = agent_context.describe_outcomes(
@@ -612,7 +612,7 @@ class AgentRun(RunMachine):
             instances=self.results.instances, turns=tuple(self.turns),
             turnAt=self.turn_at, answer=self._answer, unusable=self.unusable,
             proposal=tuple(self.proposed_calls) if self.proposal is not None else None,
-            wantedOutput=self._wanted_output if self.proposal is not None else None, undo=tuple(self.steps),
+            wantedOutput=self.wanted_output if self.proposal is not None else None, undo=tuple(self.steps),
         )  # fmt: skip
 
     def restore(self, state: AgentState, provided: Iterable[Data | Instruction]) -> None:
@@ -630,7 +630,7 @@ class AgentRun(RunMachine):
             with contextlib.suppress(InvalidRequest):
                 self.prepared = self.context.validate(self.request.calls)
         if state.proposal is not None:
-            self._wanted_output = state.wantedOutput
+            self.wanted_output = state.wantedOutput
             self.prepared = self.proposal = self.context.validate(list(state.proposal))
 
 
@@ -695,8 +695,11 @@ class WalkedDelegate(DelegateMachine):
 
     def begin(self) -> list[Any]:
         self._turn += 1
-        name = _PLAN if self._turn == 1 else f"{_PLAN}-{self._turn}"
-        return self.budget.request_calls(name, self.request.count_calls(self.request.calls))
+        name, calls = _PLAN if self._turn == 1 else f"{_PLAN}-{self._turn}", self.request.calls
+        if self._inner.until is not None and len(calls) > MAX_UNTIL_CALLS:  # of a plan by name
+            text = f"{self._name} has {len(calls):,} calls; with until at most {MAX_UNTIL_CALLS:,} are allowed"
+            return self.end(CallError(wire.LIMIT_EXCEEDED, text))
+        return self.budget.request_calls(name, self.request.count_calls(calls))
 
     def react(self, event: events.Event, now: str) -> list[Any]:
         """The effects of an event; what is provided before the plan starts reaches it then."""

@@ -621,6 +621,7 @@ class Approvals:
     def _judge_early(self, wait: PendingApproval, now: str, *, is_edited: bool = False) -> list[Any]:
         """Judge the decisions that came before this wait: of those that fit it, the first that is accepted holds."""
         early, self._early = self._early, []
+        is_edited |= any("call" in change for change in wait.about.get("changes", ()))
         out: list[Any] = []
         is_decided = False
         for item, size in early:

@@ -627,6 +627,7 @@ class RunMachine:
         config, identity = self.raw.get("config") or {}, part_identity(self.position.identity, UNDO)
         own = PlanInput(
             request=self.undo_request(steps), position=self.position.child(self.own, identity=identity), part=True,
+            undoes=True,
             capabilities=self.capabilities.model_copy(update={"tools": {}}),
             approve=child_requests.with_answers(config, self.known_tools),
         )  # fmt: skip

@@ -170,12 +170,7 @@ class ContentDriver(StorageDriver):
 def read_setting(text: str) -> ContentDriver:
     """The driver of the store that a value of ``ACTS_STORAGE`` names. Raises StorageError if it names none."""
     kind, _, rest = text.partition(":")
-    if kind == "file" and rest:
-        if rest.startswith("//"):  # a URL: file:///folder, file://localhost/folder
-            host, slash, path = rest[2:].partition("/")
-            if host not in ("", "localhost"):
-                raise stores.StorageError(f"{VARIABLE} is {text!r}: a folder of this machine is file:<folder>")
-            rest = slash + path
+    if kind == "file" and rest and (rest.startswith("///") or not rest.startswith("//")):  # of no other host
         return ContentDriver(stores.FolderStore(Path(rest).expanduser().absolute()))
     bucket, _, prefix = rest.removeprefix("//").partition("/")
     if kind == "s3" and rest.startswith("//") and bucket:

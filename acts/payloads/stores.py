@@ -28,6 +28,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
 
 from acts.language.errors import install_hint
 
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 MARKER: Final = "acts-storage.json"
 _MARKER_DATA: Final = b'{"storage": "acts", "version": 2}\n'
 _KEY: Final = re.compile(r"[A-Za-z0-9_%-]+/(\d{4}-\d\d-\d\d)/[0-9a-f]{2}/([0-9a-f]{64})")
-# Bytes of a path segment that need no escape, on file systems and in S3 keys
-_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _MAX_SEGMENT: Final = 200  # a file name has at most 255 bytes
 
 
@@ -86,8 +85,8 @@ def sha256(data: bytes) -> str:
 
 
 def path_segment(name: str) -> str:
-    """A name as one segment of a path, bytes of others than ``_PLAIN`` as ``%XX``: different names stay different."""
-    text = "".join(chr(b) if b in _PLAIN else f"%{b:02X}" for b in name.encode()) or "%"
+    """A name as one segment of a path, on file systems and in S3 keys: different names stay different."""
+    text = quote(name, safe="").replace(".", "%2E").replace("~", "%7E") or "%"
     return text if len(text) <= _MAX_SEGMENT else f"%-{sha256(name.encode())}"
 
 
@@ -248,12 +247,10 @@ _DENIED: Final = ("403", "AccessDenied", "AllAccessDisabled", "AccountProblem")
 # Answers below 500 by which a server asks for patience
 _BUSY: Final = ("408", "429", "RequestTimeout", "Throttling", "ThrottlingException", "TooManyRequests")
 _SERVER_ERROR: Final = 500
-_PERMISSIONS: Final = {
-    "write to": "s3:PutObject",
-    "read": "s3:GetObject, and s3:ListBucket, without which what is missing is denied, too",
-    "list": "s3:ListBucket",
-    "delete from": "s3:DeleteObject",
-}
+_HINT: Final = (
+    "check the bucket, the credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), AWS_REGION, and "
+    "what the credentials may do (docs/storage.md)"
+)
 
 
 class S3Store:
@@ -378,20 +375,16 @@ class S3Store:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             if status >= _SERVER_ERROR or _code(error) in _BUSY:
                 raise StorageUnavailable(f"{text}: {error}") from error
-            raise StorageRefused(f"{text}: {error}; {self._hint(verb, _code(error))}") from error
+            raise self._refusal(text, error) from error
         except (NoCredentialsError, PartialCredentialsError) as error:
-            raise StorageRefused(f"{text}: {error}; {self._hint(verb, '')}") from error
+            raise self._refusal(text, error) from error
         except BotoCoreError as error:
             raise StorageUnavailable(f"{text}: {error}") from error
 
-    def _hint(self, verb: str, code: str) -> str:
-        hint = "check the credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION)"
-        if code in _DENIED:
-            hint = f"these credentials need {_PERMISSIONS[verb]} (docs/storage.md)"
-        elif code == "NoSuchBucket":
-            hint = "create the bucket, or correct ACTS_STORAGE"
+    def _refusal(self, text: str, error: Exception) -> StorageRefused:
         # A forgotten address means that AWS was asked
-        return f"{hint}; the request went to {self._client.meta.endpoint_url} (AWS_ENDPOINT_URL)"
+        place = f"the request went to {self._client.meta.endpoint_url} (AWS_ENDPOINT_URL)"
+        return StorageRefused(f"{text}: {error}; {_HINT}; {place}")
 
 
 def _code(error: Any) -> str:

@@ -94,7 +94,7 @@ class PendingApproval(BaseModel, frozen=True, strict=True, extra="allow", popula
 
     @property
     def about(self) -> dict[str, Any]:
-        return self.model_extra or {}
+        return {key: value for key, value in (self.model_extra or {}).items() if value is not None}
 
     @property
     def key(self) -> WaitKey:

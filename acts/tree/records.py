@@ -156,6 +156,7 @@ class PlanInput(VersionedRecord):
     part: bool = False  # ``request`` holds a part of the context only
     settled: tuple[SettledRequest, ...] = ()  # the root has not heard of them; reported with the run's own
     isGrowing: bool = False  # the plan is still being written: each ``PlanExtension`` brings more of it
+    undoes: bool = False  # it undoes what the run above has done
     lease: PermitLease | None = None
     until: str | None = None  # a condition: as soon as it holds, the run ends
 

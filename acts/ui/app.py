@@ -13,6 +13,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -39,14 +40,25 @@ from acts.language.wire import ANSWER, APPROVE, EDIT, GRAPH, REJECT
 from acts.tree.decisions import FORM, Decision, check_who
 from acts.ui import runs
 from acts.ui.access import Access, Guard, Visitor, check_csrf
-from acts.ui.cards import Card, Inbox, Shared, Wait, answer_text, find_wait, read_card, read_inbox, value_text
+from acts.ui.cards import (
+    Card,
+    Inbox,
+    Shared,
+    Wait,
+    answer_text,
+    find_wait,
+    find_waits,
+    read_card,
+    read_inbox,
+    value_text,
+)
 from acts.ui.forms import answer_fields, differences, form_fields, read_answer, read_call
 from acts.views.plan_svg import as_file
 from acts.views.run_events import EventFilter, EventsRefused
 
 HERE: Final = Path(__file__).parent
-MAX_ROWS: Final = 200  # of the inbox at once; filters reach the others
-MAX_FORM_FIELDS: Final = 5_000  # a bulk approval has one for each Call
+MAX_ROWS: Final = 200  # of the inbox, or of a bulk approval, at once: a decision takes a worker some 20 ms
+MAX_FORM_FIELDS: Final = 5_000  # a Call has one for each of its parameters
 MAX_BODY: Final = 4 * 1024 * 1024  # of a request; a run takes 2 MiB
 LOOK_SECONDS: Final = 2.0  # how often what waits is compared for those who watch
 BEAT_SECONDS: Final = 15.0  # proxies close a connection that is silent for half a minute or more
@@ -169,26 +181,34 @@ class Pages:
     async def bulk(self, request: Request) -> Response:
         like = request.query_params.get("like", "")
         waits = [w for w in (await self._inbox()).waits if w.like == like and w.is_approved_alike]
-        return self._page(request, "bulk.html", waits=waits, results=None, problem="")
+        return self._page(request, "bulk.html", waits=waits[:MAX_ROWS], total=len(waits), results=None, problem="")
 
     async def send_bulk(self, request: Request) -> Response:
         form, visitor = await self._form(request)
-        sent = [_read_seen(str(text)) for text in form.getlist("seen")]
-        limit = asyncio.Semaphore(BULK)
+        groups, limit = dict[str, list[dict[str, Any]]](), asyncio.Semaphore(BULK)
+        for text in form.getlist("seen"):
+            groups.setdefault((seen := _read_seen(str(text)))["run"], []).append(seen)
 
-        async def approve(seen: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+        async def approve(run: str, group: list[dict[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
+            """A run is read once and takes its decisions in order; it refuses those about what has changed by then."""
+            results: list[tuple[Mapping[str, Any], str]] = []
             async with limit:
-                try:
-                    await self._send(seen, visitor, APPROVE, str(form.get("reason") or ""))
-                except (ClientError, StaleError, RPCError) as error:
-                    return seen, str(error)
-            return seen, ""
+                for seen in group:
+                    try:
+                        if not results:
+                            reader, waits = await find_waits(self.client, run, {seen["wait"] for seen in group})
+                        wait = waits.get(seen["wait"])
+                        await self._send_to(reader, wait, seen, visitor, APPROVE, str(form.get("reason") or ""))
+                        results.append((seen, ""))
+                    except (ClientError, StaleError, RPCError) as error:
+                        results.append((seen, str(error)))
+            return results
 
-        if str(form.get("count", "")).strip() != str(len(sent)):
-            problem = f"nothing was sent: {len(sent)} are ticked, and the number that you typed is another one"
+        if str(form.get("count", "")).strip() != str(count := sum(map(len, groups.values()))):
+            problem = f"nothing was sent: {count} are ticked, and the number that you typed is another one"
             return self._page(request, "bulk.html", _CONFLICT, waits=[], results=None, problem=problem)
-        results = await asyncio.gather(*map(approve, sent))
-        return self._page(request, "bulk.html", waits=[], results=results, problem="")
+        results = await asyncio.gather(*(approve(*group) for group in groups.items()))
+        return self._page(request, "bulk.html", waits=[], results=[*chain(*results)], problem="")
 
     # -- cards -----------------------------------------------------------------------------------------
 
@@ -236,11 +256,17 @@ class Pages:
         self, seen: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
     ) -> None:
         """Send a decision about what was shown. StaleError: something else waits by now; nothing is sent."""
+        reader, wait = await find_wait(self.client, seen["run"], seen["wait"])
+        await self._send_to(reader, wait, seen, visitor, word, reason, content)
+
+    async def _send_to(
+        self, reader: RunReader, wait: Wait | None, seen: Mapping[str, Any], visitor: Visitor, word: str, reason: str,
+        content: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         if word not in (APPROVE, REJECT, EDIT, ANSWER):
             raise ClientError(f"{word!r} is no decision", "approve, reject, edit or answer")
         if word == REJECT and not reason.strip():
             raise ClientError("a rejection needs a reason", "an agent plans again with it")
-        reader, wait = await find_wait(self.client, seen["run"], seen["wait"])
         if wait is None:
             raise StaleError("this waits no longer; nothing was sent")
         shown = wait.approval
@@ -311,8 +337,7 @@ class Pages:
     async def picture(self, request: Request) -> Response:
         """The plan of a run as an SVG. A run may answer anything, so it is a file of its own, which runs nothing."""
         reader = RunReader(self.client, request.query_params.get("id", ""))
-        with explained(self.client, reader.id):
-            svg = await reader.query(str, GRAPH, {"format": "svg"}) or ""
+        svg = await self._shared.get(("svg", reader.id), lambda: reader.query(str, GRAPH, {"format": "svg"})) or ""
         headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
         return Response(as_file(svg), 200 if svg else 404, headers, media_type="image/svg+xml")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -251,16 +251,20 @@ class Card:
         )
 
 
-async def find_wait(client: Client, run: str, token: str) -> tuple[RunReader, Wait | None]:
-    """A wait of a run as it is now, with all that is decided; None: it no longer waits."""
+async def find_waits(client: Client, run: str, tokens: Container[str]) -> tuple[RunReader, dict[str, Wait]]:
+    """Those of these waits of a run that wait still, with all that is decided."""
     reader = RunReader(client, run)
     if (await reader.describe()).close_time is not None:
-        return reader, None
-    for approval in await reader.require(reader.pending()):
-        if Wait(run, approval).token == token:
-            [whole] = await add_parameters(reader, [approval])
-            return reader, Wait(run, whole)
-    return reader, None
+        return reader, {}
+    listed = [a for a in await reader.require(reader.pending()) if Wait(run, a).token in tokens]
+    waits = [Wait(run, whole) for whole in await add_parameters(reader, listed)]
+    return reader, {wait.token: wait for wait in waits}
+
+
+async def find_wait(client: Client, run: str, token: str) -> tuple[RunReader, Wait | None]:
+    """A wait of a run as it is now, with all that is decided; None: it no longer waits."""
+    reader, waits = await find_waits(client, run, (token,))
+    return reader, waits.get(token)
 
 
 async def read_card(client: Client, run: str, token: str) -> Card:

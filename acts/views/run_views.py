@@ -473,8 +473,13 @@ class AgentView(RunView):
         return self._run.context.tools
 
     def plan(self, options: Any = None) -> list[Any]:
-        """The plan that waits or runs; with ``{"as": "proposed"}`` as the model wrote it, before people edited it."""
+        """The plan that waits or runs; with ``{"as": "proposed"}`` as the model wrote it, before people edited it.
+
+        With ``{"as": "output"}``, a list of one: the latest output as the model wrote it, with its references.
+        """
         run = self._run
+        if isinstance(options, dict) and options.get("as") == "output":
+            return [run.wanted_output]
         calls = run.proposed_calls or super().plan()
         if not isinstance(options, dict) or options.get("as") != "proposed":
             return calls

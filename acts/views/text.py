@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from acts.language.errors import format_choices, one_line, truncate, visible
 from acts.language.values import ABSENT, Json, is_equal
+from acts.language.wire import INNER_PLAN, WAIT
 from acts.tree.decisions import TOOL_CHANGES
 
 # The states of a Call, in the order in which counts list them
@@ -219,6 +220,7 @@ def how_text(call: Mapping[str, Any]) -> str:
     """How a call of a simulation runs: ``delegate moderate, in the background, after approval (destructive)``."""
     target = call.get("activity") or call.get("delegate")
     how = f"{call['how']} {target}" if target and target != call["tool"] else str(call["how"])
+    how = {INNER_PLAN: "a plan of its own", WAIT: "a timer"}.get(str(target), how)
     how = BY_MODEL if call["how"] == "latent" else how
     how = f"answered by {', '.join(call.get('who', ['a person']))}" if call["how"] == "person" else how
     how = "answered in the plan" if call.get("given") else how

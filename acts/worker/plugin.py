@@ -28,7 +28,6 @@ from acts.activities.run_setup import (
     Loader,
     check_queues,
     check_search_attributes,
-    first_attempt,
     look_up_approvers,
 )
 from acts.activities.secret_interceptor import SecretInterceptor
@@ -159,7 +158,7 @@ def own_activities(client: Client, settings: Settings, registry: Registry) -> li
     caps = Caps(settings.max_parallel, settings.max_cost, settings.day_cost)
     return [
         *registry.own_activities(), ask_model, check_queues, look_up_approvers, check_search_attributes,
-        first_attempt, caps.look_up,
+        caps.look_up,
         Loader(settings.delegate_sources, registry.plans).load_delegate, past_runs.read_past_run, *sets.all(),
     ]  # fmt: skip
 

@@ -100,8 +100,6 @@ ENGINE_ACTIVITIES: Final[dict[str, EngineActivity]] = {
     wire.LOAD_PLAN: EngineActivity(10, is_local=True),
     wire.APPROVERS: EngineActivity(10, is_local=True),  # a small local file
     wire.CAPS: EngineActivity(60, _retries(3)),  # some lists of runs of the day
-    # One read of a history's first event for each attempt before this one
-    wire.FIRST_ATTEMPT: EngineActivity(30, is_local=True),
     # Above the Activities' own limits, of 2 s for each queue, all of which are asked at once
     wire.QUEUES: EngineActivity(10, _retries(1), is_local=True),
     wire.SEARCH_ATTRIBUTES: EngineActivity(5, _retries(1), is_local=True),
@@ -166,12 +164,12 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
     more: dict[str, Any] = {}
     if not position.identity:
         origin = info.first_execution_run_id  # that a person, a schedule or a cron started, whatever follows from that
-        if info.cron_schedule is not None:
-            # All runs of a cron share the id of the first, so a round of it begins with its first attempt
+        if info.cron_schedule is not None:  # all rounds of a cron share the id of the first
+            if info.retry_policy is not None:  # nor does the attempt of a round know the one before it
+                hint = "use a schedule: acts schedule create"
+                text = "a run of a cron with a retry policy would not know what its earlier attempts have done"
+                raise InvalidRequest([Problem("invalidRequest", text, hint=hint)])
             origin = info.original_execution_run_id
-            if info.attempt > 1 and info.continued_run_id is not None:
-                query = {"workflowId": info.workflow_id, "runId": info.continued_run_id}
-                origin = await ask(wire.FIRST_ATTEMPT, query, "the first attempt of this cron run")
         more["identity"] = root_identity(info.workflow_id, origin)
     if position.is_root and not position.token:
         more["token"] = tree_token(more.get("identity", position.identity), start.payload.data)

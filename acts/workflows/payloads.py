@@ -32,7 +32,7 @@ from acts.language import wire
 from acts.language.errors import CallError, InvalidRequest, Problem, truncate
 from acts.language.strict_json import MAX_UNPACKED, SharedSizes, read_json, unpack, write_json
 from acts.language.wire import MAX_PAYLOAD_BYTES, MAX_STORED_BYTES, NOT_JSON, RESULT_TOO_LARGE, STORED_ABOVE_BYTES
-from acts.tree.records import InstanceInput, TreePosition
+from acts.tree.records import InstanceInput, PlanInput, TreePosition
 from acts.tree.wire_format import TYPE_KEY, RecordError, VersionedRecord
 
 # The function by which the worker's interceptor says whether it has storage
@@ -242,7 +242,9 @@ def _packed(data: bytes, encoding: bytes, record: VersionedRecord | None = None)
 def encode_record(record: VersionedRecord) -> RawValue:
     """A record as JSON, its type in the metadata; CallError where it is too large to be recorded."""
     data, encoding = write_json(record.to_json()), b"json/plain"
-    if isinstance(record, InstanceInput):  # the history of a batch has one of them for each child
+    # The history of a batch has one of them for each child; what undoes 10,000 elements is a plan of 2.4 MB
+    is_long = isinstance(record, PlanInput) and record.undoes and len(data) > STORED_ABOVE_BYTES
+    if isinstance(record, InstanceInput) or is_long:
         data, encoding = zlib.compress(data), _COMPRESSED
     return _packed(_within_limit(data), encoding, record)
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from acts.cli.main import app
-from tests.cli.conftest import ROOT, clean_environment
+from tests.cli.conftest import ROOT, Acts, clean_environment, new_name
 
 PLAN = """
 context:
@@ -99,3 +99,19 @@ def test_pytest_collects_the_same_cases(folder: Path) -> None:
     assert "orders.test.yaml::it is paid" in done.stdout
     assert "+  id: r1" in done.stdout
     assert "Traceback" not in done.stdout
+
+
+def test_the_plan_of_a_run_is_saved_with_a_test_that_passes_and_nothing_is_overwritten(
+    acts: Acts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = new_name()
+    assert acts("run", "outing", "--id", name).exit_code == 0
+    monkeypatch.setenv("ACTS_PLANS", "")
+    saved = acts("save", name, "trip")
+    assert saved.exit_code == 0, saved.output
+    assert "✓ trip.test.yaml: 1 passed" in saved.output
+    assert {file.name for file in tmp_path.iterdir()} == {"trip.yaml", "trip.test.yaml"}
+    assert acts("test").exit_code == 0
+    again = acts("save", name, "trip")
+    assert again.exit_code == 2
+    assert "choose another name" in again.output

@@ -190,5 +190,5 @@ def test_a_bucket_that_is_missing_is_named_before_anything_starts(
     run = new_name()
     done = acts("run", "plan.json", "--id", run)
     assert done.exit_code == 2
-    assert "create the bucket, or correct ACTS_STORAGE" in done.stderr.replace("\n", " ")
+    assert "NoSuchBucket" in done.stderr.replace("\n", " ")
     assert "no run" in acts("show", run).stderr

@@ -355,8 +355,8 @@ async def rounds_of(client: Client, id_: str, count: int) -> list[str]:
 
     async def completed() -> list[str]:
         runs = [r async for r in client.list_workflows(f"WorkflowId = '{id_}'")]
-        over = [r for r in runs if r.status in (
-            WorkflowExecutionStatus.COMPLETED, WorkflowExecutionStatus.CONTINUED_AS_NEW)]  # fmt: skip
+        going = WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.TERMINATED
+        over = [r for r in runs if r.status not in going]
         return [r.run_id for r in sorted(over, key=lambda r: r.start_time)] if len(over) >= count else []
 
     found: list[str] = await assert_eventually(completed, within=SOON, why=f"{count} rounds")
@@ -382,20 +382,9 @@ async def test_each_round_of_a_cron_has_ids_of_its_own_which_a_reset_keeps(world
     assert len(again) == 4, f"the four calls of the second round ran again, by their ids: {again}"
 
 
-async def test_the_attempts_of_one_round_of_a_cron_share_their_ids(world: World, client: Client, gate: Path) -> None:
-    policy = RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=20)
-    raw = {"context": [GATED, {"type": "plan", "plan": [call("gated", "†state.a", value=1)]}]}
-    handle = await client.start_workflow(
-        "Plan", raw, id=f"{world.queue}/cron-retried", task_queue=world.queue, cron_schedule="@every 1s",
-        retry_policy=policy, run_timeout=timedelta(seconds=1),
-    )  # fmt: skip
-    await gated_calls_begin(world, handle.id, 4)  # attempts that look for the first of them
-    (ids,) = keys_of(world, handle.id).values()
-    assert len(ids) == 1
-    gate.touch()
-
-    async def next_round() -> bool:
-        return len(next(iter(keys_of(world, handle.id).values()))) > 1
-
-    await assert_eventually(next_round, within=SOON, why="the next round has another id")
+async def test_a_cron_with_a_retry_policy_is_refused(world: World, client: Client) -> None:
+    handle = await start(client, world, "plan", "cron-retried", cron_schedule="@every 1s", retry_policy=RetryPolicy())
+    (run_id, *_) = await rounds_of(client, handle.id, 1)
+    *_, last = (await client.get_workflow_handle(handle.id, run_id=run_id).fetch_history()).events
     await client.get_workflow_handle(handle.id).terminate()
+    assert "acts schedule create" in str(last)

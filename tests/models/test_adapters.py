@@ -118,14 +118,6 @@ async def test_a_stream_that_ends_early_is_cut_and_retryable(raw: RawServer, api
     assert error.text == TEXT[:60]
 
 
-async def test_a_truncated_answer_is_not_retryable(raw: RawServer, api: Api) -> None:
-    error = await error_of(api, raw, api.reply(TEXT[:60], **api.truncated))
-    assert (error.code, error.retryable) == ("modelTruncated", False)
-    assert error.tokens == TokenCounts(11, 7)
-    assert error.text == TEXT[:60]
-    assert error.cost is not None
-
-
 async def test_a_refusal_has_its_reason(raw: RawServer, api: Api) -> None:
     refusal: dict[str, dict[str, Any]] = {
         "anthropic": {"stop": "refusal", "details": {"type": "refusal", "category": "bio", "explanation": None}},

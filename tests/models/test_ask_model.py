@@ -81,13 +81,6 @@ async def test_a_repair_turn_is_made_where_it_is_allowed_and_stays_within_what_i
     assert result.get("unusable", {"code": "modelNotJson"})["code"] == "modelNotJson"
 
 
-async def test_an_answer_of_a_latent_call_is_checked_once_and_repaired(raw: RawServer) -> None:
-    raw.reply_with(reply('{"output": 1}'), reply('{"output": "1", "path": "†state.sum"}'))
-    result = await run(latent_request())
-    assert (result["output"], result["path"]) == ("1", 0)
-    assert result["usage"]["requests"] == 2
-
-
 async def test_a_solution_is_recorded_as_the_model_wrote_it(raw: RawServer) -> None:
     raw.reply_with(reply(json.dumps(SOLUTION)))
     client: Any = object()

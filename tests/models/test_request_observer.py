@@ -79,6 +79,3 @@ async def test_a_failure_has_its_code_and_what_it_cost_but_not_its_text(spans: I
     assert (span.status.status_code.name, span.status.description) == ("ERROR", "modelTruncated")
     assert WORDS not in span.to_json()
     assert not span.events
-
-
-Counts = dict[tuple[str, ...], float]

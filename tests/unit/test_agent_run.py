@@ -212,23 +212,6 @@ def test_an_output_is_withheld_while_calls_of_its_solution_were_not_run(
     assert (step == Finish("completed")) is over
 
 
-AGAIN = ({"calls": [call("act", "†state.x")]}, {"1:act": 1})
-
-
-@pytest.mark.parametrize(
-    ("config", "ticks", "words"),
-    [({"maxTicks": 1}, 1, "maxTicks 1"), ({"maxTicks": 3}, 3, "maxTicks 3"), ({"budget": {"calls": 1}}, 2, "1 call")],
-)
-def test_a_limit_ends_the_loop_says_which_and_keeps_the_state(config: Json, ticks: int, words: str) -> None:
-    agent = agent_of(**config)
-    step = play(agent, *[AGAIN] * ticks)
-    assert isinstance(step, Finish)
-    assert (step.status, agent.failure.code) == ("failed", "LimitExceeded")
-    assert words in agent.failure.message
-    assert agent.tick == ticks
-    assert build_agent_result(agent.run, "failed")["state"] == {"x": 1}
-
-
 def test_the_budget_refuses_all_calls_of_a_solution_or_none() -> None:
     agent = agent_of(*OWN, budget={"calls": 3})
     agent.next_tick()
@@ -254,6 +237,17 @@ def test_a_request_that_cannot_be_run_is_refused_before_anything_is_asked(reques
     with pytest.raises(InvalidRequest) as refused:
         Agent(request_)
     assert code in [p.code for p in refused.value.problems if p.fatal]
+
+
+def test_a_usable_answer_begins_a_new_row_and_keeps_the_cap() -> None:
+    agent = agent_of()
+    agent.next_tick()
+    asked = agent.answered_badly("modelNotJson", "no JSON", cap=4_000)
+    assert isinstance(asked, AskSolution)
+    assert (asked.answers_left, asked.least_cap) == (2, 4_000)
+    asked = agent.answered({"output": None})
+    assert isinstance(asked, AskSolution)
+    assert (asked.answers_left, asked.least_cap) == (3, 4_000)
 
 
 STORY: tuple[Json, ...] = (

@@ -54,31 +54,6 @@ def notes(machine: WaitingRun) -> str:
 
 
 @pytest.mark.parametrize(
-    ("decisions", "expected"),
-    [
-        ([("approve", {}), ("reject", {})], [("approve", 1)]),
-        ([("reject", {}), ("approve", {})], [("reject", 1)]),
-        ([("edit", {"plan": [{}]}), ("approve", {})], [("edit", 1), ("approve", 2)]),
-        ([("edit", {"plan": [{}]}), ("approve", {"version": 1})], [("edit", 1)]),
-        ([("edit", {"plan": [{}]}), ("approve", {"version": 2})], [("edit", 1), ("approve", 2)]),
-        ([("edit", {"plan": [{}]}), ("edit", {"plan": [{}], "version": 1})], [("edit", 1)]),
-        ([("approve", {"version": 2}), ("reject", {"version": 1})], [("reject", 1)]),
-        ([("approve", {}), ("edit", {"plan": [{}]})], [("approve", 1)]),
-    ],
-)
-def test_decisions_in_one_task_are_taken_in_order(
-    decisions: list[tuple[str, Json]], expected: list[tuple[str, int]]
-) -> None:
-    tree = Tree()
-    machine = run(tree, ROOT, [PLAN])
-    for word, raw in decisions:
-        tell(tree, word, **raw)
-    tree.settle()
-    assert [(t.decision, t.version) for t in machine.log] == expected
-    assert len(machine.notes) == len(decisions) - len(expected)
-
-
-@pytest.mark.parametrize(
     ("early", "expected", "note"),
     [
         ([("approve", {"by": "a"})], [("approve", "a")], ""),

@@ -99,30 +99,6 @@ def test_what_is_no_decision_is_refused_and_says_why(raw: Json, word: str | None
 
 
 @pytest.mark.parametrize(
-    ("waits", "raw", "expected"),
-    [
-        ([PLAN], {"decision": "approve"}, PLAN),
-        ([PLAN], {"decision": "edit", "call": "7:any", "with": CALL}, PLAN),
-        ([PLAN], {"decision": "edit", "plan": []}, PLAN),
-        ([PAY], {"decision": "approve"}, PAY),
-        ([PAY, SCOPES], {"decision": "approve", "call": "2:pay"}, PAY),
-        ([PAY, SCOPES], {"decision": "reject", "reason": "no", "call": "4:look", "version": 3}, SCOPES),
-        ([PAY, SCOPES], {"decision": "edit", "plan": []}, PAY),  # a part of the plan that is edited
-        ([PAY, BELOW], {"decision": "approve", "workflowId": "run/plan-1"}, BELOW),
-        ([PAY, BELOW], {"decision": "approve", "workflowId": "run", "call": "2:pay"}, PAY),
-        ([ANN, BOB], {"decision": "approve", "instance": "Bob"}, BOB),
-        ([ANN, BOB], {"decision": "approve", "workflowId": "run/Ann"}, ANN),
-        ([PLAN, ANN], {"decision": "approve", "call": "1:pay"}, ANN),
-        ([PLAN, ANN], {"decision": "edit", "plan": []}, PLAN),
-    ],
-)
-def test_a_decision_reaches_the_one_wait_that_it_matches(
-    waits: list[PendingApproval], raw: Json, expected: PendingApproval
-) -> None:
-    assert match_decision(waits, read_decision(raw)) == expected
-
-
-@pytest.mark.parametrize(
     ("waits", "raw", "words"),
     [
         ([], {"decision": "approve"}, "nothing that waits"),

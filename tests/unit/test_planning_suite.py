@@ -98,3 +98,14 @@ def test_prompts_are_written_and_answers_recorded_with_whose_they_are_and_when(
     scores = {score.task.id: score.first for score in suite.score_recorded(folder)}
     assert (scores["repeat-declined"].is_right, scores["output-known"].is_valid) == (True, False)
     suite.print_scores("somebody", suite.score_recorded(folder))
+
+
+# -- recorded answers of the planning suite stay valid and right: a change of the language must not take them back ---
+
+
+@pytest.mark.parametrize("folder", [path for path in suite.ANSWERS.iterdir() if path.is_dir()], ids=lambda p: p.name)
+def test_recorded_answers_are_still_right(folder: Path) -> None:
+    scores = suite.score_recorded(folder)
+    wrong = {s.task.id: (*s.first.problems, *s.first.wrong) for s in scores if not s.first.is_right}
+    assert wrong == {}
+    assert len(scores) == len(BY_ID)

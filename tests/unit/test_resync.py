@@ -6,12 +6,11 @@ from acts.language.messages import read_request
 from acts.machines.agent_context import AgentContext, StreamedPlan
 from acts.machines.approvals import Approvals
 from acts.machines.budget import BudgetMachine, RequestSize
-from acts.machines.commands import RestartChild, SendRecord, StartTimer
-from acts.machines.events import ChildStarted
+from acts.machines.commands import SendRecord, StartTimer
 from acts.machines.permits import Permits
-from acts.machines.run_machine import GRACE_SECONDS, RESYNC_SECONDS, RESYNC_TIMER, ResetRecovery
+from acts.machines.run_machine import RESYNC_SECONDS, RESYNC_TIMER, ResetRecovery
 from acts.tree.records import BudgetAccount, TreePosition
-from acts.tree.signal_records import BudgetGrant, BudgetRequest, ChildReset, PermitRequest, PlanExtension, Resync
+from acts.tree.signal_records import BudgetGrant, BudgetRequest, PermitRequest, PlanExtension, Resync
 
 KEPT = {"1:a": "r/1:a", "2:b": "r/2:b"}
 
@@ -38,28 +37,6 @@ def test_each_child_is_asked_some_times_while_it_runs() -> None:
     assert recovery.on_timer(RESYNC_TIMER) == [*asked("2:b"), next_round(1)]
     assert recovery.on_timer(RESYNC_TIMER) == [*asked("2:b"), next_round(2)]
     assert recovery.on_timer(RESYNC_TIMER) == asked("2:b")
-
-
-def test_a_child_that_is_gone_is_started_again_unless_its_result_comes() -> None:
-    children = dict(KEPT)
-    recovery = recovery_of(children)
-    recovery.on_reset("first")
-    (first,) = recovery.on_lost("1:a")
-    (second,) = recovery.on_lost("2:b")
-    assert (first.seconds, second.seconds) == (GRACE_SECONDS, GRACE_SECONDS)
-    del children["1:a"]
-    assert recovery.on_timer(first.name) == [], "its result has come"
-    assert recovery.on_timer(second.name) == [RestartChild("2:b")]
-    assert recovery.on_timer(second.name) == [], "once"
-
-
-def test_a_child_is_started_again_when_a_reset_of_an_earlier_run_of_its_id_has_ended_it() -> None:
-    recovery = recovery_of(dict(KEPT))
-    for key, id_ in KEPT.items():
-        assert recovery.on_child_started(ChildStarted(key, id_, run_id=f"run of {key}"), is_ending=False) == []
-    assert recovery.on_child_reset(ChildReset(workflowId="r/2:b", firstRunId="run of 2:b")) == [], "it goes on"
-    assert recovery.on_child_reset(ChildReset(workflowId="r/3:c", firstRunId="earlier")) == [], "is not waited for"
-    assert recovery.on_child_reset(ChildReset(workflowId="r/2:b", firstRunId="earlier")) == [RestartChild("2:b")]
 
 
 def test_a_keeper_of_permits_that_was_reset_waits_for_none_that_its_children_gave_back_to_another_run() -> None:

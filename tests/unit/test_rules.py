@@ -233,6 +233,20 @@ def test_who_may_not_decide_about_a_call_takes_it_from_no_plan_by_way_of_another
     assert decide(world, **sign(world, "ada", wait)) == ""
 
 
+def test_an_approval_that_came_early_is_not_about_what_somebody_made_of_the_call_since() -> None:
+    mail = tool("mail", activity="mail")
+    plan = [call("echo", "†state.n"), call("pay", "†state.a", n=1, after="†state.n"), call("mail", "†state.b")]
+    tools = [tool("echo", activity="echo"), LOOSE, mail]
+    world = start(*plan, tools=tools, calls=["pay", "mail"])
+    world.send(ROOT, events.DecisionReceived({"call": "2:pay", "by": "Ada"}, "approve"))
+    edited = [plan[0], {**plan[1], "n": 9_999}, plan[2]]
+    assert decide(world, "edit", plan=edited, by="Eve") == ""
+    held = next(w.subject for w in world.runs[ROOT].approvals.pending if w.what == "plan")
+    assert decide(world, subject=held, by="Eve") == ""
+    world.send(ROOT, events.CallEnded("1:echo", 5))
+    assert states(world)[1] == "awaiting"
+
+
 def test_a_deadline_approves_what_has_waited_for_all_of_its_time() -> None:
     state = {"type": "state", "state": {"n": 1}}
     rule = {"calls": ["pay"], "timeout": 10, "onTimeout": "approve"}

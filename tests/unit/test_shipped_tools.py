@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from acts.activities import shipped_tools
+from acts.activities.plan_folders import read_plans
 from acts.activities.registry import load
 from acts.activities.shipped_tools import COMPUTE, FAILED, SHIPPED, compute, evaluate
 from acts.language.errors import SettingsError
@@ -79,10 +81,12 @@ async def test_a_process_that_was_ended_from_outside_is_replaced_once(monkeypatc
     assert await ActivityEnvironment().run(compute, {"_tool": "compute", "code": "1 + 1"}, COMPUTE, []) == 2
 
 
-def test_a_worker_has_them_unless_its_settings_leave_them_out() -> None:
+def test_a_worker_has_them_unless_its_settings_leave_them_out(tmp_path: Path) -> None:
     assert set(load((), (), shipped=None).tools) == set(SHIPPED)
     assert not load((), (), shipped="").tools
     assert load((), (), shipped="compute, plan").names == ["compute"]
+    (tmp_path / "plan.json").write_text('{"context": [{"type": "plan", "plan": []}]}')
+    assert "plan" in load((), (), plans=read_plans([tmp_path]), shipped=None).tools  # one of that name stops nobody
     with pytest.raises(SettingsError, match='names "comptue"; there are: compute'):
         load((), (), shipped="comptue")
 

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -220,12 +219,6 @@ def test_labels_are_bounded_and_registered_tools_always_count() -> None:
     assert meters.bound("tool", "tool-7") == "tool-7"
 
 
-def test_while_metrics_are_off_there_is_nothing_to_record_into() -> None:
-    metrics.start(None)
-    assert not metrics.is_on()
-    metrics.record(metrics.RUNS, type="Plan", phase="completed")
-
-
 # trace headers
 
 
@@ -243,19 +236,6 @@ PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 def load(path: str) -> dict[str, Any]:
     content: dict[str, Any] = yaml.safe_load((DEPLOY / path).read_text("utf-8"))
     return content
-
-
-def cells(panel: dict[str, Any]) -> set[tuple[int, int]]:
-    place = panel["gridPos"]
-    return {
-        (x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
-    }
-
-
-def test_panels_have_their_own_places_and_ids() -> None:
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    assert all(x < 24 for panel in PANELS for x, _ in cells(panel))
-    assert not [(a["title"], b["title"]) for a, b in combinations(PANELS, 2) if cells(a) & cells(b)]
 
 
 def test_each_panel_says_what_it_shows_and_reads_the_data_source_that_is_provided() -> None:

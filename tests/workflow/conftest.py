@@ -38,10 +38,10 @@ def sets_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @asynccontextmanager
 async def engine_on(
     server: DevServer, queue: str, delegates: Path | None = None, sets: Path | None = None, plans: Path | None = None,
-    modules: Sequence[str] = (SERVED,),
+    modules: Sequence[str] = (SERVED,), shipped: str | None = "",
 ) -> AsyncIterator[str]:  # fmt: skip
     """The worker as ``python -m acts.worker`` builds it, with the tools of a test module registered."""
-    served = registry.load(modules, [], plans=read_plans([plans] if plans else []))
+    served = registry.load(modules, [], plans=read_plans([plans] if plans else []), shipped=shipped)
     with pytest.MonkeyPatch.context() as environment, ThreadPoolExecutor(20) as executor:
         environment.setenv("TEMPORAL_ADDRESS", server.address)
         environment.setenv("TEMPORAL_NAMESPACE", server.namespace)

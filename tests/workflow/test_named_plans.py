@@ -12,12 +12,16 @@ import pytest
 import acts
 from acts.activities.plan_folders import read_plans
 from acts.activities.registry import load
+from acts.cli.commands.testing import rehearse_plan
 from acts.cli.dev.temporal_server import DevServer
 from acts.client.run_reader import RunReader
 from acts.client.server import has_pollers
-from acts.language.errors import SettingsError
+from acts.language.errors import InvalidRequest, SettingsError
+from acts.testing.rehearsal import find_mismatches, read_case_file
+from acts.testing.saved_plan import save_plan
 from tests.crash.resets import reset, reset_points
 from tests.support import assert_eventually
+from tests.workflow.agents import Agents
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, call, ended, failure, phase, run_chain
 
@@ -154,3 +158,45 @@ def test_two_things_of_one_name_stop_the_worker_with_both_places(folder: Path, t
     (folder / "greet.yml").write_text(GREET, "utf-8")
     with pytest.raises(SettingsError, match=r'two plans are called "greet": .*greet.json and .*greet.yml'):
         read_plans([folder])
+
+
+# -- a plan that was saved -------------------------------------------------------------
+
+
+async def test_the_plan_of_an_agent_that_was_saved_is_a_tool_of_its_name(
+    server: DevServer, agents: Agents, foreign: Foreign, tmp_path: Path
+) -> None:
+    greet = [
+        call("greet", "†state.greeting", name="†guest.name", _when="†guest.age >= 18"),
+        call("greet", "†state.all", _each="†input.names", name="†{item} of †{guest.name}"),
+    ]
+    guest = {"type": "data", "kind": "guest", "data": {"name": "Ada", "age": 36, "card": "no call reads it"}}
+    context = [{"type": "text", "text": "Greet."}, {"type": "tool", "tool": "greet"}, guest]
+    context.append({"type": "input", "input": {"names": ["Bo", "Cy"]}})
+    handle = await agents.start({"calls": greet, "output": {"said": "†state.greeting"}}, context=context)
+    result, (output,) = await ended(handle), await handle.query("plan", {"as": "output"})
+    raw = {"config": {"model": "scripted:none", "maxTicks": 3}, "context": context}
+    saved = save_plan(raw, await handle.query("plan"), output, result, "greets")
+    (folder := tmp_path / "plans").mkdir()
+    (folder / "greetAll.json").write_text(json.dumps(saved.request), "utf-8")
+
+    (case,) = read_case_file(saved.tests).cases
+    assert case.input == {"guest": {"name": "Ada", "age": 36}, "names": ["Bo", "Cy"]}
+    rehearsed = rehearse_plan(saved.request, case.results, input=case.input)
+    assert find_mismatches(case, rehearsed) == []
+    queue = f"{foreign.queue}-saved"
+    async with engine_on(server, queue, plans=folder, shipped=None):
+        again = call("greetAll", "†state.done", guest={"name": "Eve", "age": 40}, names="†input.x")
+        small = [{"type": "tool", "tool": "greetAll"}, {"type": "input", "input": {"x": ["Di"]}}]
+        request = {"context": [*small, {"type": "plan", "plan": [again]}]}
+        ran = await ended(await Foreign(foreign.client, queue, foreign.queue).start(request))
+        assert ran["state"] == {"done": {"said": "hello Eve"}}
+        wrong = {"context": [*small, {"type": "plan", "plan": [call("greetAll", "†state.done", guest={})]}]}
+        error = await failure(await Foreign(foreign.client, queue, foreign.queue).start(wrong))
+        assert "names" in str(error)
+
+
+def test_a_run_that_planned_in_two_answers_is_not_saved() -> None:
+    result = {"calls": [{"id": "1:a", "tick": 1, "state": "completed"}, {"id": "1:a", "tick": 2, "state": "completed"}]}
+    with pytest.raises(InvalidRequest, match="planned in 2 answers; what is saved is one plan"):
+        save_plan({"context": []}, [], None, {**result, "context": [], "status": "completed"}, "x")

@@ -1,11 +1,12 @@
-"""``acts init`` and ``acts test``: a folder with a plan of one's own, and the tests of plans, without a server.
+"""``acts init``, ``test`` and ``save``: a folder with a plan of one's own, tests of plans, a plan made of a run.
 
-``init`` overwrites nothing that exists, and writes either all files or none. The Tools of a test are those that this
-environment loads, as for ``acts validate``; a Tool that it does not load takes any parameters.
+``init`` and ``save`` overwrite nothing that exists; ``init`` writes either all files or none. The Tools of a test are
+those that this environment loads, as for ``acts validate``; a Tool that it does not load takes any parameters.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,10 +18,11 @@ from typing import Annotated, Any, Final
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, console, count_text, option, print_blocks, print_json
 from acts.cli.text.preflight import Preflight, missing_tools_error, run_preflight
-from acts.cli.text.source import compare_plans, read_source, source_error
+from acts.cli.text.source import compare_plans, find_plan, format_plan, read_source, source_error
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.values import Json, pointer
-from acts.plan.validate import validate_request
+from acts.language.wire import AGENT, PLAN_QUERY
+from acts.plan.validate import PLAN_NAME, validate_request
 from acts.testing.rehearsal import (
     AWAITING,
     Mismatch,
@@ -31,6 +33,7 @@ from acts.testing.rehearsal import (
     read_case_file,
     rehearse,
 )
+from acts.testing.saved_plan import save_plan
 
 STARTER: Final = Path(__file__).parents[1] / "starter"
 SNIPPETS: Final = ".vscode/acts.code-snippets"
@@ -45,6 +48,7 @@ TrustedFolder = Annotated[Path, cli.argument("[FOLDER]", "The folder (default: t
 Files = Annotated[
     list[str] | None, cli.argument("[FILES]...", "Test files, or folders of them (default: this folder).")
 ]
+PlanName = Annotated[str, cli.argument("NAME", "Of the plan, its file and its tool.")]
 Name = Annotated[str, option("--name,-k TEXT", "Only cases with this in their name.")]
 
 app = cli.CommandGroup()
@@ -134,6 +138,53 @@ def test(files: Files = None, name: Name = "", as_json: cli.AsJson = False) -> i
         text = f"{count_text(passed, 'case')} passed, {failed} failed"
         console().print(text, style="bold red" if failed else "bold green")
     return cli.EXIT_WRONG_INPUT if has_wrong_file else cli.EXIT_FAILED if failed else cli.EXIT_DONE
+
+
+@app.add
+async def save(run: cli.Run, name: PlanName, as_json: cli.AsJson = False) -> int:
+    """Make the plan of a run that has ended one by name, which planners see as a tool, with a test of its results.
+
+    It goes into the first folder of ACTS_PLANS, or into this one. What its calls read becomes its input.
+
+    Examples:
+      acts save agent-7 refundOrder
+    """
+    from acts.client.run_reader import open_run
+
+    reader = await open_run(run)
+    kind = (await reader.describe_planning()).workflow_type
+    await reader.allow_replay_time()
+    result, calls = await reader.result(), await reader.require(reader.plan())
+    if result.get("status") != "completed":
+        raise command_error("only what has completed is saved", where=clean(run), hint=cli.shell("acts", "show", run))
+    outputs = await reader.require(reader.query(list, PLAN_QUERY, {"as": "output"})) if kind == AGENT else [None]
+    try:
+        saved = save_plan(await reader.request(), calls, outputs[0], result, clean(run))
+    except InvalidRequest as error:
+        raise command_error(error.problems[0].message, where=clean(run)) from None
+    (plan_text, plan_format), (test_text, test_format) = format_plan(saved.request), format_plan(saved.tests)
+    folder = Path(os.environ.get("ACTS_PLANS", "").split(os.pathsep)[0] or ".")
+    files = {
+        folder / f"{name}.{plan_format.lower()}": plan_text,
+        folder / f"{name}.test.{test_format.lower()}": test_text,
+    }
+    if not PLAN_NAME.fullmatch(name) or find_plan(name) is not None:
+        text = f'"{clean(name)}" is there already, or is no name of a plan: letters, digits, _, - and .'
+        raise command_error(text, where="NAME", hint="nothing is overwritten: choose another name")
+    try:
+        for file, text in files.items():
+            with file.open("x", encoding="utf-8") as writer:
+                writer.write(text)
+    except OSError as error:
+        raise command_error(f"it cannot be written: {error.strerror or error}", where=clean(folder)) from None
+    tests = PlanTests([*files][1])
+    report = tests.run_case(tests.cases[0])
+    if as_json:
+        return print_json({"files": [*map(str, files)], "test": report.to_json()})
+    console().print(f"{', '.join(clean(file) for file in files)}: the plan, and its test", style="green")
+    _print_file(str([*files][1]), [report])
+    console().print(f'a request lists it as {{"type": "tool", "tool": "{name}"}} once the workers have started again')
+    return cli.EXIT_FAILED if report.faults else cli.EXIT_DONE
 
 
 def _print_file(file: str, cases: Sequence[CaseReport]) -> None:

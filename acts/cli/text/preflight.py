@@ -93,7 +93,7 @@ def run_preflight(raw: Json, *, strict: bool = False, file: str | None = None, a
     registered, undecided = registered_names(request), undecided_names(request)
     tools, served = load_registry(file, registered) if registered or undecided else ({}, ())
     missing = [] if strict else [name for name in registered if name not in tools]
-    free: dict[str, Any] = {key: {} for key in META if key not in ("_approval", "_person")}  # what is there counts
+    free: dict[str, Any] = {key: {} for key in META if key not in ("_approval", "_person", "_undo")}
     for name in missing:  # a stand-in that allows whatever the real Tool may allow
         properties = {**free, "_tool": {"const": name}, "_activity": {"const": name}}
         tools = {**tools, name: {"type": "object", "properties": properties}}

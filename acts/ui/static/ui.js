@@ -28,7 +28,7 @@ async function refresh() {
 
 if (main.dataset.live) {
   const source = new EventSource(main.dataset.live);
-  source.onmessage = (event) => { if (event.data !== main.dataset.now) waiting = waiting || setTimeout(refresh, 700); };
+  source.onmessage = (event) => { if (event.data !== main.dataset.now) waiting = waiting || setTimeout(refresh, 700 + 1500 * Math.random()); }; // 200 viewers do not come at once
 }
 
 const listed = () => [...main.querySelectorAll("[data-row]")];
