@@ -21,11 +21,7 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
-from acts.payloads.converter import (
-    ContentCache,
-    ContentDriver,
-    read_setting,
-)
+from acts.payloads.converter import ContentCache, ContentDriver, read_setting
 from acts.payloads.stores import ContentMissing, FolderStore, S3Store, StorageError, StorageUnavailable, make_key
 from acts.worker.slots import TaskSlots, WatchedInstance, WatchedRunner
 from acts.worker.watch import MemoryWatch
