@@ -490,7 +490,7 @@ def waits_of(run: str, status: Mapping[str, Any]) -> Iterator[str]:
             yield clean(f"{text}, at {call['worker']}" if call.get("worker") else text, MAX_NOTE)
         elif call.get("seconds"):
             yield clean(f"{call_name(call)} runs for more than a minute at {call.get('worker')}", MAX_NOTE)
-        elif call.get("taskQueue"):
+        elif call.get("taskQueue") or call.get("waitsUntil"):
             yield clean(f"{call_name(call)} {describe(call)}", MAX_NOTE)
         elif call.get("waitsFor"):
             yield clean(f"{call_name(call)} {describe(call)}: {shell('acts', 'provide', run)} MESSAGE", MAX_NOTE)
