@@ -20,15 +20,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.delegates.definitions import MAX_BYTES
 from acts.delegates.sources import read_folders
-from acts.language.errors import (
-    MAX_NAME,
-    InvalidRequest,
-    SettingsError,
-    format_choices,
-    shell,
-    suggest,
-    truncate,
-)
+from acts.language.errors import MAX_NAME, InvalidRequest, SettingsError, format_choices, shell, suggest, truncate
 from acts.language.messages import choose_workflow, output_schema, read_request
 from acts.language.source_text import SUFFIXES, Format, SourceText, TextError, parse
 from acts.language.values import defect

@@ -19,11 +19,7 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
-from acts.payloads.converter import (
-    ContentCache,
-    ContentDriver,
-    read_setting,
-)
+from acts.payloads.converter import ContentCache, ContentDriver, read_setting
 from acts.payloads.stores import ContentMissing, FolderStore, S3Store, StorageError, make_key
 from acts.worker.slots import TaskSlots, WatchedInstance, WatchedRunner
 from acts.worker.watch import MemoryWatch

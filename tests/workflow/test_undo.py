@@ -18,18 +18,7 @@ from acts.client.client_errors import ClientError
 from acts.tree.identity import retry_id
 from tests.crash.resets import reset, reset_points
 from tests.workflow.agents import Agents, Saved, delegating
-from tests.workflow.foreign import (
-    Foreign,
-    call,
-    came_to,
-    decide,
-    ended,
-    failure,
-    own,
-    pending,
-    result_of_failed,
-    tool,
-)
+from tests.workflow.foreign import Foreign, call, came_to, decide, ended, failure, own, pending, result_of_failed, tool
 from tests.workflow.tools import Gate
 
 Json = Any

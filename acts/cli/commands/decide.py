@@ -40,13 +40,7 @@ from acts.language.messages import Data, counting_now, parse_message
 from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
 from acts.language.wire import ANSWER, APPROVE, DECIDE, EDIT, PROVIDE, REJECT, REVOKE
-from acts.tree.decisions import (
-    SHORT_SUBJECT,
-    Decision,
-    PendingApproval,
-    Remember,
-    read_decision,
-)
+from acts.tree.decisions import SHORT_SUBJECT, Decision, PendingApproval, Remember, read_decision
 from acts.views.text import tool_change_lines
 
 _MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more

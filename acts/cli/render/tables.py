@@ -55,13 +55,8 @@ MAX_NAME: Final = 100
 MAX_VALUE: Final = 10_000  # characters of one part of what is decided
 MAX_INLINE: Final = 80  # … of one that is on the line of its name
 _PAST: Final = {
-    APPROVE: "approved",
-    REJECT: "rejected",
-    EDIT: "edited",
-    ANSWER: "answered",
-    REVOKE: "revoked",
-    UNDO: "had undone",
-}
+    APPROVE: "approved", REJECT: "rejected", EDIT: "edited", ANSWER: "answered", REVOKE: "revoked", UNDO: "had undone",
+}  # fmt: skip
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
     "detached": "green", "skipped": "dim", "failed": "bold red", "rejected": "bold red", "cancelled": "yellow",
@@ -86,12 +81,8 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[object]], limit: i
 
 def decision_command(word: str, run: str, approval: PendingApproval) -> str:
     """The command that decides this one of a run's approvals, in the version and about the subject that are shown."""
-    parts: list[object] = [
-        "acts",
-        word,
-        run,
-        *([] if approval.call is None else [*(["--call"] if word != ANSWER else []), approval.call]),
-    ]
+    named = [] if approval.call is None else [*(["--call"] if word != ANSWER else []), approval.call]
+    parts: list[object] = ["acts", word, run, *named]
     parts += [] if approval.workflow_id == run else ["--workflow-id", approval.workflow_id]
     parts += [] if approval.instance is None else ["--instance", approval.instance]
     parts += ["--version", approval.version]
@@ -537,15 +528,9 @@ def print_diff(rows: Sequence[str]) -> None:
         console().print(row, style="bold" if row[:3] in ("+++", "---") else _DIFF_STYLES.get(row[:1]))
 
 
-_DRAWINGS: Final[dict[str, Callable[[ValidatedPlan], str]]] = {
-    "text": draw_text,
-    "mermaid": draw_mermaid,
-    "svg": plan_svg,
-}
-
-
 def print_plan(request: Json, preflight: Preflight, format_: str = "text") -> None:
-    print_drawing(_DRAWINGS[format_](validate_request(request, preflight.tools, preflight.served)), format_)
+    draw: dict[str, Callable[[ValidatedPlan], str]] = {"text": draw_text, "mermaid": draw_mermaid, "svg": plan_svg}
+    print_drawing(draw[format_](validate_request(request, preflight.tools, preflight.served)), format_)
 
 
 def print_drawing(drawing: str, format_: str) -> None:
