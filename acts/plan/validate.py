@@ -270,7 +270,7 @@ def _check_inner_plan(
 
     One that it names is read by the child; so is all else that only the child can know.
     """
-    plan, until, condition, writes = call.call.get("plan"), call.call.get("until"), None, list[Path]()
+    plan, until, condition = call.call.get("plan"), call.call.get("until"), None
     if isinstance(until, str):
         try:
             condition = references.parse_condition(until)
@@ -293,7 +293,7 @@ def _check_inner_plan(
     try:
         meter.spend(_INNER_STEPS + len(tools))
         prepared = validate_plan(inner, tools, Log(data), (*at, "plan"), meter=meter)
-        problems, writes = prepared.warnings, [path for node in prepared.nodes for path in node.writes]
+        problems = prepared.warnings
     except InvalidRequest as error:
         problems, condition = error.problems, None
     except TooComplex as error:
@@ -302,27 +302,27 @@ def _check_inner_plan(
     # It is null the first time: a condition on it is meant
     shown = (p for p in problems if p.fatal or f"{references.MARK}input.previous" not in p.message)
     yield from (replace(p, call=f"{call.id}/{p.call}") for p in shown)
-    if len(plan) > MAX_UNTIL_CALLS and condition is not None:
-        text = f"its until is read after each of {len(plan):,} calls; at most {MAX_UNTIL_CALLS:,} are allowed"
-        yield Problem("limitExceeded", text, pointer(*at, "until"), call.id)
-    read = () if condition is None else references.paths(condition)
-    if condition is not None and (late := _find_late_write(prepared.graph, read)) is not None:
-        text = (
-            f"what {late.id} adds to {late.writes[0]} takes effect in plan order: until waits for the calls before it"
-        )
-        hint = "give each call a path of its own, and let until read these"
-        yield Problem("lateUntil", text, pointer(*at, "until"), call.id, hint, "warning")
-    if condition is not None and not any(path.overlaps(write) for path in read for write in writes):
+    if condition is not None:
+        found = _until_problems(condition, prepared.graph)
+        yield from (Problem(p.code, p.message, pointer(*at, "until"), call.id, p.hint, p.severity) for p in found)
+
+
+def _until_problems(until: Expression, graph: Graph) -> Iterator[Problem]:
+    nodes, read = graph.order, references.paths(until)
+    chains = [chain for path in read for chain in graph.writers.overlapping(path, None)]
+    if len(nodes) > MAX_UNTIL_CALLS:
+        text = f"its until is read after each of {len(nodes):,} calls; at most {MAX_UNTIL_CALLS:,} are allowed"
+        yield Problem("limitExceeded", text)
+    if not chains:
         text = f"no call of this plan writes what until reads: {truncate(str(until), 200)}"
-        hint = f"it writes: {', '.join(map(str, writes[:_WRITES_LISTED])) or 'nothing'}"
-        yield Problem("unknownReference", text, pointer(*at, "until"), call.id, hint)
-
-
-def _find_late_write(graph: Graph, read: Iterable[Path]) -> PlannedCall | None:
-    """The first Call that adds to what a condition reads, where another one before it writes there."""
-    chains = (chain for path in read for chain in graph.writers.overlapping(path, None))
-    later = (graph.order[rank] for chain in chains for rank in chain.entries[1:2])
-    return next((node for node in later if node.method in GROWING_METHODS), None)
+        writes = list(dict.fromkeys(str(path) for node in nodes for path in node.writes))[:_WRITES_LISTED]
+        yield Problem("unknownReference", text, hint=f"it writes: {', '.join(writes) or 'nothing'}")
+    adding = (nodes[rank] for chain in chains for rank in chain.entries[1:2] if nodes[rank].method in GROWING_METHODS)
+    if (late := next(adding, None)) is not None:
+        where = f"what {late.id} adds to {late.writes[0]}"
+        text = f"{where} takes effect in plan order: until waits for the calls before it"
+        hint = "give each call a path of its own, and let until read these"
+        yield Problem("lateUntil", text, hint=hint, severity="warning")
 
 
 def _inner_data(call: PlannedCall) -> Iterator[Data]:

@@ -87,7 +87,7 @@ def test_prompts_are_written_and_answers_recorded_with_whose_they_are_and_when(
     assert set(prompts) == set(BY_ID)
     for text in prompts.values():
         assert text.startswith("=== system\n")
-        assert "\n=== schema of the answer\n{" in text
+        assert "\n=== words of the answer\nAnswer with" in text or "\n=== schema of the answer\n{" in text
     assert "\n=== assistant\n" in prompts["repeat-declined"]
     (tmp_path / "prompts" / "repeat-declined.json").write_text(json.dumps({"calls": [REASON], "output": None}))
     (tmp_path / "prompts" / "output-known.json").write_text("Sure! {")
