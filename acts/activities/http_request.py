@@ -38,6 +38,8 @@ TOO_LARGE: Final = "httpTooLarge"
 MAX_PAUSE_SECONDS: Final = 3600.0
 # Characters of the text of an answer that failed
 _MAX_TEXT: Final = 4_000
+# … and of the body that its details keep: those of a failure are small
+_MAX_BODY: Final = 16_000
 _FOLLOWED: Final = ("GET", "HEAD")
 _OWN: Final = ("host", "connection", "content-length", "transfer-encoding", "accept-encoding", "idempotency-key")
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
@@ -136,8 +138,9 @@ def _judge(answer: dict[str, Json], target: httpx2.URL) -> dict[str, Json]:
     status = answer["status"]
     if status in _OK:
         return answer
-    details: dict[str, Json] = {key: answer[key] for key in ("status", "json", "text") if key in answer}
     shown = answer.get("text") or (write_json(answer["json"]).decode() if "json" in answer else "")
+    kept = ("json", "text") if len(shown) <= _MAX_BODY else ()
+    details: dict[str, Json] = {key: answer[key] for key in ("status", *kept) if key in answer}
     may_recover = status in TRY_LATER or status >= _SERVER_ERROR
     text = truncate(f"{origin_of(target)} answered {status}{': ' * bool(shown)}{shown}", _MAX_TEXT)
     pause = _pause(answer["headers"].get("retry-after", "")) if may_recover else None

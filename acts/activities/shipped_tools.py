@@ -46,6 +46,11 @@ _LIMITS: Final[monty.ResourceLimits] = {
 # Asks the host, which answers nothing of it
 _POLICY: Final[monty.OSPolicy] = {"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"}
 
+_WRITES: Final = {
+    "_outputPath": {"type": "string", "pattern": "^†"},
+    "_errorPath": {"type": "string", "pattern": "^†"},
+    "_outputMethod": {"type": "string"},
+}
 COMPUTE: Final[dict[str, Any]] = {
     "type": "object",
     "description": "Evaluates Python. Its other parameters are the names that the code sees; the value of the last "
@@ -54,19 +59,12 @@ COMPUTE: Final[dict[str, Any]] = {
         "_tool": {"const": "compute"},
         "_activity": {"const": "compute"},
         "_options": {"const": {"local": True, "timeout": "30s"}},
-        "_outputPath": {"type": "string", "pattern": "^†"},
-        "_errorPath": {"type": "string", "pattern": "^†"},
-        "_outputMethod": {"type": "string"},
+        **_WRITES,
         "code": {"type": "string", "minLength": 1, "description": "like: [o['id'] for o in orders if o['paid']]"},
     },
     "required": ["_tool", "code"],
     "x-hints": {"readOnly": True, "idempotent": True},
     "x-failures": {FAILED: "the code raised an error, took too long or too much memory, or its value is no JSON"},
-}
-_WRITES: Final = {
-    "_outputPath": {"type": "string", "pattern": "^†"},
-    "_errorPath": {"type": "string", "pattern": "^†"},
-    "_outputMethod": {"type": "string"},
 }
 _DURATION: Final = {"type": ["string", "number"], "description": "like 30s, 5m, 24h"}
 PLAN: Final[dict[str, Any]] = {

@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from acts.language import errors, references, wire
-from acts.language.admission import SUBSCHEMAS, Meter
+from acts.language.admission import PLAN, SUBSCHEMAS, Meter
 from acts.language.config import MAX_PARALLEL
 from acts.language.errors import (
     ExpressionError,
@@ -270,7 +270,7 @@ def _check_inner_plan(
 
     One that it names is read by the child; so is all else that only the child can know.
     """
-    plan, until, condition, writes = call.call.get("plan"), call.call.get("until"), None, list[Path]()
+    plan, until, condition = call.call.get("plan"), call.call.get("until"), None
     if isinstance(until, str):
         try:
             condition = references.parse_condition(until)
@@ -293,7 +293,7 @@ def _check_inner_plan(
     try:
         meter.spend(_INNER_STEPS + len(tools))
         prepared = validate_plan(inner, tools, Log(data), (*at, "plan"), meter=meter)
-        problems, writes = prepared.warnings, [path for node in prepared.nodes for path in node.writes]
+        problems = prepared.warnings
     except InvalidRequest as error:
         problems, condition = error.problems, None
     except TooComplex as error:
@@ -302,27 +302,27 @@ def _check_inner_plan(
     # It is null the first time: a condition on it is meant
     shown = (p for p in problems if p.fatal or f"{references.MARK}input.previous" not in p.message)
     yield from (replace(p, call=f"{call.id}/{p.call}") for p in shown)
-    if len(plan) > MAX_UNTIL_CALLS and condition is not None:
-        text = f"its until is read after each of {len(plan):,} calls; at most {MAX_UNTIL_CALLS:,} are allowed"
-        yield Problem("limitExceeded", text, pointer(*at, "until"), call.id)
-    read = () if condition is None else references.paths(condition)
-    if condition is not None and (late := _find_late_write(prepared.graph, read)) is not None:
-        text = (
-            f"what {late.id} adds to {late.writes[0]} takes effect in plan order: until waits for the calls before it"
-        )
-        hint = "give each call a path of its own, and let until read these"
-        yield Problem("lateUntil", text, pointer(*at, "until"), call.id, hint, "warning")
-    if condition is not None and not any(path.overlaps(write) for path in read for write in writes):
+    if condition is not None:
+        found = _until_problems(condition, prepared.graph)
+        yield from (Problem(p.code, p.message, pointer(*at, "until"), call.id, p.hint, p.severity) for p in found)
+
+
+def _until_problems(until: Expression, graph: Graph) -> Iterator[Problem]:
+    nodes, read = graph.order, references.paths(until)
+    chains = [chain for path in read for chain in graph.writers.overlapping(path, None)]
+    if len(nodes) > MAX_UNTIL_CALLS:
+        text = f"its until is read after each of {len(nodes):,} calls; at most {MAX_UNTIL_CALLS:,} are allowed"
+        yield Problem("limitExceeded", text)
+    if not chains:
         text = f"no call of this plan writes what until reads: {truncate(str(until), 200)}"
-        hint = f"it writes: {', '.join(map(str, writes[:_WRITES_LISTED])) or 'nothing'}"
-        yield Problem("unknownReference", text, pointer(*at, "until"), call.id, hint)
-
-
-def _find_late_write(graph: Graph, read: Iterable[Path]) -> PlannedCall | None:
-    """The first Call that adds to what a condition reads, where another one before it writes there."""
-    chains = (chain for path in read for chain in graph.writers.overlapping(path, None))
-    later = (graph.order[rank] for chain in chains for rank in chain.entries[1:2])
-    return next((node for node in later if node.method in GROWING_METHODS), None)
+        writes = list(dict.fromkeys(str(path) for node in nodes for path in node.writes))[:_WRITES_LISTED]
+        yield Problem("unknownReference", text, hint=f"it writes: {', '.join(writes) or 'nothing'}")
+    adding = (nodes[rank] for chain in chains for rank in chain.entries[1:2] if nodes[rank].method in GROWING_METHODS)
+    if (late := next(adding, None)) is not None:
+        where = f"what {late.id} adds to {late.writes[0]}"
+        text = f"{where} takes effect in plan order: until waits for the calls before it"
+        hint = "give each call a path of its own, and let until read these"
+        yield Problem("lateUntil", text, hint=hint, severity="warning")
 
 
 def _inner_data(call: PlannedCall) -> Iterator[Data]:
@@ -505,7 +505,7 @@ def undo_problems(tools: Mapping[str, Tool], used: Iterable[Tool]) -> list[Probl
     """What is wrong with the Calls that would undo those of these Tools: a Tool that is not there, does not take the
     parameters, has no effect, or is undone by a Call that it undoes.
     """
-    problems: list[Problem] = []
+    problems, meter, first = list[Problem](), Meter(PLAN), dict[str, str]()  # by Tool: from which it was met first
     for tool in {tool.name: tool for tool in used if tool.undo is not None}.values():
         undo = tool.undo or {}
         name, start, place = undo["_tool"], f'_undo of "{tool.name}"', pointer("tools", tool.name, "_undo")
@@ -514,17 +514,22 @@ def undo_problems(tools: Mapping[str, Tool], used: Iterable[Tool]) -> list[Probl
             text = f'{start}: unknown tool "{name}"; known: {format_choices(tools)}'
             problems.append(Problem("unknownTool", text, place, hint=hint))
             continue
-        for at, text in other.parameters.open_defects({k: v for k, v in undo.items() if k != "_tool"}):
+        try:
+            defects = other.parameters.open_defects({k: v for k, v in undo.items() if k != "_tool"}, meter)
+        except TooComplex as error:
+            problems.append(Problem(wire.TOO_COMPLEX, f"{start}: {error}", place))
+            break
+        for at, text in defects:
             problems.append(Problem("schemaMismatch", f'{start}: tool "{name}": {text}', place + pointer(*at)))
         if other.call_kind(other.consts.get("_delegate")) == "latent":
             text = f'{start}: nothing but a model is behind "{name}", and no answer of a model undoes anything'
             problems.append(Problem("invalidTool", text, place))
-        chain = [tool.name]
-        while name not in chain and name in tools:
-            chain.append(name)
-            name = (tools[name].undo or {}).get("_tool")
-        if name == tool.name:
-            text = f"{start} ends where it begins: {' → '.join([*chain, name])}"
+        met = tool.name
+        while met in tools and met not in first:
+            first[met] = tool.name
+            met = (tools[met].undo or {}).get("_tool", "")
+        if first.get(met) == tool.name:
+            text = f'{start} leads in a circle: the call that undoes one of "{met}" is undone by one of it'
             problems.append(Problem("cycle", text, place, hint="what undoes is not undone"))
     return problems
 

@@ -100,9 +100,6 @@ def test_prompts_are_written_and_answers_recorded_with_whose_they_are_and_when(
     suite.print_scores("somebody", suite.score_recorded(folder))
 
 
-# -- recorded answers of the planning suite stay valid and right: a change of the language must not take them back ---
-
-
 @pytest.mark.parametrize("folder", [path for path in suite.ANSWERS.iterdir() if path.is_dir()], ids=lambda p: p.name)
 def test_recorded_answers_are_still_right(folder: Path) -> None:
     scores = suite.score_recorded(folder)

@@ -90,11 +90,7 @@ RAISED: list[tuple[str, int, str]] = [
         245,
         "what an operator allows a Request; compute, which ships; undecorated functions, places of imports",
     ),
-    (
-        "cli",
-        655,
-        "repair of many runs, sums, pictures, answers and rules of people; sets checked before they start",
-    ),
+    ("cli", 655, "repair of many runs, sums, pictures, answers and rules of people; sets checked before they start"),
     ("client", 310, "notices, tags, and reports of what waits; a run that has ended is found again"),
     ("language", 358, "one grammar of expressions; rules for decisions; the list of settings"),
     ("machines", 354, "people as tools, rules, N of M, what is remembered; elements that are skipped"),
@@ -106,11 +102,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("testing", 22, "canned answers of people"),
     ("tree", 170, "people and groups among approvers; tags; since when a run waits"),
     ("ui", 1516, "the inbox in the browser: pages, cards, forms, who may see them"),
-    (
-        "views",
-        619,
-        "two pictures (plan_svg.py, gantt_svg.py), causes of failures, the decision first, waits of a root",
-    ),
+    ("views", 619, "two pictures (plan_svg.py, gantt_svg.py), causes of failures, the decision first, waits of a root"),
     (
         "worker",
         499,

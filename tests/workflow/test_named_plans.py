@@ -160,9 +160,6 @@ def test_two_things_of_one_name_stop_the_worker_with_both_places(folder: Path, t
         read_plans([folder])
 
 
-# -- a plan that was saved -------------------------------------------------------------
-
-
 async def test_the_plan_of_an_agent_that_was_saved_is_a_tool_of_its_name(
     server: DevServer, agents: Agents, foreign: Foreign, tmp_path: Path
 ) -> None:
