@@ -85,9 +85,7 @@ CHOICES: list[Row] = [
             call("none", "†state.none", _each="†input.l", _when="†index > 5", x="†item.n"),
             call("groups", "†state.groups", _each={"of": "†input.l[*].n", "size": 2}, x="†item", at="†index"),
         ],
-        context=[
-            {"type": "input", "input": {"l": [{"n": 1}, {"n": 2, "ok": True}, {"n": 3, "ok": True}], "go": 1}},
-        ],
+        context=[{"type": "input", "input": {"l": [{"n": 1}, {"n": 2, "ok": True}, {"n": 3, "ok": True}], "go": 1}}],
         results={"some[1]": "b", "some[2]": "c", "none": 0, "groups": 0},
         state={"some": [None, "b", "c"], "none": [None] * 3, "groups": [0, 0]},
         started={

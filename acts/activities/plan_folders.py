@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,15 +20,7 @@ from temporalio.exceptions import ApplicationError
 
 from acts.delegates.definitions import MAX_BYTES
 from acts.delegates.sources import read_folders
-from acts.language.errors import (
-    MAX_NAME,
-    InvalidRequest,
-    SettingsError,
-    format_choices,
-    shell,
-    suggest,
-    truncate,
-)
+from acts.language.errors import MAX_NAME, InvalidRequest, SettingsError, format_choices, shell, suggest, truncate
 from acts.language.messages import choose_workflow, output_schema, read_request
 from acts.language.source_text import SUFFIXES, Format, SourceText, TextError, parse
 from acts.language.values import defect
@@ -97,19 +90,12 @@ def _refuse_circles(plans: Mapping[str, NamedPlan]) -> None:
     prefix = f"{INNER_PLAN}/"
     named = {name: set(named_delegates(plan.request)) for name, plan in plans.items()}
     inside = {name: [n for n in plans if prefix + n in names] for name, names in named.items()}
-    done: set[str] = set()
-
-    def walk(name: str, above: tuple[str, ...]) -> None:
-        if name in above:
-            circle = " → ".join((*above[above.index(name) :], name))
-            text = f"the plan walks itself: {circle}; what is done again has repeat"
-            raise SettingsError(f"{plans[name].file}: {text}")
-        for inner in inside[name] if name not in done else ():
-            walk(inner, (*above, name))
-        done.add(name)
-
-    for name in plans:
-        walk(name, ())
+    try:
+        TopologicalSorter(inside).prepare()
+    except CycleError as error:
+        circle = error.args[1][::-1]
+        text = f"the plan walks itself: {' → '.join(circle)}; what is done again has repeat"
+        raise SettingsError(f"{plans[circle[0]].file}: {text}") from None
 
 
 def plan_files(folders: Iterable[Path]) -> Iterator[Path]:

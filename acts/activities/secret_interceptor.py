@@ -39,14 +39,7 @@ from acts.activities.models import endpoints
 from acts.language.errors import SettingsError
 from acts.language.secret_masks import SecretMasks
 from acts.language.strict_json import write_json
-from acts.language.tools import (
-    META,
-    parameter_schema,
-    put_secrets,
-    read_tool,
-    secret_names,
-    secret_parameters,
-)
+from acts.language.tools import META, parameter_schema, put_secrets, read_tool, secret_names, secret_parameters
 from acts.language.wire import MODEL
 from acts.telemetry.failures import chain_of, text_of
 

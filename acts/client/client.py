@@ -16,38 +16,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
-from acts.client import server
+from acts.client import run_decisions, server
 from acts.client.client_errors import ClientError, NoSuchRunError, explained
 from acts.client.event_stream import stream_events
-from acts.client.run_decisions import (
-    find_approval,
-    login_name,
-    read_signable,
-    read_signing_key,
-    send_decision,
-    send_update,
-    with_signature,
-)
 from acts.client.run_reader import RunReader, RunResult, add_parameters, read_pending, read_progress, wait_for_outcome
 from acts.client.served import workflow_of_plan
 from acts.client.start_runs import IdPolicy, OnceEnded, WhileRunning, make_request, read_plan_file, start_run, undo_run
+from acts.language import wire
 from acts.language.errors import InvalidRequest
 from acts.language.messages import choose_workflow, counting_now, read_request
-from acts.language.wire import (
-    AGENT,
-    ANSWER,
-    APPROVE,
-    DECIDE,
-    EDIT,
-    NEXT,
-    PAUSE,
-    PLAN,
-    PROVIDE,
-    REJECT,
-    RESUME,
-    REVOKE,
-    UNDO,
-)
 from acts.tree.decisions import Decision, PendingApproval, Remember
 from acts.views.run_events import EventFilter, RunEvent
 
@@ -165,24 +142,26 @@ class Run:
         ``remember``, ``{when?, count?, until?}``, approves like Calls that follow, too, until ``revoke``.
         """
         kept = None if remember is None else Remember.model_validate(dict(remember))
-        await self._decide(APPROVE, call=call, reason=note, remember=kept, **about)
+        await self._decide(wire.APPROVE, call=call, reason=note, remember=kept, **about)
 
     async def answer(
         self, output: Any, call: str | None = None, *, note: str | None = None, **about: Unpack[About]
     ) -> None:
         """Answer what a person is asked: ``output`` fits the ``form`` of what waits, else it is refused."""
-        await self._decide(ANSWER, call=call, reason=note, output=output, **about)
+        await self._decide(wire.ANSWER, call=call, reason=note, output=output, **about)
 
     async def revoke(self, name: str, *, by: str | None = None) -> None:
         """Ask about Calls again that somebody has approved from now on; ``status`` has them under ``remembered``."""
-        sent = {"decision": REVOKE, "remembered": name, "by": by or login_name()}
+        sent = {"decision": wire.REVOKE, "remembered": name, "by": by or run_decisions.login_name()}
         with explained(self._temporal, self.id):
             root = await self._reader.root()
-            await root.ask(send_update(root, DECIDE, {k: v for k, v in sent.items() if v is not None}))
+            await root.ask(
+                run_decisions.send_update(root, wire.DECIDE, {k: v for k, v in sent.items() if v is not None})
+            )
 
     async def reject(self, reason: str, call: str | None = None, **about: Unpack[About]) -> None:
         """Do not let it run; an agent plans again with the reason."""
-        await self._decide(REJECT, call=call, reason=reason, **about)
+        await self._decide(wire.REJECT, call=call, reason=reason, **about)
 
     async def edit(
         self, new: Sequence[Any] | Mapping[str, Any], call: str | None = None, *, note: str | None = None,
@@ -190,23 +169,23 @@ class Run:
     ) -> None:  # fmt: skip
         """Change what waits: ``new`` is a list of Calls, or the new form of the one ``call``. It then waits again."""
         content = {"with": dict(new)} if isinstance(new, Mapping) else {"plan": list(new)}
-        await self._decide(EDIT, content, call=call, reason=note, **about)
+        await self._decide(wire.EDIT, content, call=call, reason=note, **about)
 
     async def _decide(self, word: str, content: dict[str, Any] | None = None, **fields: Any) -> None:
         reader, decision = self._reader, Decision.model_construct(decision=word, **fields)
         with explained(self._temporal, self.id):
-            approval = await find_approval(reader, decision)
+            approval = await run_decisions.find_approval(reader, decision)
             sign = None if self._key is None else functools.partial(self._sign, self._key, decision.subject)
-            await send_decision(reader, decision, approval, content=content, sign=sign)
+            await run_decisions.send_decision(reader, decision, approval, content=content, sign=sign)
 
     @staticmethod
     async def _sign(
         key: Ed25519PrivateKey, subject: str | None, waiting: RunReader, approval: PendingApproval, sent: dict[str, Any]
     ) -> dict[str, Any]:
-        if sent["decision"] in (APPROVE, ANSWER) and subject is None:
+        if sent["decision"] in (wire.APPROVE, wire.ANSWER) and subject is None:
             hint = "pass subject=approval.subject of the one that you have looked at"
             raise ClientError("a signed approval names its subject", hint)
-        return with_signature(key, await read_signable(waiting, approval), sent)
+        return run_decisions.with_signature(key, await run_decisions.read_signable(waiting, approval), sent)
 
     async def undo(self, reason: str | None = None, *, by: str | None = None) -> Run:
         """Undo what has completed, in reverse order; returns the run that does. Again, it is the same one.
@@ -218,7 +197,7 @@ class Run:
         with explained(self._temporal, self.id):
             if (await reader.describe()).close_time is not None:
                 return Run(self._temporal, (await undo_run(reader))[0].id)
-        await self._decide(UNDO, by=by, reason=reason)
+        await self._decide(wire.UNDO, by=by, reason=reason)
         return self
 
     async def provide(self, message: Mapping[str, Any], *, when: Literal["next", "now"] = "next") -> None:
@@ -226,7 +205,9 @@ class Run:
         ``now``: what has not started of this tick does not, and the agent plans again at once.
         """
         with explained(self._temporal, self.id):
-            await send_update(self._reader, PROVIDE, dict(message) if when == NEXT else counting_now(dict(message)))
+            await run_decisions.send_update(
+                self._reader, wire.PROVIDE, dict(message) if when == wire.NEXT else counting_now(dict(message))
+            )
 
     async def cancel(self) -> None:
         """Cancel the run: running Calls are cancelled, no more start. ClientError: it has ended already."""
@@ -236,11 +217,11 @@ class Run:
 
     async def pause(self) -> None:
         """Start no more Calls; running ones continue."""
-        await self._reader.ask(self._reader.handle.signal(PAUSE, rpc_timeout=server.RPC))
+        await self._reader.ask(self._reader.handle.signal(wire.PAUSE, rpc_timeout=server.RPC))
 
     async def resume(self) -> None:
         """Start Calls again after ``pause``."""
-        await self._reader.ask(self._reader.handle.signal(RESUME, rpc_timeout=server.RPC))
+        await self._reader.ask(self._reader.handle.signal(wire.RESUME, rpc_timeout=server.RPC))
 
 
 class Client:
@@ -250,7 +231,7 @@ class Client:
         self, temporal: sdk.Client, *, task_queue: str | None = None, key: str | Path | None = None
     ) -> None:  # fmt: skip
         self.temporal, self.task_queue = temporal, task_queue or server.task_queue()
-        self._key = None if key is None else read_signing_key(key)
+        self._key = None if key is None else run_decisions.read_signing_key(key)
 
     @classmethod
     async def connect(
@@ -286,7 +267,7 @@ class Client:
         request = make_request(plan, input, tags)
         policy = IdPolicy(if_running, if_ended, delay)
         run_id = f"{name}-{secrets.token_hex(4)}" if id is None else id
-        workflow = await self._choose_workflow(plan) if agent is None else AGENT if agent else PLAN
+        workflow = await self._choose_workflow(plan) if agent is None else wire.AGENT if agent else wire.PLAN
         await start_run(self.temporal, workflow, request, run_id, policy, self.task_queue, name)
         return self.run(run_id)
 
@@ -294,9 +275,9 @@ class Client:
         if isinstance(plan, str):
             return await workflow_of_plan(self.temporal, self.task_queue, plan)
         try:
-            return AGENT if choose_workflow(read_request(dict(plan)))[0] else PLAN
+            return wire.AGENT if choose_workflow(read_request(dict(plan)))[0] else wire.PLAN
         except InvalidRequest:
-            return PLAN  # which reports what is wrong with it
+            return wire.PLAN  # which reports what is wrong with it
 
     def run(self, id: str, run_id: str | None = None) -> Run:  # noqa: A002 - as Temporal
         """The run of an id, to follow or to decide. Asks no server."""

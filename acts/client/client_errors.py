@@ -77,7 +77,7 @@ def explain_rpc_error(error: RPCError, place: str = "", run: str = "") -> Client
 
     text, inside = clean(error.message, 300), f" in the {place}" if place else ""
     if error.status == Code.NOT_FOUND and run and "namespace" not in text.lower():
-        if "completed" in text:
+        if "already completed" in text:  # the text has the id of the run, too
             return ended_error(run)
         head = f'there is no run "{clean(run, 200)}"{inside}'
         return NoSuchRunError(head, "`acts list --all` lists the ids of runs")

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ValidationError
@@ -54,6 +55,7 @@ CONTROL: Final = ("_when", "_each")
 TOOL_ONLY: Final = ("_activity", "_options", "_person", "_undo", "_show")
 # What the Call that undoes another may read: the result of that one, and its parameters
 UNDO_KINDS: Final = ("result", "call")
+MAX_UNDO_EXPRESSIONS: Final = 100  # each is read whenever a Call of the Tool completes
 # A Call may leave these out even where the Tool lists them as required
 OPTIONAL: Final = frozenset({"_tool", "_output", "_instance", *TOOL_ONLY})
 _PLAIN: Final[dict[str, tuple[type, ...]]] = {
@@ -359,7 +361,12 @@ def _undo_problems(name: str, undo: Json, at: Place) -> Iterator[Problem]:
     if others := [key for key in undo if key.startswith("_") and key != "_tool"]:
         text = f'_undo of "{name}" has {format_choices(others)}: it has its _tool and parameters, and nothing else'
         yield Problem("invalidTool", text, place)
-    for _, text in scan_marked(undo):
+    texts = list(islice((text for _, text in scan_marked(undo)), MAX_UNDO_EXPRESSIONS + 1))
+    if len(texts) > MAX_UNDO_EXPRESSIONS:
+        text = f'_undo of "{name}" has more than {MAX_UNDO_EXPRESSIONS} expressions: pass †result, or †call, whole'
+        yield Problem("invalidTool", text, place)
+        return
+    for text in texts:
         try:
             other = next((path for path in paths(parse_marked(text)) if path.kind not in UNDO_KINDS), None)
         except ExpressionError as error:

@@ -119,10 +119,6 @@ class AgentContext:
         """The Tools whose schemas the planner has been shown after these turns."""
         return turns.known_tools(self.tools, self.request.config.tools.search, turns_before)
 
-    def has_words_since(self, count: int) -> bool:
-        """True where a person has said something after so many messages."""
-        return any(isinstance(message, Instruction) for message in self.request.context[count:])
-
     @property
     def count(self) -> int:
         return len(self.request.context)

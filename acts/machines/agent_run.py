@@ -296,7 +296,7 @@ class AgentRun(RunMachine):
 
     def _check_output(self) -> list[Problem]:
         """Why the output does not hold; it is that of the run when it does, and nobody has said more since."""
-        if self.context.has_words_since(self.turn_at):
+        if any(isinstance(message, Instruction) for message in self.request.context[self.turn_at :]):
             return [SAID_MORE]
         schema, view = self.context.output_schema, self.context.log.shared
         kinds = frozenset(view.kinds())

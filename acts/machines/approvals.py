@@ -457,6 +457,8 @@ class Approvals:
             challenge = decisions.make_challenge(self.position.identity, self.reset, wait)
             more[SIGN] = {"challenge": challenge}
         wait = wait.model_copy(update=more)
+        if None in more.values():  # what it says no more
+            wait = PendingApproval.model_validate(wait.to_json())
         self.waits.open.put(wait)
         self.reports.has_changes = True
         return wait

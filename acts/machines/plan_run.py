@@ -17,14 +17,7 @@ from typing import Any, Final
 
 from acts.language import wire
 from acts.language.config import Rule, join_rules
-from acts.language.errors import (
-    CallError,
-    DecisionRefused,
-    EngineError,
-    InvalidRequest,
-    format_choices,
-    truncate,
-)
+from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, format_choices, truncate
 from acts.language.messages import Data, Instruction, parse_message, parse_request
 from acts.language.references import parse_condition
 from acts.language.tools import Tool, hint_words

@@ -837,10 +837,13 @@ class Walk:
     def _note_undo(self, call: CallState, steps: tuple[UndoStep, ...]) -> None:
         (call.parent or call).undo[call.node.element or 0] = steps
 
-    def inner_plan_ended(self, key: str, steps: Iterable[Json]) -> None:
+    def inner_plan_ended(self, key: str, steps: Sequence[Json]) -> None:
         """What undoes the Calls of a plan that a Call, or an element, had walked; the end of that follows."""
-        if (call := self._find(key, "running")) is not None and (found := tuple(map(UndoStep.model_validate, steps))):
-            self._note_undo(call, found)
+        if (call := self._find(key, "running")) is None or not steps:
+            return
+        node, found = call.node, map(UndoStep.model_validate, steps)
+        own = [s.model_copy(update={"call": f"{node.id}/{s.call}", "instance": node.instance}) for s in found]
+        self._note_undo(call, tuple(own))
 
     def undo_steps(self) -> list[UndoStep]:
         """What undoes the Calls that have completed, in reverse plan order.

@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
 from acts.language import errors, references, wire
-from acts.language.admission import SUBSCHEMAS, Meter
+from acts.language.admission import PLAN, SUBSCHEMAS, Meter
 from acts.language.config import MAX_PARALLEL
 from acts.language.errors import (
     ExpressionError,
@@ -505,7 +505,7 @@ def undo_problems(tools: Mapping[str, Tool], used: Iterable[Tool]) -> list[Probl
     """What is wrong with the Calls that would undo those of these Tools: a Tool that is not there, does not take the
     parameters, has no effect, or is undone by a Call that it undoes.
     """
-    problems: list[Problem] = []
+    problems, meter, first = list[Problem](), Meter(PLAN), dict[str, str]()  # by Tool: from which it was met first
     for tool in {tool.name: tool for tool in used if tool.undo is not None}.values():
         undo = tool.undo or {}
         name, start, place = undo["_tool"], f'_undo of "{tool.name}"', pointer("tools", tool.name, "_undo")
@@ -514,17 +514,22 @@ def undo_problems(tools: Mapping[str, Tool], used: Iterable[Tool]) -> list[Probl
             text = f'{start}: unknown tool "{name}"; known: {format_choices(tools)}'
             problems.append(Problem("unknownTool", text, place, hint=hint))
             continue
-        for at, text in other.parameters.open_defects({k: v for k, v in undo.items() if k != "_tool"}):
+        try:
+            defects = other.parameters.open_defects({k: v for k, v in undo.items() if k != "_tool"}, meter)
+        except TooComplex as error:
+            problems.append(Problem(wire.TOO_COMPLEX, f"{start}: {error}", place))
+            break
+        for at, text in defects:
             problems.append(Problem("schemaMismatch", f'{start}: tool "{name}": {text}', place + pointer(*at)))
         if other.call_kind(other.consts.get("_delegate")) == "latent":
             text = f'{start}: nothing but a model is behind "{name}", and no answer of a model undoes anything'
             problems.append(Problem("invalidTool", text, place))
-        chain = [tool.name]
-        while name not in chain and name in tools:
-            chain.append(name)
-            name = (tools[name].undo or {}).get("_tool")
-        if name == tool.name:
-            text = f"{start} ends where it begins: {' → '.join([*chain, name])}"
+        met = tool.name
+        while met in tools and met not in first:
+            first[met] = tool.name
+            met = (tools[met].undo or {}).get("_tool", "")
+        if first.get(met) == tool.name:
+            text = f'{start} leads in a circle: the call that undoes one of "{met}" is undone by one of it'
             problems.append(Problem("cycle", text, place, hint="what undoes is not undone"))
     return problems
 

@@ -21,10 +21,7 @@ from acts.language.schemas import DEFS
 from acts.language.strict_json import json_size
 from acts.language.values import Json, type_name
 
-# Bytes of compact JSON, some 700 tokens: up to this size a planner is shown a value. A larger one is passed on by its
-# reference, and what a planner needs of it is the shape, unless its Tool or its Message says ``_show``
-SHOWN_VALUE_BYTES: Final = 2048
-# … and up to this one where it has to be read: some 40,000 tokens
+# Bytes of compact JSON, some 40,000 tokens: a value up to this size may have to be read
 LARGE_VALUE_BYTES: Final = 128 * 1024
 # Where all data together outgrows its room, values are shown in part above these sizes: the largest at which it fits
 VALUE_LIMITS: Final = (LARGE_VALUE_BYTES, 16_384, 4096, 1024, 256)
@@ -47,6 +44,8 @@ _DEEPEST: Final = 6
 _MAX_NOTE: Final = 80
 _MAX_CONSTANT: Final = 60
 _MAX_CHOICES: Final = 12
+_CONSTANTS: Final = json.JSONEncoder(ensure_ascii=False)
+_PLAIN_NAME: Final = re.compile(r"[^\s<>(){}\[\]\"'|&:=?#]+")
 
 TAGS: Final = (
     "text", "data", "outcomes", "problems", "earlier", "plan", "error", "call", "tool", "tools", "state", "input",
@@ -156,8 +155,9 @@ def write_types(schema: Json) -> str:
     shared = {meta: f"call{i or ''}" for i, meta in enumerate(text for text, n in counts.items() if n > 1)}
     lines = [f"Answer = {_write(schema)}", *(f"{name} = {meta}" for meta, name in shared.items())]
     for name, (own, meta) in split.items():
-        lines.append(f"{name} = {shared[meta]} & {own}" if meta in shared else f"{name} = {_write(definitions[name])}")
-    return "\n".join(lines)
+        text = f"{shared[meta]} & {own}" if meta in shared else _write(definitions[name])
+        lines.append(f"{_name(name)} = {text}")
+    return _IN_JSON.sub("\\\\u003c", "\n".join(lines))
 
 
 def _split_meta(schema: Json) -> tuple[str, str]:
@@ -179,13 +179,22 @@ _SAID: Final = (
 _SILENT: Final = ("description", "title", "nullable", "$defs", "$schema", "$id", "$comment", "examples")
 
 
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _name(key: str) -> str:
+    """The name of a property or a definition; one that could pose as more than a name is quoted."""
+    return key if _PLAIN_NAME.fullmatch(key) else _CONSTANTS.encode(key)
+
+
 def _write(schema: Json) -> str:
     """All of a schema on one line; a keyword that no type says stands behind it, with its JSON."""
     text = _describe(schema, None, math.inf)
     if not isinstance(schema, dict):
         return text
     said = next((keys for keys in _SAID if keys[0] in schema), _SAID[-1])
-    notes = [schema["description"]] if isinstance(schema.get("description"), str) else []
+    notes = [_one_line(schema["description"])] if isinstance(schema.get("description"), str) else []
     notes += [f"{key}: {data_json(part)}" for key, part in schema.items() if key not in (*said, *_SILENT)]
     return f"{text} ({'; '.join(notes)})" if notes else text
 
@@ -195,7 +204,7 @@ def _describe(schema: Json, definitions: Mapping[str, Json] | None, depth: float
     if not isinstance(schema, dict):
         return "any" if schema is not False else "nothing"
     if definitions is None and isinstance(schema.get("$ref"), str):
-        return str(schema["$ref"]).removeprefix(DEFS)
+        return _name(str(schema["$ref"]).removeprefix(DEFS))
     for _ in range(_DEEPEST):  # a circle of references ends as any value
         if definitions is None or not isinstance(schema.get("$ref"), str):
             break
@@ -227,7 +236,7 @@ def _describe_as(schema: dict[str, Any], name: Json, definitions: Mapping[str, J
         item = _describe_part(schema.get("items", True), definitions, depth)
         return f"({item})[]" if " | " in item or item.endswith(")") else f"{item}[]"
     if name == "string" and isinstance(schema.get("format"), str):
-        return f"string ({truncate(schema['format'], _MAX_NOTE)})"
+        return f"string ({truncate(_one_line(schema['format']), _MAX_NOTE)})"
     if name != "object" and not (name is None and "properties" in schema):
         return name if isinstance(name, str) else "any"
     properties, required, rest = (schema.get(key) for key in ("properties", "required", "additionalProperties"))
@@ -239,14 +248,14 @@ def _describe_as(schema: dict[str, Any], name: Json, definitions: Mapping[str, J
     parts = []
     for key, part in properties.items() if isinstance(properties, dict) else ():
         mark = "" if isinstance(required, list) and key in required else "?"
-        text = f"{key}{mark}: {_describe_part(part, definitions, depth - 1)}"
+        text = f"{_name(key)}{mark}: {_describe_part(part, definitions, depth - 1)}"
         note = part.get("description") if isinstance(part, dict) and depth > 1 and definitions is not None else None
-        parts.append(f"{text} ({truncate(note, _MAX_NOTE)})" if isinstance(note, str) and note else text)
+        parts.append(f"{text} ({truncate(_one_line(note), _MAX_NOTE)})" if isinstance(note, str) and note else text)
     if isinstance(rest, dict) and (not has_names or definitions is None):
         parts.append(f"[name]: {_describe_part(rest, definitions, depth - 1)}")
     return f"{{{', '.join([*parts, *(['…'] if rest is True and definitions is None else [])])}}}"
 
 
 def _constant(value: Json, most: int | None) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = _CONSTANTS.encode(value)
     return text if most is None else truncate(text, most)

@@ -37,19 +37,14 @@ from acts.language.tools import FAILURES, META, SERVER_TOOL, Tool, without_secre
 from acts.language.values import ABSENT, Json, get
 from acts.plan.context_log import START, Log
 from acts.planner.answer_schema import author_choices
-from acts.planner.notation import (
-    LARGE_VALUE_BYTES,
-    SHOWN_VALUE_BYTES,
-    data_json,
-    describe_type,
-    escape_text,
-    find_limit,
-    in_part,
-)
+from acts.planner.notation import LARGE_VALUE_BYTES, data_json, describe_type, escape_text, find_limit, in_part
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
 from acts.planner.turns import COMPLETED, FAILED, STARTED
 from acts.tree.records import Turn
 
+# Bytes of compact JSON, some 700 tokens: up to this size a planner is shown a value. A larger one is passed on by its
+# reference, and what a planner needs of it is the shape, unless its Tool or its Message says ``_show``
+SHOWN_VALUE_BYTES: Final = 2048
 # Of the room, the part that the present values may take for a latent Call without scopes: it may need any of them
 _AMBIENT_SHARE: Final = 0.5
 # … and the part that the values may take which the Call names: nine tenths of the model's window, of which the room is

@@ -8,23 +8,13 @@ The plan says ``run``: a worker that has it in ``ACTS_PLANS`` offers it as a Too
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from acts.language import references
 from acts.language.config import MODEL_SETTINGS
 from acts.language.errors import InvalidRequest, Problem
 from acts.language.messages import DATA_TYPES, Data, Instruction, Request, ToolMessage, parse_message, parse_request
-from acts.language.references import (
-    MARK,
-    Expression,
-    Operation,
-    Path,
-    Projection,
-    TextTemplate,
-    parse_condition,
-    parse_marked,
-    parse_output,
-    paths,
-)
+from acts.language.references import MARK, Operation, Path, Projection, TextTemplate, paths
 from acts.language.tools import tool_name
 from acts.language.values import Json, get, type_name
 from acts.language.wire import PLAN_TOOL
@@ -37,17 +27,11 @@ _WRITES: Final = ("_outputPath", "_errorPath")
 _TYPES: Final = {"list": "array", **{name: name for name in ("object", "string", "number", "boolean")}}
 
 
-class SavedPlan(NamedTuple):
-    """``request`` is the plan, ``tests`` a test file of one case: the run."""
-
-    request: dict[str, Any]
-    tests: dict[str, Any]
-
-
-def save_plan(raw: Json, calls: Sequence[Json], output: Json, result: Mapping[str, Any], title: str) -> SavedPlan:
-    """The plan that a run walked; ``output`` is that of an agent as its model wrote it, ``result`` the run's.
-
-    Raises InvalidRequest: it cannot be saved, and why.
+def save_plan(
+    raw: Json, calls: Sequence[Json], output: Json, result: Mapping[str, Any], title: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The plan that a run walked, as a Request, and a test file of one case: the run. ``output`` is that of an agent as
+    its model wrote it, ``result`` the run's. Raises InvalidRequest: it cannot be saved, and why.
     """
     request = parse_request(raw)
     ticks = {item.get("tick") for item in result["calls"]}
@@ -62,21 +46,18 @@ def save_plan(raw: Json, calls: Sequence[Json], output: Json, result: Mapping[st
             "_tool": "compute", "code": "value", "value": inputs.rename(output), "_outputPath": "†state.output"
         })  # fmt: skip
         results[f"{len(plan)}:compute"], expected["output"] = {"$value": result["output"]}, result["output"]
-    settings, is_agents = request.raw.get("config") or {}, isinstance(result.get("ticks"), int)
+    settings = request.raw.get("config") or {}
     about = [m.text for m in request.context if isinstance(m, Instruction) and m.type != "system"]
     context = [
         *(m.raw for m in request.context if isinstance(m, Instruction) and m.type == "system"),
-        *_tool_messages(request, dict.fromkeys(str(call["_tool"]) for call in plan)),
+        *_tool_messages(request, {str(call["_tool"]) for call in plan}),
         *(m.raw for m in request.data() if m.kind not in inputs.keys),
         {"type": _INPUT, "schema": inputs.schema, "description": about[0] if about else f"What {title} did."},
         {"type": "plan", "plan": plan, "run": True, **({"mode": "lazy"} if request.mode == "lazy" else {})},
     ]
-    config = {k: settings[k] for k in _KEPT if k in settings}
-    if is_agents and isinstance(config.get("approve"), dict):
-        config["approve"] = {k: v for k, v in config["approve"].items() if k != "plan"}
     case = {"name": title, _INPUT: inputs.values, "results": results, "decisions": "approve"}
     case["expect"] = {"status": result["status"], "state": expected}
-    return SavedPlan({"config": config, "context": context}, {"cases": [case]})
+    return {"config": {k: settings[k] for k in _KEPT if k in settings}, "context": context}, {"cases": [case]}
 
 
 class _Inputs:
@@ -85,7 +66,7 @@ class _Inputs:
     def __init__(self, request: Request, calls: Sequence[Json]) -> None:
         data = [m for m in request.data() if m.kind != "state"]
         texts = [call[key] for call in calls for key in _WRITES if isinstance(call.get(key), str)]
-        written = {path.kind for text in texts for path in paths(parse_output(text))}
+        written = {path.kind for text in texts for path in paths(references.parse_output(text))}
         kinds = [kind for kind in dict.fromkeys(m.kind for m in data) if kind not in written]
         view = Log(data).shared
         self._values = {kind: view.read(Path(kind), START) for kind in kinds}
@@ -130,11 +111,11 @@ class _Inputs:
             return parts if isinstance(value, dict) else [*parts.values()]
         if not isinstance(value, str) or MARK not in value:
             return value
-        tree = parse_condition(value) if is_condition else parse_marked(value)
+        tree = references.parse_condition(value) if is_condition else references.parse_marked(value)
         renamed = self._rename(tree)
         return value if renamed == tree else str(renamed)
 
-    def _rename(self, tree: Expression) -> Any:
+    def _rename(self, tree: references.Expression) -> Any:
         match tree:
             case Path(kind, names) if kind in self.keys:
                 value, key = self._values[kind], self.keys[kind]
@@ -157,17 +138,15 @@ def _shape_of(value: Json) -> dict[str, Any]:
     return {} if type_ is None else {"type": type_}
 
 
-def _tool_messages(request: Request, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The Tools of these names as the Request has them; one that it does not define is the worker's."""
-    missing = dict(names)
+def _tool_messages(request: Request, names: set[str]) -> Iterator[dict[str, Any]]:
+    """The messages that have Tools of these names; what the Request does not define is the worker's."""
     for message in (m for m in request.context if isinstance(m, ToolMessage)):
         tool = message.tool
-        name = tool.removeprefix("Tool.") if isinstance(tool, str) else tool_name(tool)
-        own = [name] if name is not None else [*tool]
-        if kept := [n for n in own if n in names]:
-            missing = {n: None for n in missing if n not in kept}
-            yield message.raw if name is not None else {"type": "tool", "tool": {n: tool[n] for n in kept}}
-    yield from ({"type": "tool", "tool": name} for name in missing)
+        own = {tool.removeprefix("Tool.")} if isinstance(tool, str) else {n} if (n := tool_name(tool)) else {*tool}
+        if own & names:
+            names = names - own
+            yield message.raw
+    yield from ({"type": "tool", "tool": name} for name in sorted(names))
 
 
 def _canned_results(calls: Sequence[Json], result: Mapping[str, Any]) -> Iterator[tuple[str, Json]]:
@@ -179,7 +158,9 @@ def _canned_results(calls: Sequence[Json], result: Mapping[str, Any]) -> Iterato
         if item.get("error") is not None:
             yield id_, {"$error": {k: v for k, v in item["error"].items() if k in ("code", "message", "details")}}
             continue
-        texts = {str(path) for path in paths(parse_output(item["outputPath"]))} if item.get("outputPath") else ()
+        texts = (
+            {str(path) for path in paths(references.parse_output(item["outputPath"]))} if item.get("outputPath") else ()
+        )
         own = next((m for m in written if m.raw.get("_call") == call and str(m.path) in texts), None)
         if own is None or own.path is None or item["state"] != "completed":
             continue

@@ -22,6 +22,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
+from acts.language import wire
 from acts.language.config import MODEL_SETTINGS, parse_seconds
 from acts.language.errors import CallError, DecisionRefused, EngineError, InvalidRequest, Problem
 from acts.language.messages import (
@@ -38,15 +39,6 @@ from acts.language.schemas import DEFS, subschemas
 from acts.language.strict_json import json_size
 from acts.language.tools import META, Tool, secret_parameters, tool_name, without_properties
 from acts.language.values import ABSENT, Json, Names, deep_merge, nest
-from acts.language.wire import (
-    ANONYMOUS,
-    INNER_PLAN,
-    MAX_PAYLOAD_BYTES,
-    NOT_LOADED,
-    PLAN_TOOL,
-    SCHEMA_MISMATCH,
-    UNRESOLVED,
-)
 from acts.plan.calls import UNIT, PlannedCall, find_rule
 from acts.plan.context_log import Log
 from acts.plan.graph import Graph, WriterIndex, build_graph, paths_read
@@ -318,7 +310,7 @@ def _empty_frame(log: Log, path: Path) -> Json:
 
 
 def edited_request(
-    request: dict[str, Any], index: int, calls: list[Json], limit: int = MAX_PAYLOAD_BYTES
+    request: dict[str, Any], index: int, calls: list[Json], limit: int = wire.MAX_PAYLOAD_BYTES
 ) -> dict[str, Any]:
     """The Request with other Calls in its plan message, at ``index`` of the context. Raises InvalidRequest: the Request
     has more bytes than the limit.
@@ -357,7 +349,7 @@ def build_delegate_input(
     inherited, parameters = inherited_config(config), {k: v for k, v in call.items() if k not in META and k != "_id"}
     if plan is not None:
         inherited, parameters = inherited_config(config, "missing"), call.get("input") or {}
-    if node.delegate == ANONYMOUS:
+    if node.delegate == wire.ANONYMOUS:
         anonymous = AnonymousCall(
             tool=node.tool.name, toolSchema=child_schema(node.tool.schema), served=node.tool.served,
             id=str(call.get("_id")), path=" || ".join(node.outcome_texts) or _DROPPED,
@@ -379,7 +371,7 @@ def inner_plan(call: Mapping[str, Any], prepared: ValidatedPlan, capabilities: C
     try:
         every = parse_seconds(repeat["every"]) if "every" in repeat else 0.0
     except ValueError as error:
-        raise CallError(SCHEMA_MISMATCH, f"repeat.every: {error}") from None
+        raise CallError(wire.SCHEMA_MISMATCH, f"repeat.every: {error}") from None
     is_editable = _asks_people(prepared.request, all_tools)
     messages = tool_messages(all_tools.values() if is_editable else _inner_tools(plan, all_tools))
     rest: dict[str, Any] = {"until": call.get("until"), "max": repeat.get("max"), "every": every}
@@ -499,7 +491,7 @@ def undo_request(
         else:
             own = {} if step.instance is None else {"instance": step.instance}
             text = f"it cannot be undone by {step.tool}: {problem}"
-            problems.append({"call": step.call, **own, "code": UNRESOLVED, "message": text})
+            problems.append({"call": step.call, **own, "code": wire.UNRESOLVED, "message": text})
     calls, names = list[Json](), [f"s{at}" for at in range(len(made))]
     for at, step in enumerate(made):
         after = {"_when": f"{Path('undone', (names[at - 1],))} == null || true"} if at else {}
@@ -551,7 +543,7 @@ def resolved_upfront(request: Request, tools: Mapping[str, Tool]) -> dict[str, s
         for name, delegate in fixed.items()
         if (tools[name].options.resolve or request.config.resolve) == "upfront"
         and isinstance(delegate, str)
-        and delegate not in NOT_LOADED
+        and delegate not in wire.NOT_LOADED
     }
 
 
@@ -560,9 +552,9 @@ def named_delegates(definition: Json) -> Iterator[str]:
     if isinstance(definition, dict):
         named = definition.get("_delegate")
         names = [named.get("const"), *(named.get("enum") or ())] if isinstance(named, dict) else [named]
-        if definition.get("_tool") == PLAN_TOOL and isinstance(plan := definition.get("plan"), str):
-            names.append(f"{INNER_PLAN}/{plan}")
-        yield from (name for name in names if isinstance(name, str) and name not in NOT_LOADED)
+        if definition.get("_tool") == wire.PLAN_TOOL and isinstance(plan := definition.get("plan"), str):
+            names.append(f"{wire.INNER_PLAN}/{plan}")
+        yield from (name for name in names if isinstance(name, str) and name not in wire.NOT_LOADED)
         definition = list(definition.values())
     for part in definition if isinstance(definition, list) else ():
         yield from named_delegates(part)
@@ -581,9 +573,9 @@ def approved_delegates(request: Request, tools: Mapping[str, Tool]) -> dict[str,
     schemas = (tool.meta.get("_delegate") for tool in tools.values())
     named = [name for s in schemas if isinstance(s, dict) for name in (s.get("const"), *(s.get("enum") or ()))]
     named += [call.get("_delegate") for call in request.calls if isinstance(call, dict)]
-    if PLAN_TOOL in tools and tools[PLAN_TOOL].walks_plan:
-        named += named_delegates([c for c in request.calls if isinstance(c, dict) and c.get("_tool") == PLAN_TOOL])
-    return dict.fromkeys(name for name in named if isinstance(name, str) and name not in NOT_LOADED)
+    if wire.PLAN_TOOL in tools and tools[wire.PLAN_TOOL].walks_plan:
+        named += named_delegates([c for c in request.calls if isinstance(c, dict) and c.get("_tool") == wire.PLAN_TOOL])
+    return dict.fromkeys(name for name in named if isinstance(name, str) and name not in wire.NOT_LOADED)
 
 
 def with_answers(config: Mapping[str, Json], tools: Mapping[str, Tool]) -> Json:
@@ -598,7 +590,7 @@ def with_answers(config: Mapping[str, Json], tools: Mapping[str, Tool]) -> Json:
         if not isinstance(names, (list, tuple)):
             return part
         answers = (tools[name].answer or tools[name].consts.get("_delegate") for name in names if name in tools)
-        more = [answer for answer in dict.fromkeys(answers) if answer not in (None, *NOT_LOADED, *names)]
+        more = [answer for answer in dict.fromkeys(answers) if answer not in (None, *wire.NOT_LOADED, *names)]
         return {**part, "calls": [*names, *more]}
 
     approve = config.get("approve")

@@ -25,14 +25,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictBo
 
 from acts.language import references
 from acts.language.config import Approve, Person, Rule
-from acts.language.errors import (
-    DecisionRefused,
-    ExpressionError,
-    Problem,
-    SettingsError,
-    format_choices,
-    truncate,
-)
+from acts.language.errors import DecisionRefused, ExpressionError, Problem, SettingsError, format_choices, truncate
 from acts.language.tools import Tool
 from acts.language.values import ABSENT, Json, type_name
 from acts.language.wire import ANSWER, APPROVE, EDIT, REJECT, REVOKE, UNDO

@@ -391,10 +391,12 @@ class Pages:
         """``{run, wait, version, subject, decision, reason?, …}``: docs/ui.md; 409 for what waits no more."""
         visitor = check_csrf(request, request.headers.get("x-csrf-token"))
         seen = _read_seen((await _body(request)).decode(errors="replace"))
+        if not isinstance(reason := seen.get("reason") or "", str):
+            raise HTTPException(400, "nothing was sent: a reason is a text")
         names = {EDIT: ("call", "with"), ANSWER: ("output",)}.get(str(seen.get("decision")), ())
         content = {k: seen[k] for k in names if k in seen} or None
         try:
-            await self._send(seen, visitor, str(seen.get("decision")), str(seen.get("reason") or ""), content)
+            await self._send(seen, visitor, str(seen.get("decision")), reason, content)
         except StaleError as error:
             return JSONResponse({"ok": False, "problem": str(error)}, _CONFLICT)
         return JSONResponse({"ok": True})
@@ -484,7 +486,8 @@ def _which(query: Mapping[str, str]) -> tuple[str, str]:
 def _read_json(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+        json.dumps(value, ensure_ascii=False).encode()  # no message carries half of a surrogate pair
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise HTTPException(400, "nothing was sent: this is no JSON object")
@@ -495,7 +498,7 @@ def _read_seen(text: str) -> dict[str, Any]:
     """What a form, or a program, says that it was shown: ``{run, wait, version, subject, …}``."""
     seen = _read_json(text)
     kinds = {"run": str, "wait": str, "version": int, "subject": str}
-    if missing := [name for name, kind in kinds.items() if not isinstance(seen.get(name), kind)]:
+    if missing := [name for name, kind in kinds.items() if type(seen.get(name)) is not kind]:
         raise HTTPException(400, f"nothing was sent: a decision names what was seen, and {missing[0]} is missing")
     return seen
 

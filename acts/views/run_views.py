@@ -48,33 +48,9 @@ from acts.tree.search_attributes import (
     tool_keywords,
 )
 from acts.views import results
+from acts.views import text as words
 from acts.views.drawing import Report, draw_mermaid, draw_text
 from acts.views.plan_svg import plan_svg
-from acts.views.text import (
-    CALL_STATES,
-    MAX_ROWS,
-    MAX_SECTION,
-    MAX_WAITS,
-    STATE_MARKS,
-    change_lines,
-    code_span,
-    decided_name,
-    describe_call,
-    element_counts_text,
-    failure_cause_text,
-    fence,
-    find_causes,
-    fit_lines,
-    fold,
-    forecast_text,
-    how_text,
-    progress_bar,
-    row,
-    table,
-    tool_change_lines,
-    usage_text,
-    who_text,
-)
 
 MAX_DECISIONS: Final = 100  # decisions that ``status`` lists, the latest
 PAGE: Final = 1000  # the answer to a query travels in one message; the default page of ``context``
@@ -173,7 +149,7 @@ class RunView:
     def _changes_for(self, wait: PendingApproval, changes: Sequence[ToolChange]) -> dict[str, Any]:
         own = (wait.call, wait.instance)
         texts = [one.text for one in changes if wait.call is None or own == (one.call, one.instance)]
-        return {TOOL_CHANGES: texts[:MAX_ROWS]} if texts else {}
+        return {TOOL_CHANGES: texts[: words.MAX_ROWS]} if texts else {}
 
     def status(self) -> dict[str, Any]:
         """``{phase, tick?, calls, usage, …}``, with ``waits?``, ``notes?``, ``decisions?`` and
@@ -202,14 +178,14 @@ class RunView:
         changes = self.tool_changes(current) if run.approvals.pending else []
         waits = [self._shown_wait(wait, changes) for wait in run.approvals.pending[:MAX_APPROVALS]]
         first, *head = self._head() or [""]
-        calls, usage = self._calls_section(), usage_text(run.usage.to_json()) if run.usage.requests else ""
+        calls, usage = self._calls_section(), words.usage_text(run.usage.to_json()) if run.usage.requests else ""
         parts = [
             " — ".join(filter(None, [f"**{run.phase}**", first])),
             *head,
             approvals_section([*waits, *run.approvals.pending[MAX_APPROVALS:]], []),
             usage,
-            "\n".join(f"- {code_span(note, MAX_TEXT)}" for note in run.all_notes[-MAX_NOTES:]),
-            fold("Calls", calls) if waits and calls else calls,
+            "\n".join(f"- {words.code_span(note, MAX_TEXT)}" for note in run.all_notes[-MAX_NOTES:]),
+            words.fold("Calls", calls) if waits and calls else calls,
             self._proposed()[0],
             approvals_section([], run.approvals.records),
         ]
@@ -356,7 +332,7 @@ class PlanView(RunView):
     def _causes(self) -> list[dict[str, Any]]:
         walk = self._run.walk
         names = frozenset(walk.prepared.request.instances())
-        return find_causes(error_items(walk.calls), names) if names else []
+        return words.find_causes(error_items(walk.calls), names) if names else []
 
     def _resumed(self) -> dict[str, Any]:
         walk = self._run.walk
@@ -369,7 +345,7 @@ class PlanView(RunView):
         counts = walk.counts
         queued = sum(key in walk.by_key and walk.by_key[key].parent is None for key in self._in_queue)  # not elements
         counts.update({"ready": queued, "running": -queued})
-        return [", ".join(f"{counts[s]} {s}" for s in CALL_STATES if counts[s]) or "no calls"]
+        return [", ".join(f"{counts[s]} {s}" for s in words.CALL_STATES if counts[s]) or "no calls"]
 
     def _calls_section(self) -> str:
         """Each Call with the paths that it may still write, and what was written; of many, those that failed. Of a
@@ -378,23 +354,25 @@ class PlanView(RunView):
         walk = self._run.walk
         names, parts = walk.prepared.request.instances(), list[str]()
         if names:
-            parts.append(code_span(progress_bar(Counter(statuses(walk).values()))))
-            causes = [f"- ✗ {code_span(failure_cause_text(c), MAX_TEXT)}" for c in self._causes()]
+            parts.append(words.code_span(words.progress_bar(Counter(statuses(walk).values()))))
+            causes = [f"- ✗ {words.code_span(words.failure_cause_text(c), MAX_TEXT)}" for c in self._causes()]
             parts += ["\n".join(["### Why instances failed\n", *causes])] if causes else []
         ranks = sorted(range(len(walk.nodes)), key=lambda rank: walk.nodes[rank].index)
         ranks.sort(key=lambda rank: bool(names) and walk.calls[rank].state not in _FAILED)
-        if len(ranks) > MAX_ROWS:
+        if len(ranks) > words.MAX_ROWS:
             ranks = [rank for rank in ranks if walk.calls[rank].state in _FAILED]
         items, written = [], []
-        for rank in ranks[:MAX_ROWS]:
+        for rank in ranks[: words.MAX_ROWS]:
             items.append(item := call_item(walk.calls[rank], self._in_queue))
             if walk.calls[rank].state not in SETTLED:
                 item.setdefault("outputPath", " || ".join(map(conjunction, walk.nodes[rank].outcomes)))
             for path, value, _ in walk.calls[rank].written:
-                text = code_span(begin_json(value, MAX_TEXT), MAX_TEXT)
-                written.append(f"- {STATE_MARKS['completed']} {call_name(item)}: {code_span(path)} = {text}")
+                text = words.code_span(begin_json(value, MAX_TEXT), MAX_TEXT)
+                written.append(
+                    f"- {words.STATE_MARKS['completed']} {call_name(item)}: {words.code_span(path)} = {text}"
+                )
         listed = _calls_table(items, len(ranks), written)
-        return _join_sections(*parts, fold("Instances and calls", listed) if names else listed)
+        return _join_sections(*parts, words.fold("Instances and calls", listed) if names else listed)
 
     def _proposed_version(self) -> int | None:
         return None if self._run.is_approved or self._run.finished is not None else self._run.version
@@ -527,7 +505,7 @@ class SingleCallView(RunView):
     _run: AnonymousDelegate
 
     def _head(self) -> list[str]:
-        return [code_span(self._run.node.id)]
+        return [words.code_span(self._run.node.id)]
 
     def _context(self) -> Context:
         return Context(self._run.request, self._run.prepared.tools.values())
@@ -566,19 +544,21 @@ class SetView(RunView):
         source = (progress.survey.source if progress.survey is not None else "") or run.setup.message.source
         rows = f"{progress.ended:,} of {counts['total'] or 0:,} rows have ended" if counts["total"] is not None else ""
         return [
-            f"{code_span(source)}: {rows or 'counting the rows'}",
+            f"{words.code_span(source)}: {rows or 'counting the rows'}",
             f"{counts['completed']:,} completed, {counts['failed']:,} failed, {counts['running']:,} running",
             f"{progress.handled:,} took an error path" if progress.handled else "",
-            f"results: {code_span(run.config.results)}" if run.config.results is not None else "",
+            f"results: {words.code_span(run.config.results)}" if run.config.results is not None else "",
             *self._cause_lines(),
-            "" if progress.stopped is None else f"stopped: {code_span(progress.errors()[0]['message'], MAX_TEXT)}",
+            ""
+            if progress.stopped is None
+            else f"stopped: {words.code_span(progress.errors()[0]['message'], MAX_TEXT)}",
         ]
 
     def _cause_lines(self) -> list[str]:
         progress = self._run.progress
-        listed, causes = len(progress.failures), find_causes(_row_errors(progress.failures))
+        listed, causes = len(progress.failures), words.find_causes(_row_errors(progress.failures))
         head = "failed" if listed == progress.failed else f"of the first {listed:,} that failed"
-        return [f"{head}: {code_span(failure_cause_text(cause), MAX_TEXT)}" for cause in causes]
+        return [f"{head}: {words.code_span(words.failure_cause_text(cause), MAX_TEXT)}" for cause in causes]
 
     def _proposed_version(self) -> int | None:
         return None if self._run.is_approved or self._run.finished is not None else 1
@@ -663,28 +643,28 @@ def _calls_table(items: Sequence[Mapping[str, Any]], count: int, results: Sequen
     """
     heads, ticks = ("", "call", "writes"), any(item.get("tick") for item in items)
     rows, remarks = [], []
-    for item in items[:MAX_ROWS]:
+    for item in items[: words.MAX_ROWS]:
         state, name = item["state"], call_name(item)
-        cells = (f"{STATE_MARKS[state]}\u00a0{state}", name, code_span(item.get("outputPath", "")))
-        rows.append(row(*([str(item.get("tick", ""))] if ticks else []), *cells))
-        if text := describe_call({k: v for k, v in item.items() if k != "elements"}):
-            remarks.append(f"- {STATE_MARKS[state]} {name}: {code_span(text, MAX_TEXT)}")
+        cells = (f"{words.STATE_MARKS[state]}\u00a0{state}", name, words.code_span(item.get("outputPath", "")))
+        rows.append(words.row(*([str(item.get("tick", ""))] if ticks else []), *cells))
+        if text := words.describe_call({k: v for k, v in item.items() if k != "elements"}):
+            remarks.append(f"- {words.STATE_MARKS[state]} {name}: {words.code_span(text, MAX_TEXT)}")
     lines = [*remarks, *results]
     return _join_sections(
-        table(("tick", *heads) if ticks else heads, fit_lines(rows, count, ASK_STATUS)),
-        "\n".join(fit_lines(lines, len(lines), ASK_STATUS)),
+        words.table(("tick", *heads) if ticks else heads, words.fit_lines(rows, count, ASK_STATUS)),
+        "\n".join(words.fit_lines(lines, len(lines), ASK_STATUS)),
     )
 
 
 def call_name(item: Mapping[str, Any]) -> str:
-    counts = element_counts_text(item.get("elements"))
+    counts = words.element_counts_text(item.get("elements"))
     unit = f"{UNIT} " if item["tool"] == UNIT else ""
     return unit + _name(item, "id") + (f" ({counts})" if counts else "")
 
 
 def _name(item: Mapping[str, Any], key: str) -> str:
     """What an item names by a key, and its instance."""
-    return code_span(item[key]) + (f" [{code_span(item['instance'])}]" if item.get("instance") else "")
+    return words.code_span(item[key]) + (f" [{words.code_span(item['instance'])}]" if item.get("instance") else "")
 
 
 # -- approvals ---------------------------------------------------------------------------
@@ -695,10 +675,12 @@ def approvals_section(pending: Sequence[PendingApproval], decisions: Sequence[Ma
     parts = []
     if pending:
         parts.append("### Waits for a decision\n\n" + _HOW_TO_DECIDE)
-        parts += fit_lines(map(_approval_lines, pending), len(pending), _ASK_PENDING, MAX_APPROVALS, MAX_WAITS)
+        parts += words.fit_lines(
+            map(_approval_lines, pending), len(pending), _ASK_PENDING, MAX_APPROVALS, words.MAX_WAITS
+        )
     if decisions:
         parts.append("### Decisions\n")
-        parts += fit_lines(map(_decision_line, reversed(decisions)), len(decisions), ASK_STATUS, MAX_APPROVALS)
+        parts += words.fit_lines(map(_decision_line, reversed(decisions)), len(decisions), ASK_STATUS, MAX_APPROVALS)
     return "\n".join(parts)
 
 
@@ -709,22 +691,24 @@ def _approval_lines(approval: PendingApproval) -> str:
     """
     report = approval.to_json()
     address = {k: v for k, v in report.items() if k in _ADDRESS}
-    call = f"**{decided_name(report)}**" if approval.call is None else code_span(approval.call)
+    call = f"**{words.decided_name(report)}**" if approval.call is None else words.code_span(approval.call)
     subject = {"scopes": "the scopes of ", ANSWER: "an answer to "}.get(approval.what, "") + call
     until = f", until {_utc(approval.deadline)}" if approval.deadline else ""
     count, hints = report.get("elements"), report.get("hints")
     subject += f" for each of {count:,} elements" if isinstance(count, int) else ""
-    subject += f" ({', '.join(map(code_span, hints[:4]))})" if isinstance(hints, list) and hints else ""
-    subject += f" — {code_span(who_text(report), MAX_TEXT)}" if who_text(report) else ""
+    subject += f" ({', '.join(map(words.code_span, hints[:4]))})" if isinstance(hints, list) and hints else ""
+    subject += f" — {words.code_span(words.who_text(report), MAX_TEXT)}" if words.who_text(report) else ""
     run = _name(report, "workflowId")
     parts = [f"\n{subject} of {run}, version {approval.version}, since {_utc(approval.since)}{until}"]
-    parts += [f"- changed: {code_span(line, MAX_TEXT)}" for line in change_lines(report.get("changes"))]
-    parts += [f"- {code_span(text, MAX_TEXT)}" for text in tool_change_lines(report)]
+    parts += [f"- changed: {words.code_span(line, MAX_TEXT)}" for line in words.change_lines(report.get("changes"))]
+    parts += [f"- {words.code_span(text, MAX_TEXT)}" for text in words.tool_change_lines(report)]
     content = approval.content
     # Indented JSON is slow to write, and a character has at most four bytes
-    if content is None or json_size(content) > 4 * MAX_SUBJECT or len(text := fence(content)) > MAX_SUBJECT:
+    if content is None or json_size(content) > 4 * MAX_SUBJECT or len(text := words.fence(content)) > MAX_SUBJECT:
         planned = report.get(PLANNED)
-        parts += [f"As it is planned:\n\n{fence(planned)}"] if planned and json_size(planned) <= MAX_TEMPLATE else []
+        parts += (
+            [f"As it is planned:\n\n{words.fence(planned)}"] if planned and json_size(planned) <= MAX_TEMPLATE else []
+        )
         return "\n\n".join([*parts, _HOW_TO_SEE]) + "\n"
     parts.append(f"What is decided:\n\n{text}")
     if SIGN in report:  # nobody can sign here
@@ -735,15 +719,15 @@ def _approval_lines(approval: PendingApproval) -> str:
     decisions: list[dict[str, Any]] = [confirms, {"decision": REJECT, "reason": UNFILLED}]
     if (planned := report.get(EDIT)) and json_size(planned) <= MAX_TEMPLATE:
         decisions.append({"decision": EDIT, "with": planned})
-    parts += [fence({**decision, "by": UNFILLED, **address}, None) for decision in decisions]
+    parts += [words.fence({**decision, "by": UNFILLED, **address}, None) for decision in decisions]
     return "\n\n".join(parts) + "\n"
 
 
 def _decision_line(record: Mapping[str, Any]) -> str:
-    subject = _name(record, "call") if "call" in record else decided_name(record)
-    subject += f" [{code_span(record['instance'])}]" if "call" not in record and "instance" in record else ""
-    why = f": {code_span(record['reason'], MAX_TEXT)}" if record.get("reason") else ""
-    who = code_span(record.get("by", "")) or "somebody"
+    subject = _name(record, "call") if "call" in record else words.decided_name(record)
+    subject += f" [{words.code_span(record['instance'])}]" if "call" not in record and "instance" in record else ""
+    why = f": {words.code_span(record['reason'], MAX_TEXT)}" if record.get("reason") else ""
+    who = words.code_span(record.get("by", "")) or "somebody"
     signed = ", signed" if record.get("signed") else ""
     return f"- {_utc(record['date'])} {who}: {record['decision']} {subject} (version {record['version']}{signed}){why}"
 
@@ -752,7 +736,7 @@ def _utc(date: str) -> str:
     try:
         return f"{datetime.fromisoformat(date):%Y-%m-%d %H:%M:%S} UTC"
     except ValueError:
-        return code_span(date)
+        return words.code_span(date)
 
 
 def describe_proposal(
@@ -769,19 +753,20 @@ def describe_proposal(
     calls, problems, outcomes = simulation["calls"], simulation["problems"], simulation["outcomes"]
     more = " or more" if outcomes["truncated"] else ""
     rows = [
-        row(
+        words.row(
             _name(call, "id"),
-            code_span(how_text(call)),
+            words.code_span(words.how_text(call)),
             _first_paths([*call["reads"], *(f"{scope} (scope)" for scope in call["scopes"])]),
             _first_paths(call["writes"]),
         )
         for call in calls
     ]
     lines = [
-        f"- {code_span(p['call']) + ': ' if 'call' in p else ''}{code_span(p['message'], MAX_TEXT)}" for p in problems
+        f"- {words.code_span(p['call']) + ': ' if 'call' in p else ''}{words.code_span(p['message'], MAX_TEXT)}"
+        for p in problems
     ]
     # The plan as it was written, ready to be changed and sent
-    edit = fence({"decision": EDIT, "by": UNFILLED, **address, "plan": prepared.request.calls})
+    edit = words.fence({"decision": EDIT, "by": UNFILLED, **address, "plan": prepared.request.calls})
     how = f"To change it, send this with your changes; the new version then waits for a decision:\n\n{edit}"
     remarks = {"approval": "after approval", "background": "in the background"}
     notes = {c["id"]: [*c.get("hints", ()), *(text for key, text in remarks.items() if c[key])] for c in calls}
@@ -793,11 +778,13 @@ def describe_proposal(
     section = _join_sections(
         "### The plan",
         f"{len(calls)} calls in {len(simulation['waves'])} waves, {len(outcomes['combinations'])}{more} combinations "
-        f"of outcomes — {code_span(forecast_text(simulation), MAX_TEXT)}",
-        "\n".join(fit_lines(lines, len(lines), "see `acts simulate`")),
-        fold("What each call does", table(_PLAN_HEADS, fit_lines(rows, len(rows), "ask the query `plan`"))),
-        fold("Change it", how if len(edit) <= MAX_SECTION else ""),
-        "" if len(edit) <= MAX_SECTION else "The calls as they were written: ask the query `plan`",
+        f"of outcomes — {words.code_span(words.forecast_text(simulation), MAX_TEXT)}",
+        "\n".join(words.fit_lines(lines, len(lines), "see `acts simulate`")),
+        words.fold(
+            "What each call does", words.table(_PLAN_HEADS, words.fit_lines(rows, len(rows), "ask the query `plan`"))
+        ),
+        words.fold("Change it", how if len(edit) <= words.MAX_SECTION else ""),
+        "" if len(edit) <= words.MAX_SECTION else "The calls as they were written: ask the query `plan`",
     )
     return section, summary
 
@@ -806,4 +793,6 @@ _PLAN_HEADS: Final = ("call", "how", "reads", "writes")
 
 
 def _first_paths(paths: Sequence[str]) -> str:
-    return ", ".join(map(code_span, paths[:MAX_PATHS])) + (f", … ({len(paths)})" if len(paths) > MAX_PATHS else "")
+    return ", ".join(map(words.code_span, paths[:MAX_PATHS])) + (
+        f", … ({len(paths)})" if len(paths) > MAX_PATHS else ""
+    )

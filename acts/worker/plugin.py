@@ -23,13 +23,7 @@ from acts.activities.models.adapters import close_clients
 from acts.activities.plan_folders import PLAN_FOLDERS, read_plans
 from acts.activities.read_past_run import PastRuns
 from acts.activities.registry import Registry, activity_name, missing_activity, refuse_same_name, refuse_unanswered
-from acts.activities.run_setup import (
-    Caps,
-    Loader,
-    check_queues,
-    check_search_attributes,
-    look_up_approvers,
-)
+from acts.activities.run_setup import Caps, Loader, check_queues, check_search_attributes, look_up_approvers
 from acts.activities.secret_interceptor import SecretInterceptor
 from acts.activities.set_work import SetActivities
 from acts.delegates.sources import read_folders

@@ -404,7 +404,7 @@ class RunWorkflow:
     )
     def undo(self, _: RawValue = NOTHING) -> RawValue:
         run = self.machine
-        steps = [] if run is None or run.undone is not None else run.undo_steps()
+        steps = [] if run is None or (run.undone or {}).get("calls") else run.undo_steps()
         request = {"request": run.undo_request(steps)} if run is not None and steps else {}
         data = write_json({"calls": len(steps), **request})
         limit = wire.MAX_STORED_BYTES if self.uses_storage else MAX_RESULT

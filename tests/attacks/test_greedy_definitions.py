@@ -9,18 +9,7 @@ import pytest
 
 from tests.attacks.tree import OBJECT, Spy, leaks, secret, state, tree
 from tests.workflow.agents import Agents, Saved, delegating
-from tests.workflow.foreign import (
-    Foreign,
-    Handle,
-    call,
-    came_to,
-    decide,
-    ended,
-    of_type,
-    pending,
-    states,
-    tool,
-)
+from tests.workflow.foreign import Foreign, Handle, call, came_to, decide, ended, of_type, pending, states, tool
 
 Json = Any
 PAY = {"_tool": "pay", "_outputPath": "†state.output"}

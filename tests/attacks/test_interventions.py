@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.attacks.tree import state
 from tests.support import PATIENCE, assert_eventually
 from tests.workflow.agents import Agents
 from tests.workflow.foreign import Foreign, Handle, call, came_to, cancelled, decide, ended, own
-from tests.workflow.tools import echo, refuse
+from tests.workflow.tools import echo, noise, refuse
 
 Json = Any
 PAYS = {"approve": {"calls": ["pay"]}}
@@ -21,11 +20,6 @@ DECLINED = {"code": "declined", "message": "no funds", "details": {"balance": 3}
 SOON = PATIENCE
 TWO = [own("a", text="a"), own("b", text="b")]
 PAY, LATER = call("pay", "†state.x", value="†state.text"), call("echo", "†state.y", value="†state.x || †state.text")
-
-
-def noise(bytes_: int) -> str:
-    """Text that cannot be packed into less than half of it."""
-    return hashlib.shake_128(b"").hexdigest(bytes_ // 2)
 
 
 async def see(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 import uuid
@@ -23,6 +22,7 @@ from acts.payloads import storage_gc
 from acts.payloads.stores import S3Store, sha256
 from tests.cli.conftest import ROOT, Acts, clean_environment, new_name, wait_for_listing, wait_for_state
 from tests.storage.s3_server import S3Server, contents
+from tests.workflow.tools import noise
 
 Json = Any
 LARGE = 3_000_000  # characters; the server takes 2 MiB
@@ -97,11 +97,6 @@ async def plain(server: DevServer, s3_server: S3Server) -> Client:
     driver = S3StorageDriver(Objects(s3_server.client()), BUCKET)
     converter = DataConverter(external_storage=ExternalStorage([driver], payload_size_threshold=128 * 1024))
     return await Client.connect(server.address, namespace=server.namespace, data_converter=converter)
-
-
-def noise(size: int) -> str:
-    """A text that cannot be compressed to less than half."""
-    return random.Random(size).randbytes(size // 2).hex()  # noqa: S311
 
 
 def call(tool: str, path: str, **parameters: Json) -> Json:

@@ -319,7 +319,7 @@ def model_case(source: Source) -> Iterator[Step]:
         yield "latent schema", lambda tool=tool: composed.append(compose_latent_schema(tool, ["†state.r"])[0])
     for form in composed:
         for dialect in ("openai", "anthropic"):
-            yield f"form {dialect}", lambda form=form, dialect=dialect: choose_form(form, dialect)
+            yield f"form {dialect}", lambda form=form, dialect=dialect: choose_form(form, dialect).in_words
             answer = read_json(
                 sized(
                     hostile_requests.solution(

@@ -95,11 +95,11 @@ async def test_nobody_decides_unless_that_is_allowed(engine: Engine, server: Dev
         assert "approve" not in [tool.name for tool in (await acts.client.list_tools()).tools]
         assert (await acts.call("pending", id=run["id"]))["waits"] == waits
     async with serving("--allow-decisions", **of(engine, server)) as acts:
-        version = waits[0]["version"]
-        assert "needs a reason" in await acts.error("approve", id=run["id"], version=version, decision="reject")
-        assert "version" in await acts.error("approve", id=run["id"], version=version + 1)
-        assert "subject" in await acts.error("approve", id=run["id"], version=version, subject="0" * 64)
-        decided = await acts.call("approve", id=run["id"], version=version, subject=waits[0]["subject"])
+        subject = waits[0]["subject"]
+        assert "needs a reason" in await acts.error("approve", id=run["id"], subject=subject, decision="reject")
+        assert "subject" in await acts.error("approve", id=run["id"], call=waits[0]["call"])
+        assert "subject" in await acts.error("approve", id=run["id"], subject="0" * 64)
+        decided = await acts.call("approve", id=run["id"], subject=subject)
         assert decided["decision"] == "approve"
         done = await engine.client.get_workflow_handle(run["id"]).result()
         assert done["state"]["x"] == "done wipe"

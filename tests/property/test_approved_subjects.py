@@ -210,6 +210,7 @@ class Approvals(RuleBasedStateMachine):
         self.signs, self.asks, self.others, self.needed = signs, asks, others, needed
         approve: Json = {"calls": ["pay"], "plan": asks, "selfApproval": not others}
         approve["rules"] = [{"calls": ["pay"], "when": "†call._tool != null", "of": 2}] if needed > 1 else []
+        approve["rules"] += [{"plan": True, "of": 2}] if needed > 1 and asks and not signs else []
         config = {"approve": approve, "missing": "wait" if plan == "input" else mode}
         context = [*TOOLS, STATE, USER, *(TWO if plan == "instances" else [])]
         request = {"config": config, "context": [*context, {"type": "plan", "plan": PLANS[plan]}]}

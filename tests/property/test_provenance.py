@@ -21,16 +21,7 @@ from acts.language.values import ABSENT, get
 from acts.machines.call_state import call_items
 from acts.plan.context_log import END
 from acts.plan.validate import validate_request
-from acts.provenance.trace import (
-    ACTIVITY,
-    ENGINE,
-    MODEL,
-    REQUEST,
-    Limits,
-    ProvenanceIndex,
-    RunRecord,
-    Trace,
-)
+from acts.provenance.trace import ACTIVITY, ENGINE, MODEL, REQUEST, Limits, ProvenanceIndex, RunRecord, Trace
 from tests import oracle
 from tests.property.drive import Drive, many
 from tests.strategies import MEETING_POINTS, Case, cases, collisions, orders

@@ -47,10 +47,7 @@ DATA = [
 
 @pytest.fixture
 async def user(
-    impatient: DevServer,
-    task_queue: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    impatient: DevServer, task_queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Foreign]:
     """A user of an engine that has an approver, and continues as new after 60 events."""
     monkeypatch.setattr(lifetime, "DRAIN_EVENTS", 60)

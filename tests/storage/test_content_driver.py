@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,15 +19,10 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
-from acts.payloads.converter import (
-    ContentCache,
-    ContentDriver,
-    read_setting,
-)
-from acts.payloads.stores import ContentMissing, FolderStore, S3Store, StorageError, StorageUnavailable, make_key
+from acts.payloads.converter import ContentCache, ContentDriver, read_setting
+from acts.payloads.stores import ContentMissing, FolderStore, S3Store, StorageError, make_key
 from acts.worker.slots import TaskSlots, WatchedInstance, WatchedRunner
 from acts.worker.watch import MemoryWatch
-from tests.support import assert_eventually
 
 STORE = StorageDriverStoreContext(StorageDriverWorkflowInfo(namespace="default", id="run"))
 RETRIEVE = StorageDriverRetrieveContext()
@@ -92,28 +85,6 @@ async def test_missing_content_is_an_error_in_a_second_however_patient_the_drive
     claim = StorageDriverClaim({"key": make_key("default", "a" * 64)})
     with pytest.raises(ContentMissing, match="another ACTS_STORAGE"):
         await driver.retrieve(RETRIEVE, [claim])
-
-
-async def test_a_folder_that_is_away_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    folder, away = tmp_path / "storage", tmp_path / "away"
-    store = CountingStore(folder)
-    patient, impatient = ContentDriver(store, patience=60), ContentDriver(store, patience=0)
-    await patient.store(STORE, [payload(b"cached")])
-    folder.rename(away)
-    with pytest.raises(StorageUnavailable, match="is not there"):
-        await impatient.store(STORE, [payload(b"1")])
-    waiting = asyncio.create_task(patient.store(STORE, [payload(b"1"), payload(b"2")]))
-
-    async def is_logged() -> bool:
-        return "it is tried again" in caplog.text
-
-    await assert_eventually(is_logged)
-    assert await patient.retrieve(RETRIEVE, await patient.store(STORE, [payload(b"cached")])) == [payload(b"cached")]
-    assert len(caplog.records) == 1, "one line for all that wait; and what the cache has says nothing of the folder"
-    away.rename(folder)
-    claims = await waiting
-    assert await ContentDriver(store).retrieve(RETRIEVE, claims) == [payload(b"1"), payload(b"2")]
 
 
 @given(sizes=st.lists(st.integers(0, 40), max_size=50))

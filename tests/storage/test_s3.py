@@ -140,11 +140,7 @@ class Refusing(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("bucket", "is_refused", "text"),
-    [
-        ("denied", True, "AccessDenied"),
-        ("busy", False, "SlowDown"),
-    ],
+    ("bucket", "is_refused", "text"), [("denied", True, "AccessDenied"), ("busy", False, "SlowDown")]
 )
 def test_an_answer_of_the_server_is_told_apart_from_its_silence(
     monkeypatch: pytest.MonkeyPatch, bucket: str, text: str, *, is_refused: bool

@@ -3,7 +3,7 @@
 Whatever a page logs as an error, a dialog, and whatever the policy against foreign content refuses fails a test. The
 pictures of the docs are written again with
 
-    TEST_REWRITE_GOLDEN=1 .venv/bin/python -m pytest tests/ui/test_browser.py -k phone
+    TEST_REWRITE_GOLDEN=1 .venv/bin/python -m pytest tests/ui/test_browser.py -k "phone_shows or keeps_the_key"
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 import uvicorn
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Locator, Page, async_playwright, expect
 from temporalio.client import Client
 
 from acts.cli.commands.operations import create_key
@@ -93,11 +93,9 @@ async def press(page: Page, name: str, reason: str = "") -> None:
     await page.get_by_role("button", name=name).click()
 
 
-async def picture(page: Page, name: str, path: str = "") -> None:
-    if path:
-        await page.goto(path)
+async def picture(shown: Page | Locator, name: str) -> None:
     if os.environ.get("TEST_REWRITE_GOLDEN"):
-        await page.screenshot(path=IMAGES / f"ui-{name}.png", scale="css")
+        await shown.screenshot(path=IMAGES / f"ui-{name}.png", scale="css")
 
 
 @pytest.fixture(scope="session")
@@ -265,8 +263,9 @@ async def test_a_phone_shows_the_buttons_and_the_dark_is_dark(desk: Desk) -> Non
         await picture(page, "phone")
         light = await desk.open(page.url, viewport={"width": 900, "height": 760}, color_scheme="light")
         await picture(light, "card")
-        await picture(light, "inbox", inbox)
-        await picture(light, "run", link("/run", id=handle.id))
+        for name, address in (("inbox", inbox), ("run", link("/run", id=handle.id))):
+            await light.goto(address)
+            await picture(light, name)
         for one in (*handles, handle):
             await one.cancel()
 
@@ -281,6 +280,20 @@ async def test_without_a_script_one_decides_as_well(desk: Desk, word: str) -> No
     await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
     decided = [(item["decision"], item["reason"]) for item in (await ended(handle))["decisions"]]
     assert decided == [(word.lower(), "as agreed")]
+
+
+async def test_somebody_who_is_signed_out_is_told_and_decides_nothing(desk: Desk) -> None:
+    page, handle = await desk.card()
+    await page.context.clear_cookies()
+    await press(page, "Approve")
+    await expect(page.get_by_text("open the address that `acts ui` has printed")).to_be_visible()
+    assert await pending(handle)
+    page = await desk.open()
+    await page.route("**/events", lambda route: route.fulfill(status=401))
+    await page.reload()
+    await expect(page.get_by_role("alert")).to_contain_text("no longer follows what happens")
+    desk.forget_refusals()
+    await handle.cancel()
 
 
 async def test_somebody_answers_on_a_phone_without_a_script(desk: Desk) -> None:
@@ -395,6 +408,8 @@ async def test_an_approver_signs_in_the_browser_which_keeps_the_key_from_everybo
     await expect(said).to_contain_text('no key of "ada" has signed')
     await press(page, "Forget the key")
     await key.set_input_files(keys / "ada.pem")
+    await expect(signer).to_have_value("ada")
+    await picture(page.locator(".decide"), "signing")
     await press(page, "Reject", "\u201ezu viel\u201c,\nsagt Zo\u00eb")
     await expect(page.get_by_role("heading", name="This waits no longer")).to_be_visible()
     [decision] = (await ended(handle))["decisions"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from urllib.parse import quote, unquote
 
 import httpx2
@@ -237,6 +238,31 @@ async def test_programs_read_events_and_decide(site: Site, foreign: Foreign) -> 
             rest = (await program.get(address, headers={"Last-Event-ID": offset})).text
             assert 0 < len(rest) < len(events)
             assert "RUN_FINISHED" in rest
+
+
+async def test_what_is_malformed_is_refused_and_is_no_error_of_the_server(site: Site, foreign: Foreign) -> None:
+    strange = ("", "\x00", "'\"\\", "x" * 3000, "a/b?c#d&e=f", "\u2066")
+    for path in ("/run", "/card", "/change", "/fork", "/run.svg", "/bulk", "/runs", "/"):
+        for text in strange:
+            query = dict.fromkeys(("id", "run", "wait", "call", "like", "q", "phase", "instance"), text)
+            assert (await site.http.get(path, params=query)).status_code < 500, (path, text)
+    async with foreign.serving(lookup, refund):
+        handle = await start_refund(foreign)
+        _, card = await site.card_of(handle)
+        form, good = hidden(card), json.loads(hidden(card)["seen"])
+        values = (None, True, "\ud800", [], -1, "\x00")
+        shown = [json.dumps({**good, "decision": "approve", key: value}) for key in good for value in values]
+        shown += ["[" * 100_000, "{", "\ufeff{}"]
+        reasons = [{**good, "decision": "reject", "reason": value} for value in ({"a": 1}, "\ud800", "x" * 3000)]
+        headers = {"Origin": site.origin, "X-CSRF-Token": form["csrf"]}
+        answers = [await site.http.post("/api/decide", content=body, headers=headers) for body in shown]
+        answers += [await site.http.post("/api/decide", content=json.dumps(body), headers=headers) for body in reasons]
+        for path, body in product(("/decide", "/bulk", "/change", "/answer"), shown):
+            fields = {**form, "seen": body, "decision": "approve", "step": "send", "call": "2:refund", "new": "{}"}
+            answers.append(await site.post(path, **fields))
+        assert {answer.status_code for answer in answers} <= {400, 404, 409}
+        assert len(await pending(handle)) == 1
+        await handle.cancel()
 
 
 async def test_without_a_worker_a_run_shows_what_the_server_knows(site: Site, foreign: Foreign) -> None:

@@ -164,9 +164,6 @@ def waiting(*calls: Any, **more: Any) -> PlanRun:
     return run
 
 
-# -- what runs -----------------------------------------------------------------------------------------
-
-
 def test_the_page_and_the_status_count_elements_and_say_why_a_call_was_skipped() -> None:
     run = plan_run(LISTED_REFUND, CLOSE)
     run.handle(Begin(), NOW)

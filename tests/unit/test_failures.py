@@ -17,14 +17,7 @@ from temporalio.testing import ActivityEnvironment
 import acts
 from acts.language.config import Options
 from acts.language.errors import InvalidRequest, Problem
-from acts.telemetry.failures import (
-    MAX_LEVELS,
-    MAX_MESSAGE,
-    EngineFailureConverter,
-    find_place,
-    format_error,
-    levels_of,
-)
+from acts.telemetry.failures import MAX_LEVELS, MAX_MESSAGE, EngineFailureConverter, find_place, format_error, levels_of
 from acts.telemetry.logs import _is_retried
 from acts.workflows.in_flight import call_error
 

@@ -8,15 +8,7 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
-from acts.tree.records import (
-    AgentState,
-    Capabilities,
-    DelegateInput,
-    InstanceInput,
-    PlanInput,
-    PlanState,
-    TreePosition,
-)
+from acts.tree.records import AgentState, Capabilities, DelegateInput, InstanceInput, PlanInput, PlanState, TreePosition
 from acts.tree.wire_format import VersionedRecord
 from acts.workflows.payloads import NOTHING, encode, encode_record, encode_state, find_token, raw
 

@@ -74,11 +74,7 @@ STATUSES: list[tuple[int, str, bool, float | None]] = [
 
 @pytest.mark.parametrize(("status", "after", "is_retried", "seconds"), STATUSES, ids=str)
 async def test_what_fails_is_tried_again_as_its_status_says(
-    shop: Site,
-    status: int,
-    after: str,
-    is_retried: object,
-    seconds: float | None,
+    shop: Site, status: int, after: str, is_retried: object, seconds: float | None
 ) -> None:
     shop.reply_with(answer(b'{"why": "no"}', status, retry_after=after))
     error = await refusal(shop)

@@ -60,9 +60,6 @@ def test_a_miss_is_told_from_a_failure_of_the_tool(error: BaseException, miss: M
     assert found.reason
 
 
-# -- local activities: how many run at once, how much of what they return fits a task, and what does not ---
-
-
 GRPC_BYTES = 4 * 1024 * 1024
 
 

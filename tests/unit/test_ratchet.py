@@ -23,18 +23,18 @@ LINES = {
     "delegates": 530,
     "language": 3_073,
     "machines": 6_544,
-    "payloads": 1_140,
+    "payloads": 1_128,
     "plan": 1_780,
     "planner": 1_407,
     "provenance": 448,
     "sets": 821,
-    "simulation": 866,
+    "simulation": 746,
     "telemetry": 1_125,
     "testing": 506,
     "tree": 1_871,
     "ui": 0,
     "views": 1_272,
-    "worker": 2_370,
+    "worker": 2_204,
     "workflows": 2_878,
 }
 # Room, lines, reason
@@ -90,11 +90,7 @@ RAISED: list[tuple[str, int, str]] = [
         245,
         "what an operator allows a Request; compute, which ships; undecorated functions, places of imports",
     ),
-    (
-        "cli",
-        655,
-        "repair of many runs, sums, pictures, answers and rules of people; sets checked before they start",
-    ),
+    ("cli", 655, "repair of many runs, sums, pictures, answers and rules of people; sets checked before they start"),
     ("client", 310, "notices, tags, and reports of what waits; a run that has ended is found again"),
     ("language", 358, "one grammar of expressions; rules for decisions; the list of settings"),
     ("machines", 354, "people as tools, rules, N of M, what is remembered; elements that are skipped"),
@@ -106,20 +102,29 @@ RAISED: list[tuple[str, int, str]] = [
     ("testing", 22, "canned answers of people"),
     ("tree", 170, "people and groups among approvers; tags; since when a run waits"),
     ("ui", 1516, "the inbox in the browser: pages, cards, forms, who may see them"),
-    (
-        "views",
-        619,
-        "two pictures (plan_svg.py, gantt_svg.py), causes of failures, the decision first, waits of a root",
-    ),
+    ("views", 619, "two pictures (plan_svg.py, gantt_svg.py), causes of failures, the decision first, waits of a root"),
     (
         "worker",
         499,
         "results that outlive an absence of the server, work given back on SIGTERM, slots, limits of a Tool",
     ),
     ("workflows", 77, "caps, answers, what waits in the memo"),
+    ("activities", 352, "http and the schemas of plan and wait, which ship; plans that planners see as tools"),
+    ("cli", 7, "undo, save, and when a message counts"),
+    ("client", 115, "signed decisions; undoing of a run that has ended; when a message counts"),
+    ("delegates", 22, "one guard of addresses for definitions and for http"),
+    ("language", 131, "what undoes a Call, the search of tools, what is shown whole, rules that may hold"),
+    ("machines", 506, "plans inside plans with until and repeat, waits, undoing, the search of tools"),
+    ("plan", 180, "checks of inner plans and of what undoes; rules that may hold"),
+    ("planner", 122, "the form of an answer in types, values by shape, the search of tools"),
+    ("testing", 185, "a run saved as a plan by name with its test"),
+    ("tree", 164, "inputs of inner plans, steps of undoing, what like Calls have in common"),
+    ("ui", 147, "signing in the browser, forks by a form, links between runs; to whom a rule names"),
+    ("views", 4, "what a Call waits for, what was undone"),
+    ("workflows", 45, "one timer for all waits, inner plans, undoing at the end"),
 ]
-FILES = 156
-TEST_LINES = 47_560
+FILES = 157
+TEST_LINES = 47_460
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 

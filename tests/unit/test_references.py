@@ -133,9 +133,6 @@ def test_alternatives_are_bounded_and_the_error_says_so() -> None:
         alternatives(parse(" || ".join(f"†a.x{i}" for i in range(65))))
 
 
-# -- literals and references -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "reference", "plain"),
     [

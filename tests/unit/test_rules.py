@@ -164,6 +164,15 @@ def test_several_people_approve_the_same_subject_and_one_rejects() -> None:
     assert states(world) == ["rejected"]
 
 
+def test_an_edit_takes_back_the_approvals_of_a_plan_and_others_approve_it() -> None:
+    world = start(call("pay", "†state.a", n=1), rules=[{"plan": True, "of": 2}])
+    assert decide(world, by="Ada") == ""
+    assert decide(world, "edit", plan=[call("pay", "†state.a", n=2)], by="Bob") == ""
+    assert "approvals" not in waits(world)[None]
+    assert [decide(world, by=name) for name in ("Bob", "Cy")] == ["", ""]
+    assert states(world) == ["running"]
+
+
 def test_after_a_time_others_decide_too_then_the_deadline() -> None:
     rule = {"calls": ["pay"], "who": "ops", "timeout": 20, "escalate": [{"after": 10, "who": "heads"}]}
     world = start(call("pay", "†state.a", n=1), rules=[rule])

@@ -95,7 +95,18 @@ def test_a_type_hint_is_a_schema_and_reads_what_fits_it(hint: Any, value: Any, a
     assert tool.output_check is None or not tool.output_check.defects(result)
 
 
-@acts.tool(retry=2, timeout="10s", read_only=True, failures=["gone"], secrets={"key": "shop"}, output_path="†state.x")
+UNDO = {"_tool": "forget", "id": "†result.id"}
+
+
+@acts.tool(
+    retry=2,
+    timeout="10s",
+    read_only=True,
+    failures=["gone"],
+    secrets={"key": "shop"},
+    output_path="†state.x",
+    undo=UNDO,
+)
 def describe(
     item: Annotated[Item, Field(alias="theItem")],
     day: date = date(2026, 1, 31),
@@ -129,7 +140,7 @@ def test_a_function_says_all_that_a_tool_is_and_stays_a_function() -> None:
     assert parts["day"] == {
         "type": "string", "format": "date", "default": "2026-01-31", "description": "the day: that of the order",
     }  # fmt: skip
-    assert parts["_outputPath"] == {"const": "†state.x"}
+    assert (parts["_outputPath"], parts["_undo"]) == ({"const": "†state.x"}, {"const": UNDO})
     assert parts["key"] == {"const": {"$secret": "shop"}}
     assert "call" not in parts
     assert "context" not in parts

@@ -16,32 +16,7 @@ from acts.machines.walk_context import WalkContext
 from acts.plan.context_log import END, Log
 from tests import oracle
 from tests.cases import call, own
-from tests.property.drive import NOW, Drive, begin, data_message
-
-
-def begin_without_input() -> Drive:
-    return begin(
-        call("a", "†state.a", x="†input.late"),
-        call("b", "†state.b", x="†state.a"),
-        config={"missing": "wait"},
-        results={"a": 1, "b": 2},
-    )
-
-
-def test_a_call_awaits_missing_input_and_starts_when_it_is_provided() -> None:
-    drive = begin_without_input()
-    assert drive.state("1:a") == "awaiting"
-    drive.perform(drive.walk.provide(data_message({"type": "input", "input": {"other": 1}}), NOW))
-    assert drive.state("1:a") == "awaiting"
-    drive.perform(drive.walk.provide(data_message({"type": "input", "late": "here"}), NOW))
-    assert drive.running == ["1:a"]
-    drive.finish_all()
-    assert drive.started["1:a"][0] == {"x": "here"}
-    assert drive.walk.context.appended()[:2] == [
-        {"type": "input", "input": {"other": 1}},
-        {"type": "input", "late": "here"},
-    ]
-
+from tests.property.drive import NOW, begin, data_message
 
 # (path, method, value) of a Call that has completed, and the state that is provided after it
 MEETING: list[tuple[str, str, Any, Any]] = [

@@ -88,10 +88,7 @@ async def test_what_a_run_starts_has_its_priority_its_turn_and_its_tags(foreign:
     below = await foreign.client.get_workflow_handle(f"{plain.id}/a").describe()
     priority = below.raw_description.workflow_execution_info.priority
     assert (priority.priority_key, priority.fairness_key) == (4, plain.id)
-    assert list({k.name: v for k, v in below.typed_search_attributes}["ActsTags"]) == [
-        "customer=c-17",
-        "team=ops",
-    ]
+    assert list({k.name: v for k, v in below.typed_search_attributes}["ActsTags"]) == ["customer=c-17", "team=ops"]
     (scheduled,) = await of_type(first, "ACTIVITY_TASK_SCHEDULED")
     assert (scheduled.priority.priority_key, scheduled.priority.fairness_key) == (1, "customer=c-17")
 

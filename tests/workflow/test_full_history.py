@@ -21,6 +21,7 @@ from acts.worker import interceptors
 from acts.workflows import payloads
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, call, came_to, ended, states, tool
+from tests.workflow.tools import length
 
 Json = Any
 
@@ -30,10 +31,6 @@ SERVER_BYTES = 5_000_000 + 1_500_000
 
 def incompressible(count: int) -> str:
     return base64.b64encode(random.randbytes(count * 3 // 4)).decode()  # noqa: S311 - no secret
-
-
-async def length(call: Json, tool: Json, context: Json) -> int:
-    return len(call["value"])
 
 
 async def blob(call: Json, tool: Json, context: Json) -> str:

@@ -11,19 +11,11 @@ from typing import Any
 import pytest
 
 from tests.workflow.foreign import Foreign, call, ended, of_type, result_of_failed, states, status, tool
-from tests.workflow.tools import echo
+from tests.workflow.tools import echo, length, text
 
 Json = Any
 
 NOBODY_NEEDS_SO_LONG = 120  # seconds; a bound against hanging, not an expectation
-
-
-async def text(call: Json, tool: Json, context: Json) -> str:
-    return str(call["letter"] * call["count"])
-
-
-async def length(call: Json, tool: Json, context: list[Json]) -> int:
-    return len(call.get("value", "")) + sum(len(json.dumps(m)) for m in context)
 
 
 LARGE_INPUTS: dict[str, tuple[list[dict[str, Json]], dict[str, Json]]] = {

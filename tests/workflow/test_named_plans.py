@@ -160,9 +160,6 @@ def test_two_things_of_one_name_stop_the_worker_with_both_places(folder: Path, t
         read_plans([folder])
 
 
-# -- a plan that was saved -------------------------------------------------------------
-
-
 async def test_the_plan_of_an_agent_that_was_saved_is_a_tool_of_its_name(
     server: DevServer, agents: Agents, foreign: Foreign, tmp_path: Path
 ) -> None:
@@ -176,13 +173,13 @@ async def test_the_plan_of_an_agent_that_was_saved_is_a_tool_of_its_name(
     handle = await agents.start({"calls": greet, "output": {"said": "†state.greeting"}}, context=context)
     result, (output,) = await ended(handle), await handle.query("plan", {"as": "output"})
     raw = {"config": {"model": "scripted:none", "maxTicks": 3}, "context": context}
-    saved = save_plan(raw, await handle.query("plan"), output, result, "greets")
+    plan, cases = save_plan(raw, await handle.query("plan"), output, result, "greets")
     (folder := tmp_path / "plans").mkdir()
-    (folder / "greetAll.json").write_text(json.dumps(saved.request), "utf-8")
+    (folder / "greetAll.json").write_text(json.dumps(plan), "utf-8")
 
-    (case,) = read_case_file(saved.tests).cases
+    (case,) = read_case_file(cases).cases
     assert case.input == {"guest": {"name": "Ada", "age": 36}, "names": ["Bo", "Cy"]}
-    rehearsed = rehearse_plan(saved.request, case.results, input=case.input)
+    rehearsed = rehearse_plan(plan, case.results, input=case.input)
     assert find_mismatches(case, rehearsed) == []
     queue = f"{foreign.queue}-saved"
     async with engine_on(server, queue, plans=folder, shipped=None):

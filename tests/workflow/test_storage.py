@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,23 +33,10 @@ from acts.workflows.types import PlanWorkflow
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, came_to, ended, events, of_type, tool
-from tests.workflow.tools import Gate, echo
+from tests.workflow.tools import Gate, echo, length, merged, noise, text
 
 Json = Any
 LARGE = 5_000_000  # characters; the server takes 2 MiB
-
-
-async def text(call: Json, tool: Json, context: Json) -> str:
-    return str(call["letter"] * call["count"])
-
-
-async def length(call: Json, tool: Json, context: list[Json]) -> int:
-    return len(call["value"])
-
-
-def noise(size: int) -> str:
-    """A text that cannot be compressed to less than half."""
-    return random.Random(size).randbytes(size // 2).hex()  # noqa: S311
 
 
 @pytest.fixture
@@ -87,11 +73,6 @@ def values(folder: Path) -> list[Path]:
 
 async def history_bytes(handle: Handle) -> int:
     return sum(event.ByteSize() for event in await events(handle))
-
-
-def merged(messages: list[Json]) -> dict[str, Json]:
-    """What data messages hold together."""
-    return {k: v for m in messages if m["type"] == "data" for k, v in m.get("data", {}).items()}
 
 
 async def test_a_value_beyond_a_payload_goes_from_call_to_call_and_is_stored_once(

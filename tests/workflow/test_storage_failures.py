@@ -27,14 +27,10 @@ from acts.worker.plugin import build_replayer
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, call, ended, of_type, status, tool
-from tests.workflow.tools import Gate
+from tests.workflow.tools import Gate, length, merged
 
 Json = Any
 LARGE = 3_000_000  # characters; the server takes 2 MiB
-
-
-async def length(call: Json, tool: Json, context: list[Json]) -> int:
-    return len(call["value"])
 
 
 class Place:
@@ -76,11 +72,6 @@ async def storing(server: DevServer, task_queue: str, folder: Path) -> AsyncIter
     async with engine_on(server, f"engine-{task_queue}", folder) as engine:
         client = await Client.connect(server.address, namespace=server.namespace, data_converter=client_converter())
         yield Foreign(client, engine, task_queue)
-
-
-def merged(messages: list[Json]) -> dict[str, Json]:
-    """What data messages hold together."""
-    return {k: v for m in messages if m["type"] == "data" for k, v in m.get("data", {}).items()}
 
 
 async def test_a_storage_that_is_away_is_waited_for_and_no_call_runs_twice(

@@ -17,19 +17,8 @@ from acts.client.client import Client
 from acts.client.client_errors import ClientError
 from acts.tree.identity import retry_id
 from tests.crash.resets import reset, reset_points
-from tests.workflow.agents import Agents
-from tests.workflow.foreign import (
-    Foreign,
-    call,
-    came_to,
-    decide,
-    ended,
-    failure,
-    own,
-    pending,
-    result_of_failed,
-    tool,
-)
+from tests.workflow.agents import Agents, Saved, delegating
+from tests.workflow.foreign import Foreign, call, came_to, decide, ended, failure, own, pending, result_of_failed, tool
 from tests.workflow.tools import Gate
 
 Json = Any
@@ -222,6 +211,28 @@ async def test_what_an_inner_plan_completed_is_undone_in_its_place(bank: Bank) -
     assert bank.undone == ["†p5", "†p3", "†p2", "†p3", "†p2", "†p1"]
     assert len({id_ for _, id_ in bank.refunds}) == len(bank.refunds) == result["undone"]["calls"]
 
+    bank.refunds.clear()
+    each = call("plan", "†state.inner", plan=[call("pay", "†state.p", n="†input.n")], input={"n": "†state.n"})
+    calls = [each, call("pay", "†state.last", n="†state.m", after="†state.inner")]
+    context = [*context[:-1], own("a", n=1, m=13), own("b", n=2, m=0), {"type": "plan", "plan": calls}]
+    handle = await bank.foreign.start({"config": {"onFailure": "undo"}, "context": context})
+    assert (await ended(handle))["status"] == "partial"
+    assert bank.undone == ["†p2"]
+    undo = await Client(bank.foreign.client).run(handle.id).undo()
+    assert [error["call"] for error in (await undo.result()).errors] == ["2:pay"]
+    assert bank.undone == ["†p2", "†p1"]
+
+
+async def test_a_delegate_undoes_what_it_did_and_is_undone_as_one_call(bank: Bank, saved: Saved) -> None:
+    config = {"onFailure": "undo"}
+    failing = saved.walked(*paid(1), *paid(0), context=bank.context, config=config)
+    done = saved.walked(call("pay", "†state.output", n=2), context=bank.context, config=config)
+    tools = (delegating("fail", failing), delegating("buy", done, _undo={**UNDO, "note": "of 2"}))
+    calls = [call("fail", "†state.x", _errorPath="†state.why"), call("buy", "†state.y"), *paid(0)]
+    handle = await bank.foreign.start(bank.request(*calls, context=tools, **config))
+    assert (await came_to(handle))["undone"]["calls"] == 1
+    assert sorted(bank.undone) == ["†p1", "†p2"]
+
 
 async def test_an_agent_ends_where_a_person_has_its_plan_undone(agents: Agents, bank: Bank) -> None:
     plan = {"calls": [*paid(2), call("gate", "†state.gate", after="†state.p2")]}
@@ -282,7 +293,7 @@ async def test_what_has_nothing_that_undoes_it_says_so(bank: Bank) -> None:
         ({"_tool": "refund", "payment": "†state.id"}, "it sees what the Call gave and was given"),
         ({"_tool": "refund", "_outputPath": "†state.x"}, "parameters, and nothing else"),
         ({"_tool": "refund", "payment": "†result..id"}, "_undo"),
-        ({"_tool": "pay"}, "ends where it begins"),
+        ({"_tool": "pay"}, "leads in a circle"),
         ("refund", "/properties/_undo"),
         ({"const": "refund"}, "is the Call that undoes one of it"),
     ],

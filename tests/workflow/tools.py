@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +21,25 @@ ONCE = {"retry": {"maxAttempts": 1}}
 async def echo(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:
     """Gives back its parameter ``value``."""
     return call.get("value")
+
+
+async def text(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> str:
+    return str(call["letter"] * call["count"])
+
+
+async def length(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> int:
+    """That of its ``value``, and of its scopes as JSON."""
+    return len(call.get("value", "")) + sum(len(json.dumps(m)) for m in context)
+
+
+def noise(size: int) -> str:
+    """A text that cannot be compressed to less than half."""
+    return random.Random(size).randbytes(size // 2).hex()  # noqa: S311
+
+
+def merged(messages: list[Json]) -> dict[str, Json]:
+    """What data messages hold together."""
+    return {k: v for m in messages if m["type"] == "data" for k, v in m.get("data", {}).items()}
 
 
 async def refuse(call: dict[str, Json], tool: dict[str, Json], context: list[Json]) -> Json:

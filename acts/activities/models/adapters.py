@@ -448,8 +448,9 @@ async def begin_stream(
 ) -> ResponseStream:
     """The stream of a request that has the settings and the schema as its model takes them."""
     adapted, notes = adapt_settings(request, default_cap)
-    # In a thread: a hundred Tools take half a second
+    # In a thread: a hundred Tools take half a second; the words are kept with it
     sent = await asyncio.to_thread(choose_form, request.schema, endpoint.provider, endpoint.quirks.first_form)
+    await asyncio.to_thread(getattr, sent, "in_words")
     return ResponseStream(endpoint, adapted, on_call, sent, notes)
 
 

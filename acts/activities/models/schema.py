@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, Literal
 
 from acts.language.errors import truncate
@@ -62,14 +62,14 @@ _CACHED_SCHEMAS: Final = 128
 ONLY_JSON: Final = "Answer with one JSON value of the type Answer and nothing else (in parentheses: what else holds):\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SentSchema:
     """A schema in one form: ``schema`` is what is sent or shown."""
 
     form: Form
     schema: Any
 
-    @property
+    @cached_property
     def in_words(self) -> str:
         """The schema as an instruction, for a model that does not see it otherwise."""
         return ONLY_JSON + write_types(self.schema)

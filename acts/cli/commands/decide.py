@@ -31,19 +31,8 @@ from acts.cli.console import CommandError, clean, command_error, console, messag
 from acts.cli.render.tables import approval_lines, print_diff
 from acts.cli.text import source as texts
 from acts.cli.text.source import source_error
-from acts.client import client, server
+from acts.client import client, run_decisions, server
 from acts.client.client_errors import ClientError
-from acts.client.run_decisions import (
-    Sign,
-    call_position,
-    find_approval,
-    login_name,
-    read_signable,
-    read_signing_key,
-    send_decision,
-    send_update,
-    with_signature,
-)
 from acts.client.run_reader import IS_WAITING, RunReader, add_parameters, open_run, read_pending
 from acts.language.config import parse_seconds
 from acts.language.errors import DecisionRefused, InvalidRequest, visible
@@ -51,13 +40,7 @@ from acts.language.messages import Data, counting_now, parse_message
 from acts.language.source_text import SourceText
 from acts.language.values import Json, is_equal
 from acts.language.wire import ANSWER, APPROVE, DECIDE, EDIT, PROVIDE, REJECT, REVOKE
-from acts.tree.decisions import (
-    SHORT_SUBJECT,
-    Decision,
-    PendingApproval,
-    Remember,
-    read_decision,
-)
+from acts.tree.decisions import SHORT_SUBJECT, Decision, PendingApproval, Remember, read_decision
 from acts.views.text import tool_change_lines
 
 _MAX_ROWS: Final = 24  # of what is decided in the table, and characters of each; `acts show` has more
@@ -192,7 +175,7 @@ async def _approve_many(many: bulk.Bulk, decision: Decision, key: str | None) ->
 
     async def approve_one(run: RunReader, approval: PendingApproval) -> str:
         own = decision.model_copy(update={"subject": approval.subject})
-        await send_decision(run, own, approval, sign=_signer(key, own))
+        await run_decisions.send_decision(run, own, approval, sign=_signer(key, own))
         return "approved"
 
     return await many.perform("approve", "decision", [(run.id, partial(approve_one, run, a)) for run, a in whole])
@@ -223,8 +206,8 @@ async def answer(
 async def revoke(run: cli.Run, name: Remembered, by: By = None, reason: cli.Note = None) -> None:
     """Ask about calls again that somebody has approved from now on; `acts show` lists these approvals."""
     reader = await (await open_run(run)).root()
-    sent = {"decision": REVOKE, "remembered": name, "by": by or login_name(), "reason": reason}
-    await reader.ask(send_update(reader, DECIDE, {k: v for k, v in sent.items() if v is not None}))
+    sent = {"decision": REVOKE, "remembered": name, "by": by or run_decisions.login_name(), "reason": reason}
+    await reader.ask(run_decisions.send_update(reader, DECIDE, {k: v for k, v in sent.items() if v is not None}))
     print_err(f"revoked: people decide about such calls of {clean(run)} again")
 
 
@@ -261,11 +244,11 @@ async def edit(
         reason=note,
     )  # fmt: skip
     reader = await open_run(run)
-    approval = await find_approval(reader, decision)
+    approval = await run_decisions.find_approval(reader, decision)
     waiting = reader.other(approval.workflow_id)
     calls = await waiting.require(waiting.plan())
     name = call or approval.call
-    position = None if name is None else call_position(name)
+    position = None if name is None else run_decisions.call_position(name)
     if position is not None and position >= len(calls):
         raise command_error(f"the plan that waits has {len(calls)} calls, and no {name}", where="--call")
     before: Json = calls if position is None else calls[position]
@@ -283,17 +266,17 @@ async def edit(
         cli.require_yes("send it?", "it was not sent", yes=yes)
         content = {"plan": value} if position is None else {"call": name, "with": value}
         with _problems_in(source):
-            await send_decision(reader, decision, approval, sign=_signer(key, decision), content=content)
+            await run_decisions.send_decision(reader, decision, approval, sign=_signer(key, decision), content=content)
     print_err(f"edited, and an edit is no approval: `{cli.shell('acts', 'pending', run)}` lists what waits now")
 
 
 async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> None:
     run = await open_run(id_)
-    approval = await find_approval(run, decision)
+    approval = await run_decisions.find_approval(run, decision)
     [seen] = await add_parameters(run, [approval]) if decision.decision == APPROVE else [approval]
     for text in tool_change_lines(seen.about):
         cli.print_message(clean(text), severity="warning")
-    status = await send_decision(run, decision, approval, sign=_signer(key, decision))
+    status = await run_decisions.send_decision(run, decision, approval, sign=_signer(key, decision))
     state = f"; the run is {status['phase']}" if isinstance(status, dict) and "phase" in status else ""
     print_err(clean(f"{past}: {approval} (version {approval.version}){state}"))
 
@@ -309,11 +292,11 @@ def _problems_in(source: SourceText) -> Iterator[None]:
         raise CommandError(*texts.problem_blocks(error.problems, source)) from None
 
 
-def _signer(file: str | None, decision: Decision) -> Sign | None:
+def _signer(file: str | None, decision: Decision) -> run_decisions.Sign | None:
     """What signs a decision with the key of a file, if the run that waits shows what it wants signed."""
     if file is None:
         return None
-    key = read_signing_key(file)
+    key = run_decisions.read_signing_key(file)
     return partial(_sign, key, is_named=decision.subject is not None)
 
 
@@ -321,12 +304,12 @@ async def _sign(
     key: Ed25519PrivateKey, waiting: RunReader, approval: PendingApproval, decision: dict[str, Any], *, is_named: bool
 ) -> dict[str, Any]:
     """The decision, signed. What is approved is printed whole; who has not named its subject says yes to it."""
-    seen = await read_signable(waiting, approval)
+    seen = await run_decisions.read_signable(waiting, approval)
     cli.print_err(visible(json.dumps(seen.content, indent=2, ensure_ascii=False), "\n"))
     if decision["decision"] in (APPROVE, ANSWER) and not is_named:
         hint = f"name what you have seen: --subject {str(approval.subject)[:SHORT_SUBJECT]}"
         cli.require_yes("Sign the approval of this?", "nothing was signed", hint=hint)
-    return with_signature(key, seen, decision)
+    return run_decisions.with_signature(key, seen, decision)
 
 
 @contextmanager
@@ -381,7 +364,7 @@ async def provide(run: cli.Run, message: Message, now: Now = False) -> None:
     answers = await receiver.status() is not None
     if answers:
         with suppress(RPCError), _problems_in(source):
-            status = await send_update(receiver, PROVIDE, sent)
+            status = await run_decisions.send_update(receiver, PROVIDE, sent)
             waits = "; what waits for a decision: acts pending" if status.get("waits") else ""
             print_err(f"{clean(run)} has the message{waits}")
             return

@@ -29,14 +29,7 @@ from acts.activities.plan_folders import PLAN_FOLDERS, plan_files
 from acts.cli import console as cli
 from acts.cli.commands.start import StartPolicy, new_id, start_and_wait
 from acts.cli.console import clean, command_error, console, option, print_err, print_message
-from acts.cli.dev.temporal_server import (
-    POLL_SECONDS,
-    DevServerError,
-    dev_server,
-    free_address,
-    is_listening,
-    spawn,
-)
+from acts.cli.dev import temporal_server
 from acts.cli.render.tables import print_plan
 from acts.cli.text import preflight
 from acts.client import server
@@ -112,8 +105,8 @@ def choose_port(requested: int | None, default: int, notes: list[str]) -> int | 
     """The port to use; None for any, where the default one is in use."""
     if requested is None:
         try:
-            free_address(default)
-        except DevServerError:
+            temporal_server.free_address(default)
+        except temporal_server.DevServerError:
             notes.append(f"port {default} is used by another program, so a free one was chosen")
             return None
     return requested or default
@@ -278,10 +271,10 @@ class Engine:
         self._report.unlink(missing_ok=True)
         with ExitStack() as stack:
             output = sys.stderr if self._log is None else stack.enter_context(self._log.open("ab"))
-            self._worker = spawn([sys.executable, "-m", "acts.worker"], output, self._environment)
+            self._worker = temporal_server.spawn([sys.executable, "-m", "acts.worker"], output, self._environment)
         deadline = time.monotonic() + READY_SECONDS
         while not self.serves and self._worker.poll() is None and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+            time.sleep(temporal_server.POLL_SECONDS)
             with suppress(OSError, ValueError):  # it is not there, or not yet whole
                 self.serves = json.loads(self._report.read_text("utf-8"))
         if not self.serves:
@@ -294,7 +287,7 @@ class Engine:
     def wait(self, stop: threading.Event) -> str:
         """Keep a worker running until the server has ended; the message says so. A stop raises KeyboardInterrupt."""
         self._from_file = _settings_of_file()
-        while is_listening(self.server.address):
+        while temporal_server.is_listening(self.server.address):
             if stop.is_set():
                 raise KeyboardInterrupt
             has_ended = self._worker is not None and self._has_ended_within(CHECK_SECONDS)
@@ -380,8 +373,8 @@ def run_engine(
     """
     with ExitStack() as stack:
         try:
-            dev = stack.enter_context(dev_server(state=state, port=port, ui_port=ui_port, ui=ui))
-        except DevServerError as error:
+            dev = stack.enter_context(temporal_server.dev_server(state=state, port=port, ui_port=ui_port, ui=ui))
+        except temporal_server.DevServerError as error:
             raise command_error(str(error), code=cli.EXIT_NO_SERVER) from None
         engine = Engine(dev, modules or default_modules(), files or state, log)
         for number in STOP_SIGNALS:  # nothing interrupts the end of the server

@@ -172,17 +172,16 @@ async def pending(id: RunId | None = None) -> Answer:  # noqa: A002 - the name o
 
 async def approve(
     id: RunId,  # noqa: A002 - the name of the tool's parameter
-    version: Annotated[int, Field(description="The version that the person has seen.")],
+    subject: Annotated[str, Field(description="What the person has seen, as `pending` names it.")],
     decision: Literal["approve", "reject"] = "approve",
     call: str | None = None,
     instance: str | None = None,
     reason: Annotated[str | None, Field(description="Needed for a rejection.")] = None,
-    subject: Annotated[str | None, Field(description="What the person has seen, as `pending` names it.")] = None,
 ) -> Answer:
     """Approve or reject what waits in a run. Only on behalf of a person who has seen it."""
     by = f"{login_name() or 'somebody'} (acts mcp)"
     target = Decision.model_construct(
-        decision=decision, call=call, instance=instance, version=version, subject=subject, by=by, reason=reason
+        decision=decision, call=call, instance=instance, subject=subject, by=by, reason=reason
     )
     reader = await open_run(id)
     approval = await find_approval(reader, target)

@@ -26,47 +26,13 @@ from temporalio.service import RPCError, RPCStatusCode
 from acts.cli import bulk
 from acts.cli import console as cli
 from acts.cli.console import clean, command_error, option, print_blocks, print_err, print_json, read_seconds
-from acts.cli.render.tables import (
-    await_run,
-    error_path_blocks,
-    failure_blocks,
-    print_outcome,
-    text_table,
-    watch_run,
-)
-from acts.cli.text.preflight import (
-    add_set,
-    check_file,
-    names_set,
-    next_results,
-    repeated_problem,
-    require_valid,
-    run_preflight,
-)
-from acts.cli.text.source import (
-    STDIN,
-    find_plan,
-    looks_like_file,
-    parse_source,
-    problem_blocks,
-    read_inputs,
-    read_source,
-)
+from acts.cli.render import tables
+from acts.cli.text import preflight as checks
+from acts.cli.text import source as texts
 from acts.client import client as runs
-from acts.client import server
+from acts.client import server, start_runs
 from acts.client.run_reader import RunReader, RunResult, iso_text, open_run
 from acts.client.served import workflow_of_plan
-from acts.client.start_runs import (
-    AGAIN,
-    HAS_ENDED,
-    IdPolicy,
-    OnceEnded,
-    WhileRunning,
-    make_request,
-    start_run,
-    undo_run,
-    with_calls,
-)
 from acts.language.source_text import SourceText
 from acts.language.values import Json
 from acts.language.wire import AGENT, INVALID_REQUEST, PLAN, SET_NOT_FOUND, UNDO
@@ -75,10 +41,10 @@ from acts.tree.identity import child_id, retry_id
 
 ResultsFile = Annotated[str | None, option("--results FILE", "The file that takes a line for each row of the set.")]
 IfRunning = Annotated[
-    WhileRunning, option("--if-running WORD", "If a run of --id runs: fail, use-existing or terminate it.")
+    start_runs.WhileRunning, option("--if-running WORD", "If a run of --id runs: fail, use-existing or terminate it.")
 ]
 IfEnded = Annotated[
-    OnceEnded | None,
+    start_runs.OnceEnded | None,
     option("--if-ended WORD", "If one has ended: use-existing (default), again, again-if-failed or fail."),
 ]
 Delay = Annotated[str | None, option("--delay TIME", "Begin after this time, like 30m or 2h.")]
@@ -109,9 +75,9 @@ schedule = cli.CommandGroup("schedule", "Start plans and agents by the clock: Te
 app.add_typer(schedule)
 
 
-_FRESH: Final = IdPolicy("fail", "again")
+_FRESH: Final = start_runs.IdPolicy("fail", "again")
 _RETRIED_PHASES: Final = ("failed", "partial", "timedOut")  # not what a person has ended, unless --phase says so
-_ONE_RETRY: Final = IdPolicy("use-existing", "use-existing")
+_ONE_RETRY: Final = start_runs.IdPolicy("use-existing", "use-existing")
 
 
 @dataclass(frozen=True)
@@ -121,7 +87,7 @@ class StartPolicy:
     watch: bool = False
     as_json: bool = False
     detach: bool = False
-    id_policy: IdPolicy = _FRESH
+    id_policy: start_runs.IdPolicy = _FRESH
 
 
 @app.add
@@ -152,17 +118,21 @@ async def run(
       acts run refund --input orderId=7 --input more.json
       acts run plan.yaml --set orders.csv --results out.jsonl
     """
-    policy = StartPolicy(watch, as_json, detach, IdPolicy(if_running, if_ended, read_seconds(delay, "--delay")))
+    policy = StartPolicy(
+        watch, as_json, detach, start_runs.IdPolicy(if_running, if_ended, read_seconds(delay, "--delay"))
+    )
     tags = dict(part.partition("=")[::2] for part in tag or ())
-    if not looks_like_file(file):
+    if not texts.looks_like_file(file):
         request = _named_request(file, inputs, [set_file, results], tags)
         return await _run_named(file, request, agent, run_id, policy)
-    source, request, preflight = check_file(file, inputs, set_file=set_file, results=results, agent=agent, tags=tags)
-    require_valid(preflight, source)
+    source, request, preflight = checks.check_file(
+        file, inputs, set_file=set_file, results=results, agent=agent, tags=tags
+    )
+    checks.require_valid(preflight, source)
     workflow = AGENT if preflight.agent else PLAN
     if preflight.why:
         print_err(clean(f"starting {'an' if preflight.agent else 'a'} {workflow} ({preflight.why})"), "dim")
-    policy = dataclasses.replace(policy, watch=watch or (names_set(request) and not as_json))
+    policy = dataclasses.replace(policy, watch=watch or (checks.names_set(request) and not as_json))
     return await start_and_wait(request, workflow, run_id or new_id(file), source, policy)
 
 
@@ -201,7 +171,9 @@ async def retry(
         raise command_error(f'the run "{clean(run, 200)}" has not ended', where="ID", hint=hint)
     request, source = await _retry_request(reader, only, edit, results, says_so=True)
     if info.workflow_type == PLAN:
-        require_valid(run_preflight(request, file=None if edit == STDIN else edit, agent=False), source)
+        checks.require_valid(
+            checks.run_preflight(request, file=None if edit == texts.STDIN else edit, agent=False), source
+        )
     policy = StartPolicy(watch, as_json, detach, _FRESH if new_id else _ONE_RETRY)
     new_id = new_id or retry_id(reader.id, info.run_id)
     return await start_and_wait(request, info.workflow_type, new_id, source, policy)
@@ -239,7 +211,7 @@ async def _retry_many(many: bulk.Bulk, only: str | None) -> int:
         reader = RunReader(client, row["id"], row["runId"])
         request, _ = await _retry_request(reader, only)
         new_id = retry_id(reader.id, row["runId"])
-        _, state = await start_run(client, row["workflow"], request, new_id, _ONE_RETRY, queue)
+        _, state = await start_runs.start_run(client, row["workflow"], request, new_id, _ONE_RETRY, queue)
         if not state:
             print(new_id)
         return "had been retried before" if state else "retried"
@@ -262,7 +234,7 @@ async def fork(
     resume = {"workflowId": run, "runId": (await reader.describe()).run_id, "keep": {"before": from_call}}
     new_id = new_id or f"{run[:200]}-fork-{secrets.token_hex(3)}"
     request, source = await _resume_request(reader, resume, edit, None, says_so=True)
-    require_valid(run_preflight(request, file=None if edit == STDIN else edit, agent=False), source)
+    checks.require_valid(checks.run_preflight(request, file=None if edit == texts.STDIN else edit, agent=False), source)
     return await start_and_wait(request, PLAN, new_id, source, StartPolicy(watch, as_json, detach))
 
 
@@ -278,24 +250,24 @@ async def undo(run: cli.Run, reason: cli.Note = None, as_json: cli.AsJson = Fals
     if (await reader.describe()).close_time is None:
         await runs.Run(reader.client, run).undo(reason)
     else:
-        undoing, state = await undo_run(reader)
+        undoing, state = await start_runs.undo_run(reader)
     print_err(clean(f"{undoing.id} {state or 'is started'}"), "dim")
     if detach:
         print(undoing.id)
         return cli.EXIT_DONE
-    outcome = await undoing.ask(await_run(undoing))
+    outcome = await undoing.ask(tables.await_run(undoing))
     if as_json:
         print_json(outcome.to_json())
     else:
-        print_outcome(outcome, undoing.id, PLAN)
-        print_blocks(failure_blocks(outcome))
+        tables.print_outcome(outcome, undoing.id, PLAN)
+        print_blocks(tables.failure_blocks(outcome))
     return exit_code(outcome)
 
 
 async def _run_named(name: str, request: Json, agent: bool | None, run_id: str | None, policy: StartPolicy) -> int:
     workflow = None if agent is None else AGENT if agent else PLAN
-    file = find_plan(name)  # where the worker has other folders, its problems have no lines
-    source = SourceText(f'the plan "{name}"', "", "JSON", request) if file is None else read_source(file)
+    file = texts.find_plan(name)  # where the worker has other folders, its problems have no lines
+    source = SourceText(f'the plan "{name}"', "", "JSON", request) if file is None else texts.read_source(file)
     return await start_and_wait(request, workflow, run_id or new_id(name), source, policy)
 
 
@@ -305,8 +277,8 @@ def _named_request(
     if any(of_sets):
         raise command_error("a plan by name has its set in its file", where="--set", hint="or name the file itself")
     if not re.fullmatch(r"[\w.-]+", name):
-        read_source(name)  # which says that there is no such file
-    return make_request(name, read_inputs(inputs or ()), tags or {})
+        texts.read_source(name)  # which says that there is no such file
+    return start_runs.make_request(name, texts.read_inputs(inputs or ()), tags or {})
 
 
 async def start_and_wait(
@@ -334,20 +306,22 @@ async def start_and_wait(
         return cli.EXIT_DONE
     began = time.monotonic()
     try:
-        outcome = await run.ask(watch_run(run, shows_end=policy.as_json) if policy.watch else await_run(run))
+        outcome = await run.ask(
+            tables.watch_run(run, shows_end=policy.as_json) if policy.watch else tables.await_run(run)
+        )
     except asyncio.CancelledError:  # Ctrl-C
         name = cli.shell(run.id)
         print_err(f"stopped waiting; the run continues: acts show {name} --watch, acts cancel {name}")
         raise
     if policy.as_json:
         print_json(outcome.to_json())
-        print_blocks(error_path_blocks(outcome.raw if isinstance(outcome.raw, dict) else {}))
+        print_blocks(tables.error_path_blocks(outcome.raw if isinstance(outcome.raw, dict) else {}))
     elif not outcome.problems:
-        print_outcome(outcome, run.id, workflow, f"{time.monotonic() - began:.1f} s")
-        print_blocks(failure_blocks(outcome))
+        tables.print_outcome(outcome, run.id, workflow, f"{time.monotonic() - began:.1f} s")
+        print_blocks(tables.failure_blocks(outcome))
     if outcome.problems:
         cli.print_message(f"the worker refuses the request ({INVALID_REQUEST})")
-        print_blocks(problem_blocks(outcome.problems, source))
+        print_blocks(texts.problem_blocks(outcome.problems, source))
     return exit_code(outcome)
 
 
@@ -363,16 +337,18 @@ def new_id(file: str) -> str:
     path = Path(file).resolve()
     stem = path.parent.name if path.stem in ("plan", "request", "agent", "index", "main") else path.stem
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem).strip("-.")[:60]
-    return f"{'run' if file == STDIN or not name else name}-{secrets.token_hex(4)}"
+    return f"{'run' if file == texts.STDIN or not name else name}-{secrets.token_hex(4)}"
 
 
 async def start(
     client: sdk.Client, workflow: str, request: Json, run_id: str, source_name: str, policy: StartPolicy
 ) -> RunReader:
     """Start a run, or say that the one that has the id is used."""
-    run, state = await start_run(client, workflow, request, run_id, policy.id_policy, server.task_queue(), source_name)
+    run, state = await start_runs.start_run(
+        client, workflow, request, run_id, policy.id_policy, server.task_queue(), source_name
+    )
     if state:
-        anew = f"; {AGAIN} runs it again" if state == HAS_ENDED else ""
+        anew = f"; {start_runs.AGAIN} runs it again" if state == start_runs.HAS_ENDED else ""
         print_err(f'the run "{clean(run_id)}" {state}: no other one is started{anew}', "yellow")
     return run
 
@@ -387,12 +363,12 @@ async def _resume_request(
         raise command_error(text, where="ID", hint=hint)
     request, source = await _read_edited(run, file)
     config = dict(request.get("config") or {})
-    if results is None and names_set(request) and isinstance(config.get("results"), str):
-        config["results"] = next_results(config["results"])
+    if results is None and checks.names_set(request) and isinstance(config.get("results"), str):
+        config["results"] = checks.next_results(config["results"])
     elif results is not None:
-        config |= add_set(request, None, results)["config"]
+        config |= checks.add_set(request, None, results)["config"]
     if says_so:
-        more = f"; results: {config['results']}" if names_set(request) and "results" in config else ""
+        more = f"; results: {config['results']}" if checks.names_set(request) and "results" in config else ""
         print_err(clean(f"taking over what {run.id} had completed{more}"), "dim")
     return {**request, "config": {**config, "resume": resume}}, source
 
@@ -401,7 +377,7 @@ async def _read_edited(run: RunReader, file: str | None) -> tuple[dict[str, Any]
     request = await _read_request(run)
     calls: Any = await run.plan() if file is None else None  # as it was edited; without a worker, as it was sent
     if file is not None:
-        edited = read_source(file)
+        edited = texts.read_source(file)
         calls = edited.value
         if isinstance(calls, dict) and "context" in calls:
             return calls, edited
@@ -410,7 +386,7 @@ async def _read_edited(run: RunReader, file: str | None) -> tuple[dict[str, Any]
             hint = "a list of calls, a plan message, or a whole request"
             raise command_error("the file holds no plan", where=edited.name, hint=hint)
     if calls is not None:
-        request = with_calls(request, calls)
+        request = start_runs.with_calls(request, calls)
     return request, _source_of(request)
 
 
@@ -422,7 +398,7 @@ async def _read_request(run: RunReader) -> dict[str, Any]:
 
 
 def _source_of(request: Json) -> SourceText:
-    return parse_source("the request", json.dumps(request, ensure_ascii=False, indent=2), "JSON")
+    return texts.parse_source("the request", json.dumps(request, ensure_ascii=False, indent=2), "JSON")
 
 
 @schedule.add
@@ -462,7 +438,7 @@ async def create(
         await handle.update(lambda _: sdk.ScheduleUpdate(schedule=content), rpc_timeout=server.RPC)
     upcoming = (await handle.describe(rpc_timeout=server.RPC)).info.next_action_times
     days = [f"{moment:%Y-%m-%d}" for moment in upcoming]
-    if len(set(days)) < len(days) and repeated_problem(request, 1.0) is not None:
+    if len(set(days)) < len(days) and checks.repeated_problem(request, 1.0) is not None:
         text = "it starts several times a day, and {date} is one results file for all of them: use {run}"
         cli.print_message(text, severity="warning")
     first = f"; first start {cli.moment_text(iso_text(upcoming[0]))}" if upcoming else ""
@@ -473,14 +449,14 @@ def _scheduled_request(
     file: str, inputs: list[str] | None, of_set: list[str | None], agent: bool | None, seconds: float | None
 ) -> tuple[Json, str | None]:
     """What each start of a schedule is started with, and the type of workflow; None where the worker knows it."""
-    named = None if looks_like_file(file) else _named_request(file, inputs, of_set)
-    if named is not None and find_plan(file) is None:
+    named = None if texts.looks_like_file(file) else _named_request(file, inputs, of_set)
+    if named is not None and texts.find_plan(file) is None:
         return named, None if agent is None else AGENT if agent else PLAN
-    source, request, preflight = check_file(file, inputs, set_file=of_set[0], results=of_set[1], agent=agent)
-    if (problem := repeated_problem(request, seconds)) is not None:
+    source, request, preflight = checks.check_file(file, inputs, set_file=of_set[0], results=of_set[1], agent=agent)
+    if (problem := checks.repeated_problem(request, seconds)) is not None:
         raise problem
     later = [dataclasses.replace(p, severity="warning") if p.code == SET_NOT_FOUND else p for p in preflight.problems]
-    require_valid(dataclasses.replace(preflight, problems=later), source)
+    checks.require_valid(dataclasses.replace(preflight, problems=later), source)
     workflow = AGENT if preflight.agent else PLAN
     return (request, workflow) if named is None else (named, None if agent is None else workflow)
 
@@ -497,7 +473,7 @@ async def list_(as_json: cli.AsJson = False) -> int:
         print_err("no schedules")
         return cli.EXIT_DONE
     cells = [(r["id"], r["workflow"], "paused" if r["paused"] else r["next"], r["last"], r["note"]) for r in rows]
-    cli.console().print(text_table(("schedule", "starts", "next", "last run", "note"), cells))
+    cli.console().print(tables.text_table(("schedule", "starts", "next", "last run", "note"), cells))
     return cli.EXIT_DONE
 
 

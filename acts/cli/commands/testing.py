@@ -159,10 +159,10 @@ async def save(run: cli.Run, name: PlanName, as_json: cli.AsJson = False) -> int
         raise command_error("only what has completed is saved", where=clean(run), hint=cli.shell("acts", "show", run))
     outputs = await reader.require(reader.query(list, PLAN_QUERY, {"as": "output"})) if kind == AGENT else [None]
     try:
-        saved = save_plan(await reader.request(), calls, outputs[0], result, clean(run))
+        plan, cases = save_plan(await reader.request(), calls, outputs[0], result, clean(run))
     except InvalidRequest as error:
         raise command_error(error.problems[0].message, where=clean(run)) from None
-    (plan_text, plan_format), (test_text, test_format) = format_plan(saved.request), format_plan(saved.tests)
+    (plan_text, plan_format), (test_text, test_format) = format_plan(plan), format_plan(cases)
     folder = Path(os.environ.get("ACTS_PLANS", "").split(os.pathsep)[0] or ".")
     files = {
         folder / f"{name}.{plan_format.lower()}": plan_text,

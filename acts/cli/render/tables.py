@@ -34,16 +34,7 @@ from acts.cli.console import (
     shell,
 )
 from acts.cli.text.preflight import Preflight, request_cost
-from acts.client.run_reader import (
-    CALLS,
-    EDITABLE,
-    FORECAST,
-    WITH,
-    RunReader,
-    RunResult,
-    read_progress,
-    wait_for_outcome,
-)
+from acts.client import run_reader
 from acts.language.errors import truncate
 from acts.language.strict_json import json_size
 from acts.language.values import Json
@@ -64,13 +55,8 @@ MAX_NAME: Final = 100
 MAX_VALUE: Final = 10_000  # characters of one part of what is decided
 MAX_INLINE: Final = 80  # … of one that is on the line of its name
 _PAST: Final = {
-    APPROVE: "approved",
-    REJECT: "rejected",
-    EDIT: "edited",
-    ANSWER: "answered",
-    REVOKE: "revoked",
-    UNDO: "had undone",
-}
+    APPROVE: "approved", REJECT: "rejected", EDIT: "edited", ANSWER: "answered", REVOKE: "revoked", UNDO: "had undone",
+}  # fmt: skip
 STATE_STYLES: Final = {
     "running": "bold cyan", "awaiting": "bold magenta", "ready": "cyan", "pending": "dim", "completed": "green",
     "detached": "green", "skipped": "dim", "failed": "bold red", "rejected": "bold red", "cancelled": "yellow",
@@ -95,12 +81,8 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[object]], limit: i
 
 def decision_command(word: str, run: str, approval: PendingApproval) -> str:
     """The command that decides this one of a run's approvals, in the version and about the subject that are shown."""
-    parts: list[object] = [
-        "acts",
-        word,
-        run,
-        *([] if approval.call is None else [*(["--call"] if word != ANSWER else []), approval.call]),
-    ]
+    named = [] if approval.call is None else [*(["--call"] if word != ANSWER else []), approval.call]
+    parts: list[object] = ["acts", word, run, *named]
     parts += [] if approval.workflow_id == run else ["--workflow-id", approval.workflow_id]
     parts += [] if approval.instance is None else ["--instance", approval.instance]
     parts += ["--version", approval.version]
@@ -129,7 +111,7 @@ def approval_lines(
         yield from (clean(f"    {text}") for text in [words.who_text(approval.about)] if text)
         lines, is_whole = subject_lines(approval, rows, width)
         yield from (f"    {line}" for line in lines)
-        is_editable = approval.what != MESSAGE and approval.about.get(EDITABLE, True)
+        is_editable = approval.what != MESSAGE and approval.about.get(run_reader.EDITABLE, True)
         confirms = ANSWER if approval.what == ANSWER else APPROVE
         decisions = (confirms, REJECT, EDIT) if is_editable else (confirms, REJECT)
         commands = [decision_command(word, run, approval) for word in decisions if is_whole]
@@ -162,10 +144,10 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
     parts = {k: v for k, v in approval.content.items() if not (lines and k in ("plan", "answeredBy"))}
     for name, part in parts.items():
         items = part.items() if isinstance(part, dict) else enumerate(part, 1) if isinstance(part, list) else ()
-        if name != WITH and (not isinstance(part, (dict, list)) or json_size(part) <= MAX_INLINE):
+        if name != run_reader.WITH and (not isinstance(part, (dict, list)) or json_size(part) <= MAX_INLINE):
             lines.append(f"{name}  {json.dumps(part, ensure_ascii=False)}")
         else:
-            lines.append("would be called with" if name == WITH else name)
+            lines.append("would be called with" if name == run_reader.WITH else name)
             lines += [f"  {key}  {json.dumps(value, ensure_ascii=False)}" for key, value in items]
     answers = approval.content.get("answeredBy") if approval.call is None else {}
     by_model = [id_ for id_, answer in answers.items() if "model" in answer] if isinstance(answers, dict) else []
@@ -184,8 +166,8 @@ def plan_lines(approval: PendingApproval) -> list[str]:
     names = [f"{at}:{call['_tool']}" for at, call in enumerate(calls, 1)] if isinstance(calls, list) else []
     if not isinstance(answers, dict) or set(names) != set(answers):
         return []
-    remarks = about[CALLS] if isinstance(about.get(CALLS), dict) else {}
-    lines = [f"plan, {count_text(len(names), 'call')}{_forecast(about.get(FORECAST))}"]
+    remarks = about[run_reader.CALLS] if isinstance(about.get(run_reader.CALLS), dict) else {}
+    lines = [f"plan, {count_text(len(names), 'call')}{_forecast(about.get(run_reader.FORECAST))}"]
     for name, call in zip(names, calls or (), strict=True):
         known = f"  ({', '.join(map(str, remarks[name]))})" if isinstance(remarks.get(name), list) else ""
         parts = {key: value for key, value in call.items() if key != "_tool"}
@@ -360,7 +342,7 @@ def report_parts(
     yield from _decision_lines(report)
 
 
-def print_outcome(outcome: RunResult, run: str, *facts: str) -> None:
+def print_outcome(outcome: run_reader.RunResult, run: str, *facts: str) -> None:
     screen, result = console(), outcome.raw
     ticks = result.get("ticks") if isinstance(result, dict) else None
     screen.print(headline(outcome.status, run, *facts, count_text(ticks, "tick") if ticks else ""))
@@ -392,7 +374,7 @@ def value_text(value: Any) -> str:
     return "\n".join([clean(truncate(row, 1000)) for row in rows[:MAX_ROWS]] + more)
 
 
-def failure_blocks(outcome: RunResult) -> list[MessageBlock]:
+def failure_blocks(outcome: run_reader.RunResult) -> list[MessageBlock]:
     """The failures of a run, a message each, but those that a table beside them has: that of an agent's calls, or any
     that has the message whole, where both are seen.
     """
@@ -440,7 +422,7 @@ _BEGIN_DRAWING, _END_DRAWING = "\x1b[?2026h", "\x1b[?2026l"
 SILENCE_SECONDS: Final = 3.0  # a worker that does not answer for so long is reported
 
 
-async def watch_run(run: RunReader, *, shows_end: bool = False) -> RunResult:
+async def watch_run(run: run_reader.RunReader, *, shows_end: bool = False) -> run_reader.RunResult:
     """Wait for a run and show its progress on stderr: a live table on a terminal, else each of its lines once. What is
     printed of its end says how it ended, unless ``shows_end``.
     """
@@ -483,7 +465,7 @@ async def watch_run(run: RunReader, *, shows_end: bool = False) -> RunResult:
     return outcome
 
 
-async def await_run(run: RunReader) -> RunResult:
+async def await_run(run: run_reader.RunReader) -> run_reader.RunResult:
     """Wait for a run, and say on stderr, once each, for whom or what it waits itself."""
     printed = set[str]()
 
@@ -515,17 +497,17 @@ def waits_of(run: str, status: Mapping[str, Any]) -> Iterator[str]:
 
 
 async def _follow(
-    run: RunReader, show: Callable[[Mapping[str, Any], str], None], first_look: float = 0.0,
+    run: run_reader.RunReader, show: Callable[[Mapping[str, Any], str], None], first_look: float = 0.0,
     longest: float = LONGEST_PAUSE_SECONDS,
-) -> RunResult:  # fmt: skip
+) -> run_reader.RunResult:  # fmt: skip
     last: Mapping[str, Any] = {}
     answered, pause = time.monotonic(), FIRST_PAUSE_SECONDS
-    ending = asyncio.ensure_future(wait_for_outcome(run.handle))
+    ending = asyncio.ensure_future(run_reader.wait_for_outcome(run.handle))
     try:
         await asyncio.wait([ending], timeout=first_look)
         while not ending.done():
             reader = run.fresh()
-            progress = await read_progress(reader, MAX_SHOWN)
+            progress = await run_reader.read_progress(reader, MAX_SHOWN)
             pause = FIRST_PAUSE_SECONDS if progress not in (None, last) else min(pause * 1.5, longest)
             if progress is not None:
                 answered, last = time.monotonic(), progress
@@ -546,15 +528,9 @@ def print_diff(rows: Sequence[str]) -> None:
         console().print(row, style="bold" if row[:3] in ("+++", "---") else _DIFF_STYLES.get(row[:1]))
 
 
-_DRAWINGS: Final[dict[str, Callable[[ValidatedPlan], str]]] = {
-    "text": draw_text,
-    "mermaid": draw_mermaid,
-    "svg": plan_svg,
-}
-
-
 def print_plan(request: Json, preflight: Preflight, format_: str = "text") -> None:
-    print_drawing(_DRAWINGS[format_](validate_request(request, preflight.tools, preflight.served)), format_)
+    draw: dict[str, Callable[[ValidatedPlan], str]] = {"text": draw_text, "mermaid": draw_mermaid, "svg": plan_svg}
+    print_drawing(draw[format_](validate_request(request, preflight.tools, preflight.served)), format_)
 
 
 def print_drawing(drawing: str, format_: str) -> None:

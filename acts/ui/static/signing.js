@@ -33,7 +33,8 @@ function kept(mode, action) { // what the browser keeps for this address
   });
 }
 
-const keep = () => kept("readwrite", (store) => store.put({ key, name: signer.value }, "approver"));
+const change = (action) => kept("readwrite", action).catch(() => {}); // where nothing is kept, the page has the key until it is left
+const keep = () => change((store) => store.put({ key, name: signer.value }, "approver"));
 
 function show() {
   file.parentElement.hidden = key !== null;
@@ -59,8 +60,8 @@ file.addEventListener("change", async () => {
 signer.addEventListener("change", keep);
 forget.addEventListener("click", async () => {
   key = null;
-  await kept("readwrite", (store) => store.delete("approver"));
   show();
+  await change((store) => store.delete("approver"));
 });
 
 async function post(path, body, headers) {

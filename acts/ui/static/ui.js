@@ -3,7 +3,7 @@
 "use strict";
 
 const main = document.getElementById("live");
-let rows = -1, waiting = null;
+let rows = -1, waiting = null, source = null;
 
 async function refresh() {
   waiting = null;
@@ -11,6 +11,7 @@ async function refresh() {
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
   if (!fresh) return;
+  if (!fresh.dataset.live) source.close(); // the run has ended
   if (main.dataset.subject) { // a card: what somebody reads, or writes, does not change under their hands
     if (fresh.dataset.subject === main.dataset.subject) return;
     document.getElementById("stale").hidden = false;
@@ -27,7 +28,8 @@ async function refresh() {
 }
 
 if (main.dataset.live) {
-  const source = new EventSource(main.dataset.live);
+  source = new EventSource(main.dataset.live);
+  source.onerror = () => { document.getElementById("gone").hidden = source.readyState !== EventSource.CLOSED; };
   source.onmessage = (event) => { if (event.data !== main.dataset.now) waiting = waiting || setTimeout(refresh, 700 + 1500 * Math.random()); }; // 200 viewers do not come at once
 }
 
