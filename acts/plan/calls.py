@@ -561,8 +561,7 @@ class _CallParser:
         is_read = at[0] not in ("_outputPath", "_errorPath")
         try:
             use = ReferenceUse.of(at, text, parse_text(text), each=is_read and "_each" in self.call)
-            for term in use.needed_expressions if is_read else ():
-                self.option_steps += sum(map(len, alternatives(term)))
+            self.option_steps += sum(len(option) for term in use.needed_expressions for option in alternatives(term))
         except ExpressionError as error:
             start = f'begins with {MARK} is written "{MARK}{MARK}…", a plain {OPENING} "{MARK}{OPENING}"'
             hint = f'to put a value into a text, write "{OPENING}state.name}} …"; plain text that {start}'
