@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning fuzz fuzz-minute soak \
+.PHONY: demo test test-long test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning fuzz fuzz-minute soak \
 	soak-approvals soak-minute mcp-servers clients alerts live-smoke clean help
 
 # Of `make soak` and `make fuzz`
@@ -22,8 +22,11 @@ SEED ?= 1
 demo: setup ## run a plan from start to finish on a local server
 	$(BIN)/acts demo
 
-test: setup ## run all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: setup ## run the tests, but for the long ones
+	$(BIN)/python -m pytest -m "not long" $(PYTEST_ARGS)
+
+test-long: setup ## the tests that kill, or walk what is large, for ten seconds and more: three minutes
+	$(BIN)/python -m pytest -m long $(PYTEST_ARGS)
 
 # Of each property that has many; `make test` tries more
 test-fast: export TEST_EXAMPLES = 10

@@ -208,6 +208,7 @@ async def test_if_the_server_ends_the_worker_is_stopped(start: Start) -> None:
     await wait_until_ended(processes)
 
 
+@pytest.mark.long
 async def test_a_worker_that_dies_or_whose_tools_change_starts_again(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     assert run_acts("init", "mine", cwd=tmp_path).returncode == 0

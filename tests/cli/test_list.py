@@ -197,6 +197,7 @@ def test_the_environment_comes_before_the_settings_of_the_folder(
     assert os.environ.pop("ACTS_SCRIPTS") == "scripts"
 
 
+@pytest.mark.long
 def test_code_that_a_folder_names_runs_only_where_somebody_asks_for_it(tmp_path: Path) -> None:
     assert run_acts("init", "mine", cwd=tmp_path).returncode == 0
     folder, ran = tmp_path / "mine", tmp_path / "ran"

@@ -49,6 +49,7 @@ def test_below_a_marked_folder_its_server_is_taken_and_no_other_one(project: Pat
     assert (elsewhere.returncode, "at 127.0.0.1:1 (TEMPORAL_ADDRESS)" in elsewhere.stderr) == (3, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [[], ["--watch"]])
 async def test_a_server_that_dies_in_the_middle_is_one_sentence(
     flags: list[str], project: Path, running: DevServer

@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import IO, Any
 
+import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
@@ -288,6 +289,7 @@ async def all_results_arrive(client: Client, world: World) -> None:
 TARGETS = (["engine"], ["server", "engine"], ["foreign"], ["server", "engine", "foreign"])
 
 
+@pytest.mark.long
 async def test_plans_survive_kill_9(tmp_path: Path) -> None:
     random = Random(SEED)  # noqa: S311
     with world_in(tmp_path) as world:

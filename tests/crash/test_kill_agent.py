@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from tests.crash.model import model
@@ -46,6 +47,7 @@ def streamed_answer(tick: int) -> Json:
     return {"calls": calls if tick == 1 else calls[1:], "output": {"sum": "†state.n3"}}
 
 
+@pytest.mark.long
 async def test_a_call_that_started_while_the_model_wrote_is_not_made_again(tmp_path: Path) -> None:
     async with model(streamed_answer) as asked:
         asked.cut[1] = json.dumps(streamed_answer(1)["calls"][0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from tests.crash.test_kill import OPTIONS, killed, more_has_begun, world_in
@@ -23,6 +24,7 @@ def request(thirteenth: dict[str, Json], **config: Json) -> dict[str, Json]:
     return {"config": config, "context": [*tools, {"type": "plan", "plan": chain}]}
 
 
+@pytest.mark.long
 async def test_a_run_that_resumes_another_survives_kill_9(tmp_path: Path) -> None:
     with world_in(tmp_path) as world:
         world.start("engine")

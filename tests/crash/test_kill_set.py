@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from tests.crash.test_kill import OPTIONS, Program, World, more_has_begun, world_in
@@ -48,6 +49,7 @@ def count_lines(results: Path) -> int:
     return len(results.read_bytes().splitlines()) if results.exists() else 0
 
 
+@pytest.mark.long
 async def test_every_row_has_one_line_whatever_is_killed(tmp_path: Path) -> None:
     (tmp_path / "orders.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(ROWS)))
     results = tmp_path / "out.jsonl"

@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from tests.crash.model import Model, model
@@ -203,6 +204,7 @@ def furnish(world: World, asked: Model) -> None:
     world.programs["engine"].env |= settings
 
 
+@pytest.mark.long
 async def test_a_tree_and_its_budget_survive_kill_9_of_everything(tmp_path: Path) -> None:
     async with model(answer, key_of) as asked:
         with world_in(tmp_path) as world:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from tests.crash.test_kill import OPTIONS, killed, more_has_begun, steps, world_in
@@ -15,6 +16,7 @@ CALLS = 25
 MANY = [100, 101, 102]
 
 
+@pytest.mark.long
 async def test_a_run_that_undoes_what_it_did_survives_kill_9(tmp_path: Path) -> None:
     undo = {"_tool": "take_back", "value": "†result"}
     tools = [

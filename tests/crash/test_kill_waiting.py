@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from tests.crash.model import model
@@ -79,6 +80,7 @@ def answer(tick: int) -> Json:
     return {"calls": plan, "output": None}
 
 
+@pytest.mark.long
 async def test_an_agent_waits_through_kill_9_of_everything(tmp_path: Path) -> None:
     async with model(answer) as asked:
         with world_in(tmp_path) as world:

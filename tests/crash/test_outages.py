@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from tests.crash.model import model
@@ -32,6 +33,7 @@ async def written(world: World, name: str, text: str, times: int) -> None:
     await assert_eventually(found, within=PATIENCE, why=text)
 
 
+@pytest.mark.long
 async def test_what_ends_while_the_server_is_away_is_done_once_and_reported_when_it_is_back(tmp_path: Path) -> None:
     def answer(_: Json) -> Json:
         return {"calls": [call("add_one", "†state.n", value=1)], "output": {"sum": "†state.n"}}
@@ -68,6 +70,7 @@ async def test_what_ends_while_the_server_is_away_is_done_once_and_reported_when
             assert world.rows("SELECT count(*), count(DISTINCT id) FROM begun") == [(GATES + 1, GATES + 1)]
 
 
+@pytest.mark.long
 async def test_a_worker_that_stops_gives_back_what_it_cannot_finish(tmp_path: Path) -> None:
     with world_in(tmp_path) as world:
         world.programs["engine"].env["ACTS_SHUTDOWN_SECONDS"] = "4"

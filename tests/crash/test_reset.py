@@ -130,6 +130,7 @@ async def all_is_over(client: Client, prefix: str) -> None:
     await assert_eventually(over, within=SOON, why="every run has ended")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_run_that_is_reset_at_any_point_ends_alike_and_every_call_keeps_its_id(
     world: World, client: Client, gate: Path, kind: str
@@ -187,6 +188,7 @@ async def gated_calls_begin(world: World, prefix: str, times: int) -> None:
 FLIGHT = {"delegates": 1, "agent": 1, "batch": 3, "background": 1}  # gated Calls in flight at a time
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", FLIGHT)
 async def test_a_reset_takes_over_from_the_runs_below_that_it_leaves_behind(
     world: World, client: Client, gate: Path, kind: str
@@ -220,6 +222,7 @@ async def reset_four_times(world: World, client: Client, kind: str) -> Handle:
     return again
 
 
+@pytest.mark.long
 async def test_a_reset_from_a_run_that_was_reset_before_starts_again_what_went_with_the_later_run(
     world: World, client: Client, gate: Path
 ) -> None:
@@ -247,6 +250,7 @@ async def reset_an_earlier_run(world: World, client: Client, below: str, point: 
     return again
 
 
+@pytest.mark.long
 async def test_a_reset_of_an_earlier_run_below_another_does_not_leave_that_one_waiting(
     world: World, client: Client, gate: Path
 ) -> None:

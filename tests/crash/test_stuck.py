@@ -91,6 +91,7 @@ async def test_a_tool_that_blocks_stops_no_other_run_and_no_stop(server: DevServ
     assert await victim.end() == 1
 
 
+@pytest.mark.long
 async def test_a_workflow_task_that_does_not_end_fails_its_run_alone(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
     handle = await start(client, victim, ("echo", "spin"), task_timeout=timedelta(seconds=1))

@@ -207,6 +207,7 @@ def test_an_edit_gives_the_result_of_the_edited_plan_or_changes_nothing(
     assert_equal_to_the_serial_run(drive, oracle.run(new_request, new_results))
 
 
+@pytest.mark.long
 @many(25)
 @given(edited_cases(), orders(), st.lists(st.booleans(), max_size=MOST_CALLS))
 def test_a_call_that_an_edit_brings_in_runs_after_an_approval_whatever_the_settings_are(

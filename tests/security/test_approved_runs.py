@@ -188,6 +188,7 @@ def pays(call: Json, subject: Json) -> bool:
     return call in seen
 
 
+@pytest.mark.long
 async def test_what_is_paid_is_what_an_approver_has_signed(user: Foreign) -> None:
     paid: dict[str, list[Json]] = {}
     room = asyncio.Semaphore(5)

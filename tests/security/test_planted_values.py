@@ -200,6 +200,7 @@ async def check_signed_decisions(folder: Path, environment: dict[str, str], clie
     await replayer.replay_workflow(history)
 
 
+@pytest.mark.long
 async def test_no_planted_value_is_in_the_database_or_a_log_and_no_secret_in_anything_a_client_reads(
     tmp_path: Path,
 ) -> None:

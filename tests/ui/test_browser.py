@@ -186,6 +186,7 @@ async def test_like_calls_are_approved_with_their_number_typed(desk: Desk) -> No
     await handles[0].cancel()
 
 
+@pytest.mark.long
 async def test_keys_lead_to_a_decision_and_the_inbox_follows_what_happens(desk: Desk) -> None:
     address, handles = await desk.refunds("one", "two")
     inbox, page = await desk.open(address), await desk.open(address)

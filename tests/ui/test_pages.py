@@ -240,6 +240,7 @@ async def test_programs_read_events_and_decide(site: Site, foreign: Foreign) -> 
             assert "RUN_FINISHED" in rest
 
 
+@pytest.mark.long
 async def test_what_is_malformed_is_refused_and_is_no_error_of_the_server(site: Site, foreign: Foreign) -> None:
     strange = ("", "\x00", "'\"\\", "x" * 3000, "a/b?c#d&e=f", "\u2066")
     for path in ("/run", "/card", "/change", "/fork", "/run.svg", "/bulk", "/runs", "/"):

@@ -17,6 +17,7 @@ from tests.fuzz.worst_requests import WORST
 Json = Any
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WORST)
 def test_a_heavy_request_ends_with_what_was_too_much(name: str) -> None:
     make, type_, expected = WORST[name]

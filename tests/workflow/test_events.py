@@ -55,6 +55,7 @@ async def follow(client: Client, id_: str) -> list[RunEvent]:
     return await read(client, id_, follow=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [ENDS, CONTINUED], ids=["ends", "continued"])
 async def test_who_followed_a_run_has_seen_what_a_later_reader_sees_and_each_offset_gives_the_rest(
     names: tuple[str, ...],

@@ -109,6 +109,7 @@ async def test_large_local_results_arrive_one_task_each_and_their_activities_run
     assert len(await of_type(handle, "ACTIVITY_TASK_SCHEDULED")) == 4
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_ten_thousand_calls(foreign: Foreign) -> None:
     """A fan-out wider than ``maxParallel``, thoughts that came with their answers, readers of both, and a join."""

@@ -34,6 +34,7 @@ def small_plan() -> Iterator[dict[str, object]]:
         yield call("echo", f"†state.c{i}", value=f"†state.c{i - 1}" if i else "through")
 
 
+@pytest.mark.long
 async def test_neighbours_of_hostile_requests_run_and_answer(foreign: Foreign) -> None:
     hostile: dict[str, Handle] = {}
     async with foreign.serving(echo):

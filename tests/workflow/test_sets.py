@@ -332,6 +332,7 @@ async def test_rows_of_a_batch_that_is_terminated_or_cancelled_alone_have_lines_
     assert again_by_number == dict.fromkeys(range(6, 26), (2, 1))
 
 
+@pytest.mark.long
 async def test_a_run_without_a_results_file_is_resumed_by_what_its_batches_reported(
     foreign: Foreign, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:

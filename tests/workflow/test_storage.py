@@ -95,6 +95,7 @@ async def test_a_value_beyond_a_payload_goes_from_call_to_call_and_is_stored_onc
     assert sorted(path.stat().st_size // LARGE for path in values(folder)) == [1, 1, 1, 1, 5]
 
 
+@pytest.mark.long
 async def test_a_chain_carries_large_values_into_new_runs_children_delegates_and_out_of_signals(
     storing: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +224,7 @@ async def test_a_clean_up_deletes_what_no_run_and_no_schedule_refers_to(storing_
     assert await storing.client.data_converter.decode(started.input.payloads) == [large["c"]]
 
 
+@pytest.mark.long
 async def test_large_results_are_undone_by_the_run_itself_and_later(storing: Foreign) -> None:
     undone: list[int] = []
 

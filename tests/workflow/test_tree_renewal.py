@@ -75,6 +75,7 @@ async def renewed(user: Foreign, id_: str) -> None:
     await assert_eventually(several)
 
 
+@pytest.mark.long
 async def test_the_keeper_of_the_budget_is_told_of_every_request(user: Foreign) -> None:
     handle = await start(user, "a plan")
     result = await ended(handle)
