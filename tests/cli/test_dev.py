@@ -135,6 +135,7 @@ async def wait_until_ended(pids: list[int]) -> None:
     await assert_eventually(look, why=f"none of {pids} lives")
 
 
+@pytest.mark.long
 async def test_a_plan_runs_on_the_dev_server_and_ctrl_c_stops_everything(start: Start, tmp_path: Path) -> None:
     with socket.socket() as other:
         with suppress(OSError):  # another program uses it, which has the same effect

@@ -34,6 +34,7 @@ def running(project: Path) -> Iterator[DevServer]:
         yield server
 
 
+@pytest.mark.long
 def test_below_a_marked_folder_its_server_is_taken_and_no_other_one(project: Path) -> None:
     below = project / "plans"
     with dev_server(state=project / ".acts", ui=False) as server:

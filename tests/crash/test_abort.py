@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from acts.cli.dev.temporal_server import DevServer, dev_server
@@ -65,6 +66,7 @@ def check_books(ledger: Path, calls: int) -> None:
     assert ids == calls, "every attempt of a call carries the same _id"
 
 
+@pytest.mark.long
 async def test_a_worker_that_dies_inside_a_call_repeats_that_call_only(tmp_path: Path) -> None:
     ledger, queue = tmp_path / "ledger.db", "crash-inside"
     calls = [add("a"), add("b", "†state.a", tool="gate"), add("c", "†state.b")]

@@ -312,6 +312,7 @@ async def test_plans_survive_kill_9(tmp_path: Path) -> None:
         assert len(world.rows("SELECT DISTINCT pid FROM begun")) > 2
 
 
+@pytest.mark.long
 async def test_a_plain_tool_whose_worker_is_killed_runs_again_long_before_its_timeout(tmp_path: Path) -> None:
     with world_in(tmp_path) as world:
         world.start("engine")

@@ -39,6 +39,7 @@ async def each_call_ran_once(client: Client, world: World, *ids: str) -> None:
     assert done[0] == done[1] == begun[0] == begun[1]
 
 
+@pytest.mark.long
 async def test_a_deadline_passes_while_everything_is_dead(tmp_path: Path) -> None:
     with world_in(tmp_path) as world:
         world.start("engine", "foreign")

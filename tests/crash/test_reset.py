@@ -331,6 +331,7 @@ async def is_rejected(handle: Handle, call_id: str) -> bool:
     return any(c["id"] == call_id and c["state"] == "rejected" for c in (await handle.query("status"))["calls"])
 
 
+@pytest.mark.long
 async def test_a_run_that_goes_on_in_a_new_run_keeps_its_ids_when_either_is_reset(world: World, client: Client) -> None:
     id_ = f"{world.queue}/long"
     await ended(await client.start_workflow("Plan", request(world, *steps(25)), id=id_, task_queue=world.queue))

@@ -108,6 +108,7 @@ async def test_a_workflow_task_that_does_not_end_fails_its_run_alone(server: Dev
     await victim.end()
 
 
+@pytest.mark.long
 async def test_c_code_that_keeps_the_interpreter_lock_ends_the_process(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
     await start(client, victim, ("hold_lock", "x"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import event, example, given, reject
 from hypothesis import strategies as st
 
@@ -114,6 +115,7 @@ OVERWRITTEN = Case(
 )
 
 
+@pytest.mark.long
 @many(40)
 @example(OVERWRITTEN, list(range(MOST_CALLS)))
 @given(cases(instances=True), orders())

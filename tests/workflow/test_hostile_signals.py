@@ -179,6 +179,7 @@ async def lost_tasks(handle: Handle) -> list[Json]:
     return [*failed, *repeated]
 
 
+@pytest.mark.long
 async def test_whatever_is_signalled_every_run_goes_on(waiting: dict[str, Handle]) -> None:
     async def attack(handle: Handle, rows: list[tuple[str, list[Json]]]) -> None:
         for name, arguments in rows:

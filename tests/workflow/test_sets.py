@@ -225,6 +225,7 @@ class Scale:
         return call["value"]
 
 
+@pytest.mark.long
 async def test_a_run_that_resumes_another_runs_the_rows_that_failed_with_the_same_ids(
     foreign: Foreign, files: Files
 ) -> None:
