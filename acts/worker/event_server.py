@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 
 TOKEN_VARIABLE: Final = "ACTS_EVENTS_TOKEN"  # noqa: S105 - the name of a variable
 OPEN_SECONDS: Final = 60.0  # a tree of some 100,000 events is read from its beginning
+ROUND_SECONDS: Final = 0.1  # between two rounds to all readers, a system call for each of them
 BEAT_SECONDS: Final = 15.0  # proxies close a connection that is silent for half a minute or more
 SEND_SECONDS: Final = 20.0  # a reader that has taken nothing for so long has stopped
 RETRY_SECONDS: Final = 0.1  # until the others are looked at while the sockets of some are full
@@ -177,6 +178,7 @@ class _Sender:
                 selector.select(RETRY_SECONDS)
         else:
             self._woken.wait(BEAT_SECONDS)
+            time.sleep(ROUND_SECONDS)  # what comes meanwhile goes with it
         self._woken.clear()
 
     def _run(self) -> None:
