@@ -147,7 +147,8 @@ async def test_a_wait_keeps_its_end_in_a_new_run_and_after_a_reset(hasty: Foreig
         await renewed(hasty, handle)
         await state_of(handle, "62:echo", "completed")
         latest = hasty.client.get_workflow_handle(handle.id)
-        await reset(hasty.client, handle.id, (await reset_points(latest))[-1])
+        points = await assert_eventually(lambda: reset_points(latest), why="the latest run has ended a task")
+        await reset(hasty.client, handle.id, points[-1])
         result = await ended(hasty.client.get_workflow_handle(handle.id))
     assert result["state"] == {"due": first, "late": first}
     written = next(m for m in result["context"] if m["_call"]["_tool"] == "wait")
