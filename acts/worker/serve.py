@@ -7,6 +7,7 @@ and memory, a watchdog, health, and a stop that loses no workflow task. Settings
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import json
 import logging
@@ -44,7 +45,8 @@ from acts.worker.plugin import Plugin, engine_converter, replace_private
 from acts.worker.settings import LogSettings, Settings
 from acts.worker.slots import ActivitySlots, TaskSlots, TaskThreads, WatchedRunner
 from acts.worker.tool_runs import ToolLoops, new_event_loop
-from acts.worker.watch import Deadline, MemoryWatch, WorkflowWatch, keep_looking, measure_memory
+from acts.worker.watch import MemoryWatch, WorkflowWatch, keep_looking, measure_memory
+from acts.worker.watchdog import TaskBoard, read_record, watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +73,8 @@ class Watches:
     """What looks after a worker while it runs."""
 
     def __init__(self, memory_bytes: int = 0, logs: LogGuard | None = None) -> None:
-        self.tasks, self.memory = WorkflowWatch(), MemoryWatch(memory_bytes)
+        self.board = TaskBoard()
+        self.tasks, self.memory = WorkflowWatch(self.board), MemoryWatch(memory_bytes)
         self.tools, self.logs = ToolLoops(), logs or LogGuard()
         self.looks = [self.tasks.look, self.tools.look, self.memory.look, self.sample]
         self._totals: dict[metrics.Metric, int] = {}
@@ -93,12 +96,12 @@ class Watches:
         metrics.record(metrics.CACHED_RUNS, len(self.memory.runs))
 
     @contextmanager
-    def run(self, watchdog_seconds: float, deadline: Deadline) -> Iterator[None]:
-        """A block in which this process watches its threads, and ends where no Python code runs. 0 seconds: never."""
-        if watchdog_seconds:
-            self.looks.append(partial(deadline.put_off, watchdog_seconds))
-        with deadline.watch(), keep_looking(self.looks), self.logs.watch():
-            yield
+    def run(self, watchdog_seconds: float, purpose: str) -> Iterator[None]:
+        """A block in which this process watches its threads, and another one watches this process."""
+        with watchdog(watchdog_seconds, purpose, self.board) as record:
+            self.tasks.count_earlier(read_record(record))
+            with keep_looking(self.looks), self.logs.watch():
+                yield
 
 
 # Between two attempts to reach a server that is away at the start
@@ -275,7 +278,7 @@ def build_limited(worker: Worker, registry: Registry, settings: Settings) -> lis
     return limited
 
 
-async def serve(settings: Settings, registry: Registry, stop: threading.Event, deadline: Deadline) -> None:
+async def serve(settings: Settings, registry: Registry, stop: threading.Event) -> None:
     """Serve until ``stop`` is set, then give running Activities time to finish."""
     watches = Watches(int(settings.worker_memory) << 20, LogGuard(hides_failures=is_encrypting()))
     observation = Observation.start(settings.metrics, settings.health, {*registry.tools, *registry.names})
@@ -285,7 +288,7 @@ async def serve(settings: Settings, registry: Registry, stop: threading.Event, d
         client = await wait_for_server(observation.runtime, stop, settings.log)
         if client is None:
             return
-        with watches.run(settings.watchdog_seconds, deadline):
+        with watches.run(settings.watchdog_seconds, f"{client.namespace}/{settings.task_queue}"):
             async with AsyncExitStack() as running:
                 worker = build(client, settings, registry, executor, watches, observation)
                 for one in (worker, *build_limited(worker, registry, settings)):
@@ -335,17 +338,18 @@ def freeze_imports() -> None:
 
 def run_until_signal(settings: Settings, registry: Registry) -> None:
     """Serve in a thread of its own: the main thread is left to signals, which nothing delays."""
-    stop, deadline = threading.Event(), Deadline()
+    stop = threading.Event()
 
     def request_stop(_number: int, _frame: object) -> None:
         if not stop.is_set():
-            # Threads of Tools cannot be stopped, and the interpreter waits for them at its end
-            deadline.put_off(max(settings.shutdown_seconds, MIN_STOP_SECONDS), is_last=True)
+            # Threads of Tools cannot be stopped, and the interpreter waits for them at its end. This ends the process,
+            # with the stacks of all threads, even while C code holds the interpreter lock
+            faulthandler.dump_traceback_later(max(settings.shutdown_seconds, MIN_STOP_SECONDS), exit=True)
             stop.set()
 
     def run() -> None:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(serve(settings, registry, stop, deadline))
+            runner.run(serve(settings, registry, stop))
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, request_stop)

@@ -6,10 +6,7 @@ waits (a lock, a sleep, a socket) cannot be stopped from outside: it is left beh
 in its place. The first time the task fails, and the server begins it again: the cause may be gone. The second time, the
 run fails with an error that names the place: with this task or, where the server has given it up meanwhile, with the
 next one, before it computes anything. In a replay a run cannot fail (its history says that it went on): its task does,
-each time.
-
-**The process.** C code that does not release the interpreter lock stops this watch as well, and all else. ``Deadline``
-ends the process then.
+each time. C code that holds the interpreter lock stops this watch as well, and is left to ``watchdog.py``.
 
 **Memory.** The SDK bounds its cache by the number of workflows only. One that waits for a person takes about 85 kB, one
 in mid-plan tens of megabytes. So above a mark those that have been idle longest are evicted: the next task of each
@@ -19,11 +16,9 @@ replays its history. One that has ended is garbage with cycles in it, so the wat
 from __future__ import annotations
 
 import ctypes
-import faulthandler
 import gc
 import logging
 import os
-import signal
 import sys
 import sysconfig
 import threading
@@ -49,6 +44,7 @@ if TYPE_CHECKING:
     from temporalio.worker import WorkflowInstance
     from temporalio.workflow import Info
 
+    from acts.worker.watchdog import TaskBoard
 
 logger = logging.getLogger(__name__)
 # A blocked loop is found within a second and a half, and a task that waits has its turn in time
@@ -73,31 +69,6 @@ def keep_looking(looks: Sequence[Callable[[], None]]) -> Iterator[None]:
         yield
     finally:
         stop.set()
-
-
-class Deadline:
-    """Ends this process, with the stacks of all threads, when it is not put off in time: from a thread of C code."""
-
-    def __init__(self) -> None:
-        self._lock, self._is_last = threading.Lock(), False
-
-    def put_off(self, seconds: float, *, is_last: bool = False) -> None:
-        """So many seconds from now; ``is_last``: it cannot be put off any more."""
-        with self._lock:
-            if is_last or not self._is_last:
-                self._is_last = is_last
-                faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
-
-    @contextmanager
-    def watch(self) -> Iterator[None]:
-        """A block in which ``kill -USR2`` writes the stacks of all threads; after it, only the last deadline counts."""
-        faulthandler.register(signal.SIGUSR2, all_threads=True, chain=False)
-        try:
-            yield
-        finally:
-            with self._lock:
-                if not self._is_last:
-                    faulthandler.cancel_dump_traceback_later()
 
 
 # == places of threads ================================================================================
@@ -196,11 +167,17 @@ class RunningTask:
 class WorkflowWatch:
     """The tasks that run now, and the runs that were stuck. ``look`` is called some times per second."""
 
-    def __init__(self) -> None:
+    def __init__(self, board: TaskBoard) -> None:
+        self._board = board
         self.count = self.slow_count = self.lost_threads = 0
         self._running: dict[int, RunningTask] = {}
         self._offences: Counter[str] = Counter()
         self._places: dict[str, str] = {}
+
+    def count_earlier(self, ended: dict[str, int]) -> None:
+        """Count the runs that have ended earlier worker processes, by run id."""
+        self._offences.update(ended)
+        self._places |= dict.fromkeys(ended, "C code that did not release the interpreter lock and so ended the worker")
 
     # -- in the threads of workflow tasks
 
@@ -214,6 +191,7 @@ class WorkflowWatch:
         if is_live and self._offences[task.info.run_id] >= ATTEMPTS:
             raise self._verdict(task)
         self._running[task.thread_id] = task
+        self._board.begin(task.name, task.info.run_id if is_live else "")
         try:
             try:
                 completion = instance.inner.activate(act)
@@ -228,6 +206,7 @@ class WorkflowWatch:
         raise self._verdict(task)
 
     def _end(self, task: RunningTask) -> None:
+        self._board.end()
         with task.lock:
             task.is_active = False
             if task.is_stopped:

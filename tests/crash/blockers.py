@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import time
 from typing import Any
 
@@ -49,8 +50,10 @@ _completed = acts.machines.walk.Walk.completed
 
 
 def spin_or_sleep(self: Any, key: str, *args: Any, **options: Any) -> Any:
-    """The result of a Call whose ``value`` is "spin" or "sleep" is never written."""
+    """The result of a Call whose ``value`` is "spin", "sleep" or "hold" is never written."""
     value = self.by_key[key].node.planned.get("value")
+    if value == "hold":
+        re.match(r"(a+)+$", "a" * 60 + "b")  # does not end, and keeps the interpreter lock
     while value == "spin":
         pass
     if value == "sleep":

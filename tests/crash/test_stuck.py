@@ -31,14 +31,17 @@ SOON = 60.0
 class Victim:
     """A worker process, its queue and its log."""
 
-    def __init__(self, server: DevServer, folder: Path) -> None:
+    def __init__(self, server: DevServer, folder: Path, **environment: str) -> None:
         self.queue = f"stuck-{uuid.uuid4().hex[:8]}"
         self.log = folder / "worker.log"
         self.environment = {
             **os.environ, "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": self.queue, "PYTHONUNBUFFERED": "1",
             "ACTS_ACTIVITIES": "tests.crash.blockers", "ACTS_SHUTDOWN_SECONDS": str(SHUTDOWN_SECONDS),
-            "ACTS_WATCHDOG_SECONDS": str(WATCHDOG_SECONDS),
+            "ACTS_WATCHDOG_SECONDS": str(WATCHDOG_SECONDS), "TMPDIR": str(folder), **environment,
         }  # fmt: skip
+        self.start()
+
+    def start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "acts.worker"], cwd=ROOT, env=self.environment, stdout=log, stderr=log
@@ -112,6 +115,23 @@ async def test_a_workflow_task_that_does_not_end_fails_its_run_alone(server: Dev
 async def test_c_code_that_keeps_the_interpreter_lock_ends_the_process(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
     await start(client, victim, ("hold_lock", "x"))
-    assert await victim.end() == 1
-    assert "Timeout (0:00:04)!" in victim.text()
-    assert "in hold_lock" in victim.text()
+    assert await victim.end() == -signal.SIGKILL
+    text = victim.text()
+    assert "no Python code has run in it for" in text
+    assert "blockers.py" in text
+    assert "in hold_lock" in text
+
+
+async def test_a_run_that_has_ended_two_workers_fails(server: DevServer, victim: Victim) -> None:
+    client = await Client.connect(server.address)
+    handle = await start(client, victim, ("echo", "hold"), task_timeout=timedelta(seconds=1))
+    for _ in range(2):
+        assert await victim.end() == -signal.SIGKILL
+        victim.start()
+    with pytest.raises(WorkflowFailureError) as failure:
+        await asyncio.wait_for(handle.result(), 2 * SOON)
+    assert isinstance(failure.value.cause, ApplicationError)
+    assert failure.value.cause.type == "TaskStuck"
+    assert "interpreter lock" in failure.value.cause.message
+    assert f"Plan {handle.id!r}, run {handle.result_run_id}" in victim.text()
+    await neighbour_completes(client, victim)
