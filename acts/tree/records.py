@@ -43,7 +43,7 @@ class TreePosition(Record):
     storesValues: bool = False  # the root began with external storage: large values may travel as references
     approvers: tuple[Approver, ...] = ()  # who alone may decide, signed; none: whoever can send a decision
     isGuarded: bool = False  # a person has approved what it works with: what is provided since then is asked about
-    guard: Rule | None = None  # … by this rule; there before, too, where an edit took away what a stricter one asks about
+    guard: Rule | None = None  # … by this rule; there before, where an edit took away what a stricter one asks about
     pins: dict[str, str] = {}  # SHA-256 of the definitions that this person has approved, by name
 
     @property
