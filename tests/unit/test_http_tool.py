@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -13,7 +14,7 @@ from temporalio.testing import ActivityEnvironment
 
 from acts.activities.http_request import MAX_PAUSE_SECONDS
 from acts.activities.shipped_tools import http
-from tests.delegates.support import Endless, Site, answer, redirect, site
+from tests.delegates.support import Endless, Hanging, Site, answer, redirect, site
 
 TEXT = "text/plain"
 
@@ -25,9 +26,11 @@ async def shop(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
         yield running
 
 
-async def ask(shop: Site, **call: Any) -> Any:
+async def ask(shop: Site, seconds: float = 60, **call: Any) -> Any:
     own = {"url": shop.url("/orders", "127.0.0.1"), "_id": "run/1:http", "_tool": "http"}
-    return await ActivityEnvironment().run(http, own | call, {}, [])
+    attempt = ActivityEnvironment()
+    attempt.info = replace(attempt.info, start_to_close_timeout=timedelta(seconds=seconds))
+    return await attempt.run(http, own | call, {}, [])
 
 
 async def refusal(shop: Site, **call: Any) -> ApplicationError:
@@ -81,6 +84,13 @@ async def test_what_fails_is_tried_again_as_its_status_says(
     assert (error.type, error.non_retryable) == ("httpStatus", not is_retried)
     assert error.details == ({"status": status, "json": {"why": "no"}},)
     assert error.next_retry_delay == (None if seconds is None else timedelta(seconds=seconds))
+
+
+async def test_a_server_that_does_not_answer_is_tried_again_whatever_the_timeout_of_its_tool(shop: Site) -> None:
+    shop.reply_with(Hanging(b""))
+    error = await refusal(shop, seconds=0.4)
+    assert (error.type, error.non_retryable) == ("httpUnavailable", False)
+    assert "within 0.2 s" in error.message
 
 
 async def test_a_date_is_waited_for(shop: Site) -> None:
