@@ -22,7 +22,7 @@ ROOT: Final = Path(__file__).parents[1]
 # Files of the checkout that are pages of the site under another name
 PAGES: Final = {
     "README.md": "index.md", "examples/README.md": "examples.md", "ARCHITECTURE.md": "architecture.md",
-    "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md",
+    "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "threats.md",
 }  # fmt: skip
 _LINK: Final = re.compile(r"(\]\()([^)\s]+)(\))")
 
