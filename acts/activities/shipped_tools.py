@@ -1,7 +1,7 @@
 """Tools that every worker of ours has, unless ``ACTS_SHIPPED_TOOLS`` leaves them out.
 
 ``compute`` evaluates Python over values of the plan, in a sandbox: a process of its own without files, network, clock
-or randomness, with limits on time, memory and depth. What it cannot do it says in its failure, with the line.
+or randomness, with limits on time, memory and depth. Its failure says what it cannot do, with the line.
 """
 
 from __future__ import annotations
