@@ -7,7 +7,7 @@ much one workflow task starts (``TasksInFlight``).
 A reset hands the new run the signals and updates of the old one again, mixed; a replay of that task has the signals
 first. So updates always come after the signals of their workflow task.
 
-Determinism: workflows run without the SDK's sandbox (``docs/performance.md`` says why). What the sandbox would forbid
+Determinism: workflows run without the SDK's sandbox (``python -m benchmarks settings`` measures why). What the sandbox would forbid
 stays out by rule: no clock, randomness, I/O, threads, or iteration over sets.
 """
 
