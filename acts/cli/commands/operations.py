@@ -258,7 +258,7 @@ async def check_runs(client: Client, _queue: str) -> list[Finding]:
         return [ok("this server does not count the runs with problems: that begins with 1.29")]
     if not count:
         return [ok("no open run reports a problem")]
-    hint = 'list them: temporal workflow list --query "TemporalReportedProblems IS NOT NULL"; docs/deploy.md'
+    hint = 'list them: temporal workflow list --query "TemporalReportedProblems IS NOT NULL"; docs/repair.md'
     return [warn(f"the workflow tasks of {count:,} open runs fail", hint)]
 
 
