@@ -188,8 +188,6 @@ TURNS: list[tuple[int, Json, dict[str, Json], list[str], bool]] = [
     (10, {"next": "review"}, {"2:review": "draft"}, ["2:review"], False),
     (10, {"next": "draft"}, {"1:draft": "print"}, ["1:draft"], False),
     (10, {"next": "print"}, {"3:print": "end"}, ["3:print"], True),
-    (15, None, {"1:findMore": {"items": [1, 2], "next": "b"}}, ["1:findMore", "2:handle[0]", "2:handle[1]"], False),
-    (15, {"found": {"next": "b"}}, {"1:findMore": {"items": [3], "next": None}}, ["1:findMore", "2:handle[0]"], True),
     (21, None, {"2:check": {"good": False, "advice": "longer"}}, ["1:write", "2:check"], False),
     (21, {"check": {"advice": "longer"}}, {"2:check": {"good": True}}, ["1:write", "2:check"], True),
     (36, None, {"2:count": {"good": 2}}, ["1:ask[0]", "1:ask[1]", "2:count"], False),
