@@ -31,7 +31,7 @@ Begin with `acts init my-plans`; tab completion: `acts --install-completion`.
 # Each command in the order of the help: its module in `acts.cli.commands`, and how its docstring begins
 COMMANDS: Final = {
     "dev": ("dev", "Start a server, its Web UI and a worker; Ctrl-C stops all of it."),
-    "ui": ("dev", "Serve the inbox: what waits for people in all runs"),
+    "ui": ("dev", "Serve the inbox: pending decisions of all runs"),
     "demo": ("dev", "Run example plans on a server in memory, and stop it."),
     "worker": ("dev", "Start a worker, as `python -m acts.worker` does."),
     "run": ("start", "Run a plan, or an agent, and wait for its end."),

@@ -1,6 +1,6 @@
-"""A webhook that is told what waits for people, what was escalated, which runs failed, and which spend their budget.
+"""A webhook that is told which decisions are pending or escalated, which runs failed, and which spend their budget.
 
-Nothing of it is in a history, and no run knows of it: each round lists what waits and what failed, as ``acts pending``
+Nothing of it is in a history, and no run knows of it: each round lists waits and failed runs, as ``acts pending``
 and ``acts list`` do, and posts what is new since the last one, in one request. What a receiver has not taken (an answer
 of 2xx) is sent again by the next round. A process that begins knows nothing and tells all that waits. So each notice is
 sent at least once; the same one has the same ``id`` always, and a receiver drops what it has. No notice has a value of

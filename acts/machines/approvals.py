@@ -1,4 +1,4 @@
-"""Approvals: what waits for a person, which decision fits, until when, and who decided what.
+"""Approvals: which decisions are pending, which decision fits, until when, and who decided what.
 
 Theory of operation. Every run has one ``Approvals``. What waits in a run is opened and closed by the
 run; the machine reports the changes to the root of the tree in one hop. So the root knows all pending
@@ -16,7 +16,7 @@ delivery fails, or the run that waits has ended. So every update is answered exa
 A decision by signal that comes before its wait is kept, at the root for the whole tree; one by update is
 refused then. When the wait opens, the decisions kept for it are judged in the order in which they came:
 the first that can be carried out holds, the others are refused. A decision about something that has waited before
-is late, not early: it was sent twice, or lost a race. Keeping it would approve what waits next, which nobody has seen.
+is late, not early: it was sent twice, or lost a race. Keeping it would approve the next wait, which nobody has seen.
 Nor has anybody seen what opened in the same workflow task (until ``flush``): a decision that could be about
 something before it is not about that.
 
@@ -843,7 +843,7 @@ def _steps(rule: Rule) -> list[Escalation]:
 def _times(wait: PendingApproval, rule: Rule) -> list[tuple[str, datetime, float, str]]:
     """The timers of one wait: name, when it fires, seconds from the beginning of the wait, and what it decides.
 
-    A timer that fires beside the decision is none of what waits next.
+    A timer that fires beside the decision does not belong to the next wait.
     """
     times: list[tuple[float, str]] = [(step.after, _ESCALATE) for step in _steps(rule)]
     if rule.timeout is not None:

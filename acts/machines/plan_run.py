@@ -744,7 +744,7 @@ class PlanRun(RunMachine):
         return self.setup.own_part(prepared) if by_children or not self.walk.has_begun else prepared
 
     def _replan(self, prepared: ValidatedPlan, decided: PendingApproval, now: str) -> list[Any]:
-        """Walk the edited plan from now on; what waits in it waits for a decision about the new version.
+        """Walk the edited plan from now on; its waits are for decisions about the new version.
 
         Whoever decides about a Call may replace it. What an edit takes away besides is a part of what is approved.
         """
@@ -920,7 +920,7 @@ def decision_seen_from_above(node: PlannedCall, record: dict[str, Any]) -> dict[
 
 
 def reported_instances(node: PlannedCall, report: Any, error: CallError | None) -> dict[str, Any]:
-    """What each instance of a unit came to, by id; ``error`` where the child said nothing."""
+    """The outcome of each instance of a unit, by id; ``error`` where the child said nothing."""
     if isinstance(report, dict) and isinstance(report.get("instances"), dict):
         return dict(report["instances"])
     if isinstance(report, dict) and "status" in report:

@@ -676,8 +676,8 @@ class BatchRun(PlanRun):
     """A run of a plan over the rows of a page, and of nothing else; ``page`` takes what becomes of them.
 
     As its children end, it has the lines of their instances appended to the results file, one append at a time: what
-    ends meanwhile is in the next. It ends when every line is written. Without a results file it keeps what each
-    instance came to, for its own result.
+    ends meanwhile is in the next. It ends when every line is written. Without a results file it keeps the outcome of
+    each instance, for its own result.
     """
 
     def __init__(self, own: str, setup: PlanSetup, identify: Callable[[PlannedCall], str], page: PageResults) -> None:

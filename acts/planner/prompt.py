@@ -485,7 +485,7 @@ class _WrittenValues:
 
 
 def _call_of_outcome(id_: Any, calls: Sequence[Json]) -> Json:
-    """The Call of an answer that an outcome is about, by its id; None where there is none."""
+    """The Call of an answer that an outcome is about, by its id; None if it is about no Call."""
     number = str(id_).partition(":")[0]
     index = int(number) - 1 if number.isdecimal() else -1
     return calls[index] if 0 <= index < len(calls) else None

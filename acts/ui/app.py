@@ -1,4 +1,4 @@
-"""The pages of ``acts ui``, and the same as JSON: what waits, cards, decisions, runs.
+"""The pages of ``acts ui``, and the same as JSON: the inbox, cards, decisions, runs.
 
 - It keeps nothing: all it knows it asks of Temporal, and what it decides it sends there.
 - A decision names the version and the subject that were shown. What differs by now is shown again, and nothing is sent.
@@ -388,7 +388,7 @@ class Pages:
         return JSONResponse(report, headers={"X-CSRF-Token": request.state.visitor.csrf})  # for a page of this origin
 
     async def decide_json(self, request: Request) -> Response:
-        """``{run, wait, version, subject, decision, reason?, …}``: docs/ui.md; 409 for what waits no more."""
+        """``{run, wait, version, subject, decision, reason?, …}``: docs/ui.md; 409 for a wait that is over."""
         visitor = check_csrf(request, request.headers.get("x-csrf-token"))
         seen = _read_seen((await _body(request)).decode(errors="replace"))
         if not isinstance(reason := seen.get("reason") or "", str):
@@ -402,7 +402,7 @@ class Pages:
         return JSONResponse({"ok": True})
 
     async def pending_events(self, request: Request) -> Response:  # noqa: ARG002 - it takes nothing
-        """An event whenever what waits is another: its data is a digest."""
+        """An event whenever the inbox changes: its data is a digest."""
 
         async def stream() -> AsyncIterator[bytes]:
             last, silent = "", 0.0

@@ -1,4 +1,4 @@
-"""What Activities came to, kept for a while: a finished result outlives the absence of the server.
+"""Outcomes of Activities, kept for a while: a finished result outlives the absence of the server.
 
 The SDK's core (1.35) gives up to report an Activity that has ended after nine tries in eight to ten seconds. The server
 then waits for a heartbeat, and has the Activity begin again: a Tool would run, and a model be asked, a second time. Who
@@ -87,7 +87,7 @@ class KeptOutcomes:
                 self._bytes -= self._outcomes.popitem(last=False)[1].size
 
     def take(self, run_id: str, activity_id: str, attempt: int = 1, scheduled: datetime | None = None) -> Kept | None:
-        """What an earlier attempt of the same Activity came to. One that was reset counts its attempts anew."""
+        """The outcome of an earlier attempt of the same Activity. One that was reset counts its attempts anew."""
         with self._lock:
             kept = self._outcomes.get((run_id, activity_id))
         if kept is None or attempt <= kept.attempt or time.monotonic() - kept.ended > KEPT_SECONDS:

@@ -113,7 +113,7 @@ class Plugin(SimplePlugin):
         return config
 
     def forget_outcomes(self) -> None:
-        """Memory is short: what Activities came to is not kept."""
+        """Memory is short: outcomes of Activities are not kept."""
         self._kept.forget()
 
     def _own_registry(self, users: Sequence[Callable[..., Any]]) -> Registry:

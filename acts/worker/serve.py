@@ -1,6 +1,6 @@
 """The worker process (``acts worker``): serves one task queue with the engine and its hardening, and stops gracefully.
 
-What it adds to a plain worker of the SDK with the plugin: slots and turns of workflow tasks, watches over tasks, Tools
+Beyond a plain worker of the SDK with the plugin it adds slots and turns of workflow tasks, watches over tasks, Tools
 and memory, a watchdog, health, and a stop that loses no workflow task. Settings are in ``settings.py``.
 """
 

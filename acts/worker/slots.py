@@ -548,7 +548,7 @@ def visit_payloads_our_way() -> None:
     """Read references ourselves, and leave out visits that change nothing; in this process, once.
 
     The SDK visits and copies each payload of a workflow task six times, also where it does nothing to it. A reference
-    that it cannot follow fails the task for ever: whoever may signal could hold any run.
+    that it cannot follow fails the task each time: whoever may signal could hold any run.
     """
     for name in ("decode_activation", "encode_completion"):
         visit = getattr(sdk, name, None)

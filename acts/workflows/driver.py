@@ -388,7 +388,7 @@ def used_shares(run: RunMachine) -> dict[str, float]:
 class RunIndex:
     """What can be seen of one run. While metrics are off, counting costs one comparison.
 
-    What it counts never becomes a command. It records nothing while history is replayed, but keeps what it needs to
+    Its counts never become a command. It records nothing while history is replayed, but keeps what it needs to
     measure what ends after it. A root that has ``ActsRoot`` writes the search attributes, one event for each change of
     its phase: it gives that to itself when the namespace has them, a child gets it, and continue-as-new keeps it.
     What waits in a root itself is in its memo, as it opens and closes. Of those below it there are signals.

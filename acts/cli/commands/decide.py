@@ -1,4 +1,4 @@
-"""``acts pending``, ``approve``, ``reject`` and ``edit``: what waits for a person, and what a person decides; and
+"""``acts pending``, ``approve``, ``reject`` and ``edit``: pending decisions, and how a person decides; and
 ``provide``, ``cancel``, ``pause`` and ``resume``, which change a run and do not wait for what follows.
 
 - A decision names the version that is pending when it is sent: nobody decides about a change that they have not seen.

@@ -125,7 +125,7 @@ Once = Annotated[bool, option("--once", "Look once, post, and end.")]
 
 @app.add
 async def notify(every: Every = "30s", since: Since = "1h", once: Once = False) -> None:
-    """Post to ACTS_NOTIFY what waits for people, is escalated, fails or spends its budget, until Ctrl-C.
+    """Post to ACTS_NOTIFY each decision that waits for people, is escalated, fails or spends its budget, until Ctrl-C.
 
     ACTS_NOTIFY_SECRET signs it; ACTS_NOTIFY_LINK is the address of a run's page, with {run} in it.
     """
@@ -419,7 +419,7 @@ def keygen(file: KeyFile = None, codec: CodecKey = False) -> None:
 
 
 def create_key(path: Path) -> bytes:
-    """Write a new private key (PEM, mode 600), where there is none; returns the public key."""
+    """Write a new private key (PEM, mode 600) unless there is one; returns the public key."""
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
