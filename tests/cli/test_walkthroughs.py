@@ -32,11 +32,14 @@ AWAITING = '\nuntil acts show {} --json | grep -q \'"phase": "awaiting"\'; do :;
 
 def steps(page: str) -> Iterator[str]:
     """The script, block by block."""
+    typed: list[str] = []  # in the second terminal
+    yield "set -e; begin=$PWD"
     for number, (language, title, text) in enumerate(BLOCK.findall(page)):
         if title == "terminal 2":
             *before, last = text.strip().splitlines()
+            typed += before
             yield "[ -z ${second-} ] || { kill $second; wait $second || :; }"
-            yield "\n".join(["(", *before, f"exec {last}", ") >second.log 2>&1 & second=$!"])
+            yield "\n".join(["(", "cd $begin", *typed, f"exec {last}", ") >second.log 2>&1 & second=$!"])
             yield "until grep -q 'ready\\|Server:' second.log; do kill -0 $second; done"
         elif title and not title.startswith(ELSEWHERE):
             name, _, is_end = title.partition(", ")
@@ -72,7 +75,7 @@ def follow(name: str, folder: Path, chat: str = "") -> str:
     page = (ROOT / "docs" / name).read_text("utf-8").replace("7233", free_address(None).rpartition(":")[2])
     page = page.replace("https://chat.example.com/hooks/refunds", chat)
     script = folder / "page.sh"
-    script.write_text("\n".join(["set -e", *steps(page)]), "utf-8")
+    script.write_text("\n".join(steps(page)), "utf-8")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     seen = folder / "seen.txt"
     with seen.open("w") as file:
