@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,14 @@ def steps(page: str) -> Iterator[str]:
         if title == "terminal 2":
             *before, last = text.strip().splitlines()
             typed += before
-            yield "[ -z ${second-} ] || { kill $second; wait $second || :; }"
+            yield "[ -z ${second-} ] || { kill $second; wait $second || :; rm second.log; }"
             yield "\n".join(["(", "cd $begin", *typed, f"exec {last}", ") >second.log 2>&1 & second=$!"])
-            yield "until grep -q 'ready\\|Server:' second.log; do kill -0 $second; done"
+            yield "until grep -qs 'ready\\|Server:' second.log; do kill -0 $second; sleep 0.1; done"
         elif title and not title.startswith(ELSEWHERE):
             name, _, is_end = title.partition(", ")
             yield f"cat {'>>' if is_end else '>'} {name} <<'END OF FILE'\n{text}END OF FILE"
         elif language == "sh" and not title:
-            yield f"echo '=== {number}'"
+            yield f'echo "=== {number} $SECONDS s"'
             yield RUN.sub(lambda run: run[0] + AWAITING.format(run[1]), text)
 
 
@@ -86,7 +87,8 @@ def follow(name: str, folder: Path, chat: str = "") -> str:
     try:
         code = process.wait(MINUTES * 60)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     output = seen.read_text("utf-8")
     assert code == 0, output
     for language, title, text in BLOCK.findall(page):
