@@ -98,8 +98,13 @@ def follow(name: str, folder: Path, chat: str = "") -> str:
 
 
 @pytest.mark.long
-def test_the_first_hour_can_be_followed(tmp_path: Path) -> None:
+def test_the_first_hour_can_be_followed_and_quotes_the_files_of_acts_init(tmp_path: Path) -> None:
     follow("first-hour.md", tmp_path)
+    files = "".join((tmp_path / "orders" / name).read_text("utf-8") for name in ("order_tools.py", "plan.yaml"))
+    page = (ROOT / "docs" / "first-hour.md").read_text("utf-8")
+    quotes = [text for language, title, text in BLOCK.findall(page) if language in ("python", "yaml") and not title]
+    assert len(quotes) == 2
+    assert all(text in files for text in quotes)
 
 
 @pytest.mark.long
