@@ -123,7 +123,7 @@ class Run:
     async def events(
         self, after: str = "", *, follow: bool = True, wanted: EventFilter | None = None
     ) -> AsyncGenerator[RunEvent]:
-        """What happens in the run and below it, in order, from its beginning or ``after`` an offset (docs/events.md).
+        """What happens in the run and below it, in order, from its beginning or ``after`` an offset (docs/clients.md).
 
         Until all has ended, or without ``follow`` until now. EventsRefused: the offset is none of this run.
         """

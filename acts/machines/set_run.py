@@ -58,7 +58,7 @@ BATCHES_PER_RUN: Final = 300
 BATCHES_WITH_RESULTS: Final = 30
 # Continue-as-new ends a cron, so a run of one goes on to four fifths of the limit, with 875,000 rows
 BATCHES_OF_CRON: Final = 3_500
-# Instances of a set that one child walks, unless the Request says otherwise: see docs/sets.md
+# Instances of a set that one child walks, unless the Request says otherwise: see docs/delegates.md
 INSTANCES_PER_CHILD: Final = 25
 # Settings that hold for the whole set: a Batch has its own, or none
 _OF_THE_ROOT: Final = ("budget", "results", "resume")

@@ -5,7 +5,7 @@ applies to exactly one pending approval; ``workflowId``, ``instance`` and ``call
 matches none or several, or names another version of the plan, is refused with the reason, so that
 nobody approves what they have not seen.
 
-A tree may have *approvers*, each with public keys (Ed25519; ``docs/approvers.md`` has the forms). A worker reads them
+A tree may have *approvers*, each with public keys (Ed25519; ``docs/security.md`` has the forms). A worker reads them
 when a root starts; from then on they belong to the tree, and every decision is signed. What is signed names the digest
 of the *subject* (see ``subjects``) and a *challenge*, which the run that waits makes of its identity, the place and the
 time: so a signature fits one wait of one run, cannot be sent again, and is void after a reset.

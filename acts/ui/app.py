@@ -388,7 +388,7 @@ class Pages:
         return JSONResponse(report, headers={"X-CSRF-Token": request.state.visitor.csrf})  # for a page of this origin
 
     async def decide_json(self, request: Request) -> Response:
-        """``{run, wait, version, subject, decision, reason?, …}``: docs/ui.md; 409 for a wait that is over."""
+        """``{run, wait, version, subject, decision, reason?, …}``: docs/people.md; 409 for a wait that is over."""
         visitor = check_csrf(request, request.headers.get("x-csrf-token"))
         seen = _read_seen((await _body(request)).decode(errors="replace"))
         if not isinstance(reason := seen.get("reason") or "", str):

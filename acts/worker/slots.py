@@ -9,7 +9,7 @@ up, and each step of a small plan would wait for as many tasks as a large batch 
 * **Turns**: of the trees of runs (a root and all below it), the one that has computed least lately goes first. The
   server's database writes in the order of arrival, so a busy tree has only a few answers at a time on their way there,
   and one while a quiet tree is at work. So ten calls beside a large batch take at most three times their time alone
-  (``docs/performance.md``), not 11 times.
+  (``docs/sizing.md``), not 11 times.
 * **Kept slots**: of the slots for Activities, some are for runs with few Calls in flight (``ActivitySlots``).
 """
 
