@@ -141,8 +141,8 @@ class Run:
 
         ``remember``, ``{when?, count?, until?}``, approves like Calls that follow, too, until ``revoke``.
         """
-        kept = None if remember is None else Remember.model_validate(dict(remember))
-        await self._decide(wire.APPROVE, call=call, reason=note, remember=kept, **about)
+        limits = None if remember is None else Remember.model_validate(dict(remember))
+        await self._decide(wire.APPROVE, call=call, reason=note, remember=limits, **about)
 
     async def answer(
         self, output: Any, call: str | None = None, *, note: str | None = None, **about: Unpack[About]

@@ -152,8 +152,8 @@ class DrainingWorker(Worker):
                         query = handle.query(QUERY, rpc_timeout=timedelta(seconds=DRAIN_SECONDS))
                         queries.append(asyncio.create_task(query))
             await asyncio.sleep(LOOK_SECONDS)
-        for asked in queries:
-            asked.cancel()
+        for waiting_query in queries:
+            waiting_query.cancel()
         await asyncio.gather(*queries, return_exceptions=True)
 
 

@@ -585,7 +585,7 @@ async def _follow_references(
     """Put what is stored, or that it is lost, in the place of each reference. Raises what a restored value would mend:
     a storage that is away, or has lost what the run has read before.
     """
-    known = {job.notify_has_patch.patch_id for job in act.jobs}
+    patches = {job.notify_has_patch.patch_id for job in act.jobs}
     starts = (payload for job in act.jobs for payload in job.initialize_workflow.arguments)
     if converter.external_storage is None and any(map(_is_reference, starts)):
         raise StorageUnavailable("the run was started with a stored value: set ACTS_STORAGE for this worker")
@@ -594,7 +594,7 @@ async def _follow_references(
         if not _is_reference(payload):
             return payload
         lost = partial(lost_value, payload, act.history_length)
-        if lost_patch(lost("")) in known:
+        if lost_patch(lost("")) in patches:
             return lost("it was lost before")
         try:
             [reference] = await converter._decode_reference_payload_sequence([payload])  # noqa: SLF001 - no public way

@@ -329,8 +329,8 @@ class Driver:
         signal, payload = command.signal, command.payload
         try:
             if command.is_told:
-                told = Told(token=self.run.position.token, word=signal, message=payload)
-                signal, args = told.signal_name(), [encode_record(told)]
+                record = Told(token=self.run.position.token, word=signal, message=payload)
+                signal, args = record.signal_name(), [encode_record(record)]
             else:
                 args = [] if payload is None else [encode(payload)]
         except CallError as error:
