@@ -26,7 +26,7 @@ from tests.property.drive import Drive, begin
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "plans.md").read_text("utf-8")
-FENCE = re.compile(r"^( *)```(json|yaml)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r'^( *)```(json|yaml)(?: title="[^"]*")?\n(.*?)^ *```', re.MULTILINE | re.DOTALL)
 BLOCKS: list[Any] = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
 MAIL, CHOSEN, PAY, REVIEW, EACH, EACH_FAILED, LITERAL, SOME, GROUPS, OUTCOMES = BLOCKS
 INPUT = {
