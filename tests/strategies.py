@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from acts.activities.shipped_tools import COMPUTE, PLAN, WAIT_TOOL
 from acts.language.messages import METHODS
 
 KINDS = ("state", "data", "user")
@@ -202,7 +203,7 @@ def tool(name: str, *, activity: bool = True, **more: Any) -> dict[str, Any]:
 
 
 @st.composite
-def results(draw: st.DrawFn, call: dict[str, Any], options: list[list[Where]]) -> Any:
+def results_of(draw: st.DrawFn, call: dict[str, Any], options: list[list[Where]]) -> Any:
     """What an Activity returns: a value that often fits the method, a failure, or a Message."""
     kind = draw(st.integers(0, 9))
     if kind == 0:
@@ -278,25 +279,55 @@ def orders() -> st.SearchStrategy[list[int]]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = MOST_CALLS) -> Case:
-    """A Request with a plan that uses everything at once, and its scripted results."""
+def cases(
+    draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = MOST_CALLS, shipped: bool = False
+) -> Case:
+    """A Request with a plan that uses everything at once, and its scripted results.
+
+    ``shipped``: with the Tools that ship, plans inside plans among them, and with what undoes a Call.
+    """
     instances = draw(st.booleans()) if instances is None else instances
     context = draw(contexts(instances=instances))
-    count = draw(st.integers(1, most_calls))
+    plan, results = draw(calls(held_places(context), most_calls, instances=instances, depth=2 if shipped else 0))
+    tools = {"act": tool("act"), "think": tool("think", activity=False)}
+    if shipped:
+        undoable = {"act": tool("act", _undo={"_tool": "undo", "what": "†result"}), "undo": tool("undo")}
+        tools |= {**undoable, "compute": COMPUTE, "wait": WAIT_TOOL, "plan": PLAN}
+    message = {"type": "tool", "tool": tools}
+    config = {"model": "scripted:none", **({"onFailure": "undo"} if shipped and draw(st.booleans()) else {})}
+    return Case({"config": config, "context": [message, *context, {"type": "plan", "plan": plan}]}, results)
+
+
+@st.composite
+def calls(
+    draw: st.DrawFn, held: list[Where], most_calls: int, *, instances: bool = False, depth: int = 0, inside: bool = False
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The Calls of a plan over a context that has these places, and their results by id.
+
+    Without ``depth``, no Tools that ship; the results of a plan inside are those of its Calls.
+    """
     plan: list[dict[str, Any]] = []
     written: list[list[list[Where]]] = []
-    for _ in range(count):
-        latent = draw(st.integers(0, 11)) == 0
-        call: dict[str, Any] = {"_tool": "think" if latent else "act"}
+    names = ["act"] * 11 + ["think"] * (not inside) + (["compute"] * 3 + ["plan"] * 3 + ["wait"]) * bool(depth)
+    for position in range(draw(st.integers(1, most_calls))):
+        name = draw(st.sampled_from(names))
+        call: dict[str, Any] = {"_tool": name}
         options: list[list[Where]] = []
+        if name == "wait":  # a date is nothing to compare: only conditions read it
+            plan.append({**call, "for": "20ms", "_outputPath": f"†due.n{position}"})
+            written.append(options)
+            continue
         if draw(st.integers(0, 5)):
-            options = [draw(outputs())[0]] if latent else draw(outputs())
+            options = [draw(outputs())[0]] if name == "think" else draw(outputs())
             call["_outputPath"] = output_text(options)
             if draw(st.booleans()):
                 call["_outputMethod"] = draw(methods)
-        if not latent and draw(st.integers(0, 3)) == 0:
+        elif name == "compute":
+            options = [[draw(places())]]
+            call["_outputPath"] = output_text(options)
+        if name != "think" and draw(st.integers(0, 3 if name == "act" else 1)) == 0:
             call["_errorPath"] = render(draw(places(names=st.sampled_from(["a", *ERROR_NAMES]))))
-        if latent:
+        if name == "think":
             call["_output"] = draw(values)
         if instances and draw(st.integers(0, 2)):
             call["_instance"] = draw(st.sampled_from(INSTANCES))
@@ -304,23 +335,55 @@ def cases(draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = M
         written.append(options)
     if instances and not any("_instance" in call for call in plan):
         plan[0]["_instance"] = "A"
-    pool = held_places(context) * 2 + [w for options in written for option in options for w in option]
-    results_by_call: dict[str, Any] = {}
+    pool = held * 2 + [w for options in written for option in options for w in option]
+    results: dict[str, Any] = {}
+    waits = [call["_outputPath"] for call in plan if call["_tool"] == "wait"]
     for position, call in enumerate(plan):
+        name, id_ = call["_tool"], f"{position + 1}:{call['_tool']}"
+        if name == "wait":
+            continue
         before = [w for options in written[:position] for option in options for w in option] * 3
         call.update(draw(timings(pool + before)))
-        call.update(draw(parameters(pool + before, each="_each" in call)))
-        for index in draw(st.lists(st.integers(0, 3), max_size=2)) if "_each" in call else ():
-            results_by_call[f"{position + 1}:act[{index}]"] = draw(results(call, written[position]))
-        if draw(st.integers(0, 3)) == 0:
-            call["_scopes"] = [render(draw(near(pool))) for _ in range(draw(st.integers(1, 2)))]
-        if call["_tool"] == "act":
-            results_by_call[f"{position + 1}:act"] = draw(results(call, written[position]))
+        if waits and "_when" not in call and draw(st.booleans()):
+            call["_when"] = draw(st.sampled_from(waits)) + draw(st.sampled_from(["", " != null"]))
+        own = draw(parameters(pool + before, each="_each" in call))
+        if name == "plan":
+            inner, results[id_] = draw(plans_inside(own, depth - 1))
+            call.update(inner)
         else:
-            results_by_call[f"{position + 1}:think"] = draw(values)
-    tools = {"type": "tool", "tool": {"act": tool("act"), "think": tool("think", activity=False)}}
-    request = {"config": {"model": "scripted:none"}, "context": [tools, *context, {"type": "plan", "plan": plan}]}
-    return Case(request, results_by_call)
+            call.update(own)
+        if name == "compute":
+            call.update({"p": 1, "q": [2]} | own, code=draw(st.sampled_from(CODES)))
+        if name == "act" and "_each" in call:
+            for index in draw(st.lists(st.integers(0, 3), max_size=2)):
+                results[f"{id_}[{index}]"] = draw(results_of(call, written[position]))
+        if name != "compute" and draw(st.integers(0, 3)) == 0:
+            call["_scopes"] = [render(draw(near(pool))) for _ in range(draw(st.integers(1, 2)))]
+        if name in ("act", "think"):
+            results[id_] = draw(results_of(call, written[position]) if name == "act" else values)
+    return plan, results
+
+
+CODES = ("[p, q]", "len(p)", "p + q", "p['a']", "{'a': p, 'b': [q]}", "[x for x in q if x]", "p if p == q else None")
+
+
+@st.composite
+def plans_inside(draw: st.DrawFn, given: dict[str, Any], depth: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a Call of the Tool ``plan`` has, and the results of the Calls inside.
+
+    With ``until``, its Calls go one after another: who is cancelled would depend on the time else.
+    """
+    if draw(st.integers(0, 2)) == 0:
+        add = {"_tool": "compute", "code": "n + 1", "n": "†input.previous.n || 0", "_outputPath": "†state.m"}
+        act = {"_tool": "act", "n": "†state.m", "_outputPath": "†state.seen", "_each": [1] * draw(st.integers(0, 2))}
+        last = {"_tool": "compute", "code": "n", "n": "†state.m", "_outputPath": "†state.n", "_when": "†state.seen"}
+        repeat = {"max": draw(st.integers(1, 3)), **draw(st.sampled_from([{}, {"every": "10ms"}]))}
+        until = f"†state.n >= {draw(st.integers(1, 3))}"
+        inner = {"plan": [add, act, last], "until": until, **draw(st.sampled_from([{"repeat": repeat}, {}]))}
+        return {**inner, **({} if "repeat" in inner else {"input": {"previous": {"n": 1}}})}, {"2:act": draw(values)}
+    held: list[Where] = [("input",), *(("input", name) for name in given)]
+    plan, results = draw(calls(held, 3, depth=depth, inside=True))
+    return {"plan": plan, **({"input": given} if given else {})}, results
 
 
 @st.composite
