@@ -9,10 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from acts.activities.shipped_tools import COMPUTE, PLAN, WAIT_TOOL
+from acts.language.errors import InvalidRequest
 from acts.language.messages import METHODS
+from acts.plan.validate import validate_request
+from tests import oracle
 
 KINDS = ("state", "data", "user")
 NAMES = ("a", "b", "c", "0")
@@ -294,13 +298,22 @@ def cases(
         undoable = {"act": tool("act", _undo={"_tool": "undo", "what": "†result"}), "undo": tool("undo")}
         tools |= {**undoable, "compute": COMPUTE, "wait": WAIT_TOOL, "plan": PLAN}
     message = {"type": "tool", "tool": tools}
-    config = {"model": "scripted:none", **({"onFailure": "undo"} if shipped and draw(st.booleans()) else {})}
+    config = {
+        "model": "scripted:none",
+        **({"onFailure": "undo"} if shipped and not instances and draw(st.booleans()) else {}),
+    }
     return Case({"config": config, "context": [message, *context, {"type": "plan", "plan": plan}]}, results)
 
 
 @st.composite
 def calls(
-    draw: st.DrawFn, held: list[Where], most_calls: int, *, instances: bool = False, depth: int = 0, inside: bool = False
+    draw: st.DrawFn,
+    held: list[Where],
+    most_calls: int,
+    *,
+    instances: bool = False,
+    depth: int = 0,
+    inside: bool = False,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The Calls of a plan over a context that has these places, and their results by id.
 
@@ -427,3 +440,26 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
     tools = {"type": "tool", "tool": tool("act")}
     request = {"config": {}, "context": [tools, *context, {"type": "plan", "plan": plan}]}
     return Case(request, results_by_call)
+
+
+def draw_plans(strategy: st.SearchStrategy[Case], count: int, number: int) -> list[tuple[Case, oracle.Outcome]]:
+    """About so many valid plans by a seed, without a thought that a model must answer, and their serial runs."""
+    out: list[tuple[Case, oracle.Outcome]] = []
+
+    @seed(number)
+    @settings(
+        max_examples=count, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(strategy)
+    def collect(case: Case) -> None:
+        try:
+            validate_request(case.request)
+        except InvalidRequest:
+            assume(False)
+        expected = oracle.run(case.request, case.results)
+        assume(not any("think" in id_ for id_ in expected.started))
+        out.append((case, expected))
+
+    collect()
+    return out

@@ -6,20 +6,23 @@ A random plan must come to what the serial oracle says. The other kinds are smal
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from acts.activities.shipped_tools import PLAN, WAIT_TOOL
-from tests.crash.test_kill import OPTIONS, RETRY
-from tests.oracle.serial_run import run as run_serially
+from tests.crash.test_kill import OPTIONS
+from tests.oracle import ABSENT, Outcome, call_of
+from tests.property.drive import plain
+from tests.strategies import Case, cases, draw_plans
 from tests.workflow.foreign import call, tool
 
 Json = Any
 NAMES = "abcd"
-METHODS = ("set", "push", "merge")
+PLANS_AT_ONCE = 25  # drawn
 ADD = tool("add_one", activity="add_one", options=OPTIONS)
 INPUT = {"type": "input", "zero": 0}
 
@@ -35,9 +38,14 @@ class Scenario:
     state: Json
     states: dict[str, str] = field(default_factory=dict)
     instances: dict[str, Json] = field(default_factory=dict)
+    expected: Outcome | None = None
+    undone: tuple[str, ...] = ()  # what was undone, in order, as JSON
 
     def differs(self, result: Json) -> str | None:
         """How a result differs from what the run must come to, or None."""
+        if self.expected is not None:
+            found = differences(result, self.expected)
+            return f"{json.dumps(found)} of {json.dumps(self.request)}" if found else None
         found = {i: item["state"] for i, item in result.get("instances", {}).items()}
         if (result["state"], found) != (self.state, self.instances):
             errors = [(e["call"], e["code"], e["message"]) for e in result["errors"]]
@@ -88,33 +96,68 @@ def write_files(folder: Path) -> dict[str, str]:
     return out
 
 
+def telling(case: Case) -> Case:
+    """The same plan, each Call of which says what it returns, for an Activity that has an effect in a process of its own."""
+
+    def told(calls: list[Json], results: dict[str, Json]) -> list[Json]:
+        out = []
+        for at, one in enumerate(calls, 1):
+            id_ = f"{at}:{one['_tool']}"
+            own = {key[len(id_) :].strip("["): value for key, value in results.items() if call_of(key) == id_}
+            inside = {"plan": told(one["plan"], results[id_])} if "plan" in one else {}
+            returns = {"returns": json.dumps(own)} if one["_tool"] == "act" else {}
+            out.append({**one, **inside, **returns})
+        return out
+
+    tools, *data, plan = case.request["context"]
+    plays = {"_activity": {"const": "play"}, "_options": {"const": OPTIONS}}
+    named = {
+        name: {**schema, "properties": {**schema["properties"], **(plays if name in ("act", "undo") else {})}}
+        for name, schema in tools["tool"].items()
+    }
+    context = [{**tools, "tool": named}, *data, {**plan, "plan": told(plan["plan"], case.results)}]
+    return Case({**case.request, "context": context}, case.results)
+
+
+@cache
+def drawn(random: Random) -> Iterator[tuple[Case, Outcome]]:
+    while True:
+        yield from draw_plans(cases(shipped=True).map(telling), PLANS_AT_ONCE, random.getrandbits(32))
+
+
 def random_plan(random: Random, queue: str) -> Scenario:
-    """Calls that read and write a few paths; some fail, with an error path or without."""
-    foreign = {**OPTIONS, "taskQueue": f"{queue}-foreign"}
-    tools = [tool("report", activity="report", options=OPTIONS), tool("other", activity="report", options=foreign)]
-    tools.append(tool("local", activity="report", options={"local": True, "timeout": "10s", "retry": RETRY}))
-    calls, results = [], {}
-    for number in range(1, random.randint(4, 12) + 1):
-        name, place = random.choice(["report", "report", "other", "local"]), random.choice(NAMES)
-        reads = [f"†state.{random.choice(NAMES)} || †input.zero" for _ in range(random.randint(0, 2))]
-        method, more = random.choice(METHODS), {}
-        value: Json = {"n": number} if method == "merge" else number
-        if random.random() < 0.2:
-            more = {"fail": "no funds"}
-            results[f"{number}:{name}"] = {"$fail": {"type": "declined", "message": "no funds"}}
-            if random.random() < 0.7:
-                more["_errorPath"] = f"†state.{place}Error"
-        else:
-            more = {"result": value}
-            results[f"{number}:{name}"] = value
-        calls.append(call(name, f"†state.{place}", reads=reads, _outputMethod=method, **more))
-    config = {"maxParallel": random.choice([1, 3, 100])}
-    request = {"config": config, "context": [*tools, INPUT, {"type": "plan", "plan": calls}]}
-    outcome = run_serially(request, results)
-    state = outcome.view("state")
-    return Scenario(
-        "plan", "Plan", request, len(outcome.started), state if isinstance(state, dict) else {}, outcome.states
-    )
+    """Everything that a plan can say, but for what only a model answers."""
+    case, expected = next(drawn(random))
+    options = {**OPTIONS, "taskQueue": f"{queue}-foreign"} if random.random() < 0.3 else OPTIONS
+    case.request["context"][0]["tool"]["act"]["properties"]["_options"] = {"const": options}
+    case.request["config"]["maxParallel"] = random.choice([1, 3, 100])
+    undone = expected.undo if expected.failed and "onFailure" in case.request["config"] else []
+    calls = expected.starts_of("act") + len(undone)
+    values = tuple(json.dumps(what, sort_keys=True) for _, what in undone)
+    return Scenario("plan", "Plan", case.request, calls, None, expected=expected, undone=values)
+
+
+def differences(result: Json, expected: Outcome) -> Json:
+    """What of a result is not what the serial run came to: by name, both."""
+    instances = result.get("instances", {})
+    calls = {c["id"]: c for c in [*result["calls"], *(c for item in instances.values() for c in item["calls"])]}
+    views = {None: result["state"], **{instance: item["state"] for instance, item in instances.items()}}
+    found = {
+        "states": {id_: c["state"] for id_, c in calls.items()},
+        "paths": {id_: c.get("outputPath") for id_, c in calls.items()},
+        "errors": {id_: plain(c["error"]) for id_, c in calls.items() if "error" in c},
+        "context": plain(result["context"]),
+        "views": plain(views),
+    }
+    states = {instance: expected.view("state", instance) for instance in views}
+    wanted = {
+        "states": expected.states,
+        "paths": expected.paths,
+        "errors": expected.errors,
+        "context": expected.appended,
+        "views": {instance: {} if state is ABSENT else state for instance, state in states.items()},
+    }
+    return {name: (found[name], wanted[name]) for name in found if found[name] != wanted[name]}
 
 
 def agent(random: Random, queue: str) -> Scenario:

@@ -59,7 +59,11 @@ class Drive:
     """
 
     def __init__(
-        self, request: dict[str, Any] | ValidatedPlan, results: dict[str, Any], *, growing: bool = False,
+        self,
+        request: dict[str, Any] | ValidatedPlan,
+        results: dict[str, Any],
+        *,
+        growing: bool = False,
         until: str | None = None,
     ) -> None:
         self.prepared = request if isinstance(request, ValidatedPlan) else validate_request(request)
