@@ -319,62 +319,66 @@ def calls(
 
     Without ``depth``, no Tools that ship; the results of a plan inside are those of its Calls.
     """
-    plan: list[dict[str, Any]] = []
-    written: list[list[list[Where]]] = []
     names = ["act"] * 11 + ["think"] * (not inside) + (["compute"] * 3 + ["plan"] * 3 + ["wait"]) * bool(depth)
-    for position in range(draw(st.integers(1, most_calls))):
-        name = draw(st.sampled_from(names))
-        call: dict[str, Any] = {"_tool": name}
-        options: list[list[Where]] = []
-        if name == "wait":  # a date is nothing to compare: only conditions read it
-            plan.append({**call, "for": "20ms", "_outputPath": f"†due.n{position}"})
-            written.append(options)
-            continue
-        if draw(st.integers(0, 5)):
-            options = [draw(outputs())[0]] if name == "think" else draw(outputs())
-            call["_outputPath"] = output_text(options)
-            if draw(st.booleans()):
-                call["_outputMethod"] = draw(methods)
-        elif name == "compute":
-            options = [[draw(places())]]
-            call["_outputPath"] = output_text(options)
-        if name != "think" and draw(st.integers(0, 3 if name == "act" else 1)) == 0:
-            call["_errorPath"] = render(draw(places(names=st.sampled_from(["a", *ERROR_NAMES]))))
-        if name == "think":
-            call["_output"] = draw(values)
-        if instances and draw(st.integers(0, 2)):
+    count = draw(st.integers(1, most_calls))
+    drawn = [draw(calls_that_write(draw(st.sampled_from(names)), position)) for position in range(count)]
+    plan, written = [call for call, _ in drawn], [options for _, options in drawn]
+    for call in plan:
+        if instances and call["_tool"] != "wait" and draw(st.integers(0, 2)):
             call["_instance"] = draw(st.sampled_from(INSTANCES))
-        plan.append(call)
-        written.append(options)
     if instances and not any("_instance" in call for call in plan):
         plan[0]["_instance"] = "A"
     pool = held * 2 + [w for options in written for option in options for w in option]
+    waits = st.sampled_from([call["_outputPath"] for call in plan if call["_tool"] == "wait"] or [None])
     results: dict[str, Any] = {}
-    waits = [call["_outputPath"] for call in plan if call["_tool"] == "wait"]
     for position, call in enumerate(plan):
-        name, id_ = call["_tool"], f"{position + 1}:{call['_tool']}"
-        if name == "wait":
+        if call["_tool"] == "wait":
             continue
         before = [w for options in written[:position] for option in options for w in option] * 3
         call.update(draw(timings(pool + before)))
-        if waits and "_when" not in call and draw(st.booleans()):
-            call["_when"] = draw(st.sampled_from(waits)) + draw(st.sampled_from(["", " != null"]))
-        own = draw(parameters(pool + before, each="_each" in call))
-        if name == "plan":
-            inner, results[id_] = draw(plans_inside(own, depth - 1))
-            call.update(inner)
-        else:
-            call.update(own)
-        if name == "compute":
-            call.update({"p": 1, "q": [2]} | own, code=draw(st.sampled_from(CODES)))
-        if name == "act" and "_each" in call:
-            for index in draw(st.lists(st.integers(0, 3), max_size=2)):
-                results[f"{id_}[{index}]"] = draw(results_of(call, written[position]))
-        if name != "compute" and draw(st.integers(0, 3)) == 0:
+        if (due := draw(waits)) is not None and "_when" not in call and draw(st.booleans()):
+            call["_when"] = due + draw(st.sampled_from(["", " != null"]))
+        own, results_of_call = draw(parts(call, pool + before, written[position], depth))
+        call.update(own)
+        if call["_tool"] != "compute" and draw(st.integers(0, 3)) == 0:
             call["_scopes"] = [render(draw(near(pool))) for _ in range(draw(st.integers(1, 2)))]
-        if name in ("act", "think"):
-            results[id_] = draw(results_of(call, written[position]) if name == "act" else values)
+        results |= {f"{position + 1}:{call['_tool']}{element}": result for element, result in results_of_call.items()}
     return plan, results
+
+
+@st.composite
+def calls_that_write(draw: st.DrawFn, name: str, position: int) -> tuple[dict[str, Any], list[list[Where]]]:
+    """A Call without what it reads, and its outcomes."""
+    call: dict[str, Any] = {"_tool": name}
+    if name == "wait":  # a date is nothing to compare: only conditions read it
+        return {**call, "for": "20ms", "_outputPath": f"†due.n{position}"}, []
+    options: list[list[Where]] = []
+    if draw(st.integers(0, 5)) or name == "compute":
+        options = [draw(outputs())[0]] if name == "think" else draw(outputs())
+        call["_outputPath"] = output_text(options)
+        if draw(st.booleans()):
+            call["_outputMethod"] = draw(methods)
+    if name != "think" and draw(st.integers(0, 3 if name == "act" else 1)) == 0:
+        call["_errorPath"] = render(draw(places(names=st.sampled_from(["a", *ERROR_NAMES]))))
+    return call | ({"_output": draw(values)} if name == "think" else {}), options
+
+
+@st.composite
+def parts(
+    draw: st.DrawFn, call: dict[str, Any], pool: list[Where], options: list[list[Where]], depth: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters of a Call, and its results: for all of its elements under "", of some under "[0]"."""
+    own = draw(parameters(pool, each="_each" in call))
+    match call["_tool"]:
+        case "plan":
+            inner, results = draw(plans_inside(own, depth - 1))
+            return inner, {"": results}
+        case "compute":
+            return {"p": 1, "q": [2], **own, "code": draw(st.sampled_from(CODES))}, {}
+        case "think":
+            return own, {"": draw(values)}
+    elements = draw(st.lists(st.integers(0, 3), max_size=2)) if "_each" in call else []
+    return own, {at: draw(results_of(call, options)) for at in ["", *(f"[{index}]" for index in elements)]}
 
 
 CODES = ("[p, q]", "len(p)", "p + q", "p['a']", "{'a': p, 'b': [q]}", "[x for x in q if x]", "p if p == q else None")
@@ -386,17 +390,24 @@ def plans_inside(draw: st.DrawFn, given: dict[str, Any], depth: int) -> tuple[di
 
     With ``until``, its Calls go one after another: who is cancelled would depend on the time else.
     """
-    if draw(st.integers(0, 2)) == 0:
-        add = {"_tool": "compute", "code": "n + 1", "n": "†input.previous.n || 0", "_outputPath": "†state.m"}
-        act = {"_tool": "act", "n": "†state.m", "_outputPath": "†state.seen", "_each": [1] * draw(st.integers(0, 2))}
-        last = {"_tool": "compute", "code": "n", "n": "†state.m", "_outputPath": "†state.n", "_when": "†state.seen"}
-        repeat = {"max": draw(st.integers(1, 3)), **draw(st.sampled_from([{}, {"every": "10ms"}]))}
-        until = f"†state.n >= {draw(st.integers(1, 3))}"
-        inner = {"plan": [add, act, last], "until": until, **draw(st.sampled_from([{"repeat": repeat}, {}]))}
-        return {**inner, **({} if "repeat" in inner else {"input": {"previous": {"n": 1}}})}, {"2:act": draw(values)}
-    held: list[Where] = [("input",), *(("input", name) for name in given)]
-    plan, results = draw(calls(held, 3, depth=depth, inside=True))
-    return {"plan": plan, **({"input": given} if given else {})}, results
+    if draw(st.integers(0, 2)):
+        held: list[Where] = [("input",), *(("input", name) for name in given)]
+        plan, results = draw(calls(held, 3, depth=depth, inside=True))
+        return {"plan": plan, **({"input": given} if given else {})}, results
+    plan = [
+        {"_tool": "compute", "code": "n + 1", "n": "†input.previous.n || 0", "_outputPath": "†state.m"},
+        {"_tool": "act", "n": "†state.m", "_outputPath": "†state.seen", "_each": [1] * draw(st.integers(0, 2))},
+        {"_tool": "compute", "code": "n", "n": "†state.m", "_outputPath": "†state.n", "_when": "†state.seen"},
+        {"_tool": "act", "n": "†state.n", "_outputPath": draw(st.sampled_from(["†state.late", "†state.output"]))},
+    ]
+    inner = {"plan": plan, "until": f"†state.n >= {draw(st.integers(1, 3))}"}
+    results = {"2:act": draw(results_of(plan[1], [])), "4:act": draw(results_of(plan[3], []))}
+    if draw(st.booleans()):
+        return {**inner, "input": {"previous": {"n": 1}}}, results
+    return {
+        **inner,
+        "repeat": {"max": draw(st.integers(1, 3)), **draw(st.sampled_from([{}, {"every": "10ms"}]))},
+    }, results
 
 
 @st.composite

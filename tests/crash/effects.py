@@ -24,7 +24,7 @@ Json = Any
 STEP_SECONDS = 0.03  # long enough for a kill to come in between
 TABLES = """
 CREATE TABLE IF NOT EXISTS begun (run TEXT, call TEXT, id TEXT, attempt INTEGER, pid INTEGER);
-CREATE TABLE IF NOT EXISTS done (id TEXT PRIMARY KEY, run TEXT, call TEXT, result INTEGER);
+CREATE TABLE IF NOT EXISTS done (id TEXT PRIMARY KEY, run TEXT, call TEXT, result);
 """
 
 
@@ -92,7 +92,7 @@ async def play(call: dict[str, Json], tool: Json, context: Json) -> Json:
 
     One that undoes another notes what.
     """
-    element = (activity.info().activity_id + "[").partition("[")[2]
+    element = activity.info().activity_id.partition("[")[2]
     await effect(call, json.dumps(call.get("what"), sort_keys=True))
     results = json.loads(call.get("returns", "{}"))
     result = results.get(element, results.get(""))

@@ -39,6 +39,7 @@ class Outcome:
     appended: list[dict[str, Any]] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     inside: list[Outcome] = field(default_factory=list)  # of the plans that its Calls had walked
+    reached: bool = False
     undo: list[tuple[str, Any]] = field(default_factory=list)  # what undoes it: the Call or element, and ``what``
 
     @property
@@ -59,8 +60,11 @@ def instances_of(request: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def run(request: dict[str, Any], results: dict[str, Any]) -> Outcome:
-    """Run a plan serially. ``results``: by Call id, a value or ``{"$fail": {"type", "message"}}``."""
+def run(request: dict[str, Any], results: dict[str, Any], until: Any = None) -> Outcome:
+    """Run a plan serially. ``results``: by Call id, a value or ``{"$fail": {"type", "message"}}``.
+
+    It ends where ``until``, a condition, holds of what was written.
+    """
     calls, entries = read_plan(request)
     positions = plan_order(calls, entries)
     order = [calls[i] for i in positions]
@@ -76,6 +80,9 @@ def run(request: dict[str, Any], results: dict[str, Any]) -> Outcome:
         is_partly = call.each or call.literal
         if is_partly or (out.states[call.id] == "completed" and call.id not in out.errors):
             out.undo[:0] = turn.undo
+        if until is not None and call.id in written and holds(until, lambda p: get(out.view(p[0]), p[1:])):
+            out.reached = True
+            break
     return out
 
 
@@ -207,14 +214,14 @@ class _Turn:
                     return {"$fail": {"type": "InvalidRequest", "message": SOME_TEXT}}
             except Cycle:
                 return {"$fail": {"type": "InvalidRequest", "message": SOME_TEXT}}
-            inner = run(request, results)
+            inner = run(request, results, until)
             self.out.inside.append(inner)
             self.undo[:0] = [(f"{id_}/{call}", what) for call, what in inner.undo] if self.call.outcomes else []
-            if inner.failed:
+            if inner.failed and not inner.reached:
                 return {"$fail": {"type": "PlanFailed", "message": SOME_TEXT}}
             previous = inner.view("state")
             previous = {} if previous is ABSENT else previous
-            if until is None or holds(until, lambda where, inner=inner: get(inner.view(where[0]), where[1:])):
+            if until is None or inner.reached:
                 return previous["output"] if isinstance(previous, dict) and "output" in previous else previous
         return {"$fail": {"type": "untilUnmet", "message": SOME_TEXT}}
 

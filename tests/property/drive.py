@@ -17,7 +17,7 @@ from acts.language.strict_json import write_json
 from acts.language.values import ABSENT
 from acts.machines.agent_run import WalkedDelegate
 from acts.machines.call_state import SETTLED, call_item
-from acts.machines.commands import AskHuman, Command, Finish, StartCall, StartChild, StartTimer
+from acts.machines.commands import AskHuman, Command, EndEarly, Finish, StartCall, StartChild, StartTimer
 from acts.machines.events import Begin, ChildEnded, TimerFired
 from acts.machines.walk import Walk
 from acts.plan.calls import PlannedCall
@@ -116,6 +116,8 @@ class Drive:
                     self.most_running = max(self.most_running, len(self.running))
                 case AskHuman():
                     self.questions.append(command.node.id)
+                case EndEarly():
+                    self.perform(self.walk.cancel(NOW))
                 case Finish():
                     self.final_statuses.append(command.status)
 
