@@ -81,6 +81,10 @@ class Drive:
         self.perform(self.walk.begin(NOW))
 
     @property
+    def is_busy(self) -> bool:
+        return bool(self.running) or self.walk.next_wake is not None
+
+    @property
     def open(self) -> int:
         """How many Calls have not settled."""
         return sum(call.stage not in SETTLED for call in self.walk.calls)
@@ -168,7 +172,10 @@ class Drive:
         return delegate.result["output"]
 
     def finish_next(self, order: Sequence[int]) -> None:
-        """The most urgent of the running Calls reports; ``order`` lists positions of Calls."""
+        """The most urgent of the running Calls reports, else waits are over; ``order`` lists positions of Calls."""
+        if not self.running:
+            self.perform(self.walk.wake(LATER))
+            return
         self.finish(min(self.running, key=lambda id_: self.urgency(id_, order)))
 
     def urgency(self, id_: str, order: Sequence[int]) -> tuple[int, int]:
@@ -178,10 +185,7 @@ class Drive:
         return place, (node.element or 0) * (1 - 2 * (place % 2))
 
     def finish_all(self, order: Sequence[int] | None = None) -> None:
-        while self.running or self.walk.next_wake is not None:
-            if not self.running:
-                self.perform(self.walk.wake(LATER))
-                continue
+        while self.is_busy:
             self.finish_next(range(len(self.walk.nodes)) if order is None else order)
 
     def carry_over(self) -> None:
