@@ -127,7 +127,8 @@ class Soak:
             await asyncio.sleep(POLL_SECONDS)
 
     async def start(self) -> None:
-        chosen = self.random.choice(self._kinds)(self.random, self.world.queue)
+        kind = self.random.choice(self._kinds)
+        chosen = await asyncio.to_thread(kind, self.random, self.world.queue)  # to draw plans takes seconds
         id_ = f"{self.world.queue}/{len(self.runs)}-{chosen.kind}"
 
         async def begin() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from acts.activities.shipped_tools import PLAN, WAIT_TOOL
 from tests.crash.test_kill import OPTIONS
 from tests.oracle import ABSENT, Outcome, call_of
 from tests.property.drive import plain
@@ -213,19 +212,4 @@ def background(random: Random, queue: str) -> Scenario:
     return Scenario("background", "Plan", {"context": context}, 5, {"a": 1, "b": 2})
 
 
-def inner(random: Random, queue: str) -> Scenario:
-    """Plans inside a plan: a pipeline for each element, one that waits, and one that is repeated."""
-    steps = [call("add_one", "†state.x", value="†input.n"), call("add_one", "†state.output", value="†state.x")]
-    late = [call("wait", "†state.due", **{"for": "1s"}), call("add_one", "†state.output", _when="†state.due", value=0)]
-    turn = [call("add_one", "†state.n", value="†input.previous.n || 0")]
-    plan = [
-        call("plan", "†state.piped", _each=[0, 1, 2], input={"n": "†item"}, plan=steps),
-        call("plan", "†state.late", plan=late),
-        call("plan", "†state.counted", plan=turn, until="†state.n >= 3", repeat={"max": 5, "every": "300ms"}),
-    ]
-    shipped = [{"type": "tool", "tool": tool} for tool in (PLAN, WAIT_TOOL)]
-    request = {"context": [ADD, *shipped, {"type": "plan", "plan": plan}]}
-    return Scenario("inner", "Plan", request, 10, {"piped": [2, 3, 4], "late": 1, "counted": {"n": 3}})
-
-
-KINDS: tuple[Callable[[Random, str], Scenario], ...] = (random_plan, agent, tree, batch, waiting, background, inner)
+KINDS: tuple[Callable[[Random, str], Scenario], ...] = (random_plan, agent, tree, batch, waiting, background)
