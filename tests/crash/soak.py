@@ -237,6 +237,7 @@ class Soak:
 
     async def run(self, seconds: float) -> Summary:
         self.client = await self.connect()
+        await self.start()  # plans are drawn before the first attack
         helpers = [asyncio.create_task(t) for t in (self.feed(), self.decide(), self.watch())]
         await self.attack(seconds)
         self.is_over = True

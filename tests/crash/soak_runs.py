@@ -21,7 +21,7 @@ from tests.workflow.foreign import call, tool
 
 Json = Any
 NAMES = "abcd"
-PLANS_AT_ONCE = 60  # drawn
+PLANS_AT_ONCE = 40  # drawn
 ADD = tool("add_one", activity="add_one", options=OPTIONS)
 INPUT = {"type": "input", "zero": 0}
 
