@@ -221,6 +221,8 @@ FORMS: tuple[Task, ...] = (
          "case wait for the third. One plan.", (REVIEWER, PUBLISH, MAIL, SHIPPED["plan"]),
          (_votes({"ann": True, "cem": True}, (effect("publish", title=has("Spring")),)),
           _votes({"ann": False, "ben": True, "cem": True}, (effect("publish"),)),
+          _votes({"ann": True, "ben": True}, (effect("publish"),)),
+          _votes({"ann": False, "ben": False}, (effect("mail"),)),
           _votes({"ben": False, "cem": False}, (effect("mail", to="ada@example.org"),)),
           _votes({"ann": True, "ben": False, "cem": False}, (effect("mail"),)), _votes({"ann": True, "ben": False}, ())),
          {"user": USER}),
