@@ -107,11 +107,13 @@ _HINTS: Final = {
 class Failure(ApplicationError):
     """A failure with a code that plans tell from others: ``raise acts.Failure("declined", "the card has expired")``.
 
-    ``details`` are any JSON. The Call is not attempted again, unless ``retry`` says so.
+    ``details`` are any JSON. The Call is not attempted again, unless ``retry`` says so: a number in so many seconds.
     """
 
-    def __init__(self, code: str, message: str, *, details: Json = None, retry: bool = False) -> None:
-        super().__init__(message, *([] if details is None else [details]), type=code, non_retryable=not retry)
+    def __init__(self, code: str, message: str, *, details: Json = None, retry: bool | float = False) -> None:
+        wait = None if isinstance(retry, bool) else timedelta(seconds=retry)
+        parts = [] if details is None else [details]
+        super().__init__(message, *parts, type=code, non_retryable=retry is False, next_retry_delay=wait)
         self.code = code
 
 
