@@ -119,7 +119,7 @@ class Programs:
 
     def stop(self) -> None:
         for process in reversed(self.running.values()):
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             try:
                 process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
@@ -165,13 +165,15 @@ def send_cases(settings: Mapping[str, str]) -> Iterator[str]:
 def main() -> None:
     state = Path(os.environ.get("DESK_STATE", ".support_desk")).resolve()
     settings = make_settings(state, int(os.environ.get("DESK_PORT", "8300")))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with running(make_commands(settings, state), settings, state) as programs:
         wait_for_shop(programs)
         runs = list(send_cases(settings))
-        for name, cron, plan in (("export", "55 1 * * *", "export"), ("nightly", "0 2 * * *", "nightly")):
-            command = [*_ACTS, "schedule", "create", name, plan, "--cron", cron, "--replace"]
-            subprocess.run(command, check=True, env=settings, stdout=subprocess.DEVNULL)  # noqa: S603 - of this project
+        for plan, cron in (("export", "55 1 * * *"), ("nightly", "0 2 * * *")):
+            command = [*_ACTS, "schedule", "create", plan, plan, "--cron", cron, "--replace"]
+            with (state / "schedules.log").open("ab") as log:
+                subprocess.run(command, check=True, env=settings, stdout=log, stderr=log)  # noqa: S603 - of this project
         print(f"the desk: {settings['DESK_SITE']}/desk   logs: {state}/*.log   Ctrl-C stops all of it")
         for run in runs:
             print(f"  {settings['DESK_SITE']}/?run={run}", flush=True)

@@ -1,0 +1,233 @@
+"""The support desk: money moves once, people are asked, what fails is undone; on a real server, with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import acts
+from acts.cli.dev.temporal_server import DevServer
+from examples.support_desk.__main__ import (
+    CASES,
+    HERE,
+    find_postgres,
+    make_commands,
+    make_settings,
+    running,
+    send_cases,
+    wait_for_shop,
+)
+from examples.support_desk.database import Row, transaction
+from tests.support import assert_eventually, free_port
+
+Json = dict[str, Any]
+ORDERS = 60
+
+
+@dataclass(frozen=True)
+class Desk:
+    settings: dict[str, str]
+    client: acts.Client
+
+    async def send(self, **case: str) -> acts.Run:
+        answer = await self.post("/cases", {"message": "My money back, please.", **case})
+        return self.client.run(answer.json()["run"])
+
+    async def post(self, path: str, content: Json, **headers: str) -> httpx2.Response:
+        async with httpx2.AsyncClient(base_url=self.settings["DESK_SITE"], timeout=60) as site:
+            return await site.post(path, json=content, headers=headers)
+
+    def payments(self, order: str) -> list[tuple[str, int]]:
+        """What the ledger has of an order besides its sale, oldest first."""
+        ledger = httpx2.get(f"{self.settings['DESK_PAYMENTS']}/ledger").json()
+        return [(row["kind"], row["cents"]) for row in reversed(ledger) if row["order"] == order]
+
+    def acts(self, *command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "acts.cli", *command],
+            env=self.settings, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def select(query: str, *values: Any) -> list[Row]:
+    with transaction() as run:
+        return run(query, *values)
+
+
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """A folder that the user of PostgreSQL reaches, too."""
+    with tempfile.TemporaryDirectory(prefix="acts-desk-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+async def desk(server: DevServer) -> AsyncIterator[Desk]:
+    queue = f"desk-{uuid.uuid4().hex[:8]}"
+    with public_folder() as folder:
+        settings = make_settings(folder, free_port()) | {
+            "TEMPORAL_ADDRESS": server.address, "ACTS_TASK_QUEUE": queue, "DESK_ORDERS": str(ORDERS),
+        }  # fmt: skip
+        commands = make_commands(settings, folder) | {"engine": [sys.executable, "-m", "acts.worker"]}
+        del commands["inbox"], commands["notices"]
+        with running(commands, settings, folder) as programs:
+            wait_for_shop(programs)
+            async with await acts.Client.connect(server.address, task_queue=queue) as client:
+                yield Desk(settings, client)
+
+
+def test_the_plans_pass_their_tests(desk: Desk) -> None:
+    assert "6 cases passed, 0 failed" in desk.acts("test", str(HERE / "plans"))
+
+
+def test_orders_are_in_postgresql_where_it_is_installed(desk: Desk) -> None:
+    assert desk.settings["DESK_DATABASE"].startswith("postgresql:") is (find_postgres() is not None)
+
+
+async def test_a_small_refund_goes_through_and_the_mail_waits_for_the_payment_service(desk: Desk) -> None:
+    run, again = await desk.send(kind="refund", orderId="A-1"), await desk.send(kind="refund", orderId="A-1")
+    result = (await run.result()).require()
+    assert (again.id, result.output["paidBack"], result.usage["requests"]) == (run.id, True, 2)
+    assert result.state["article"]["result"].startswith("Refunds")
+    assert desk.payments("A-1") == [("refund", 9_119)]
+    assert select("SELECT text FROM mails WHERE customer = ?", "customer1@example.com") == [
+        ("Your money is on its way: 9119 cents for order A-1.",)
+    ]
+
+
+async def test_a_big_refund_waits_for_a_lead_who_is_told(desk: Desk) -> None:
+    run = await desk.send(kind="refund", orderId="A-2")
+    (waiting,) = await run.wait_for_decision()
+    desk.acts("notify", "--once")
+    assert any(name == run.id and "(for lead)" in text for name, text in select("SELECT run, text FROM notices"))
+    assert desk.payments("A-2") == []
+    await run.approve(by="lead", version=waiting.version, subject=waiting.subject)
+    assert (await run.result()).require().output["paidBack"]
+    assert desk.payments("A-2") == [("refund", 17_038)]
+
+
+async def test_a_refund_that_is_rejected_moves_no_money(desk: Desk) -> None:
+    run = await desk.send(kind="refund", orderId="A-4")
+    await run.wait_for_decision()
+    await run.reject("worn for a year", by="lead")
+    assert (await run.result()).require().output["paidBack"] is False
+    assert desk.payments("A-4") == []
+
+
+async def test_an_exchange_that_fails_is_undone(desk: Desk) -> None:
+    result = await (await desk.send(kind="exchange", orderId="A-3")).result()
+    assert (result.status, result.errors[0]["code"], result.raw["undone"]["calls"]) == ("failed", "no_courier", 2)
+    assert desk.payments("A-3") == [("charge", 500), ("refund", 500)]
+    assert select("SELECT count FROM stock WHERE item = 'chair'") == [(50,)]
+
+
+@pytest.mark.parametrize(("order", "good", "fee"), [("A-5", True, [("charge", 500)]), ("A-6", False, [])])
+async def test_a_person_looks_at_what_is_dear(desk: Desk, order: str, good: bool, fee: list[Any]) -> None:  # noqa: FBT001
+    run = await desk.send(kind="exchange", orderId=order)
+    (question,) = await run.wait_for_decision()
+    await run.answer({"good": good}, question.call, by="warehouse")
+    (await run.result()).require()
+    assert desk.payments(order) == fee
+
+
+async def test_every_night_each_order_is_compared_with_the_ledger(desk: Desk) -> None:
+    (await (await desk.client.start("export")).result()).require()
+    run = await desk.client.start("nightly")
+    result = (await run.result()).require()
+    lines = (Path(desk.settings["ACTS_RESULTS"]) / f"nightly-{run.id}.jsonl").read_text().splitlines()
+    rows = {row["id"]: row["state"]["check"]["ok"] for row in map(json.loads, lines)}
+    assert (result.raw["instances"]["completed"], len(rows)) == (ORDERS, ORDERS)
+    assert [name for name, ok in rows.items() if not ok] == ["A-8"]
+
+
+def test_the_payment_service_pays_a_key_once_and_is_busy_now_and_then(desk: Desk) -> None:
+    body = {"kind": "refund", "order": "A-9", "cents": 1, "run": "none"}
+
+    def pay(key: str) -> httpx2.Response:
+        return httpx2.post(f"{desk.settings['DESK_PAYMENTS']}/payments", json=body, headers={"Idempotency-Key": key})
+
+    answers = {key: pay(key) for key in ("a", "b", "c")}
+    busy = [key for key, answer in answers.items() if answer.status_code == 429]
+    assert (len(busy), answers[busy[0]].headers["Retry-After"]) == (1, "1")
+    assert {pay(key).status_code for key in ("a", "b", "c", "a")} == {202}
+    assert desk.payments("A-9") == [("refund", 1)] * 3
+
+
+async def test_nobody_else_calls_back_or_starts_cases(desk: Desk) -> None:
+    for path, headers in {"/webhooks/payments": {"Signature": "x"}, "/webhooks/notices": {}, "/cases": {"Origin": "http://e"}}.items():
+        assert (await desk.post(path, {"notices": []}, **headers)).status_code == 403
+
+
+def test_the_readme_is_short() -> None:
+    assert len((HERE / "README.md").read_text("utf-8").split()) <= 700
+
+
+def processes(root: int) -> dict[str, int]:
+    """The processes below one, by what their command line names: ``acts.worker``, ``postgres`` and so on."""
+    lines = subprocess.check_output(["/bin/ps", "-eo", "pid=,ppid=,args="], text=True).splitlines()
+    rows = [(int(pid), int(parent), words) for pid, parent, words in (line.split(None, 2) for line in lines)]
+    below, found = {root}, dict[str, int]()
+    for pid, parent, words in sorted(rows):
+        if parent in below:
+            below.add(pid)
+            found |= {name: pid for name in ("acts.worker", "payments", "desk", "postgres -D", "temporal") if name in words}
+    return found
+
+
+@contextmanager
+def one_command(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    settings = {**os.environ, "DESK_STATE": str(folder), "DESK_PORT": str(port), "DESK_ORDERS": str(ORDERS)}
+    with (folder / "main.log").open("ab") as log, subprocess.Popen(
+        [sys.executable, "-m", "examples.support_desk"], env=settings, stdout=log, stderr=log
+    ) as main:  # fmt: skip
+        try:
+            yield main
+        finally:
+            main.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.long
+async def test_everything_is_killed_and_each_payment_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = [f"A-{number}" for number in range(20, 32)]
+    with public_folder() as folder:
+        settings = make_settings(folder, port := free_port())
+        monkeypatch.setenv("DESK_DATABASE", settings["DESK_DATABASE"])
+        monkeypatch.setenv("ACTS_STATE", settings["ACTS_STATE"])
+
+        async def ledger() -> list[Json]:
+            async with httpx2.AsyncClient() as client:
+                answer: list[Json] = (await client.get(f"{settings['DESK_PAYMENTS']}/ledger")).json()
+                return answer
+
+        async def is_up() -> bool:
+            try:
+                await ledger()
+                async with await acts.Client.connect() as client:
+                    return (await client.run("exchange-A-3").result(timeout=1)).status == "failed"
+            except (httpx2.TransportError, acts.ClientError):
+                return False
+
+        for name in ("acts.worker", "payments", "postgres -D", "temporal", "everything"):
+            with one_command(folder, port) as main:
+                await assert_eventually(is_up)
+                async with httpx2.AsyncClient(base_url=settings["DESK_SITE"], timeout=60) as site:
+                    for order in orders:
+                        await site.post("/cases", json={"kind": "exchange", "orderId": order})
+                os.kill(processes(main.pid).get(name, main.pid), signal.SIGKILL)
+                # … TODO
