@@ -20,6 +20,7 @@ _PATIENT: Final[dict[str, Any]] = {
     "retry": {"maxAttempts": 900, "initialInterval": "1s", "backoff": 1},
 }
 _TIMEOUT_SECONDS: Final = 10
+_SERVICE: Final = httpx2.Client(timeout=_TIMEOUT_SECONDS)
 _NO_COURIER: Final = "Longyearbyen"
 _BUSY, _CONFLICT = 429, 409
 Cents = Annotated[int, Field(gt=0)]
@@ -70,7 +71,7 @@ def _pay(kind: str, order: str, cents: int, call: acts.Call) -> Payment:
 
 def _ask(method: str, path: str, **content: Any) -> httpx2.Response:
     try:
-        answer = httpx2.request(method, os.environ["DESK_PAYMENTS"] + path, timeout=_TIMEOUT_SECONDS, **content)
+        answer = _SERVICE.request(method, os.environ["DESK_PAYMENTS"] + path, **content)
     except httpx2.TransportError as error:
         raise acts.Failure("payments_away", f"the payment service does not answer: {error}", retry=True) from error
     if answer.status_code == _BUSY:
