@@ -47,11 +47,13 @@ def make_settings(state: Path, port: int) -> dict[str, str]:
     if not secret.exists():
         secret.touch(0o600)
         secret.write_text(secrets.token_urlsafe(24))
+    programs = None if "DESK_DATABASE" in os.environ else find_postgres()
     site, payments, inbox = (f"http://{_HOST}:{port + number}" for number in range(3))
     own = {
         "SITE": site, "PAYMENTS": payments, "INBOX": inbox, "WEBHOOK": f"{site}/webhooks/payments",
-        "DATABASE": f"postgresql://postgres@{_HOST}:{port + 3}/postgres" if find_postgres() else str(state / "shop.db"),
+        "DATABASE": f"postgresql://postgres@{_HOST}:{port + 3}/postgres" if programs else str(state / "shop.db"),
         "LEDGER": str(state / "ledger.db"), "SECRET": secret.read_text(), "ORDERS": "10000",
+        "POSTGRES": str(programs or ""),
         "PYTHON": sys.executable, "ROOT": str(ROOT),
     }  # fmt: skip
     engine = {
@@ -67,9 +69,9 @@ def make_settings(state: Path, port: int) -> dict[str, str]:
 def make_commands(settings: Mapping[str, str], state: Path) -> dict[str, list[str]]:
     """The programs of the desk, in the order in which they start."""
     database_port = settings["DESK_DATABASE"].rpartition(":")[2].partition("/")[0]
-    programs = find_postgres()
+    programs = settings["DESK_POSTGRES"]
     return {
-        **({"database": _make_postgres(programs, state / "postgres", database_port)} if programs else {}),
+        **({"database": _make_postgres(Path(programs), state / "postgres", database_port)} if programs else {}),
         "payments": [sys.executable, "-m", "examples.support_desk.payments"],
         "site": [sys.executable, "-m", "examples.support_desk.desk"],
         "engine": [*_ACTS, "dev"],
@@ -118,8 +120,9 @@ class Programs:
                 self.start(name)
 
     def stop(self) -> None:
-        for process in reversed(self.running.values()):
+        for process in self.running.values():
             process.terminate()
+        for process in self.running.values():
             try:
                 process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
@@ -139,10 +142,9 @@ def running(commands: Mapping[str, list[str]], settings: Mapping[str, str], logs
 def wait_for_shop(programs: Programs) -> None:
     """Wait until database and payment service answer, and fill the database the first time."""
     deadline = time.monotonic() + _START_SECONDS
-    os.environ["DESK_DATABASE"] = programs.settings["DESK_DATABASE"]
     while True:
         try:
-            database.prepare(int(programs.settings["DESK_ORDERS"]))
+            database.prepare(programs.settings["DESK_DATABASE"], int(programs.settings["DESK_ORDERS"]))
             httpx2.get(f"{programs.settings['DESK_PAYMENTS']}/ledger").raise_for_status()
         except Exception:  # the driver's own errors, too
             if time.monotonic() > deadline:

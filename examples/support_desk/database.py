@@ -26,9 +26,9 @@ Statement = Callable[..., list[Row]]
 
 
 @contextmanager
-def transaction() -> Iterator[Statement]:
+def transaction(address: str | None = None) -> Iterator[Statement]:
     """One transaction: yields a function that runs a statement, with ``?`` for values, and returns its rows."""
-    with _connect(os.environ["DESK_DATABASE"]) as connection:
+    with _connect(address or os.environ["DESK_DATABASE"]) as connection:
         mark = "?" if isinstance(connection, sqlite3.Connection) else "%s"
 
         def run(statement: str, *values: Any) -> list[Row]:
@@ -57,9 +57,9 @@ def sample_orders(count: int) -> Iterator[Row]:
         yield f"A-{number}", f"customer{number % 997}@example.com", item, cents, _CITIES[number % 4]
 
 
-def prepare(count: int) -> None:
+def prepare(address: str, count: int) -> None:
     """Make the tables, and fill those that are empty."""
-    with transaction() as run:
+    with transaction(address) as run:
         for table in _TABLES:
             run(table)
         if not run("SELECT 1 FROM orders LIMIT 1"):
