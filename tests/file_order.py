@@ -18,13 +18,15 @@ SECONDS = {
 WAITING_FOLDER, WAITING_SECONDS = "crash", 35
 # Files much longer than the others of their folder, the longest first
 LONG = {
-    "test_reset.py": 100, "test_dev.py": 80, "test_kill_waiting.py": 50, "test_kill_tree.py": 50,
-    "test_hostile_signals.py": 45, "test_stuck.py": 40, "test_limits.py": 40, "test_sets.py": 40,
-    "test_planted_values.py": 35, "test_worst_requests.py": 30, "test_neighbours.py": 30, "test_renewal.py": 30,
-    "test_kill_set.py": 20, "test_s3.py": 20, "test_rolling_workers.py": 16, "test_kill_agent.py": 15,
-    "test_kill_resumed.py": 15, "test_kill.py": 15, "test_serial_equivalence.py": 15, "test_changed_plan.py": 15,
-    "test_devserver.py": 15, "test_serve_mcp.py": 15, "test_full_history.py": 15, "test_storage.py": 15,
-    "test_schema.py": 14, "test_abort.py": 10,
+    "test_browser.py": 70, "test_reset.py": 60, "test_dev.py": 60, "test_kill_waiting.py": 50,
+    "test_kill_tree.py": 50, "test_renewal.py": 40, "test_stuck.py": 40, "test_limits.py": 40, "test_secrets.py": 35,
+    "test_planted_values.py": 35, "test_pages.py": 30, "test_sets.py": 30, "test_worst_requests.py": 30,
+    "test_hostile_signals.py": 25, "test_neighbours.py": 20, "test_kill_set.py": 20, "test_s3.py": 20,
+    "test_hostile.py": 20, "test_runs.py": 20, "test_serve_mcp.py": 20, "test_rolling_workers.py": 16,
+    "test_kill_agent.py": 15, "test_kill_resumed.py": 15, "test_kill.py": 15, "test_serial_equivalence.py": 15,
+    "test_changed_plan.py": 15, "test_devserver.py": 15, "test_full_history.py": 15, "test_storage.py": 15,
+    "test_instances.py": 14, "test_schema.py": 14, "test_approved_subjects.py": 14, "test_s3_runs.py": 12,
+    "test_abort.py": 10,
 }  # fmt: skip
 
 

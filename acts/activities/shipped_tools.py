@@ -1,7 +1,7 @@
 """Tools that every worker of ours has, unless ``ACTS_SHIPPED_TOOLS`` leaves them out.
 
 ``compute`` evaluates Python over values of the plan, in a sandbox: a process of its own without files, network, clock
-or randomness, with limits on time, memory and depth. What it cannot do it says in its failure, with the line.
+or randomness, with limits on time, memory and depth. Its failure says what it cannot do, with the line.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ MAX_BYTES: Final = 128 * 1024 * 1024
 MAX_DEPTH: Final = 200
 # Characters of the JSON of a result, about
 MAX_RESULT: Final = 8 * 1024 * 1024
+# What each number, list and object counts for: a million of them take half a second
+_MIN_PART: Final = 8
+_USUAL: Final = 10.0**15  # a number between it and its negative is JSON
 # Processes at most, and evaluations that one of them makes before another takes its place
 MAX_PROCESSES: Final = 4
 _MAX_EVALUATIONS: Final = 1_000
@@ -205,11 +208,12 @@ def _to_json(value: Any) -> Json:
 
     def copy(part: Any) -> Json:
         nonlocal size
-        size += 2 + (len(part) if isinstance(part, str) else 0)
+        size += _MIN_PART + (len(part) if isinstance(part, str) else 0)
         if size > MAX_RESULT:  # a value that holds another many times over is small in the sandbox alone
             raise ValueError(f"the value of the code is longer than the {MAX_RESULT:,} characters allowed")
-        if part is None or isinstance(part, (bool, str, int, float)):
+        if isinstance(part, (int, float)) and not -_USUAL < part < _USUAL:
             json.dumps(part, allow_nan=False)  # raises ValueError
+        if part is None or isinstance(part, (bool, str, int, float)):
             return part
         if isinstance(part, (list, tuple)):
             return [copy(item) for item in part]

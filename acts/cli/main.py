@@ -31,7 +31,7 @@ Begin with `acts init my-plans`; tab completion: `acts --install-completion`.
 # Each command in the order of the help: its module in `acts.cli.commands`, and how its docstring begins
 COMMANDS: Final = {
     "dev": ("dev", "Start a server, its Web UI and a worker; Ctrl-C stops all of it."),
-    "ui": ("dev", "Serve the inbox: what waits for people in all runs"),
+    "ui": ("dev", "Serve the inbox: pending decisions of all runs"),
     "demo": ("dev", "Run example plans on a server in memory, and stop it."),
     "worker": ("dev", "Start a worker, as `python -m acts.worker` does."),
     "run": ("start", "Run a plan, or an agent, and wait for its end."),
@@ -69,7 +69,10 @@ COMMANDS: Final = {
     "deploy-check": ("operations", "Replay the open runs with the code here, before a rollout."),
     "doctor": ("operations", "Check server, workers, settings and models; say what is wrong and what to do."),
     "keygen": ("operations", "Make a key: of an approver, for `acts approve --key`; or for payloads (--codec)."),
-    "notify": ("operations", "Post to ACTS_NOTIFY what waits for people, is escalated, fails or spends its budget."),
+    "notify": (
+        "operations",
+        "Post to ACTS_NOTIFY each decision that waits for people, is escalated, fails or spends its budget.",
+    ),
     "codec-server": ("operations", "Decrypt payloads for the Web UI and for `temporal`"),
     "schedule": ("start", "Start plans and agents by the clock: Temporal's schedules."),
     "storage": ("operations", "Values that ACTS_STORAGE keeps outside of histories."),

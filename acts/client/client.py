@@ -1,4 +1,4 @@
-"""``acts.Client``: starts plans, follows them to any end, and decides what waits. ``acts.SyncClient`` blocks instead.
+"""``acts.Client``: starts plans, follows them to any end, and sends decisions. ``acts.SyncClient`` blocks instead.
 
 - A client has the connection that the command line has: the same server, keys and storage.
 - ``result`` raises nothing: it is one object for every end. All else raises ``ClientError`` for what cannot be done.
@@ -123,7 +123,7 @@ class Run:
     async def events(
         self, after: str = "", *, follow: bool = True, wanted: EventFilter | None = None
     ) -> AsyncGenerator[RunEvent]:
-        """What happens in the run and below it, in order, from its beginning or ``after`` an offset (docs/events.md).
+        """What happens in the run and below it, in order, from its beginning or ``after`` an offset (docs/clients.md).
 
         Until all has ended, or without ``follow`` until now. EventsRefused: the offset is none of this run.
         """
@@ -141,13 +141,13 @@ class Run:
 
         ``remember``, ``{when?, count?, until?}``, approves like Calls that follow, too, until ``revoke``.
         """
-        kept = None if remember is None else Remember.model_validate(dict(remember))
-        await self._decide(wire.APPROVE, call=call, reason=note, remember=kept, **about)
+        limits = None if remember is None else Remember.model_validate(dict(remember))
+        await self._decide(wire.APPROVE, call=call, reason=note, remember=limits, **about)
 
     async def answer(
         self, output: Any, call: str | None = None, *, note: str | None = None, **about: Unpack[About]
     ) -> None:
-        """Answer what a person is asked: ``output`` fits the ``form`` of what waits, else it is refused."""
+        """Answer what a person is asked: ``output`` fits the ``form`` of the question, else it is refused."""
         await self._decide(wire.ANSWER, call=call, reason=note, output=output, **about)
 
     async def revoke(self, name: str, *, by: str | None = None) -> None:
@@ -167,7 +167,7 @@ class Run:
         self, new: Sequence[Any] | Mapping[str, Any], call: str | None = None, *, note: str | None = None,
         **about: Unpack[About],
     ) -> None:  # fmt: skip
-        """Change what waits: ``new`` is a list of Calls, or the new form of the one ``call``. It then waits again."""
+        """Change pending Calls: ``new`` is a list of Calls, or the new form of the one ``call``. It waits again."""
         content = {"with": dict(new)} if isinstance(new, Mapping) else {"plan": list(new)}
         await self._decide(wire.EDIT, content, call=call, reason=note, **about)
 
@@ -288,7 +288,7 @@ class Client:
     ) -> list[tuple[str, PendingApproval]]:
         """What waits for a person in all runs, with the id of each, the oldest first.
 
-        Only Calls of a ``tool``, and plans that have one; only what waits for ``older_than`` seconds.
+        Only Calls of a ``tool``, and plans that have one; only those pending for ``older_than`` seconds.
         """
         with explained(self.temporal):
             report = await read_pending(None, tool, older_than, client=self.temporal)

@@ -1,6 +1,6 @@
-"""A webhook that is told what waits for people, what was escalated, which runs failed, and which spend their budget.
+"""A webhook that is told which decisions are pending or escalated, which runs failed, and which spend their budget.
 
-Nothing of it is in a history, and no run knows of it: each round lists what waits and what failed, as ``acts pending``
+Nothing of it is in a history, and no run knows of it: each round lists waits and failed runs, as ``acts pending``
 and ``acts list`` do, and posts what is new since the last one, in one request. What a receiver has not taken (an answer
 of 2xx) is sent again by the next round. A process that begins knows nothing and tells all that waits. So each notice is
 sent at least once; the same one has the same ``id`` always, and a receiver drops what it has. No notice has a value of
@@ -52,19 +52,19 @@ class Notifier:
     since: datetime
     secret: str = ""
     link: str = ""
-    _told: set[str] = field(default_factory=set)
+    _posted: set[str] = field(default_factory=set)
     _is_complete: bool = True  # the last listing: what it lacks is over
     _budgets: dict[str, Budget] = field(default_factory=dict)  # by run id
 
     async def round(self) -> int:
         """Post what is new; returns how many notices. Raises ClientError: the server or the receiver is away."""
         notices = [notice async for notice in self._collect()]
-        new = [notice for notice in notices if notice["id"] not in self._told][:MAX_NOTICES]
+        new = [notice for notice in notices if notice["id"] not in self._posted][:MAX_NOTICES]
         if new:
             await self._post(new)
-        self._told |= {notice["id"] for notice in new}
+        self._posted |= {notice["id"] for notice in new}
         if self._is_complete:
-            self._told &= {notice["id"] for notice in notices}
+            self._posted &= {notice["id"] for notice in notices}
         return len(new)
 
     async def _collect(self) -> AsyncIterator[Notice]:

@@ -101,9 +101,9 @@ def list_delegates(folders: Sequence[Path]) -> list[str]:
         for path, below, files in os.walk(folder):
             below[:] = sorted(f for f in below if _STEP.fullmatch(f) and not f.startswith("__"))
             relative = os.path.relpath(path, folder)
-            found = (f for f in sorted(files) if f.endswith(wire.DELEGATE_SUFFIX) and _STEP.fullmatch(f))
+            file_names = (f for f in sorted(files) if f.endswith(wire.DELEGATE_SUFFIX) and _STEP.fullmatch(f))
             names |= dict.fromkeys(
-                os.path.normpath(f"{relative}/{f}").removesuffix(wire.DELEGATE_SUFFIX) for f in found
+                os.path.normpath(f"{relative}/{f}").removesuffix(wire.DELEGATE_SUFFIX) for f in file_names
             )
             if len(names) >= _MAX_LISTED:
                 return list(names)[:_MAX_LISTED]

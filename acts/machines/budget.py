@@ -401,7 +401,7 @@ class BudgetMachine:
         return SendRecord(self.position.ancestors[0], request, key=f"budget/{request.id}")
 
     def ask_again(self) -> list[Any]:
-        """The root may not know what this run has asked for: it was reset. What it grants twice goes back."""
+        """The root may not know what this run has asked for: it was reset. A grant that comes twice goes back."""
         return [] if self.ledger is not None else [self._send(request) for request, _ in self._open_requests.values()]
 
     def on_grant(self, grant: BudgetGrant) -> list[Any]:

@@ -2,7 +2,7 @@
 
 A Call may carry only the meta-properties that its Tool's schema declares, with the values it allows (``_instance``
 is always allowed). ``_activity`` and ``_options`` belong to the Tool: they are stripped from a Call, with a warning,
-before anything is checked. Each expression is parsed once. What it may refer to is not known here, with one
+before anything is checked. Each expression is parsed once. The names that it may refer to are not known here, with one
 exception: ``†item`` and ``†index`` are the element of a Call with ``_each``, in its parameters and nowhere else.
 
 A Call with errors is still read as far as possible, so that the checks of the whole plan see what it reads and

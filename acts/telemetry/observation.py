@@ -277,7 +277,7 @@ async def watch_server(client: Client, queue: str) -> None:
 
 
 async def record_queue(client: Client, queue: str) -> None:
-    """Record whether the server answers, who polls the queue, and what waits in it."""
+    """Record whether the server answers, who polls the queue, and how many tasks wait in it."""
     try:
         for kind, number in _KINDS.items():
             answer = await _describe_queue(client, queue, number, has_stats=True)

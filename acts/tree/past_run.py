@@ -103,7 +103,7 @@ class PastRun(VersionedRecord):
     set: PastSet | None = None
 
     def without(self, undone: Container[str]) -> PastRun:
-        """What it had done without what was undone since: such a Call runs again, with another ``_id``."""
+        """Its results without those undone since: such a Call runs again, with another ``_id``."""
         calls = tuple(c for c in self.calls if not any(s.id in undone for steps in c.undo.values() for s in steps))
         reports = ((item, (item.report or {}).get("undo", ())) for item in self.instances)
         instances = tuple(

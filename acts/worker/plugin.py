@@ -2,7 +2,7 @@
 
 The worker keeps its workflows and its Activities, which become Tools that a plan may name. It gets the engine's
 workflows, Activities and interceptors, and a failure converter that no foreign failure breaks. ``acts worker`` adds
-hardening (``serve.py``); ``docs/plugin.md`` says what a worker without it does not promise.
+hardening (``serve.py``); ``docs/clients.md`` says what a worker without it does not promise.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Plugin(SimplePlugin):
         return config
 
     def forget_outcomes(self) -> None:
-        """Memory is short: what Activities came to is not kept."""
+        """Memory is short: outcomes of Activities are not kept."""
         self._kept.forget()
 
     def _own_registry(self, users: Sequence[Callable[..., Any]]) -> Registry:

@@ -116,7 +116,7 @@ def split_target(value: Any) -> tuple[str | None, str, Any]:
 def provided_message(value: Any) -> Data | Instruction:
     """A message that may be provided from outside; InvalidRequest where it is neither data-like nor a user's words.
 
-    What it says of its own origin is left out.
+    Its own claim of an origin is left out.
     """
     value = {k: v for k, v in value.items() if k not in ("_call", "_date")} if isinstance(value, dict) else value
     message = parse_message(value)

@@ -236,7 +236,7 @@ class Start:
 
 
 class TasksInFlight:
-    """What one run starts: the line of what waits for a workflow task, and the tasks in flight, by their keys.
+    """What one run starts: the queue of starts for a workflow task, and the tasks in flight, by their keys.
 
     ``emit`` takes the event of each that ends, ``defer`` the command of a local Activity whose outcome an ordinary one
     is to return. Where the history has no room, the line stops; the driver hands what is left back to a machine that

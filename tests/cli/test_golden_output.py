@@ -88,6 +88,7 @@ def test_what_is_printed_of_an_agent_that_has_ended(acts: Acts) -> None:
         check("agent-" + "-".join(w.rpartition("/")[2] for w in command if w != run), done.stdout + done.stderr, run)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("wide_terminal")
 def test_what_is_printed_of_a_batch_that_has_ended(acts: Acts, monkeypatch: pytest.MonkeyPatch) -> None:
     run = new_name()

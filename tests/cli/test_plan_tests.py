@@ -112,6 +112,7 @@ def test_the_plan_of_a_run_is_saved_with_a_test_that_passes_and_nothing_is_overw
     assert "✓ trip.test.yaml: 1 passed" in saved.output
     assert {file.name for file in tmp_path.iterdir()} == {"trip.yaml", "trip.test.yaml"}
     assert acts("test").exit_code == 0
+    assert f"✓ {name}: 1 passed" in acts("test", "--from", name).output
     again = acts("save", name, "trip")
     assert again.exit_code == 2
     assert "choose another name" in again.output

@@ -122,6 +122,7 @@ async def test_c_code_that_keeps_the_interpreter_lock_ends_the_process(server: D
     assert "in hold_lock" in text
 
 
+@pytest.mark.long
 async def test_a_run_that_has_ended_two_workers_fails(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
     handle = await start(client, victim, ("echo", "hold"), task_timeout=timedelta(seconds=1))

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from acts.cli.dev.temporal_server import DevServer
@@ -179,6 +180,7 @@ async def test_greetings_are_translated_each_in_its_own_instance(client: Client,
     assert (result["ticks"], result["usage"]["requests"]) == (2, 5)  # two of the parent, one of each translator
 
 
+@pytest.mark.long
 async def test_moderation_plans_once_for_a_hundred_comments(client: Client, worker: ActsWorker) -> None:
     handle = await start(client, worker, load("examples/moderation/plan.yaml"), AGENT)
     result = await finished(handle)

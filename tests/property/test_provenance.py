@@ -197,7 +197,8 @@ def test_every_output_knows_its_call_and_what_ran_behind_it(case: Case, order: l
             assert (facts["origin"], facts["outside"], facts.get("call")) == (REQUEST, False, None)
             continue
         plan = [m for m in context[:index] if m["type"] == "plan"][-1]["plan"]
-        assert facts.get("id") == (id_ if plan.count(context[index]["_call"]) == 1 else None)
+        # Of like Calls it may be known which one wrote: the others failed
+        assert facts.get("id") in ([id_] if plan.count(context[index]["_call"]) == 1 else [id_, None])
         assert facts["plannedBy"] == REQUEST
         answered = "_output" in context[index]["_call"]
         assert facts["origin"] in ((REQUEST, MODEL, ENGINE) if answered else (ACTIVITY, ENGINE))

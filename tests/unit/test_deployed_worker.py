@@ -71,6 +71,7 @@ def get(port: int, path: str) -> int:
         return 0
 
 
+@pytest.mark.long
 async def test_a_server_that_is_away_at_the_start_is_waited_for_and_a_namespace_that_is_not_there_is_named(
     server: DevServer, task_queue: str, tmp_path: Path
 ) -> None:

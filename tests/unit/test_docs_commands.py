@@ -79,6 +79,24 @@ def test_a_wrong_command_is_noticed(command: str) -> None:
     assert problem_of(command)
 
 
+# Codes of Problems, of models, and (below this line of wire.py) of failures
+CODE = re.compile(r'\b(?:Problem|CallError|ModelError)\(\s*"(\w+)"|^ {4}"(model[A-Z]\w+)": \(', re.MULTILINE)
+BELOW = "# Types of ApplicationError"
+OTHERS = {"TypeError", "LocalOutcomeDeferred"}  # of the SDK; in histories, of a Call that goes on
+
+
+def test_the_page_of_errors_has_every_code_and_no_other() -> None:
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "acts").rglob("*.py"))
+    wire = (ROOT / "acts" / "language" / "wire.py").read_text("utf-8").partition(BELOW)[2]
+    codes = {found[1] or found[2] for found in CODE.finditer(code)} | set(re.findall(r'Final = "(\w+)"', wire))
+    page = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    named = {
+        name for cell in re.findall(r"^\| (`\w+`[^|]*) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    }
+    assert codes - set(re.findall(r"`(\w+)`", page)) - OTHERS == set()
+    assert {name for name in named - OTHERS if f'"{name}"' not in code} == set()
+
+
 def report(name: str, reason: str = "") -> Any:
     return SimpleNamespace(nodeid=name, longrepr=("file", 1, f"Skipped: {reason}"))
 

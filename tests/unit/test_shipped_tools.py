@@ -47,6 +47,7 @@ REFUSED: list[tuple[str, str]] = [
     ("{1, 2}", "sorted"),
     ("{1: 2}", "keys"),
     ("float('nan')", "JSON"),
+    ("10**5000", "digits"),
     ("x = [1]\nfor i in range(60): x = [x, x]\nx", "longer than"),
     ("x = 'a' * 1000000\n[x] * 1000", "longer than"),
 ]

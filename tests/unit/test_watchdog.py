@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from acts.worker.watch import HIGH_SHARE, ROUND_SECONDS, MemoryWatch
-from acts.worker.watchdog import MAX_RECORD, TaskBoard, read_board, read_record, write_record
+from acts.worker.watchdog import MAX_RECORD, TaskBoard, is_stopped, read_board, read_record, write_record
 
 
 def test_the_board_names_the_tasks_that_run() -> None:
@@ -39,6 +45,17 @@ def test_a_record_that_is_none_counts_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "real").write_text('{"a": 2}')
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert read_record(tmp_path / "link") == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_a_worker_that_somebody_has_stopped_is_not_one_that_stands_still() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        assert not is_stopped(process.pid)
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        assert is_stopped(process.pid)
+        process.kill()
+    assert not is_stopped(process.pid)
 
 
 # -- the watch over memory: above the mark it gives up idle workflows, the longest idle first ------------

@@ -256,6 +256,7 @@ async def test_no_update_harms_a_run(waiting: dict[str, Handle]) -> None:
 LIMIT = 60  # signals that the server of this test lets one run receive; by default 10,000
 
 
+@pytest.mark.long
 async def test_a_run_that_waits_goes_on_in_a_new_one_when_the_server_takes_no_more_signals() -> None:
     limit = ("--dynamic-config-value", f"history.maximumSignalsPerExecution={LIMIT}")
     with renewing_server(60, *limit) as small:

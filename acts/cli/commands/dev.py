@@ -149,10 +149,10 @@ def _print_block(engine: Engine, state: Path, seconds: float, notes: Sequence[st
 
 @app.add
 async def ui_(host: UiHost = server.HOST, port: PagePort = None) -> None:
-    """Serve the inbox: what waits for people in all runs, cards to decide on, runs and their cost.
+    """Serve the inbox: pending decisions of all runs, cards to decide on, runs and their cost.
 
     Alone it listens on this machine, and prints a link that works once. Behind a proxy that signs people in:
-    ACTS_UI_USER_HEADER, ACTS_UI_PROXY_TOKEN and ACTS_UI_ORIGIN (docs/ui.md).
+    ACTS_UI_USER_HEADER, ACTS_UI_PROXY_TOKEN and ACTS_UI_ORIGIN (docs/people.md).
     """
     try:
         from acts.ui import ui_server as page

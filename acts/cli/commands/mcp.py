@@ -178,7 +178,7 @@ async def approve(
     instance: str | None = None,
     reason: Annotated[str | None, Field(description="Needed for a rejection.")] = None,
 ) -> Answer:
-    """Approve or reject what waits in a run. Only on behalf of a person who has seen it."""
+    """Approve or reject a pending decision of a run. Only on behalf of a person who has seen it."""
     by = f"{login_name() or 'somebody'} (acts mcp)"
     target = Decision.model_construct(
         decision=decision, call=call, instance=instance, subject=subject, by=by, reason=reason

@@ -1,6 +1,6 @@
 """``acts list``, ``show``, ``events``, ``diff``, ``tools`` and ``why``: runs, their values, and what the workers serve.
 
-``why`` reads a run by queries, also one that has ended: a worker replays it. What it was started with is in its
+``why`` reads a run by queries, also one that has ended: a worker replays it. Its input is in its
 history. Data that a parent run passed to its child does not count as data of a Request. What came from outside is
 yellow.
 """

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final
 
 from acts.cli import console as cli
@@ -50,6 +51,7 @@ Files = Annotated[
 ]
 PlanName = Annotated[str, cli.argument("NAME", "Of the plan, its file and its tool.")]
 Name = Annotated[str, option("--name,-k TEXT", "Only cases with this in their name.")]
+PastRun = Annotated[str, option("--from ID", "Test the plan of this run with what came of its calls.")]
 
 app = cli.CommandGroup()
 
@@ -107,23 +109,28 @@ def trust(folder: TrustedFolder = Path(), remove: Remove = False) -> int:
 
 
 @app.add
-def test(files: Files = None, name: Name = "", as_json: cli.AsJson = False) -> int:
-    """Run the tests of plans (*.test.yaml) with canned results. Needs no server.
+async def test(
+    files: Files = None, name: Name = "", past_run: PastRun = "", as_json: cli.AsJson = False
+) -> int:  # fmt: skip
+    """Run the tests of plans (*.test.yaml) with canned results. Needs no server, but with --from.
 
     Examples:
       acts test
       acts test orders.test.yaml -k declined
+      acts test --from agent-7
     """
     reports: dict[str, list[CaseReport]] = {}
     has_wrong_file = False
-    for path in find_test_files(files or ()):
-        try:
-            tests = PlanTests(path)
-            named = [case for case in tests.cases if name.casefold() in case.name.casefold()]
-            reports[str(path)] = [tests.run_case(case) for case in named]
-        except cli.CommandError as error:
-            print_blocks(error.blocks)
-            has_wrong_file = True
+    with TemporaryDirectory() as folder:
+        plan = await _save_into(Path(folder), past_run, "plan") if past_run else None
+        for path in [] if plan and not files else find_test_files(files or ()):
+            try:
+                reports[str(path)] = PlanTests(path).run_cases(name)
+            except cli.CommandError as error:
+                print_blocks(error.blocks)
+                has_wrong_file = True
+        if plan:
+            reports[past_run] = PlanTests(plan[1]).run_cases(name)
     cases = [case for listed in reports.values() for case in listed]
     if not cases and not has_wrong_file:
         raise command_error(f"no case has {name!r} in its name", where="--name")
@@ -149,6 +156,21 @@ async def save(run: cli.Run, name: PlanName, as_json: cli.AsJson = False) -> int
     Examples:
       acts save agent-7 refundOrder
     """
+    if not PLAN_NAME.fullmatch(name) or find_plan(name) is not None:
+        text = f'"{clean(name)}" is there already, or is no name of a plan: letters, digits, _, - and .'
+        raise command_error(text, where="NAME", hint="nothing is overwritten: choose another name")
+    files = await _save_into(Path(os.environ.get("ACTS_PLANS", "").split(os.pathsep)[0] or "."), run, name)
+    [report] = PlanTests(files[1]).run_cases()
+    if as_json:
+        return print_json({"files": [*map(str, files)], "test": report.to_json()})
+    console().print(f"{', '.join(clean(file) for file in files)}: the plan, and its test", style="green")
+    _print_file(str(files[1]), [report])
+    console().print(f'a request lists it as {{"type": "tool", "tool": "{name}"}} once the workers have started again')
+    return cli.EXIT_FAILED if report.faults else cli.EXIT_DONE
+
+
+async def _save_into(folder: Path, run: str, name: str) -> list[Path]:
+    """Write the plan of a run that has completed, and a test of it. Returns the two files."""
     from acts.client.run_reader import open_run
 
     reader = await open_run(run)
@@ -156,35 +178,22 @@ async def save(run: cli.Run, name: PlanName, as_json: cli.AsJson = False) -> int
     await reader.allow_replay_time()
     result, calls = await reader.result(), await reader.require(reader.plan())
     if result.get("status") != "completed":
-        raise command_error("only what has completed is saved", where=clean(run), hint=cli.shell("acts", "show", run))
+        hint = cli.shell("acts", "show", run)
+        raise command_error("only what has completed is saved or tested again", where=clean(run), hint=hint)
     outputs = await reader.require(reader.query(list, PLAN_QUERY, {"as": "output"})) if kind == AGENT else [None]
     try:
         plan, cases = save_plan(await reader.request(), calls, outputs[0], result, clean(run))
     except InvalidRequest as error:
         raise command_error(error.problems[0].message, where=clean(run)) from None
-    (plan_text, plan_format), (test_text, test_format) = format_plan(plan), format_plan(cases)
-    folder = Path(os.environ.get("ACTS_PLANS", "").split(os.pathsep)[0] or ".")
-    files = {
-        folder / f"{name}.{plan_format.lower()}": plan_text,
-        folder / f"{name}.test.{test_format.lower()}": test_text,
-    }
-    if not PLAN_NAME.fullmatch(name) or find_plan(name) is not None:
-        text = f'"{clean(name)}" is there already, or is no name of a plan: letters, digits, _, - and .'
-        raise command_error(text, where="NAME", hint="nothing is overwritten: choose another name")
+    texts = [(".", format_plan(plan)), (".test.", format_plan(cases))]
+    files = {folder / f"{name}{middle}{format_.lower()}": text for middle, (text, format_) in texts}
     try:
         for file, text in files.items():
             with file.open("x", encoding="utf-8") as writer:
                 writer.write(text)
     except OSError as error:
         raise command_error(f"it cannot be written: {error.strerror or error}", where=clean(folder)) from None
-    tests = PlanTests([*files][1])
-    report = tests.run_case(tests.cases[0])
-    if as_json:
-        return print_json({"files": [*map(str, files)], "test": report.to_json()})
-    console().print(f"{', '.join(clean(file) for file in files)}: the plan, and its test", style="green")
-    _print_file(str([*files][1]), [report])
-    console().print(f'a request lists it as {{"type": "tool", "tool": "{name}"}} once the workers have started again')
-    return cli.EXIT_FAILED if report.faults else cli.EXIT_DONE
+    return [*files]
 
 
 def _print_file(file: str, cases: Sequence[CaseReport]) -> None:
@@ -210,7 +219,7 @@ def find_test_files(names: Sequence[str]) -> list[Path]:
         )
     if not out:
         where = ", ".join(names) or "this folder"
-        hint = "a test file is called like its plan: orders.test.yaml for orders.yaml; see docs/testing.md"
+        hint = "a test file is called like its plan: orders.test.yaml for orders.yaml; see docs/tools.md"
         raise command_error(f"no test file in {where}", hint=hint)
     return list(out)
 
@@ -272,6 +281,10 @@ class PlanTests:
         if preflight.unseen:
             raise missing_tools_error("a test of this plan", preflight.unseen, self.plan.name)
         return preflight
+
+    def run_cases(self, name: str = "") -> list[CaseReport]:
+        """Run the cases with this in their name."""
+        return [self.run_case(case) for case in self.cases if name.casefold() in case.name.casefold()]
 
     def run_case(self, case: PlanCase) -> CaseReport:
         where = self.source.where(pointer("cases", self.cases.index(case)))
