@@ -2,7 +2,7 @@
 
 * A name is letters, digits, ``_ - .`` and ``/`` between them, so it can only mean a path below a folder; only
   ``*.json`` is ever read. ``sources`` keeps the path inside its folder.
-* There is no cache. Reading a file again costs less than a tenth of a millisecond (docs/delegates.md), and an uncached
+* There is no cache. Reading a file again costs less than a tenth of a millisecond, and an uncached
   definition is never out of date.
 * Input in which two readers would see two different definitions is refused: a key twice in one object, NaN, an encoding
   other than UTF-8. A byte order mark is accepted; the SHA-256 is that of the bytes including it.
