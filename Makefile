@@ -13,7 +13,7 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test test-long test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning fuzz fuzz-minute soak \
-	soak-approvals soak-minute mcp-servers clients alerts live-smoke clean help
+	soak-approvals soak-minute support-desk support-desk-nightly mcp-servers clients alerts live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -37,6 +37,14 @@ setup: $(STAMP) ## create .venv with the pinned dependencies
 
 dev: setup ## start server, Web UI and worker, with state kept in .acts/
 	$(BIN)/acts dev
+
+support-desk: setup ## run the application of examples/support_desk: database, payment service, engine, three cases
+	$(BIN)/python -m examples.support_desk
+
+support-desk-nightly: export ACTS_STATE = .support_desk/engine
+support-desk-nightly: ## beside it: compare its 10,000 orders with the ledger of the payment service, as every night
+	$(BIN)/acts run export
+	$(BIN)/acts run nightly --watch
 
 check: setup docs ## lint, format, types, dead links
 	$(BIN)/ruff check .
