@@ -65,7 +65,7 @@ ALTERNATIVES: Final = (
     Alternative("openai_agents", "OpenAI Agents on Temporal", servers.temporal),
     Alternative("langgraph", "LangGraph", servers.postgres),
     Alternative("dbos", "DBOS", servers.postgres),
-    Alternative("prefect", "Prefect", servers.prefect),
+    Alternative("prefect", "Prefect", servers.prefect, ("flows.py",)),
 )
 
 
@@ -203,6 +203,7 @@ class Bench:
         """Wait for a person, die, come back, be approved."""
         order = self.begin("approval")
         self.app.tell("run", "approval", order)
+        self.until(lambda: self.calls(order)["attempts"].get("look_up"))
         shown = self.until(lambda: self.app.ask("waiting", order))
         self.app.kill()
         self.app.start()

@@ -1,4 +1,5 @@
 import asyncio
+from pathlib import Path
 
 import acts
 import shop
@@ -11,7 +12,7 @@ async def main():
             # task: fan_out
             numbers = {"numbers": list(range(500))} if task == "fan_out" else {}
             # task: wiring
-            run = await client.start(task, {"order": order, **numbers}, id=order, agent=task == "agent")
+            run = await client.start(Path(f"{task}.yaml"), {"order": order, **numbers}, id=order, agent=task == "agent")
             result = await run.result()
             return result.require().status
 

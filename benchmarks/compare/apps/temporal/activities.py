@@ -6,24 +6,7 @@ from pydantic import BaseModel
 from temporalio import activity
 
 # task: refund, agent
-model = OpenAI(base_url=shop.MODEL, api_key="none", max_retries=0)
-
-
-# task: refund, approval
-@activity.defn
-def look_up(order: str) -> dict:
-    return shop.look_up(order)
-
-
-@activity.defn
-def pay(order: str, cents: int) -> dict:
-    info = activity.info()
-    return shop.pay(order, cents, key=f"{info.workflow_run_id}-{info.activity_id}")
-
-
-@activity.defn
-def notify(order: str, text: str) -> dict:
-    return shop.notify(order, text)
+model = OpenAI(max_retries=0)
 
 
 # task: refund
@@ -37,18 +20,12 @@ def decide(order: dict) -> dict:
     answer = model.chat.completions.parse(
         model="any",
         messages=[
-            {"role": "system", "content": "Decides how much of the order to refund."},
+            {"role": "system", "content": "Decide how much of the order to refund."},
             {"role": "user", "content": json.dumps(order)},
         ],
         response_format=Decision,
     )
     return answer.choices[0].message.parsed.model_dump()
-
-
-# task: fan_out
-@activity.defn
-def work(order: str, number: int) -> dict:
-    return shop.work(order, number)
 
 
 # task: agent
