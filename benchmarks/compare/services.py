@@ -137,7 +137,11 @@ class Handler(BaseHTTPRequestHandler):
             self._send(self.world.count(parse_qs(url.query)["run"][0]))
 
     def do_POST(self) -> None:  # noqa: N802 - the library's name
-        body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
+        size = int(self.headers.get("content-length") or 0)
+        content = self.rfile.read(size)
+        if len(content) < size:
+            return  # who asked was killed in the middle
+        body = json.loads(content or b"{}")
         if self.path.startswith("/shop/"):
             self._send(self.world.call(self.path.removeprefix("/shop/"), body))
         elif self.path == "/begin":

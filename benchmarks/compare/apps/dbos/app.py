@@ -70,13 +70,14 @@ def approval(id: str) -> str:
 
 # task: fan_out
 @DBOS.step()
-async def work(order: str, number: int) -> dict:
-    return await asyncio.to_thread(shop.work, order, number)
+def work(order: str, number: int) -> dict:
+    return shop.work(order, number)
 
 
 @DBOS.workflow()
-async def fan_out(order: str) -> int:
-    return len(await asyncio.gather(*[work(order, number) for number in range(500)]))
+def fan_out(order: str) -> int:
+    handles = [DBOS.enqueue_workflow("work", work, order, number) for number in range(500)]
+    return len([handle.get_result() for handle in handles])
 
 
 # task: agent
@@ -114,14 +115,12 @@ def agent(order: str) -> str:
 
 
 # task: wiring
-WORKFLOWS = {"refund": refund, "approval": approval, "agent": agent}
+WORKFLOWS = {"refund": refund, "approval": approval, "fan_out": fan_out, "agent": agent}
 
 
-async def run(task, order):
+def run(task, order):
     with SetWorkflowID(order):
-        if task == "fan_out":
-            return await fan_out(order)
-        return await asyncio.to_thread(WORKFLOWS[task], order)
+        return WORKFLOWS[task](order)
 
 
 def resume(task, order):
@@ -140,4 +139,7 @@ def approve(order):
 # task: wiring
 if __name__ == "__main__":
     DBOS.launch()
+    # task: fan_out
+    DBOS.register_queue("work")
+    # task: wiring
     asyncio.run(shop.serve(run, waiting, approve, resume))
