@@ -20,7 +20,7 @@ from benchmarks.compare import page
 from benchmarks.compare.measure import ALTERNATIVES, APPS, RUNS, Alternative, bench
 from benchmarks.tables import describe_machine, print_progress
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def install(alternative: Alternative) -> dict[str, str]:

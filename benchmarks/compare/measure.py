@@ -29,7 +29,7 @@ APPS: Final = Path(__file__).parent / "apps"
 ROOT: Final = APPS.parents[2]
 VENVS: Final = ROOT / ".compare"
 RUN_SECONDS: Final = 180.0
-ALONE_SECONDS: Final = 40.0
+ALONE_SECONDS: Final = 30.0
 """How long a task may take after a restart to go on by itself; timeouts of calls are 10 s, heartbeats of acts 15 s."""
 HOLD_SECONDS: Final = 2.0
 """For how long the payment service keeps its answer, after it has paid, in the runs that are killed then."""
@@ -39,7 +39,7 @@ DONE: Final = {
     "fan_out": {"work": 500},
     "agent": {"read_page": 20},
 }
-RUNS: Final = {"refund": 10, "fan_out": 3, "agent": 3}
+RUNS: Final = {"refund": 7, "fan_out": 2, "agent": 3}
 """Measured per round, after one of each that warms up."""
 
 
