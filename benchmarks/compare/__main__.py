@@ -58,7 +58,8 @@ def main() -> None:
         if chosen.only:
             return
         page.RESULTS.write_text(
-            json.dumps({"machine": machine, "versions": versions, "rows": rows}, indent=1, ensure_ascii=False) + "\n", "utf-8"
+            json.dumps({"machine": machine, "versions": versions, "rows": rows}, indent=1, ensure_ascii=False) + "\n",
+            "utf-8",
         )
     page.PAGE.write_text(page.write(json.loads(page.RESULTS.read_text("utf-8"))), "utf-8")
 

@@ -93,7 +93,9 @@ class App:
         ready = self._answers[0] = queue.Queue()
         threading.Thread(target=self._listen, args=(self._processes[-1],), daemon=True).start()
         if ready.get(timeout=60) is None:
-            raise SystemExit(f"{self._alternative.name} does not start:\n{self._log.read_text('utf-8', 'replace')[-3000:]}")
+            raise SystemExit(
+                f"{self._alternative.name} does not start:\n{self._log.read_text('utf-8', 'replace')[-3000:]}"
+            )
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         for line in process.stdout or ():
@@ -107,7 +109,7 @@ class App:
         self._count += 1
         answer = self._answers[self._count] = queue.Queue()
         pipe = self._processes[-1].stdin
-        assert pipe is not None
+        assert pipe is not None  # noqa: S101 - started with a pipe
         pipe.write(json.dumps([self._count, command, arguments]).encode() + b"\n")
         pipe.flush()
         return answer
@@ -250,7 +252,9 @@ class Bench:
 def bench(alternative: Alternative, round_: int) -> Iterator[Bench]:
     """Its servers with empty databases, its processes, and the shop; the whole is gone at the end."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="acts-compare-", ignore_cleanup_errors=True)))
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="acts-compare-", ignore_cleanup_errors=True))
+        )
         served = stack.enter_context(alternative.server(folder, alternative.venv))
         with (folder / "world.txt").open("wb") as output:
             arguments = ["-m", "benchmarks.compare.services", folder / "ledger.sqlite"]
@@ -259,8 +263,15 @@ def bench(alternative: Alternative, round_: int) -> Iterator[Bench]:
         while not (address := (folder / "world.txt").read_text("utf-8").strip()):
             time.sleep(0.02)
         environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("ACTS_", "TEMPORAL_", "PREFECT_"))},
-            **{"PYTHONPATH": str(APPS), "SHOP_URL": address, "OPENAI_BASE_URL": f"{address}/v1", "OPENAI_API_KEY": "none"},
+            **{
+                name: value
+                for name, value in os.environ.items()
+                if not name.startswith(("ACTS_", "TEMPORAL_", "PREFECT_"))
+            },
+            "PYTHONPATH": str(APPS),
+            "SHOP_URL": address,
+            "OPENAI_BASE_URL": f"{address}/v1",
+            "OPENAI_API_KEY": "none",
             **served.environment,
         }
         if alternative.name == "acts":

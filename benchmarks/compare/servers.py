@@ -99,7 +99,7 @@ def prefect(folder: Path, venv: Path) -> Iterator[Served]:
             process = spawn(command, log, {**os.environ, **environment})
 
         def is_up() -> bool:
-            with urllib.request.urlopen(f"http://{address}/api/health", timeout=2) as answer:  # noqa: S310 - our own
+            with urllib.request.urlopen(f"http://{address}/api/health", timeout=2) as answer:
                 return answer.status == 200  # noqa: PLR2004
 
         def stored() -> int:

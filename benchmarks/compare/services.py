@@ -129,14 +129,14 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Nothing."""
 
-    def do_GET(self) -> None:  # noqa: N802 - the library's name
+    def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path == "/usage":
             self._send(dict(self.world.usage))
         else:
             self._send(self.world.count(parse_qs(url.query)["run"][0]))
 
-    def do_POST(self) -> None:  # noqa: N802 - the library's name
+    def do_POST(self) -> None:
         size = int(self.headers.get("content-length") or 0)
         content = self.rfile.read(size)
         if len(content) < size:
@@ -160,7 +160,12 @@ class Handler(BaseHTTPRequestHandler):
         finish = "tool_calls" if message.get("tool_calls") else "stop"
         choice = {"index": 0, part: message, "finish_reason": finish}
         head = {"id": f"chat-{time.monotonic_ns()}", "object": kind, "created": int(time.time())}
-        return {**head, "model": body["model"], "choices": [choice], "usage": {**usage, "total_tokens": sum(usage.values())}}
+        return {
+            **head,
+            "model": body["model"],
+            "choices": [choice],
+            "usage": {**usage, "total_tokens": sum(usage.values())},
+        }
 
     def _stream(self, message: Json, body: Json) -> None:
         for index, call in enumerate(message.get("tool_calls") or ()):

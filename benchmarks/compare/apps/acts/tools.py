@@ -3,11 +3,6 @@ import shop
 from pydantic import BaseModel
 
 
-class Decision(BaseModel):
-    cents: int
-    reason: str
-
-
 # task: refund, approval
 @acts.tool(read_only=True)
 def look_up(order: str) -> dict[str, str | int]:
@@ -28,6 +23,11 @@ def notify(order: str, text: str) -> dict[str, bool]:
 
 
 # task: refund
+class Decision(BaseModel):
+    cents: int
+    reason: str
+
+
 @acts.tool(latent=True)
 def decide(order: dict) -> Decision:
     """Decides how much of the order to refund."""
