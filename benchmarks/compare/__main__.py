@@ -39,29 +39,33 @@ def install(alternative: Alternative) -> dict[str, str]:
 
 
 def main() -> None:
-    """Round after round, every second one backwards, so that none has always the quiet machine."""
+    """Round after round, every second one backwards; what is measured anew replaces what is stored, at once."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--only", nargs="+", choices=[alternative.name for alternative in ALTERNATIVES])
+    parser.add_argument("--only", nargs="+", choices=[a.name for a in ALTERNATIVES], help="keep the figures of the others")
     parser.add_argument("--page", action="store_true", help="write the page from what is stored")
     chosen = parser.parse_args()
     if not chosen.page:
         alternatives = [a for a in ALTERNATIVES if not chosen.only or a.name in chosen.only]
-        versions = {alternative.name: install(alternative) for alternative in alternatives}
-        machine, rows = describe_machine(), list[dict[str, Any]]()
+        versions = {a.name: install(a) for a in alternatives}
+        stored = json.loads(page.RESULTS.read_text("utf-8")) if chosen.only else {"versions": {}, "rows": []}
+        kept = [row for row in stored["rows"] if row["alternative"] not in versions]
+        results = {"machine": describe_machine(), "versions": {**stored["versions"], **versions}, "rows": kept}
         for round_ in range(chosen.rounds):
             for alternative in alternatives[:: -1 if round_ % 2 else 1]:
                 load = round(os.getloadavg()[0], 1)
                 with bench(alternative, round_) as measured:
                     measured.measure_all(RUNS)
-                rows += [{**row, "load": load} for row in measured.rows]
-        if chosen.only:
-            return
-        page.RESULTS.write_text(
-            json.dumps({"machine": machine, "versions": versions, "rows": rows}, indent=1, ensure_ascii=False) + "\n",
-            "utf-8",
-        )
+                kept += [{**row, "load": load} for row in measured.rows]
+                page.RESULTS.write_text(dump(results), "utf-8")
     page.PAGE.write_text(page.write(json.loads(page.RESULTS.read_text("utf-8"))), "utf-8")
+
+
+def dump(results: dict[str, Any]) -> str:
+    """JSON with a line for each measurement."""
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in results["rows"])
+    head = json.dumps({name: part for name, part in results.items() if name != "rows"}, ensure_ascii=False, indent=1)
+    return head.removesuffix("\n}") + f',\n "rows": [\n{rows}\n]\n}}\n'
 
 
 if __name__ == "__main__":

@@ -116,7 +116,11 @@ class App:
 
     def ask(self, command: str, *arguments: str) -> Json:
         """The result, or the end of the measurement with its error."""
-        answer = self.tell(command, *arguments).get(timeout=RUN_SECONDS)
+        answered = self.tell(command, *arguments)
+        try:
+            answer = answered.get(timeout=RUN_SECONDS)
+        except queue.Empty:
+            answer = {"error": f"no answer within {RUN_SECONDS:.0f} s; {self._log.read_text('utf-8', 'replace')[-3000:]}"}
         if "error" in answer:
             raise SystemExit(f"{self._alternative.name}: {command} {arguments}: {answer['error']}")
         return answer["result"]
