@@ -42,7 +42,9 @@ def main() -> None:
     """Round after round, every second one backwards; what is measured anew replaces what is stored, at once."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--only", nargs="+", choices=[a.name for a in ALTERNATIVES], help="keep the figures of the others")
+    parser.add_argument(
+        "--only", nargs="+", choices=[a.name for a in ALTERNATIVES], help="keep the figures of the others"
+    )
     parser.add_argument("--page", action="store_true", help="write the page from what is stored")
     chosen = parser.parse_args()
     if not chosen.page:

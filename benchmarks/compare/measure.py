@@ -120,7 +120,9 @@ class App:
         try:
             answer = answered.get(timeout=RUN_SECONDS)
         except queue.Empty:
-            answer = {"error": f"no answer within {RUN_SECONDS:.0f} s; {self._log.read_text('utf-8', 'replace')[-3000:]}"}
+            answer = {
+                "error": f"no answer within {RUN_SECONDS:.0f} s; {self._log.read_text('utf-8', 'replace')[-3000:]}"
+            }
         if "error" in answer:
             raise SystemExit(f"{self._alternative.name}: {command} {arguments}: {answer['error']}")
         return answer["result"]

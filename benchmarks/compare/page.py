@@ -133,10 +133,10 @@ def _costs(figures: Figures) -> Table:
 
 
 def _sizes(figures: Figures) -> Table:
-    columns = ["refund, kB", "fan-out, kB", "agent, kB", "refund, requests", "… tokens", "agent, requests", "… tokens"]
+    columns = ["fan-out, kB", "agent, kB", "refund, requests", "… tokens", "agent, requests", "… tokens"]
     rows: dict[str, list[Cell]] = {}
     for name in TITLES:
-        rows[name] = [round(figures.median(name, task, "stored") / 1000) for task in ("refund", "fan_out", "agent")]
+        rows[name] = [round(figures.median(name, task, "stored") / 1000) for task in ("fan_out", "agent")]
         for task in ("refund", "agent"):
             tokens = figures.median(name, task, "input") + figures.median(name, task, "output")
             rows[name] += [round(figures.median(name, task, "requests")), round(tokens)]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from temporalio import activity, workflow
 from temporalio.client import Client
-from temporalio.worker import Worker
+from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 with workflow.unsafe.imports_passed_through():
     import shop
@@ -94,5 +94,6 @@ async def main(refund, agent, activities=(), plugins=()):
             workflows=list(workflows.values()),
             activities=[look_up, pay, notify, work, *activities],
             activity_executor=threads,
+            activity_task_poller_behavior=PollerBehaviorAutoscaling(),
         ):
             await shop.serve(run, waiting, approve, resume)

@@ -9,6 +9,7 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import BaseModel
     from pydantic_ai import Agent
     from pydantic_ai.durable_exec.temporal import PydanticAIPlugin, PydanticAIWorkflow, TemporalDurability
+    from pydantic_ai.models.openai import OpenAIChatModel
 
 
 # task: refund
@@ -18,7 +19,7 @@ class Decision(BaseModel):
 
 
 decider = Agent(
-    "openai-chat:any",
+    OpenAIChatModel("any"),
     instructions="Decide how much of the order to refund.",
     output_type=Decision,
     name="decider",
@@ -40,7 +41,7 @@ class Refund(PydanticAIWorkflow):
 
 
 # task: agent
-reader = Agent("openai-chat:any", name="reader", capabilities=[TemporalDurability()])
+reader = Agent(OpenAIChatModel("any"), name="reader", capabilities=[TemporalDurability()])
 
 
 @reader.tool_plain
