@@ -87,10 +87,8 @@ def write(results: Json) -> str:
         ("Versions", _versions(results["versions"])),
     ]
     machine = results["machine"]
-    loads = [row["load"] for row in results["rows"]]
     values: dict[str, str] = {
         "machine": f"{machine['date']}; {machine['cores']} cores ({machine['processor']}, {machine['system']}), Python {machine['python']}",
-        "loads": f"{min(loads):.0f} to {max(loads):.0f}",
         "rounds": str(1 + max(row["round"] for row in results["rows"])),
         **{title: "\n".join(table.text().splitlines()[2:]).strip() for title, table in tables},
         **_sentences(figures, lines),
@@ -129,7 +127,9 @@ def _costs(figures: Figures) -> Table:
             columns.append(f"{title}, {unit}" if key == "seconds" else f"… {unit}")
             for name, row in rows.items():
                 row.append(figures.median(name, task, key))
-    return _table(columns, rows)
+    for name, row in rows.items():
+        row.append(figures.median(name, "refund", "load"))
+    return _table([*columns, "load"], rows)
 
 
 def _sizes(figures: Figures) -> Table:

@@ -73,7 +73,11 @@ async def serve(
     async def carry_out(number: int, name: str, arguments: list[str]) -> None:
         function = commands[name]
         try:
-            done = function(*arguments) if inspect.iscoroutinefunction(function) else asyncio.to_thread(function, *arguments)
+            done = (
+                function(*arguments)
+                if inspect.iscoroutinefunction(function)
+                else asyncio.to_thread(function, *arguments)
+            )
             answer = {"result": await done}
         except Exception:  # noqa: BLE001 - told to who asked
             answer = {"error": traceback.format_exc()}
