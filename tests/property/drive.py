@@ -65,7 +65,10 @@ class Drive:
         *,
         growing: bool = False,
         until: str | None = None,
+        is_scripted: bool = False,
     ) -> None:
+        """``is_scripted``: of compute and of plans inside the plan, too, the results are given."""
+        self.is_scripted = is_scripted
         self.prepared = request if isinstance(request, ValidatedPlan) else validate_request(request)
         self.results = results
         self.started: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
@@ -130,7 +133,9 @@ class Drive:
         self.running.remove(id_)
         result = self.result(id_)
         parameters, context = self.started[id_]
-        if self.node(id_).walks_plan:
+        if self.is_scripted:
+            pass
+        elif self.node(id_).walks_plan:
             result = self.walk_inside(id_, parameters, context)
         elif self.node(id_).tool.name == "compute":
             result = oracle.compute(**parameters)

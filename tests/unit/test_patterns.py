@@ -66,7 +66,7 @@ def inside(number: int, *ended: str, results: dict[str, Json] | None = None, **i
     own = {"type": "input", "input": {"people": INPUT["people"], "previous": None, **inputs}}
     context = [{"type": "tool", "tool": tools_of(call["plan"])}, own, {"type": "plan", "plan": call["plan"]}]
     by_id = {f"{i}:{call['_tool']}": f"{call['_tool']} {i}" for i, call in enumerate(call["plan"], 1)} | (results or {})
-    drive = Drive({"context": context}, by_id)
+    drive = Drive({"context": context}, by_id, is_scripted=True)
     drive.walk.until = parse_condition(call["until"])
     for id_ in ended:
         drive.finish(id_)
@@ -80,7 +80,7 @@ def begin(number: int, results: dict[str, Json] | None = None, **inputs: Json) -
     by_id = {f"{i}:{call['_tool']}": f"{call['_tool']} {i}" for i, call in enumerate(calls, 1)} | (results or {})
     tools = tools_of(calls)
     context = [{"type": "tool", "tool": tools}, {"type": "input", "input": {**INPUT, **inputs}}, *request["context"]]
-    return Drive({**request, "context": context}, by_id)
+    return Drive({**request, "context": context}, by_id, is_scripted=True)
 
 
 def walk(number: int, results: dict[str, Json] | None = None) -> Drive:
