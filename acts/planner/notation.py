@@ -8,17 +8,19 @@ lines?: {sku: string, price: number}[]}``: nothing is checked by it. It takes a 
 
 from __future__ import annotations
 
+import binascii
+import hashlib
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Self
 
 from acts.language.errors import truncate
 from acts.language.references import Path
 from acts.language.schemas import DEFS
-from acts.language.strict_json import json_size
+from acts.language.strict_json import json_size, json_text
 from acts.language.values import Json, type_name
 
 # Bytes of compact JSON, some 40,000 tokens: a value up to this size may have to be read
@@ -77,18 +79,118 @@ def find_limit(sizes: Iterable[int], room: float, *, whole: bool = False) -> flo
     return next((limit for limit in limits if sum(min(size, limit) for size in sizes) <= room), limits[-1])
 
 
+# What models read, with the ends of its names. Other media are data like any other
+MEDIA: Final = {
+    "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "application/pdf": "pdf",
+}  # fmt: skip
+_SOURCES: Final = ("base64", "ref")
+MAX_FILE_BYTES: Final = 20 * 1024 * 1024
+# Estimates: the most that an image took of a window for years; a PDF of text has about a page for 60 kB, and the pages
+# that most models read are no more
+_IMAGE_TOKENS: Final = 1_600
+_PDF_BYTES_PER_TOKEN: Final = 40
+_MAX_PDF_TOKENS: Final = 50_000
+_UNKNOWN_PDF_BYTES: Final = 400_000  # of one that only the provider loads
+_TEXT_BYTES_PER_TOKEN: Final = 3.5
+
+
+class File(dict[str, Json]):
+    """What a prompt shows of a file, ``{media, file, bytes?, name?, whole?}``: ``file`` is an id made of its content,
+    so it is the same in every prompt. The file goes beside the text: ``source`` is its base64, or its URL.
+    """
+
+    source: str = ""
+
+    @classmethod
+    def read(cls, value: Mapping[str, Json], names: Iterable[str], path: Path | None) -> Self | None:
+        """The file that a value is, ``{media, base64 | ref, name?}``, None for other data. ``names`` lead to it from
+        ``path``.
+        """
+        media, own = value.get("media"), [key for key in _SOURCES if isinstance(value.get(key), str)]
+        if media not in (*MEDIA,) or len(own) != 1 or not value.keys() <= {"media", "name", *own}:
+            return None
+        file = cls(media=media)
+        file.source = "".join(value[own[0]].split())
+        if own == ["ref"] and not file.is_url:
+            return None
+        file["file"] = hashlib.sha256(f"{media} {file.source}".encode()).hexdigest()[:8]
+        if not file.is_url:
+            file["bytes"] = len(file.source) * 3 // 4 - file.source[-2:].count("=")
+        if isinstance(value.get("name"), str):
+            file["name"] = truncate(value["name"], _MAX_NOTE)
+        if path is not None:
+            file["whole"] = str(Path(path.kind, (*path.names, *names)))
+        return file
+
+    @property
+    def is_url(self) -> bool:
+        return self.source.startswith("https://")
+
+    @property
+    def is_image(self) -> bool:
+        return str(self["media"]).startswith("image/")
+
+    @property
+    def text_bytes(self) -> int:
+        """The bytes of a text of as many tokens, about."""
+        tokens = min(self.get("bytes", _UNKNOWN_PDF_BYTES) // _PDF_BYTES_PER_TOKEN, _MAX_PDF_TOKENS)
+        return math.ceil((_IMAGE_TOKENS if self.is_image else tokens) * _TEXT_BYTES_PER_TOKEN)
+
+    def defect(self) -> str | None:
+        """Why no model can be given it."""
+        if self.get("bytes", 0) > MAX_FILE_BYTES:
+            return f"it has {self['bytes']:,} bytes; a file has at most {MAX_FILE_BYTES:,}"
+        try:
+            is_empty = not self.is_url and not binascii.a2b_base64(self.source, strict_mode=True)
+        except ValueError as error:
+            return f"its base64 is none: {error}"
+        return "its base64 is empty" if is_empty else None
+
+
+def with_files(value: Json, path: Path | None) -> Json:
+    """The value with a File in place of each file in it; ``path`` is as in ``in_part``. Without one it is the same."""
+    return _put_files(value, (), path) if '"media":"' in json_text(value) else value
+
+
+def _put_files(value: Json, names: tuple[str, ...], path: Path | None) -> Json:
+    if isinstance(value, dict) and not isinstance(value, File):
+        own = File.read(value, names, path)
+        return {k: _put_files(v, (*names, k), path) for k, v in value.items()} if own is None else own
+    return [_put_files(v, (*names, str(i)), path) for i, v in enumerate(value)] if isinstance(value, list) else value
+
+
+def files_of(shown: Json) -> Iterator[File]:
+    """The files that a value shows, in their order."""
+    if isinstance(shown, File):
+        yield shown
+    elif isinstance(shown, (dict, list)):
+        for part in shown.values() if isinstance(shown, dict) else shown:
+            yield from files_of(part)
+
+
+def shown_bytes(value: Json, most: float = math.inf) -> float:
+    """The bytes of a value in a prompt: ``most`` of its text, and its files as texts of as many tokens."""
+    shown = with_files(value, None)
+    files = () if shown is value else files_of(shown)
+    return min(json_size(shown), most) + sum(file.text_bytes for file in files)
+
+
 def in_part(value: Json, path: Path | None, limit: float = LARGE_VALUE_BYTES) -> Json:
     """The value itself up to ``limit`` bytes of JSON; of a larger one its shape, its beginning and its reference.
 
     ``path`` is where a Call can read all of it; None: nowhere. An object of few keys keeps them, each with a share;
-    else it is ``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``.
+    else it is ``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``. A file is a File.
     """
+    return _shorten(with_files(value, path), path, limit)
+
+
+def _shorten(value: Json, path: Path | None, limit: float) -> Json:
     size = json_size(value)
-    if size <= limit:
+    if size <= limit or isinstance(value, File):
         return value
     if isinstance(value, dict) and len(value) <= _MAX_KEYS and limit >= _LEAST_BEGINNING_BYTES:
         share = limit // (len(value) + 1)  # smaller at each level: a value that nests deep is measured a few times
-        parts = {k: in_part(v, _below(path, k), share) for k, v in value.items()}
+        parts = {k: _shorten(v, _below(path, k), share) for k, v in value.items()}
         if json_size(parts) <= limit:
             return parts
     if limit < _LEAST_PART_BYTES and isinstance(value, (dict, list)):  # so small a part says nothing
@@ -117,7 +219,7 @@ def _first_parts(parts: Iterable[tuple[Any, Json]], path: Path | None, room: int
     """The first items of a list or keys of an object that fit into ``room`` bytes, at least one."""
     out: list[tuple[Any, Json]] = []
     for key, part in parts:
-        short = in_part(part, _below(path, str(key)), room // 2)
+        short = _shorten(part, _below(path, str(key)), room // 2)
         room -= json_size(short) + (len(key) if isinstance(key, str) else 0)
         if out and room < 0:
             break
