@@ -301,26 +301,19 @@ def find_json(text: str) -> Json:
 
 
 def build_messages(
-    request: ModelRequest,
-    mark: dict[str, Any],
-    most: int,
-    write_file: Callable[[File], dict[str, Any]],
-    kind: str = "text",
-    *,
-    prefers_text: bool = False,
+    request: ModelRequest, mark: dict[str, Any], most: int, write_file: Callable[[File], Any], kind: str = "text"
 ) -> list[dict[str, Any]]:
     """The conversation as messages with the mark at the last ``most`` cached blocks.
 
-    A turn is plain text where it is one block that ends no cached prefix, and with ``prefers_text`` wherever it has no
-    mark and no file.
+    A turn without files is plain text where no block is marked, and where it is one that ends no cached prefix.
     """
     turns = request.text_turns
     cached = [id(block) for turn in turns for block in turn.blocks if block.is_cached]
     marked = set(cached[-most:] if most else ())
 
     def content_of(blocks: tuple[PromptBlock, ...]) -> Any:
-        is_list = any(id(block) in marked or block.file is not None for block in blocks)
-        if not is_list and (prefers_text or (len(blocks) == 1 and not blocks[0].is_cached)):
+        is_plain = not any(block.file for block in blocks)
+        if is_plain and (not marked or (len(blocks) == 1 and not blocks[0].is_cached)):
             return "\n\n".join(block.text for block in blocks)
         parts = []
         for block in blocks:

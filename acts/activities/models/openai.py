@@ -88,7 +88,7 @@ def _build_body(stream: ResponseStream, *, is_chat: bool, is_own: bool) -> dict[
         texts += [sent.in_words] if is_plain or not is_schema_seen else []
         first = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
         # Contents are plain text where no breakpoint is in them: not every server accepts a list of parts
-        body["messages"] = [*first, *adapters.build_messages(request, _MARK, marks, write_file, prefers_text=True)]
+        body["messages"] = [*first, *adapters.build_messages(request, _MARK, marks, write_file)]
         body["stream_options"] = {"include_usage": True}
         body["response_format"] = (
             {"type": "json_object"} if is_plain else {"type": "json_schema", "json_schema": schema}
