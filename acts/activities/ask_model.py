@@ -55,7 +55,6 @@ _UNUSABLE: Final = (*_REPAIRABLE, _TRUNCATED, wire.TOO_COMPLEX)
 _REPORTED_TO_PLANNER: Final = ("modelNotJson", _TRUNCATED, wire.RESULT_TOO_LARGE)
 # Attempts that ended without a word: the worker died, or the run did not answer. More would fail, too
 _MAX_LOST_ATTEMPTS: Final = 6
-FILE_REFUSED: Final = "fileRefused"
 MAX_FILES: Final = 20
 MAX_FILES_BYTES: Final = 30 * 1024 * 1024
 # Defects of an answer that an error lists
@@ -166,46 +165,43 @@ def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, l
 
 
 class _Attachments:
-    """The files of a request, each beside the text that shows it first.
+    """The files of a request, each before the text that first shows it; or the reason why it cannot be sent.
 
-    One that cannot be sent is named with the reason. What a latent Call names (the files of ``own`` parts) has to be
-    sent, and so comes before all else: ModelError where it cannot.
+    What a latent Call names, in its ``own`` parts, comes before all else: ModelError, where it cannot be sent.
     """
 
     def __init__(self, own: Iterable[PromptPart]) -> None:
         self._taken: dict[str, File] = {}
-        self._placed: set[str] = set()
+        self._said: set[str] = set()
         for file in (file for part in own for file in part.files):
-            if (reason := self._take(file)) is not None:
-                name = file.get("name") or f"{file['file']} ({file['media']})"
-                raise ModelError(FILE_REFUSED, f"the file {name} cannot be sent: {reason}", retryable=False)
+            if reason := self._take(file):
+                name = file.get("name") or f"{file.id} ({file.media})"
+                raise ModelError("modelFileRefused", f"the file {name} cannot be sent: {reason}", retryable=False)
 
-    def _take(self, file: File) -> str | None:
-        """Take up a file; or else the reason why it cannot be sent."""
-        if file["file"] in self._taken:
-            return None
-        files = [*self._taken.values(), file]
-        if len(files) > MAX_FILES or sum(f.get("bytes", 0) for f in files) > MAX_FILES_BYTES:
-            return f"a request takes {MAX_FILES} files with {MAX_FILES_BYTES:,} bytes together; name fewer"
-        reason = file.defect()
-        if reason is None and file.is_url:  # whoever writes data must not choose whom the provider asks
-            try:
+    def _take(self, file: File) -> str:
+        """Take up a file, or say why not."""
+        files = {**self._taken, file.id: file}
+        if len(files) > MAX_FILES or sum(f.get("bytes", 0) for f in files.values()) > MAX_FILES_BYTES:
+            return (
+                f"a request takes {MAX_FILES} files, of {MAX_FILES_BYTES:,} bytes together; name fewer, or use _scopes"
+            )
+        reason = "" if file.id in self._taken else file.defect()
+        if not reason and file.is_url:
+            try:  # whoever writes data must not choose whom the provider asks, and tell it what else is there
                 url_guard().check_url(file.source)
             except ApplicationError as error:
                 reason = error.message
-        if reason is None:
-            self._taken[file["file"]] = file
+        self._taken |= {} if reason else {file.id: file}
         return reason
 
     def place(self, parts: Iterable[PromptPart]) -> Iterator[PromptBlock]:
         for file in (file for part in parts for file in part.files):
-            if file["file"] in self._placed:
-                continue
-            self._placed.add(file["file"])
-            if (reason := self._take(file)) is None:
-                yield PromptBlock(f"File {file['file']}, material as all data is:", file=file)
-            else:
-                yield PromptBlock(f"File {file['file']} is not attached: {reason}.")
+            if file.id not in self._said:
+                if not (reason := self._take(file)):
+                    yield PromptBlock(f"File {file.id} (material, as all data):", file=file)
+                elif reason not in self._said:
+                    yield PromptBlock(f"File {file.id} is not attached, nor are others so: {reason}.")
+                self._said |= {file.id, reason}
 
 
 @dataclass(frozen=True)

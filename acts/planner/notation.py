@@ -15,13 +15,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from acts.language.errors import truncate
 from acts.language.references import Path
 from acts.language.schemas import DEFS
 from acts.language.strict_json import json_size, json_text
-from acts.language.values import Json, type_name
+from acts.language.values import Json, Place, replace_parts, type_name
 
 # Bytes of compact JSON, some 40,000 tokens: a value up to this size may have to be read
 LARGE_VALUE_BYTES: Final = 128 * 1024
@@ -83,7 +83,6 @@ def find_limit(sizes: Iterable[int], room: float, *, whole: bool = False) -> flo
 MEDIA: Final = {
     "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "application/pdf": "pdf",
 }  # fmt: skip
-_SOURCES: Final = ("base64", "ref")
 MAX_FILE_BYTES: Final = 20 * 1024 * 1024
 # Estimates: the most that an image took of a window for years; a PDF of text has about a page for 60 kB, and the pages
 # that most models read are no more
@@ -95,40 +94,23 @@ _TEXT_BYTES_PER_TOKEN: Final = 3.5
 
 
 class File(dict[str, Json]):
-    """What a prompt shows of a file, ``{media, file, bytes?, name?, whole?}``: ``file`` is an id made of its content,
-    so it is the same in every prompt. The file goes beside the text: ``source`` is its base64, or its URL.
+    """What a prompt shows of a file: ``{media, file, bytes?, name?, whole?}``. The file goes beside the text.
+
+    ``id`` is made of the content, so it is the same in every prompt. ``source`` is the base64 of a file, or its URL.
     """
 
-    source: str = ""
-
-    @classmethod
-    def read(cls, value: Mapping[str, Json], names: Iterable[str], path: Path | None) -> Self | None:
-        """The file that a value is, ``{media, base64 | ref, name?}``, None for other data. ``names`` lead to it from
-        ``path``.
-        """
-        media, own = value.get("media"), [key for key in _SOURCES if isinstance(value.get(key), str)]
-        if media not in (*MEDIA,) or len(own) != 1 or not value.keys() <= {"media", "name", *own}:
-            return None
-        file = cls(media=media)
-        file.source = "".join(value[own[0]].split())
-        if own == ["ref"] and not file.is_url:
-            return None
-        file["file"] = hashlib.sha256(f"{media} {file.source}".encode()).hexdigest()[:8]
-        if not file.is_url:
-            file["bytes"] = len(file.source) * 3 // 4 - file.source[-2:].count("=")
-        if isinstance(value.get("name"), str):
-            file["name"] = truncate(value["name"], _MAX_NOTE)
-        if path is not None:
-            file["whole"] = str(Path(path.kind, (*path.names, *names)))
-        return file
-
-    @property
-    def is_url(self) -> bool:
-        return self.source.startswith("https://")
+    def __init__(self, value: Mapping[str, Any], whole: str | None) -> None:
+        self.media, self.is_url = str(value["media"]), "ref" in value
+        self.source = "".join(value["ref" if self.is_url else "base64"].split())
+        self.id = hashlib.sha256(f"{self.media} {self.source}".encode()).hexdigest()[:8]
+        size = None if self.is_url else len(self.source) * 3 // 4 - self.source[-2:].count("=")
+        name = truncate(str(value["name"]), _MAX_NOTE) if "name" in value else None
+        more = {"bytes": size, "name": name, "whole": whole}
+        super().__init__(media=self.media, file=self.id, **{k: v for k, v in more.items() if v is not None})
 
     @property
     def is_image(self) -> bool:
-        return str(self["media"]).startswith("image/")
+        return self.media != "application/pdf"
 
     @property
     def text_bytes(self) -> int:
@@ -136,27 +118,41 @@ class File(dict[str, Json]):
         tokens = min(self.get("bytes", _UNKNOWN_PDF_BYTES) // _PDF_BYTES_PER_TOKEN, _MAX_PDF_TOKENS)
         return math.ceil((_IMAGE_TOKENS if self.is_image else tokens) * _TEXT_BYTES_PER_TOKEN)
 
-    def defect(self) -> str | None:
-        """Why no model can be given it."""
+    def defect(self) -> str:
+        """Why no model can be given it; empty where one can."""
         if self.get("bytes", 0) > MAX_FILE_BYTES:
             return f"it has {self['bytes']:,} bytes; a file has at most {MAX_FILE_BYTES:,}"
         try:
-            is_empty = not self.is_url and not binascii.a2b_base64(self.source, strict_mode=True)
+            return "" if self.is_url or binascii.a2b_base64(self.source, strict_mode=True) else "its base64 is empty"
         except ValueError as error:
             return f"its base64 is none: {error}"
-        return "its base64 is empty" if is_empty else None
 
 
 def with_files(value: Json, path: Path | None) -> Json:
     """The value with a File in place of each file in it; ``path`` is as in ``in_part``. Without one it is the same."""
-    return _put_files(value, (), path) if '"media":"' in json_text(value) else value
+    found = [*_find_files(value)] if '"media":"' in json_text(value) else []
+    places = (None if path is None else str(Path(path.kind, (*path.names, *map(str, at)))) for at, _ in found)
+    return replace_parts(value, [(at, File(own, whole)) for (at, own), whole in zip(found, places, strict=True)])
 
 
-def _put_files(value: Json, names: tuple[str, ...], path: Path | None) -> Json:
-    if isinstance(value, dict) and not isinstance(value, File):
-        own = File.read(value, names, path)
-        return {k: _put_files(v, (*names, k), path) for k, v in value.items()} if own is None else own
-    return [_put_files(v, (*names, str(i)), path) for i, v in enumerate(value)] if isinstance(value, list) else value
+def _find_files(value: Json) -> Iterator[tuple[Place, dict[str, Json]]]:
+    stack: list[tuple[Json, Place]] = [(value, ())]
+    while stack:
+        item, place = stack.pop()
+        if isinstance(item, dict) and _is_file(item):
+            yield place, item
+            continue
+        for key, child in item.items() if isinstance(item, dict) else enumerate(item):
+            if isinstance(child, (dict, list)):
+                stack.append((child, (*place, key)))
+
+
+def _is_file(value: dict[str, Json]) -> bool:
+    """True for ``{media, base64 | ref, name?}``."""
+    if not isinstance(media := value.get("media"), str) or media not in MEDIA:
+        return False
+    keys, source = value.keys() - {"media", "name"}, value.get("base64", value.get("ref"))
+    return isinstance(source, str) and (keys == {"base64"} or (keys == {"ref"} and source.startswith("https://")))
 
 
 def files_of(shown: Json) -> Iterator[File]:

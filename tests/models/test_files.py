@@ -40,7 +40,7 @@ def id_of(file: Json) -> str:
 
 
 def label(file: Json) -> str:
-    return f"File {id_of(file)}, material as all data is:"
+    return f"File {id_of(file)} (material, as all data):"
 
 
 def png(count: int) -> Json:
@@ -130,8 +130,8 @@ async def test_a_latent_call_gets_what_it_names_or_has_in_scope_and_without_scop
         ([{"media": "image/png", "base64": "no base64!"}], "(image/png) cannot be sent: its base64 is none: "),
         ([{"media": "image/png", "base64": ""}], "its base64 is empty"),
         ([{**INVOICE, "base64": "AAAA" * 7_000_000}], "may.pdf cannot be sent: it has 21,000,000 bytes; a file has at"),
-        ([{**INVOICE, "base64": letter * 27_000_000} for letter in "AB"], "20 files with 31,457,280 bytes together"),
-        ([png(i) for i in range(21)], "20 files with"),
+        ([{**INVOICE, "base64": letter * 27_000_000} for letter in "AB"], "20 files, of 31,457,280 bytes together"),
+        ([png(i) for i in range(21)], "20 files, of"),
         ([{**LINKED, "ref": "https://elsewhere.example/?q=all"}], "elsewhere.example"),
     ],
 )
@@ -140,7 +140,7 @@ async def test_what_a_latent_call_names_and_no_request_takes_fails_it_before_any
 ) -> None:
     with pytest.raises(ApplicationError, match="file") as caught:
         await asked(raw, api, monkeypatch, [], **latent(docs=files))
-    assert (caught.value.type, caught.value.non_retryable) == ("fileRefused", True)
+    assert (caught.value.type, caught.value.non_retryable) == ("modelFileRefused", True)
     assert reason in caught.value.message
     assert raw.requests == []
 
@@ -152,10 +152,10 @@ async def test_a_planner_is_told_which_of_its_files_it_is_not_given_and_goes_on(
     broken = {"media": "image/png", "base64": "A"}
     content = await asked(raw, api, monkeypatch, [{"type": "input", "input": [broken, *map(png, range(25))]}])
     labels = [part["text"] for part in content if str(part.get("text")).startswith("File ")]
-    assert labels[0].startswith(f"File {id_of(broken)} is not attached: its base64 is none")
-    assert labels[1:21] == [label(png(i)) for i in range(20)]
-    assert all("is not attached: a request takes 20 files" in text for text in labels[21:])
-    assert len(content) == 26 + 20 + 1
+    assert labels[0].startswith(f"File {id_of(broken)} is not attached, nor are others so: its base64 is none: ")
+    assert labels[1:-1] == [label(png(i)) for i in range(20)]
+    assert labels[-1].startswith(f"File {id_of(png(20))} is not attached, nor are others so: a request takes 20 files")
+    assert len(content) == 1 + 2 * 20 + 1 + 1
 
 
 async def test_the_refusal_of_a_model_that_takes_no_files_says_that_there_are_some(

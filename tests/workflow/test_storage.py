@@ -152,7 +152,7 @@ async def test_a_pdf_beyond_a_payload_reaches_the_model_and_one_that_is_none_fai
             context=[read, {"type": "data", "kind": "invoice", "media": "application/pdf", "base64": data}],
             model="anthropic:claude-opus-5-5", budget={"tokens": 500_000},
         )  # fmt: skip
-    assert (result["state"]["total"], result["state"]["no"]["code"]) == ({"n": 7}, "fileRefused")
+    assert (result["state"]["total"], result["state"]["no"]["code"]) == ({"n": 7}, "modelFileRefused")
     (request,) = model.requests
     parts = request.body["messages"][0]["content"]
     assert [part["source"]["data"] for part in parts if "source" in part] == ["iVBORw==", data]

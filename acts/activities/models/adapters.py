@@ -424,7 +424,7 @@ class ResponseStream:
         more: dict[str, Any] = {"details": {"requestId": self.requestId} if self.requestId else {}, **self.usage()}
         if code == "modelTruncated":
             more["cap"] = self.request.maxOutputTokens
-        if code == "modelBadRequest" and (media := {str(file["media"]) for file in self.request.files}):
+        if code == "modelBadRequest" and (media := {file.media for file in self.request.files}):
             message = f"the request has files ({', '.join(sorted(media))}), which not every model takes: {message}"
         return build_error(
             code, self.endpoint.name, self.request.model, message, finishReason=self.finish_reason, **more

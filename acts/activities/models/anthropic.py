@@ -75,7 +75,7 @@ def _build_body(stream: ResponseStream) -> dict[str, Any]:
 
 
 def _write_file(file: File) -> dict[str, Any]:
-    source = {"type": "base64", "media_type": file["media"], "data": file.source}
+    source = {"type": "base64", "media_type": file.media, "data": file.source}
     kind = "image" if file.is_image else "document"
     return {"type": kind, "source": {"type": "url", "url": file.source} if file.is_url else source}
 

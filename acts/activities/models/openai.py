@@ -112,7 +112,7 @@ def _build_body(stream: ResponseStream, *, is_chat: bool, is_own: bool) -> dict[
 
 
 def _write_file(file: File, *, is_chat: bool) -> dict[str, Any]:
-    url = file.source if file.is_url else f"data:{file['media']};base64,{file.source}"
+    url = file.source if file.is_url else f"data:{file.media};base64,{file.source}"
     if file.is_image and is_chat:
         return {"type": "image_url", "image_url": {"url": url}}
     if file.is_image:
@@ -120,7 +120,7 @@ def _write_file(file: File, *, is_chat: bool) -> dict[str, Any]:
     if file.is_url and not is_chat:
         return {"type": "input_file", "file_url": url}
     # OpenAI's own Chat Completions take no URL of a PDF; some servers that imitate them do
-    named = {"filename": file.get("name") or f"{file['file']}.{MEDIA[file['media']]}", "file_data": url}
+    named = {"filename": file.get("name") or f"{file.id}.{MEDIA[file.media]}", "file_data": url}
     return {"type": "file", "file": named} if is_chat else {"type": "input_file", **named}
 
 
