@@ -3,7 +3,7 @@
     python -m benchmarks.live_smoke [--model provider:name | endpoint/name ...] [--tools 1,5,20,50]
 
 For each model: one tick of an agent with each number of Tools; the last of these again, which should be read from the
-cache; and one with an effort. The column ``schema`` is the form in which the provider took the schema (docs/models.md),
+cache; and one with an effort. The column ``schema`` is the form in which the provider took the schema (docs/agents.md),
 or ``error``; ``call`` are the seconds until the first Call, fewer than ``seconds`` where answers are streamed.
 Without a key and without a base URL nothing is requested, and that is no failure.
 """

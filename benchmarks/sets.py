@@ -16,8 +16,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from temporalio.service import RPCError
 from acts.language.wire import PLAN, STATUS
 from benchmarks import live
 from benchmarks.activities import TOOLS
-from benchmarks.tables import print_progress
+from benchmarks.tables import Table, add_options, print_progress, run_and_print
 
 ROWS: Final = (10_000, 100_000)
 QUEUE: Final = "sets"
@@ -182,24 +183,44 @@ async def _read_histories(client: Client, measured: Measured) -> None:
             measured.events, measured.largest = events, f"{run.workflow_type} {run.id}"
 
 
-def main(arguments: list[str]) -> None:
-    """Measure, and print a line for each number of rows."""
-    parser = argparse.ArgumentParser(prog="benchmarks sets")
+def _table(measured: Measured, per_child: int | None) -> Table:
+    return Table(
+        f"a set of {measured.rows:,} rows of three Calls each, {per_child or 25} to a child",
+        ["", "figure"],
+        [
+            ["wall, s", measured.wall],
+            ["wall, ms per row", 1000 * measured.wall / measured.rows],
+            ["worker CPU, ms per row", 1000 * measured.cpu / measured.rows],
+            ["server CPU, ms per row", 1000 * measured.server_cpu / measured.rows],
+            ["peak memory of a worker, MB", measured.memory],
+            [f"events of the largest history ({measured.largest.partition(' ')[0]})", measured.events],
+            ["bytes of the largest history", measured.size],
+            ["runs", measured.runs],
+            ["kills of the worker", measured.kills],
+            ["lines of results", measured.lines],
+            ["rows with two lines", measured.repeated],
+        ],
+        raw=[asdict(measured)],
+    )
+
+
+def main() -> None:
+    """Measure, and print a table for each number of rows."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sets")
     parser.add_argument("rows", nargs="*", type=int, default=list(ROWS))
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--per-child", type=int)
     parser.add_argument("--local", action="store_true")
-    options = parser.parse_args(arguments)
-    for rows in options.rows:
-        got = asyncio.run(measure(rows, options.kills, options.per_child, local=options.local))
-        sys.stdout.write(
-            f"{rows:,} rows: {got.wall:.0f} s ({1000 * got.wall / rows:.2f} ms per row), worker CPU {got.cpu:.0f} s, "
-            f"server CPU {got.server_cpu:.0f} s, worker memory {got.memory:.0f} MB, largest history {got.events:,} events "
-            f"({got.largest}) and {got.size:,} bytes, {got.runs:,} runs, {got.kills} kills, {got.lines:,} lines, "
-            f"{got.repeated} twice\n"
-        )
-        sys.stdout.flush()
+    add_options(parser)
+    options = parser.parse_args()
+
+    def run(_: int | None) -> Iterator[Table]:
+        for rows in options.rows:
+            measured = asyncio.run(measure(rows, options.kills, options.per_child, local=options.local))
+            yield _table(measured, options.per_child)
+
+    run_and_print({"sets": run}, None, options.json)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

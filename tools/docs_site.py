@@ -37,8 +37,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, name in PAGES.items():
         if (ROOT / source).is_file():
             files.append(File.generated(config, name, content=(ROOT / source).read_text("utf-8")))
-    for name, page in (("request", request_page), ("commands", commands_page), ("settings", settings_page)):
-        files.append(File.generated(config, f"reference/{name}.md", content=page()))
+    pages = {"request": request_page, "commands": commands_page, "settings": settings_page, "metrics": metrics_page}
+    for name, make in pages.items():
+        files.append(File.generated(config, f"reference/{name}.md", content=make()))
     texts = [(_source_of(page.src_uri), page.content_string) for page in files.documentation_pages()]
     targets = {_target(match[2], source) for source, text in texts for match in _LINK.finditer(text)}
     for target in sorted(t for t in targets if t is not None and _page_of(t) is None and (ROOT / t).is_file()):
@@ -152,4 +153,15 @@ def settings_page() -> str:
     lines = ["# Worker settings", "", "The environment variables that `python -m acts.worker` reads.", ""]
     lines += ["| variable | meaning |", "|---|---|"]
     lines += [f"| `{name}` | {_cell(text)} |" for name, text in list_variables().items()]
+    return "\n".join(lines) + "\n"
+
+
+def metrics_page() -> str:
+    """What a worker counts beside the SDK's own metrics."""
+    from acts.telemetry.metrics import METRICS
+
+    about = "What `ACTS_METRICS` serves, beside the SDK's own: [what to look at](../observability.md#metrics)."
+    lines = ["# Metrics", "", about]
+    lines += ["", "| metric | kind | labels | what |", "|---|---|---|---|"]
+    lines += [f"| `{m.name}` | {m.kind} | {m.labels.replace(' ', ', ')} | {m.text} |" for m in METRICS.values()]
     return "\n".join(lines) + "\n"

@@ -142,11 +142,11 @@ def _judge(answer: dict[str, Json], target: httpx2.URL) -> dict[str, Json]:
     status = answer["status"]
     if status in _OK:
         return answer
-    shown = answer.get("text") or (write_json(answer["json"]).decode() if "json" in answer else "")
-    kept = ("json", "text") if len(shown) <= _MAX_BODY else ()
-    details: dict[str, Json] = {key: answer[key] for key in ("status", *kept) if key in answer}
+    body = answer.get("text") or (write_json(answer["json"]).decode() if "json" in answer else "")
+    bodies = ("json", "text") if len(body) <= _MAX_BODY else ()
+    details: dict[str, Json] = {key: answer[key] for key in ("status", *bodies) if key in answer}
     may_recover = status in TRY_LATER or status >= _SERVER_ERROR
-    text = truncate(f"{origin_of(target)} answered {status}{': ' * bool(shown)}{shown}", _MAX_TEXT)
+    text = truncate(f"{origin_of(target)} answered {status}{': ' * bool(body)}{body}", _MAX_TEXT)
     pause = _pause(answer["headers"].get("retry-after", "")) if may_recover else None
     raise ApplicationError(text, details, type=STATUS, non_retryable=not may_recover, next_retry_delay=pause)
 

@@ -127,14 +127,14 @@ def build_planner_request(context: PromptContext, tick: int, room: float) -> tup
     """The prompt of a tick, and the schema of its answer."""
     output, tools = output_schema(context.output), context.tools
     is_last = 0 < context.max_ticks <= tick
-    known = known_tools(tools, None if is_last and not context.turns else context.search, context.turns)
-    may_search = len(known) < len(tools) and not is_last
+    tools_known = known_tools(tools, None if is_last and not context.turns else context.search, context.turns)
+    may_search = len(tools_known) < len(tools) and not is_last
     schema = compose_solution_schema(
-        known, output, mode=context.mode, instances=context.instances, may_search=may_search
+        tools_known, output, mode=context.mode, instances=context.instances, may_search=may_search
     )
     prompt = render_planner_prompt(
         context.messages, context.turns, tools, mode=context.mode, step=context.step, is_last=is_last, room=room,
-        known=known,
+        known=tools_known,
     )  # fmt: skip
     return prompt, schema
 

@@ -132,7 +132,7 @@ def _pack(past: PastRun) -> bytes:
         len(packed) > MAX_PAYLOAD_BYTES and not is_stored
     ):
         hint = "keep large results outside and pass references, or reset that run instead"
-        more = "" if is_stored else "; or give workers and clients an ACTS_STORAGE (docs/storage.md)"
+        more = "" if is_stored else "; or give workers and clients an ACTS_STORAGE (docs/sizing.md)"
         text = f"what {quote(past.workflowId)} had done takes {len(data):,} bytes, {len(packed):,} of them compressed"
         raise refuse(f"{text}, too many to record: {hint}{more}")
     return packed

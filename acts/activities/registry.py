@@ -90,8 +90,8 @@ class Registry:
         """What its Tools have a person confirm: Activities, and tools of MCP servers; all tools of a server that has
         not said yet which it has.
         """
-        known = {**self.servers.tools, **self.tools}
-        tools = (read_tool(name, schema, served=name in self.names)[0] for name, schema in known.items())
+        all_tools = {**self.servers.tools, **self.tools}
+        tools = (read_tool(name, schema, served=name in self.names)[0] for name, schema in all_tools.items())
         asking = {tool.answer for tool in tools if tool is not None and tool.approval and tool.answer}
         return sorted(asking | set(map(activity_of, self.servers.unlisted)))
 
@@ -132,11 +132,11 @@ class Registry:
         others = [] if len(schemas) == len(names) else sorted({*tools, *self.servers.tools})[:MAX_NAMES]
         own = set(self.names)
         tools_read = (read_tool(n, schema, served=n in own)[0] for n, schema in schemas.items())
-        asked = (*request.get("activities", ()), *(t.activity for t in tools_read if t is not None and t.activity))
+        wanted = (*request.get("activities", ()), *(t.activity for t in tools_read if t is not None and t.activity))
         asks = self.asks if request.get("asks") else []
         result: dict[str, Any] = {
             "tools": {**dict.fromkeys(others), **schemas},
-            "served": [n for n in dict.fromkeys(asked) if n in own],
+            "served": [n for n in dict.fromkeys(wanted) if n in own],
             **({"unavailable": unavailable} if unavailable else {}),
             **({"asks": asks} if asks else {}),
         }

@@ -123,7 +123,7 @@ class Run:
     async def events(
         self, after: str = "", *, follow: bool = True, wanted: EventFilter | None = None
     ) -> AsyncGenerator[RunEvent]:
-        """What happens in the run and below it, in order, from its beginning or ``after`` an offset (docs/events.md).
+        """What happens in the run and below it, in order, from its beginning or ``after`` an offset (docs/clients.md).
 
         Until all has ended, or without ``follow`` until now. EventsRefused: the offset is none of this run.
         """
@@ -141,8 +141,8 @@ class Run:
 
         ``remember``, ``{when?, count?, until?}``, approves like Calls that follow, too, until ``revoke``.
         """
-        kept = None if remember is None else Remember.model_validate(dict(remember))
-        await self._decide(wire.APPROVE, call=call, reason=note, remember=kept, **about)
+        limits = None if remember is None else Remember.model_validate(dict(remember))
+        await self._decide(wire.APPROVE, call=call, reason=note, remember=limits, **about)
 
     async def answer(
         self, output: Any, call: str | None = None, *, note: str | None = None, **about: Unpack[About]

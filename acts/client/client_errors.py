@@ -68,7 +68,7 @@ def explained(client: Client | None = None, run: str = "") -> Iterator[None]:
 
 
 def codec_error(error: Exception) -> ClientError:
-    return ClientError(clean(str(error), 500), "docs/encryption.md says where keys come from")
+    return ClientError(clean(str(error), 500), "docs/security.md says where keys come from")
 
 
 def explain_rpc_error(error: RPCError, place: str = "", run: str = "") -> ClientError:

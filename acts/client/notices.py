@@ -52,19 +52,19 @@ class Notifier:
     since: datetime
     secret: str = ""
     link: str = ""
-    _told: set[str] = field(default_factory=set)
+    _posted: set[str] = field(default_factory=set)
     _is_complete: bool = True  # the last listing: what it lacks is over
     _budgets: dict[str, Budget] = field(default_factory=dict)  # by run id
 
     async def round(self) -> int:
         """Post what is new; returns how many notices. Raises ClientError: the server or the receiver is away."""
         notices = [notice async for notice in self._collect()]
-        new = [notice for notice in notices if notice["id"] not in self._told][:MAX_NOTICES]
+        new = [notice for notice in notices if notice["id"] not in self._posted][:MAX_NOTICES]
         if new:
             await self._post(new)
-        self._told |= {notice["id"] for notice in new}
+        self._posted |= {notice["id"] for notice in new}
         if self._is_complete:
-            self._told &= {notice["id"] for notice in notices}
+            self._posted &= {notice["id"] for notice in notices}
         return len(new)
 
     async def _collect(self) -> AsyncIterator[Notice]:

@@ -75,11 +75,11 @@ async def read_signable(waiting: RunReader, approval: PendingApproval) -> Pendin
         raise ClientError("this run takes no signed decisions: it began without approvers", hint)
     from acts.client.run_reader import add_parameters
 
-    [seen] = await add_parameters(waiting, [approval])
-    if seen.content is None:
+    [whole] = await add_parameters(waiting, [approval])
+    if whole.content is None:
         hint = "look at it again with `acts show`; if it does not change, tell an operator"
         raise ClientError(clean(f"what is shown of {approval} is not what would be signed"), hint)
-    return seen
+    return whole
 
 
 def with_signature(key: Ed25519PrivateKey, seen: PendingApproval, decision: dict[str, Any]) -> dict[str, Any]:

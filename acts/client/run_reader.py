@@ -795,8 +795,8 @@ async def add_errors(client: Client, rows: Sequence[dict[str, Any]]) -> None:
             counts = set_counts(result) or {}
             errors = sum(call.get("state") == "completed" and "error" in call for call in calls)
             undeclared = sum("undeclared" in call for call in calls) + sum(counts.get("undeclared", {}).values())
-            found = {"errors": errors + counts.get("handled", 0), "undeclared": undeclared}
-            row |= {name: count for name, count in found.items() if count}
+            row_counts = {"errors": errors + counts.get("handled", 0), "undeclared": undeclared}
+            row |= {name: count for name, count in row_counts.items() if count}
 
     await asyncio.gather(*(count(row) for row in rows if row["phase"] == "completed"))
 
@@ -851,8 +851,8 @@ async def read_pending(
     if id_ is not None:
         reader = await open_run(id_)
         await reader.describe_running()
-        kept = (await reader.require(read(reader)))[:room]
-        report.approvals += [(reader.id, kept)] if kept else []
+        waits = (await reader.require(read(reader)))[:room]
+        report.approvals += [(reader.id, waits)] if waits else []
         return report
     client, loop = client or await server.connect(), asyncio.get_running_loop()
     runs = [run for run in await _waiting_runs(client) if only is None or run.id in only]
@@ -877,9 +877,9 @@ async def read_pending(
         for run, listed in zip(batch, await asyncio.gather(*map(read_served, batch)), strict=True):
             report.unanswered += [run.id] if listed is None else []
             report.unread += len(listed or ()) > room
-            kept = (listed or [])[:room]
-            report.approvals += [(run.id, kept)] if kept else []
-            room -= len(kept)
+            waits = (listed or [])[:room]
+            report.approvals += [(run.id, waits)] if waits else []
+            room -= len(waits)
     return report
 
 

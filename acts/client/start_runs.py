@@ -107,7 +107,7 @@ async def undo_run(run: RunReader) -> tuple[RunReader, str]:
         if answer.get("calls"):
             text = f'what undoes the {answer["calls"]:,} calls of "{clean(run.id)}" is too large to be asked for'
         hint = "of a set, or of a delegate, each run below is undone by itself"
-        raise ClientError(text, "an ACTS_STORAGE takes it (docs/storage.md)" if answer.get("calls") else hint)
+        raise ClientError(text, "an ACTS_STORAGE takes it (docs/sizing.md)" if answer.get("calls") else hint)
     return await start_run(run.client, PLAN, answer["request"], undo.id, policy, info.task_queue)
 
 

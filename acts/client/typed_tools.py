@@ -202,8 +202,8 @@ class TypedTool:
         return arguments
 
     def _mismatch(self, text: str) -> ApplicationError:
-        known = format_choices(parameter.name for parameter in self.parameters.values())
-        text = f'the call does not fit the tool "{self.name}" of this worker: {text}; its parameters: {known}'
+        choices = format_choices(parameter.name for parameter in self.parameters.values())
+        text = f'the call does not fit the tool "{self.name}" of this worker: {text}; its parameters: {choices}'
         return ApplicationError(text, type=SCHEMA_MISMATCH, non_retryable=True)
 
     def encode(self, result: Any) -> Json:

@@ -2,7 +2,7 @@
 
 * A name is letters, digits, ``_ - .`` and ``/`` between them, so it can only mean a path below a folder; only
   ``*.json`` is ever read. ``sources`` keeps the path inside its folder.
-* There is no cache. Reading a file again costs less than a tenth of a millisecond (docs/delegates.md), and an uncached
+* There is no cache. Reading a file again costs less than a tenth of a millisecond, and an uncached
   definition is never out of date.
 * Input in which two readers would see two different definitions is refused: a key twice in one object, NaN, an encoding
   other than UTF-8. A byte order mark is accepted; the SHA-256 is that of the bytes including it.
@@ -101,9 +101,9 @@ def list_delegates(folders: Sequence[Path]) -> list[str]:
         for path, below, files in os.walk(folder):
             below[:] = sorted(f for f in below if _STEP.fullmatch(f) and not f.startswith("__"))
             relative = os.path.relpath(path, folder)
-            found = (f for f in sorted(files) if f.endswith(wire.DELEGATE_SUFFIX) and _STEP.fullmatch(f))
+            file_names = (f for f in sorted(files) if f.endswith(wire.DELEGATE_SUFFIX) and _STEP.fullmatch(f))
             names |= dict.fromkeys(
-                os.path.normpath(f"{relative}/{f}").removesuffix(wire.DELEGATE_SUFFIX) for f in found
+                os.path.normpath(f"{relative}/{f}").removesuffix(wire.DELEGATE_SUFFIX) for f in file_names
             )
             if len(names) >= _MAX_LISTED:
                 return list(names)[:_MAX_LISTED]

@@ -192,10 +192,10 @@ def read_request(raw: Json) -> Request:
     if not isinstance(raw, dict):
         text = f"a Request is an object {{config, context, schema}}, not {type_name(raw)}"
         raise InvalidRequest([Problem("invalidRequest", text)])
-    known = ("config", "context", "schema")
-    for key in [key for key in raw if key not in known]:
+    keys = ("config", "context", "schema")
+    for key in [key for key in raw if key not in keys]:
         hint = "a Request has config, context and schema"
-        reader.report("unknownKey", f'unknown key "{key}"', key, hint=hint, like=(key, known))
+        reader.report("unknownKey", f'unknown key "{key}"', key, hint=hint, like=(key, keys))
     config = Config()
     try:
         config = Config.model_validate(raw.get("config") if raw.get("config") is not None else {})

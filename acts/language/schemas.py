@@ -578,24 +578,24 @@ def _explain(verdict: JudgedSchema, value: Json, looks: int, *, has_unknown: boo
 
 def _defects_of(error: Any, schema: Json) -> list[Defect]:
     kind, at, value = error.kind, tuple(error.instance_path), error.instance
-    shown = "a template" if value == _ANY_TEXT else "a reference" if value == _ANYTHING else brief(value)
+    name = "a template" if value == _ANY_TEXT else "a reference" if value == _ANYTHING else brief(value)
     if kind.name in ("anyOf", "oneOf") and hasattr(kind, "context"):
         branches = [[d for e in branch for d in _defects_of(e, schema)] for branch in kind.context]
         if not all(branches):
-            return [(at, f"{shown} fits several of the alternatives of oneOf; exactly one is allowed")]
+            return [(at, f"{name} fits several of the alternatives of oneOf; exactly one is allowed")]
         deepest = [max(branch, key=lambda d: len(d[0])) for branch in branches]
         depth = max(len(place) for place, _ in deepest)
         nearest = [d for d in deepest if len(d[0]) == depth]
-        return nearest if len(nearest) == 1 else [(at, f"{shown} fits none of the alternatives")]
+        return nearest if len(nearest) == 1 else [(at, f"{name} fits none of the alternatives")]
     if kind.name == "propertyNames":
         return [(at, text) for _, text in _defects_of(kind.error, schema)]
     if kind.name == "enum":
         choices = truncate(brief(kind.as_dict()["options"], _MAX_CHOICES_TEXT), _MAX_CHOICES_TEXT)
-        return [(at, f"{shown} is not one of {choices}")]
+        return [(at, f"{name} is not one of {choices}")]
     if kind.name == "additionalProperties":
         extra, closed = kind.as_dict()["unexpected"], _find_part(schema, "#" + pointer(*error.schema_path[:-1]))
         allowed = [*closed.get("properties", ()), *(brief(pattern) for pattern in closed.get("patternProperties", ()))]
         names = ", ".join(f'"{truncate(key, 40)}"' for key in extra[:_MAX_NAMES])
         text = f"{names} {'is' if len(extra) == 1 else 'are'} not allowed; allowed: {format_choices(allowed)}"
         return [(at, "; ".join(filter(None, (text, suggest(extra[0], allowed)))))]
-    return [(at, truncate(error.message, 240).replace('"', "'").replace(_SHOWN, shown))]
+    return [(at, truncate(error.message, 240).replace('"', "'").replace(_SHOWN, name))]

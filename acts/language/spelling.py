@@ -71,13 +71,13 @@ def propose_text(text: str, kinds: Container[str]) -> tuple[str, bool] | None:
         is_braced = text.lstrip()[0] in "{$"
         is_meant = _kind_of(whole[1]) in kinds and (is_braced or not _FILE_NAME.fullmatch(text))
         return (MARK + whole[1], is_braced) if is_meant else None
-    known = [path for match in _IN_BRACES.finditer(text) if _kind_of(path := match[1] or match[2]) in kinds]
-    if not known:
+    paths = [path for match in _IN_BRACES.finditer(text) if _kind_of(path := match[1] or match[2]) in kinds]
+    if not paths:
         return None
 
     def correct(match: re.Match[str]) -> str:
         path = match[1] or match[2]
-        return f"{OPENING}{path}}}" if path in known else match[0]
+        return f"{OPENING}{path}}}" if path in paths else match[0]
 
     return _IN_BRACES.sub(correct, text), True
 

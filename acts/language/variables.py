@@ -52,8 +52,8 @@ def find_mistake(environment: Mapping[str, str]) -> str | None:
             near = get_close_matches(name.removeprefix(PREFIX), [n.removeprefix(PREFIX) for n in WORKER | COMMANDS], 1)
             hint = f"did you mean {PREFIX}{near[0]}?" if near else f"there are {format_choices(WORKER, len(WORKER))}"
             return f"{clean(name, 100)} is set, and is no setting; {hint}"
-        if (meant := _find_meant(name)) is not None:
-            return f"{clean(name, 100)} is set, and Temporal reads no such variable; {meant}"
+        if (right_name := _find_meant(name)) is not None:
+            return f"{clean(name, 100)} is set, and Temporal reads no such variable; {right_name}"
     return None
 
 

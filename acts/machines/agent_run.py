@@ -196,9 +196,9 @@ class AgentRun(RunMachine):
         self.stream = agent_context.StreamedPlan(self.context, is_stuck=not self._may_stream)
         size = RequestSize()  # of no matter where nothing limits it
         if self.budget.limits_requests:
-            known = self.context.known_tools(self.turns).values()
-            tools_bytes = sum(json_size(tool.schema) for tool in known)
-            tools_bytes += TOOL_LIST_BYTES if len(known) < len(self.context.tools) else 0
+            tools = self.context.known_tools(self.turns).values()
+            tools_bytes = sum(json_size(tool.schema) for tool in tools)
+            tools_bytes += TOOL_LIST_BYTES if len(tools) < len(self.context.tools) else 0
             shown_bytes = estimate_prompt_bytes(context_bytes(self.request.context, self.turns), tools_bytes)
             size = request_size(self.config, self.price, shown_bytes, self.unusable.cap)
         return self.budget.request([f"tick-{self.tick}"], size)
@@ -526,9 +526,9 @@ class AgentRun(RunMachine):
 
     def _proposed_subject(self) -> dict[str, Json]:
         nodes, log = () if self.proposal is None else self.proposal.nodes, self.context.log
-        known = self.capabilities
+        capabilities = self.capabilities
         return plan_subject(
-            self.proposed_calls, nodes, lambda path, instance: log.read(path, END, instance), self.config, known
+            self.proposed_calls, nodes, lambda path, instance: log.read(path, END, instance), self.config, capabilities
         )
 
     def subject_of(self, wait: PendingApproval) -> Json:
@@ -794,8 +794,8 @@ class AnonymousDelegate(DelegateMachine):
     def begin(self) -> list[Any]:
         if self.node.kind != "latent":
             return [commands.StartCall(self.node, self._call, self._context)]
-        shown = [self._call, self._context, dict(self.node.tool.schema)]
-        size = latent_request_size(self.config, self.price, context_bytes(self.request.context), [shown])
+        measured = [self._call, self._context, dict(self.node.tool.schema)]
+        size = latent_request_size(self.config, self.price, context_bytes(self.request.context), [measured])
         return self.budget.request([self.node.key], size)
 
     def react(self, event: events.Event, now: str) -> list[Any]:

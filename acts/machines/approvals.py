@@ -202,9 +202,9 @@ class TreeWaits:
 
     def has_waited(self, decision: Decision, scope: str | None) -> bool:
         """True when a decision may be about something that has waited before."""
-        meant = decision.model_copy(update={"calls": None})  # a plan has its Calls
+        target = decision.model_copy(update={"calls": None})  # a plan has its Calls
         past = self.past.narrow(decision)
-        return any(is_for(wait, meant) and self.is_in_scope(wait.workflow_id, scope) for wait in past)
+        return any(is_for(wait, target) and self.is_in_scope(wait.workflow_id, scope) for wait in past)
 
     def end_task(self) -> None:
         """From now on people see what has opened."""
@@ -250,13 +250,13 @@ class PendingReports:
         """A wait as the root sees it: the instance is the one that this run works for there; long changes are cut, and
         a long form is left out.
         """
-        seen, changes = wait.inside(self._position.instance), wait.about.get("changes", ())
-        if FORM in seen.about and json_size(seen.about[FORM]) > MAX_SUBJECT_BYTES:
-            seen = PendingApproval.model_validate({k: v for k, v in seen.to_json().items() if k != FORM})
+        approval, changes = wait.inside(self._position.instance), wait.about.get("changes", ())
+        if FORM in approval.about and json_size(approval.about[FORM]) > MAX_SUBJECT_BYTES:
+            approval = PendingApproval.model_validate({k: v for k, v in approval.to_json().items() if k != FORM})
         if json_size(changes) <= MAX_CHANGES_BYTES:
-            return seen
+            return approval
         short = [{k: v for k, v in c.items() if k not in ("from", "to")} for c in changes[:5]]
-        return seen.model_copy(update={"changes": short})
+        return approval.model_copy(update={"changes": short})
 
     def mark_edited(self, wait: PendingApproval) -> None:
         """A wait is another one now."""
@@ -298,8 +298,8 @@ class PendingReports:
     def confirm(self) -> None:
         report, self._on_the_way, self.resends = self._on_the_way, None, 0
         if report is not None:
-            kept = {} if report.isComplete else {k: w for k, w in self._arrived.items() if k not in report.closed}
-            self._arrived = kept | {wait.key: wait for wait in report.opened}
+            arrived = {} if report.isComplete else {k: w for k, w in self._arrived.items() if k not in report.closed}
+            self._arrived = arrived | {wait.key: wait for wait in report.opened}
 
     def take_back(self) -> float:
         """The report on its way did not arrive: the seconds after which to send it again."""
@@ -359,10 +359,10 @@ class Approvals:
         ``subject`` is what it is about.
         """
         key = (self.own, what, call, instance, None)
-        old, shown = self.waits.open.by_key.get(key), self._show(subject)
+        old, text = self.waits.open.by_key.get(key), self._show(subject)
         out: list[Any] = []
         # Others decide now, until another time; or so far nobody's silence is about this
-        is_unheard = old is not None and rule.onTimeout == wire.APPROVE and old.subject != shown["subject"]
+        is_unheard = old is not None and rule.onTimeout == wire.APPROVE and old.subject != text["subject"]
         if old is not None and (is_unheard or self._rules[key] != rule):
             out += self.close(old)
             self._since[key], old = (now if is_unheard else old.since, True), None
@@ -370,7 +370,7 @@ class Approvals:
         since, is_carried = self._since.pop(key, (now, False)) if old is None else (old.since, True)
         wait = PendingApproval(
             workflow_id=self.own, what=what, call=call, instance=instance, version=version, since=since,
-            deadline=None if old is None else old.deadline, **shown, **about or {},
+            deadline=None if old is None else old.deadline, **text, **about or {},
         )  # fmt: skip
         if old is not None:  # what it is about has changed
             wait = self._put(wait)
@@ -730,14 +730,14 @@ class Approvals:
             self.position.approvers and not is_own
         ):  # fmt: skip
             return []
-        for id_, kept in self.remembered.items():
-            is_over = kept.get("count") == 0 or ("until" in kept and _is_past(kept["until"], now))
-            if is_over or kept[LIKE] != wait.about.get(LIKE, "") or (id_, wait.key, wait.version) in self._unlike:
+        for id_, rule in self.remembered.items():
+            is_over = rule.get("count") == 0 or ("until" in rule and _is_past(rule["until"], now))
+            if is_over or rule[LIKE] != wait.about.get(LIKE, "") or (id_, wait.key, wait.version) in self._unlike:
                 continue
-            limits = Remember.model_validate({key: kept[key] for key in ("when", "until") if key in kept})
+            limits = Remember.model_validate({key: rule[key] for key in ("when", "until") if key in rule})
             decision = Decision(
-                decision=wire.APPROVE, call=wait.call, instance=wait.instance, by=kept["by"], remember=limits,
-                remembered=id_, reason=f"like {kept['call']}, as {kept['by'] or 'somebody'} said at {kept['date']}",
+                decision=wire.APPROVE, call=wait.call, instance=wait.instance, by=rule["by"], remember=limits,
+                remembered=id_, reason=f"like {rule['call']}, as {rule['by'] or 'somebody'} said at {rule['date']}",
             )  # fmt: skip
             self._count(id_, -1)
             if not is_own:
@@ -761,10 +761,10 @@ class Approvals:
     def _revoke(self, decision: Decision, now: str) -> list[Any]:
         """From now on people decide about such Calls again. Raises DecisionRefused: nothing is remembered so."""
         id_ = self._find_remembered(decision)
-        kept = self.remembered.pop(id_)
+        rule = self.remembered.pop(id_)
         record = {
-            "what": "call", "call": kept["call"], "decision": wire.REVOKE, "remembered": id_,
-            "version": kept["version"], "by": decision.by, "reason": decision.reason, "date": now,
+            "what": "call", "call": rule["call"], "decision": wire.REVOKE, "remembered": id_,
+            "version": rule["version"], "by": decision.by, "reason": decision.reason, "date": now,
         }  # fmt: skip
         self.records.append({key: value for key, value in record.items() if value is not None})
         return []

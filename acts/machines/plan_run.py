@@ -358,8 +358,10 @@ class PlanRun(RunMachine):
         *context, plan = self.raw["context"]
         messages = [context[message] if isinstance(message, int) else message for message in record.context]
         raw = {**self.raw, "context": [*messages, {**plan, "plan": [*plan["plan"], *record.calls]}]}
-        known = self.setup.capabilities
-        prepared = validate_parsed(parse_request(raw), known.tools, known.served, is_complete=record.isComplete)
+        capabilities = self.setup.capabilities
+        prepared = validate_parsed(
+            parse_request(raw), capabilities.tools, capabilities.served, is_complete=record.isComplete
+        )
         self.raw = raw
         self.walk.growing = not record.isComplete
         return self.perform(self.walk.change_plan(prepared, now, edited=False), now)
@@ -455,8 +457,8 @@ class PlanRun(RunMachine):
             return out
         if self._context_bytes is None:
             self._context_bytes = context_bytes(self.walk.prepared.request.context)
-        shown = ([c.call, c.context, dict(c.node.tool.schema)] for c in requests)
-        size = latent_request_size(self.config, self.price, self._context_bytes, shown)
+        measured = ([c.call, c.context, dict(c.node.tool.schema)] for c in requests)
+        size = latent_request_size(self.config, self.price, self._context_bytes, measured)
         return out + self.budget.request([c.node.key for c in requests], size)
 
     def _start(self, command: commands.StartCall, granted: commands.Granted | None, now: str) -> list[Any]:
@@ -608,8 +610,8 @@ class PlanRun(RunMachine):
             return []
         unseen = self.held_messages[len(self._held_shown) :]
         self._held_shown += [show(message.raw, MAX_SHOWN_MESSAGE) for message in unseen]
-        shown = {"messages": [*self._held_shown]}
-        return self.approvals.open(MESSAGE, self.version, self._guard, now, about=shown, subject=shown)
+        subject = {"messages": [*self._held_shown]}
+        return self.approvals.open(MESSAGE, self.version, self._guard, now, about=subject, subject=subject)
 
     @property
     def _guard(self) -> Rule:
@@ -647,14 +649,14 @@ class PlanRun(RunMachine):
         places = {str(change["call"]) for change in changes if "from" in change} - {own}
         if not (places and self.is_approved):
             return None
-        taken = [node for node in self.whole_plan.nodes if str(node.index + 1) in places]
+        nodes = [node for node in self.whole_plan.nodes if str(node.index + 1) in places]
         try:
-            asked = [find_rule(node, self.config.approve, lambda _: None) for node in taken]
+            rules = [find_rule(node, self.config.approve, lambda _: None) for node in nodes]
         except CallError as error:
             raise DecisionRefused(f"edit this call by way of its own wait: {error}") from None
-        guard = join_rules([self._guard, *(found[1] for found in asked if found is not None)])
+        guard = join_rules([self._guard, *(rule[1] for rule in rules if rule is not None)])
         if guard is None:
-            names = format_choices(node.id for node in taken)
+            names = format_choices(node.id for node in nodes)
             raise DecisionRefused(f"the edit takes away {names}, and nobody decides about all: edit them one by one")
         return guard
 
@@ -763,9 +765,9 @@ class PlanRun(RunMachine):
         if self.walk.has_begun:
             self.walk.is_held = self.walk.is_held or drops
             walk_commands = self.walk.change_plan(part, now)
-            asked = {(c.what, c.node.id, c.node.instance) for c in walk_commands if isinstance(c, commands.AskHuman)}
+            waits = {(c.what, c.node.id, c.node.instance) for c in walk_commands if isinstance(c, commands.AskHuman)}
             for wait in self.approvals.waits.own:
-                if wait.call is not None and (wait.what, wait.call, wait.instance) not in asked:
+                if wait.call is not None and (wait.what, wait.call, wait.instance) not in waits:
                     out += self.approvals.close(wait)
                     same = [n.id for n in self.walk.nodes if n.instance == wait.instance]
                     self.approvals.inherit_deadline(wait, same)
@@ -894,7 +896,7 @@ def instance_report(walk: Walk, *, edited: bool, undo: Iterable[dict[str, Any]] 
     ``edited`` in the child; then each has the method and the Call as planned, else null. ``resumed`` has the ids of the
     Calls that were taken over from an earlier run.
     """
-    out, taken = {}, {} if walk.past is None else walk.past.taken_calls(walk.calls)
+    out, from_past = {}, {} if walk.past is None else walk.past.taken_calls(walk.calls)
     for id_, calls in calls_by_instance(walk).items():
         state, writes = walk.context.log.state(id_), list[list[Json]]()
         for at, call in sorted(enumerate(calls), key=lambda listed: listed[1].rank):
@@ -902,7 +904,7 @@ def instance_report(walk: Walk, *, edited: bool, undo: Iterable[dict[str, Any]] 
             for path, value, date in call.written:
                 in_state = path.kind == "state" and get(state, path.names) == value
                 writes.append([at, str(path), date, as_edited, *([] if in_state else [value])])
-        resumed = {"resumed": taken[id_]} if id_ in taken else {}
+        resumed = {"resumed": from_past[id_]} if id_ in from_past else {}
         out[id_] = {**call_summary(calls), "state": state, "writes": writes, **resumed}
     for step in undo:
         out[step["instance"]].setdefault("undo", []).append(step)

@@ -259,8 +259,8 @@ class ResetRecovery:
         keys = [key for key, id_ in self._children.items() if id_ == record.workflowId]
         if not keys:
             self._early_resets.add(record.workflowId)  # of one that is just being started, or of none
-        gone = [key for key in keys if self.first_runs[key] != record.firstRunId]
-        return [effect for key in gone for effect in self._replace_child(key)]
+        replaced_keys = [key for key in keys if self.first_runs[key] != record.firstRunId]
+        return [effect for key in replaced_keys for effect in self._replace_child(key)]
 
     def on_reset(self, first_run_id: str, *, is_ending: bool = False) -> list[Any]:
         """This run was reset. Also one that ``is_ending`` says so to its parent, which may wait for another run."""
@@ -491,8 +491,8 @@ class RunMachine:
                 return self.on_history_full(CallError(LIMIT_EXCEEDED, reason), now)
             case events.ChildStarted(key, workflow_id):
                 self.children[key] = workflow_id
-                asked = self.recovery.on_child_started(event, is_ending=self.is_cancelling)
-                return [*asked, *self.on_child_started(event)]
+                requests = self.recovery.on_child_started(event, is_ending=self.is_cancelling)
+                return [*requests, *self.on_child_started(event)]
             case events.ChildEnded():
                 return self._child_ended(event, now)
             case events.QueuesChecked(has_workers):
@@ -667,8 +667,8 @@ class RunMachine:
     def load_pins(self, nodes: Iterable[PlannedCall], *, anew: bool = False) -> list[commands.StartEngineActivity]:
         """Load the definitions of these Calls that no digest pins yet, or all ``anew``; until then nobody approves."""
         names = dict.fromkeys(node.delegate for node in nodes if node.delegate and node.delegate not in NOT_LOADED)
-        known = {} if anew else self.capabilities.pins
-        missing = [name for name in names if name not in known and name not in self._unpinned]
+        pins = {} if anew else self.capabilities.pins
+        missing = [name for name in names if name not in pins and name not in self._unpinned]
         self._unpinned.update(missing)
         return [
             commands.StartEngineActivity(
@@ -682,9 +682,12 @@ class RunMachine:
         name = event.key.removeprefix(_PIN)
         if event.error is not None:
             self.note(f"the delegate {name} cannot be loaded: {event.error.message}")
-        loaded, known = event.value if event.error is None else {"sha256": ""}, self.capabilities
-        changes = {"pins": {**known.pins, name: loaded["sha256"]}, "uses": {**known.uses, name: loaded.get("uses", {})}}
-        self.capabilities = known.model_copy(update=changes)
+        loaded, capabilities = event.value if event.error is None else {"sha256": ""}, self.capabilities
+        changes = {
+            "pins": {**capabilities.pins, name: loaded["sha256"]},
+            "uses": {**capabilities.uses, name: loaded.get("uses", {})},
+        }
+        self.capabilities = capabilities.model_copy(update=changes)
         self._unpinned.discard(name)
         return [] if self._unpinned or self.is_cancelling else self.on_pinned(now)
 

@@ -58,7 +58,7 @@ BATCHES_PER_RUN: Final = 300
 BATCHES_WITH_RESULTS: Final = 30
 # Continue-as-new ends a cron, so a run of one goes on to four fifths of the limit, with 875,000 rows
 BATCHES_OF_CRON: Final = 3_500
-# Instances of a set that one child walks, unless the Request says otherwise: see docs/sets.md
+# Instances of a set that one child walks, unless the Request says otherwise: see docs/delegates.md
 INSTANCES_PER_CHILD: Final = 25
 # Settings that hold for the whole set: a Batch has its own, or none
 _OF_THE_ROOT: Final = ("budget", "results", "resume")
@@ -632,14 +632,14 @@ def column_types(prepared: ValidatedPlan, kind: str) -> dict[str, str]:
     """``integer``, ``number`` or ``boolean`` for each column that a parameter of that type takes, and none that is a
     text; with ``?`` where each of them may be null.
     """
-    found: dict[str, list[set[str]]] = {}
+    types_by_name: dict[str, list[set[str]]] = {}
     for node in prepared.nodes:
         for use in node.parameter_uses:
             if isinstance(use.tree, Path) and use.tree.kind == kind and len(use.tree.names) == 1:
                 types = declared_types(node.tool.parameters.schema, use.at)
-                found.setdefault(use.tree.names[0], []).append(types)
+                types_by_name.setdefault(use.tree.names[0], []).append(types)
     out = {}
-    for column, every in found.items():
+    for column, every in types_by_name.items():
         names = set[str]().union(*every) - {"null"}
         name = "number" if names == {"integer", "number"} else "".join(names)
         if name in ("integer", "number", "boolean"):

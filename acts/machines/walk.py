@@ -493,20 +493,20 @@ class Walk:
         if self._assume is not None or call.node.members:
             return False  # the Calls of a batch child are confirmed in the run that walks them
         try:
-            asked = self._find_rule(call, resolved)
+            rule = self._find_rule(call, resolved)
         except CallError as error:
             self._apply_failure(call, error, now)
             return True
-        if asked is None or (asked[0] == "answer" and call.node.is_each):
+        if rule is None or (rule[0] == "answer" and call.node.is_each):
             return False
         subject = self.subject_of(call, resolved)
-        kept, before = keep(subject), call.approved if call.approved is not None else call.asked
-        if call.approved is not None and is_equal(kept, call.approved):
+        subject_parts, before = keep(subject), call.approved if call.approved is not None else call.asked
+        if call.approved is not None and is_equal(subject_parts, call.approved):
             return False
-        call.asked, call.approved, call.rule = kept, None, asked[1]
+        call.asked, call.approved, call.rule = subject_parts, None, rule[1]
         self._move(call, "awaiting")
-        changes = tuple(find_changes(before or kept, kept))
-        self._out.append(AskHuman(call.node, resolved, asked[0], subject, changes, asked[1]))
+        changes = tuple(find_changes(before or subject_parts, subject_parts))
+        self._out.append(AskHuman(call.node, resolved, rule[0], subject, changes, rule[1]))
         return True
 
     def _find_rule(self, call: CallState, resolved: dict[str, Any] | None = None) -> tuple[str, Rule] | None:
@@ -582,14 +582,14 @@ class Walk:
             every = (*sorted(elements.postponed), *range(elements.started, elements.total))
             left = [index for index in every if index not in reading.skipped]
             resolved = {**reading.call, "_each": [reading.items[index] for index in left]}
-            asked = self._find_rule(call, resolved)
+            found_rule = self._find_rule(call, resolved)
         except CallError as error:
             self._refuse_rest(call, error, now)
             return
-        what, rule = asked or ("call", self.prepared.request.config.approve.all_rules[-1])
-        kept, before = keep(subject := self.subject_of(call, resolved)), call.approved or call.asked
-        call.asked, call.approved, call.rule = kept, None, rule
-        changes = tuple(find_changes(before or kept, kept))
+        what, rule = found_rule or ("call", self.prepared.request.config.approve.all_rules[-1])
+        subject_parts, before = keep(subject := self.subject_of(call, resolved)), call.approved or call.asked
+        call.asked, call.approved, call.rule = subject_parts, None, rule
+        changes = tuple(find_changes(before or subject_parts, subject_parts))
         self._out.append(AskHuman(call.node, resolved, what, subject, changes, rule))
 
     def _ask_for_element(self, element: CallState, start: StartCall) -> None:
@@ -827,9 +827,9 @@ class Walk:
                 return get(values[path.kind], path.names)
 
             parameters = {key: value for key, value in template.items() if key != "_tool"}
-            made, missing = resolve_references(parameters, node.tool.undo_uses, read, self.work)
+            resolved, missing = resolve_references(parameters, node.tool.undo_uses, read, self.work)
             problem = ", ".join(text for use in missing for text in use.absent_texts(read))
-            change = {"problem": f"there is no value at {problem}"} if missing else {"parameters": made}
+            change = {"problem": f"there is no value at {problem}"} if missing else {"parameters": resolved}
         except (CallError, TooComplex) as error:
             change = {"problem": str(error)}
         self._note_undo(call, (step.model_copy(update=change),))
@@ -841,8 +841,8 @@ class Walk:
         """What undoes the Calls of a plan that a Call, or an element, had walked; the end of that follows."""
         if (call := self._find(key, "running")) is None or not steps:
             return
-        node, found = call.node, map(UndoStep.model_validate, steps)
-        own = [s.model_copy(update={"call": f"{node.id}/{s.call}", "instance": node.instance}) for s in found]
+        node, undo_steps = call.node, map(UndoStep.model_validate, steps)
+        own = [s.model_copy(update={"call": f"{node.id}/{s.call}", "instance": node.instance}) for s in undo_steps]
         self._note_undo(call, tuple(own))
 
     def undo_steps(self) -> list[UndoStep]:
@@ -1111,7 +1111,7 @@ def match_calls(calls: Sequence[CallState], prepared: ValidatedPlan) -> dict[int
     old = {_listing(call.node): call for call in calls}
     same: dict[int, int] = {}
     new_writes, problem = WriterIndex(), ""
-    is_new = ChainFold(False, lambda found, rank: found or rank not in same)
+    is_new = ChainFold(False, lambda is_new_call, rank: is_new_call or rank not in same)
     for rank, node in enumerate(prepared.nodes):
         call = old.get(_listing(node))
         if call is None or call.node.instance != node.instance or not is_equal(call.node.planned, node.planned):

@@ -106,19 +106,19 @@ async def find_unused(client: Client, store: ContentStore, grace: timedelta = DE
     inventory = Inventory(contents, young=len(contents) - len(old))
     if not old:
         return inventory
-    candidates, found = {content.digest.encode() for content in old}, set[bytes]()
+    candidates, in_use = {content.digest.encode() for content in old}, set[bytes]()
 
     def mark(message: Message) -> None:
         data = message.SerializeToString()
         if _ENCODED_REFERENCE.encode() in data and has_encoded_reference(message):
             text = "a history has references that a codec has encoded, which cannot be read here; nothing was deleted"
             raise StorageError(text)
-        found.update(candidates.intersection(_DIGESTS.findall(data)))
+        in_use.update(candidates.intersection(_DIGESTS.findall(data)))
 
     # First the schedules: what one of them starts meanwhile is a run that is listed after it
     inventory.schedules = await _read_schedules(client, mark)
     inventory.runs = await _read_runs(client, mark)
-    inventory.unused = [content for content in old if content.digest.encode() not in found]
+    inventory.unused = [content for content in old if content.digest.encode() not in in_use]
     return inventory
 
 

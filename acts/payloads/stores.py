@@ -249,7 +249,7 @@ _BUSY: Final = ("408", "429", "RequestTimeout", "Throttling", "ThrottlingExcepti
 _SERVER_ERROR: Final = 500
 _HINT: Final = (
     "check the bucket, the credentials (AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), AWS_REGION, and "
-    "what the credentials may do (docs/storage.md)"
+    "what the credentials may do (docs/sizing.md)"
 )
 
 

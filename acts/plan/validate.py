@@ -300,11 +300,13 @@ def _check_inner_plan(
         yield Problem(wire.TOO_COMPLEX, str(error), pointer(*at, "plan"), call.id)
         return
     # It is null the first time: a condition on it is meant
-    shown = (p for p in problems if p.fatal or f"{references.MARK}input.previous" not in p.message)
-    yield from (replace(p, call=f"{call.id}/{p.call}") for p in shown)
+    problems_left = (p for p in problems if p.fatal or f"{references.MARK}input.previous" not in p.message)
+    yield from (replace(p, call=f"{call.id}/{p.call}") for p in problems_left)
     if condition is not None:
-        found = _until_problems(condition, prepared.graph)
-        yield from (Problem(p.code, p.message, pointer(*at, "until"), call.id, p.hint, p.severity) for p in found)
+        until_problems = _until_problems(condition, prepared.graph)
+        yield from (
+            Problem(p.code, p.message, pointer(*at, "until"), call.id, p.hint, p.severity) for p in until_problems
+        )
 
 
 def _until_problems(until: Expression, graph: Graph) -> Iterator[Problem]:
@@ -466,16 +468,16 @@ def approve_problems(request: Request, tools: Mapping[str, Tool]) -> list[Proble
     approve = request.config.approve
     may_delegate = any("_delegate" in (tool.schema.get("properties") or {}) for tool in tools.values())
     names = ((tool.name, tool.answer, tool.activity, tool.consts.get("_delegate")) for tool in tools.values())
-    known = {name for answers in names for name in answers if isinstance(name, str) and name}
+    answerers = {name for answers in names for name in answers if isinstance(name, str) and name}
     severity = "warning" if may_delegate else "error"
     places: list[tuple[Place, bool | tuple[str, ...]]] = [(("calls",), approve.calls)]
     places += [(("rules", at, "calls"), rule.calls) for at, rule in enumerate(approve.rules)]
     unknown = [
         Problem("unknownTool", f'no tool and no activity is called "{name}"', pointer("config", "approve", *place, at),
-                hint=suggest(name, known) or f"known: {format_choices(sorted(known))}", severity=severity)
+                hint=suggest(name, answerers) or f"known: {format_choices(sorted(answerers))}", severity=severity)
         for place, listed in places
         for at, name in enumerate(listed if isinstance(listed, tuple) else ())
-        if name not in known
+        if name not in answerers
     ]  # fmt: skip
     return unknown + [p for at, rule in enumerate(approve.rules) if (p := _when_problem(at, rule, tools)) is not None]
 
@@ -599,9 +601,9 @@ def _find_plain_references(plan: ValidatedPlan) -> Iterator[Problem]:
     kinds = {message.kind for message in plan.request.data()}
     kinds |= {path.kind for call in graph.order for path in call.writes}
     for call in graph.order:
-        known = {*kinds, "input", *(ELEMENT_KINDS if call.is_each else ())}
+        all_kinds = {*kinds, "input", *(ELEMENT_KINDS if call.is_each else ())}
         for at, text in references.scan_strings(call.own_parameters):
-            proposal = None if references.is_reference(text) else propose_text(text, known)
+            proposal = None if references.is_reference(text) else propose_text(text, all_kinds)
             if proposal is None:
                 continue
             right, is_braced = proposal
@@ -761,7 +763,7 @@ def _partial_reads(graph: Graph) -> Iterator[Problem]:
     A Call with a condition says itself what must be there, and one with an error path deals with its failure.
     """
     two = ChainFold[tuple[int, ...]](
-        (), lambda found, rank: found if found[1:] or graph.order[rank].error is not None else (*found, rank)
+        (), lambda ranks, rank: ranks if ranks[1:] or graph.order[rank].error is not None else (*ranks, rank)
     )
     hint = "say in its _when what must be there, or give them error paths"
     for rank, call in enumerate(graph.order):

@@ -154,10 +154,10 @@ class _Definitions:
     def _reserve_name(self, text: str) -> str:
         """A free name of safe characters, held by an empty definition until the real one is stored."""
         name = _UNSAFE.sub("_", text)[:MAX_DEFINITION_NAME]
-        taken = {*self.by_name, *_SHARED, INSTANCE}
-        if name in taken:
-            start = name[: MAX_DEFINITION_NAME - len(str(len(taken))) - 1]
-            name = next(c for c in (f"{start}_{i}" for i in count(2)) if c not in taken)
+        names = {*self.by_name, *_SHARED, INSTANCE}
+        if name in names:
+            start = name[: MAX_DEFINITION_NAME - len(str(len(names))) - 1]
+            name = next(c for c in (f"{start}_{i}" for i in count(2)) if c not in names)
         self.by_name[name] = {}
         return name
 

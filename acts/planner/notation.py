@@ -291,9 +291,9 @@ def _write(schema: Json) -> str:
     text = _describe(schema, None, math.inf)
     if not isinstance(schema, dict):
         return text
-    said = next((keys for keys in _SAID if keys[0] in schema), _SAID[-1])
+    keys_of_type = next((keys for keys in _SAID if keys[0] in schema), _SAID[-1])
     notes = [_one_line(schema["description"])] if isinstance(schema.get("description"), str) else []
-    notes += [f"{key}: {data_json(part)}" for key, part in schema.items() if key not in (*said, *_SILENT)]
+    notes += [f"{key}: {data_json(part)}" for key, part in schema.items() if key not in (*keys_of_type, *_SILENT)]
     return f"{text} ({'; '.join(notes)})" if notes else text
 
 

@@ -155,11 +155,14 @@ def render_planner_prompt(
     rules = planner_rules(mode, step, offered, has_instances=has_instances)
     about_tools = _describe_tools(tools, tools if known is None else known, mode)
     shown_whole = {name for name, tool in tools.items() if tool.consts.get("_show") == WHOLE}
-    shown = build_conversation(messages, turns, room, shown_whole)
+    conversation = build_conversation(messages, turns, room, shown_whole)
     if is_last:
-        shown = (*shown[:-1], replace(shown[-1], parts=(*shown[-1].parts, PromptPart("rules", LAST_ANSWER))))
+        conversation = (
+            *conversation[:-1],
+            replace(conversation[-1], parts=(*conversation[-1].parts, PromptPart("rules", LAST_ANSWER))),
+        )
     system = (PromptPart("rules", rules), PromptPart("tools", about_tools), *_developer_parts(messages))
-    return Prompt(system, shown)
+    return Prompt(system, conversation)
 
 
 def render_latent_prompt(
@@ -193,8 +196,8 @@ def render_latent_prompt(
     left = max(room * _NAMED_SHARE - sum(file.text_bytes for file in files_of(values)), room * _NAMED_SHARE / 2)
     limit = find_limit(map(json_size, values), left, whole=True)
     own = [_data_part(f"path={data_json(str(Path(kind)))}", in_part(value, None, limit)) for kind, value in named]
-    shown = {name: in_part(value, None, limit) for name, value in parameters.items()}
-    lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **shown})}\n</call>"]
+    values = {name: in_part(value, None, limit) for name, value in parameters.items()}
+    lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **values})}\n</call>"]
     if isinstance(call.get("_reasoningForCall"), str):
         lines.append(f"Why it is made: {data_json(call['_reasoningForCall'])}")
     if len(paths) > 1:
@@ -214,14 +217,14 @@ def _developer_parts(messages: Iterable[Message]) -> list[PromptPart]:
     return [PromptPart("developer", DEVELOPER_HEAD + "\n\n".join(texts))] if texts else []
 
 
-def _describe_tools(tools: Mapping[str, Tool], known: Mapping[str, Tool], mode: str) -> str:
+def _describe_tools(tools: Mapping[str, Tool], described: Mapping[str, Tool], mode: str) -> str:
     """What the schema of the answer does not say about Tools; those that are not ``known`` are listed with all others,
     in groups: by server, or by the beginning of the name.
     """
     if not tools:
         return "# Tools\nThere are none."
-    lines = [line for name in sorted(known) if (line := _tool_line(tools[name], mode)) != f"- {name}"]
-    if len(known) == len(tools):
+    lines = [line for name in sorted(described) if (line := _tool_line(tools[name], mode)) != f"- {name}"]
+    if len(described) == len(tools):
         return "\n".join(["# Tools", _TOOLS_NOTE, *lines])
     groups: dict[str, list[str]] = {}
     for name in sorted(tools):
@@ -236,7 +239,9 @@ def _describe_tools(tools: Mapping[str, Tool], known: Mapping[str, Tool], mode: 
     parts = [f"{group}:\n" + "\n".join(names) for group, names in groups.items() if names]
     parts += ["others:\n" + "\n".join(single)] if single else []
     head = _SEARCH_NOTE.format(len(tools))
-    return "\n".join(["# Tools", head, escape_text("\n\n".join(parts)), *(["", _TOOLS_NOTE, *lines] if known else [])])
+    return "\n".join(
+        ["# Tools", head, escape_text("\n\n".join(parts)), *(["", _TOOLS_NOTE, *lines] if described else [])]
+    )
 
 
 def _tool_line(tool: Tool, mode: str) -> str:
@@ -399,10 +404,10 @@ def _render_data(message: Data, limit: int) -> PromptPart:
     name = "path" if message.path is None or message.method == "set" else message.method
     of = "" if message.instance is None else f" instance={data_json(message.instance)}"
     whole = None if message.method in GROWING_METHODS else at  # what is added has no reference of its own
-    shown = value if value is ABSENT else in_part(value, whole, limit)
+    part = value if value is ABSENT else in_part(value, whole, limit)
     about = message.raw.get("description")
     notes = [f"description: {data_json(in_part(about, None, limit))}"] if isinstance(about, str) else []
-    return _data_part(f"{name}={data_json(str(at))}{of}", shown, message.schema, notes)
+    return _data_part(f"{name}={data_json(str(at))}{of}", part, message.schema, notes)
 
 
 def _data_part(place: str, value: Json, schema: Json = None, notes: Sequence[str] = ()) -> PromptPart:
@@ -480,7 +485,7 @@ class _WrittenValues:
             return out
         if "instances" in outcome:
             values = {id_: self._take(text, id_, None) for id_ in outcome.get("examples", ())}
-            return {**out, "examples": {id_: self._values(taken) for id_, taken in values.items() if taken}}
+            return {**out, "examples": {id_: self._values(values_of) for id_, values_of in values.items() if values_of}}
         messages = self._take(text, outcome.get("_instance"), _call_of_outcome(outcome.get("call"), calls))
         if outcome["outcome"] == FAILED:
             return {**out, "errorPath": text}

@@ -77,13 +77,13 @@ def shape_problems(solution: Json) -> Iterator[Problem]:
 
 def read_wanted_tools(names: list[Json], tools: Collection[str]) -> tuple[list[str], list[Problem]]:
     """The Tools that an answer wants to see, and a problem for each name that no Tool has."""
-    known = [name for name in names if isinstance(name, str) and name in tools]
+    own_names = [name for name in names if isinstance(name, str) and name in tools]
     problems = [
         Problem("unknownTool", f"no tool is called {truncate(data_json(name), 100)}", pointer("tools", index),
                 hint=suggest(str(name), tools) or f"known: {format_choices(tools)}")
-        for index, name in enumerate(names[:MAX_PROBLEMS_SHOWN]) if name not in known
+        for index, name in enumerate(names[:MAX_PROBLEMS_SHOWN]) if name not in own_names
     ]  # fmt: skip
-    return list(dict.fromkeys(known)), problems
+    return list(dict.fromkeys(own_names)), problems
 
 
 def known_tools(tools: Mapping[str, Tool], search: int | None, turns: Iterable[Turn]) -> Mapping[str, Tool]:

@@ -171,10 +171,10 @@ class Authors:
             "outputPath": raw.get("_outputPath"), "method": raw.get("_outputMethod"), "instance": raw.get("_instance"),
             **facts,
         }  # fmt: skip
-        told = {"message": message.index, "origin": origin, "outside": outside, "wrote": []}
-        told |= {key: fact for key, fact in facts.items() if fact is not None}
+        author = {"message": message.index, "origin": origin, "outside": outside, "wrote": []}
+        author |= {key: fact for key, fact in facts.items() if fact is not None}
         start = self._writes[message.index][2] if message.index in self._writes else message.index
-        return Author(told, start, tool)
+        return Author(author, start, tool)
 
     def _find_call(self, message: Data, call: dict[str, Json], tool: Tool | None) -> Author:
         value = message.payload if message.path is None else get(message.payload, message.path.names)

@@ -168,7 +168,7 @@ def _problem_items(prepared: ValidatedPlan, dry: DryRuns, type_problems: Sequenc
 def _idle_calls(prepared: ValidatedPlan, dry: DryRuns, reported: Container[str | None]) -> Iterable[Problem]:
     """Calls that fail, and Calls that never run and are not ``reported`` for it yet."""
     completed = {rank for run in dry.runs for rank in run.states.get("run", ())}
-    seen = {
+    writers = {
         rank for run in dry.runs for state in ("failed", "waiting") for rank in run.states.get(state, ())
     } | completed
     errors = {rank: error for run in dry.runs[::-1] for rank, error in run.errors.items()}
@@ -177,7 +177,7 @@ def _idle_calls(prepared: ValidatedPlan, dry: DryRuns, reported: Container[str |
             always = rank not in completed and not dry.truncated
             text = errors[rank] if always else f"for some outcomes: {errors[rank]}"
             yield Problem("willFail", text, node.pointer, node.id, severity="error" if always else "warning")
-        elif not dry.truncated and rank not in seen and node.id not in reported:
+        elif not dry.truncated and rank not in writers and node.id not in reported:
             text = "this call is skipped whatever the outcomes are"
             yield Problem("unreachable", text, node.pointer, node.id, severity="warning")
 
@@ -406,13 +406,13 @@ class DryRuns:
             return {}
         key = (node.outcomes, node.result_outcome_count, node.runs_activity, is_server_tool(node.tool.schema))
         if key not in self._choosing:
-            found = self._choosing[key] = {}
+            choices = self._choosing[key] = {}
             for outcome, paths in enumerate(node.result_outcomes):
                 of_kind = [path for path in paths if path.kind == paths[0].kind]
                 with suppress(CallError):
                     takes_all = len(node.outcomes) > MAX_TRIED_OUTCOMES
                     if takes_all or place_result(node, _message_at(of_kind))[0] == outcome:
-                        found[outcome] = of_kind
+                        choices[outcome] = of_kind
         return self._choosing[key]
 
     def _explore(self, max_steps: int) -> list[OutcomeRun]:

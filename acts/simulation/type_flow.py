@@ -201,8 +201,8 @@ _Producer = tuple[str, Alternatives]
 def find_type_problems(prepared: ValidatedPlan) -> list[TypeProblem]:
     """At most one for each reference of a plan, in plan order."""
     reads = [(rank, read) for rank, node in enumerate(prepared.nodes) for read in node.reads]
-    found = (_find_undeclared(prepared, rank, read) or _find_misfit(prepared, rank, read) for rank, read in reads)
-    return [problem for problem in found if problem is not None]
+    problems = (_find_undeclared(prepared, rank, read) or _find_misfit(prepared, rank, read) for rank, read in reads)
+    return [problem for problem in problems if problem is not None]
 
 
 def _find_undeclared(prepared: ValidatedPlan, rank: int, read: ReferenceUse) -> TypeProblem | None:

@@ -1,6 +1,6 @@
 """What a worker counts beside the SDK's own metrics, and the runtime that serves it.
 
-Laws of this file: docs/observability.md lists the rows of its table. A name beyond the bound of a label counts as
+Laws of this file: the site's list is made of its table. A name beyond the bound of a label counts as
 ``other``, and no label has an id of a run. Recording costs a microsecond, and one comparison while metrics are off;
 workflow code may record, where it is not replayed. There is one runtime per process, made before the first client.
 """

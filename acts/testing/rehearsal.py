@@ -183,8 +183,8 @@ class Rehearsal:
 
     def _answer_question(self) -> bool:
         """Answer the first Call that a person answers, if there is a canned result; else a decision may."""
-        asked = (w for w in self.run.approvals.waits.own if w.what == wire.ANSWER and w.key not in self._questions)
-        wait = next(asked, None)
+        questions = (w for w in self.run.approvals.waits.own if w.what == wire.ANSWER and w.key not in self._questions)
+        wait = next(questions, None)
         call = None if wait is None else self.run.walk.find(wait.call, wait.instance)
         if wait is None or call is None:
             return False
@@ -471,9 +471,9 @@ def find_mismatches(case: PlanCase, rehearsal: Rehearsal) -> list[Mismatch]:
     """Every difference between what happened and what the case expects."""
     expect, nodes, results = case.expect, [node for node, _ in rehearsal.calls], rehearsal.result.get("instances") or {}
     names = [*dict.fromkeys(name for node in nodes for name in (node.tool.name, node.id))]
-    known, out = {name for node in nodes for name in names_of(node)}, list[Mismatch]()
+    all_names, out = {name for node in nodes for name in names_of(node)}, list[Mismatch]()
     for name in case.results:
-        if name not in known and name.rpartition("[")[0] not in known:
+        if name not in all_names and name.rpartition("[")[0] not in all_names:
             hint = f" ({text})" if (text := suggest(name, names)) else ""
             out.append(Mismatch(f'no call of the plan has the canned result "{name}"{hint}'))
     out += [Mismatch(text) for text in rehearsal.complaints]

@@ -75,8 +75,10 @@ class _Inputs:
         keys = {kind: f"{kind}Data" if kind in own_names else kind for kind in kinds}
         self.keys: dict[str, str | None] = {**keys, **({_INPUT: None} if _INPUT in kinds else {})}
         self._names: dict[str, dict[str, None]] = {}  # that are read, by kind
-        given = [m.schema for m in data if m.kind == _INPUT and isinstance(m.schema, dict) and "$defs" not in m.schema]
-        self._given = (given[-1].get("properties") or {}) if given else {}
+        schemas = [
+            m.schema for m in data if m.kind == _INPUT and isinstance(m.schema, dict) and "$defs" not in m.schema
+        ]
+        self._given = (schemas[-1].get("properties") or {}) if schemas else {}
 
     @property
     def values(self) -> dict[str, Json]:
@@ -97,8 +99,8 @@ class _Inputs:
 
     def rename_call(self, call: Mapping[str, Any]) -> dict[str, Any]:
         """The Call as it reads the input; what a model has answered in the plan is answered again each time."""
-        kept = ("_tool", "_outputMethod", *_WRITES, *(("plan",) if call["_tool"] == PLAN_TOOL else ()))
-        out = {k: v if k in kept else self.rename(v, is_condition=k == "_when") for k, v in call.items()}
+        unchanged = ("_tool", "_outputMethod", *_WRITES, *(("plan",) if call["_tool"] == PLAN_TOOL else ()))
+        out = {k: v if k in unchanged else self.rename(v, is_condition=k == "_when") for k, v in call.items()}
         if isinstance(call.get("_scopes"), list):
             out["_scopes"] = [self.rename(scope if MARK in scope else MARK + scope) for scope in call["_scopes"]]
         return {k: v for k, v in out.items() if k != "_output"}

@@ -483,24 +483,24 @@ def undo_request(
 
     Each Call waits for the one before, however that ended. They refer to their values: none is read as a reference.
     """
-    made, problems = list[UndoStep](), list[dict[str, Any]]()
+    undoable, problems = list[UndoStep](), list[dict[str, Any]]()
     for step in steps:
         problem = step.problem or (None if step.tool in tools else "only a plan inside this one has that tool")
         if problem is None:
-            made.append(step)
+            undoable.append(step)
         else:
             own = {} if step.instance is None else {"instance": step.instance}
             text = f"it cannot be undone by {step.tool}: {problem}"
             problems.append({"call": step.call, **own, "code": wire.UNRESOLVED, "message": text})
-    calls, names = list[Json](), [f"s{at}" for at in range(len(made))]
-    for at, step in enumerate(made):
+    calls, names = list[Json](), [f"s{at}" for at in range(len(undoable))]
+    for at, step in enumerate(undoable):
         after = {"_when": f"{Path('undone', (names[at - 1],))} == null || true"} if at else {}
         parameters = {key: str(Path("undo", (names[at], key))) for key in step.parameters}
         calls.append({"_tool": step.tool, **parameters, **after, "_outputPath": str(Path("undone", (names[at],)))})
-    undone = [{"call": step.call, "id": step.id} for step in made]
+    undone = [{"call": step.call, "id": step.id} for step in undoable]
     own = inherited_config(config, "tags", "priority", "fairness")
-    kept = ("_approval", "_delegate", "_person")
-    schemas = {step.tool: child_schema(tools[step.tool].schema, *kept) for step in made}
+    conditions = ("_approval", "_delegate", "_person")
+    schemas = {step.tool: child_schema(tools[step.tool].schema, *conditions) for step in undoable}
     for name, schema in schemas.items():
         fixed = {"_tool": {"const": name}, "_outputPath": {"type": "string"}}
         schemas[name] = {**schema, "properties": {**schema["properties"], **fixed}}
@@ -511,7 +511,7 @@ def undo_request(
         },
         "context": [
             *({"type": "tool", "tool": schema} for schema in schemas.values()),
-            {"type": "data", "kind": "undo", "data": {names[at]: step.parameters for at, step in enumerate(made)}},
+            {"type": "data", "kind": "undo", "data": {names[at]: step.parameters for at, step in enumerate(undoable)}},
             {"type": "plan", "plan": calls},
         ],
     }  # fmt: skip

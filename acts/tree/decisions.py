@@ -5,7 +5,7 @@ applies to exactly one pending approval; ``workflowId``, ``instance`` and ``call
 matches none or several, or names another version of the plan, is refused with the reason, so that
 nobody approves what they have not seen.
 
-A tree may have *approvers*, each with public keys (Ed25519; ``docs/approvers.md`` has the forms). A worker reads them
+A tree may have *approvers*, each with public keys (Ed25519; ``docs/security.md`` has the forms). A worker reads them
 when a root starts; from then on they belong to the tree, and every decision is signed. What is signed names the digest
 of the *subject* (see ``subjects``) and a *challenge*, which the run that waits makes of its identity, the place and the
 time: so a signature fits one wait of one run, cannot be sent again, and is void after a reset.
@@ -252,9 +252,9 @@ def match_decision(
         matches = matches[:1]  # whatever waits there is a part of the plan
     if not matches:
         keys = (("call", decision.call), ("instance", decision.instance), ("workflowId", decision.workflow_id))
-        meant = ", ".join(f"{key} {value!r}" for key, value in keys if value is not None) or "this decision"
+        target = ", ".join(f"{key} {value!r}" for key, value in keys if value is not None) or "this decision"
         names = format_choices(map(str, islice(waits if listed is None else listed, MAX_MATCHES)))
-        raise DecisionRefused(f"nothing that waits is matched by {meant}; waiting: {names}")
+        raise DecisionRefused(f"nothing that waits is matched by {target}; waiting: {names}")
     if len(matches) > 1:
         text = f"{len(matches)} waits are matched: {format_choices(map(str, matches))}"
         raise DecisionRefused(f"{text}; name one with call, instance, workflowId, subject")
@@ -358,15 +358,15 @@ def read_approvers(content: Json) -> tuple[Approver, ...]:
 
 def who_problems(approve: Approve, tools: Iterable[Tool], approvers: Sequence[Approver]) -> list[Problem]:
     """The names in ``who`` that no approver and no group has: nobody could ever decide."""
-    known = {name for approver in approvers for name in approver.names}
+    names = {name for approver in approvers for name in approver.names}
     settings: list[tuple[str, Rule | Person]] = [("a rule of config.approve", rule) for rule in approve.rules]
     settings += [(f'_person of "{tool.name}"', tool.person) for tool in tools if tool.person is not None]
     named = [(place, name) for place, part in settings for who in (part, *part.escalate) for name in who.who]
-    hint = f"known: {format_choices(sorted(known))}"
+    hint = f"known: {format_choices(sorted(names))}"
     return [
         Problem("unknownApprover", f'{place} names "{name}", and no approver and no group is called so', "", hint=hint)
         for place, name in dict.fromkeys(named)
-        if approvers and name not in known
+        if approvers and name not in names
     ]
 
 

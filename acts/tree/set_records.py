@@ -155,14 +155,14 @@ def line_of(id_: str, report: Mapping[str, Any]) -> dict[str, Any]:
     """``{id, status, state, errors, handled?}``: ``handled`` are the failures that took an error path,
     ``{call, code, message, undeclared?}``.
     """
-    known = {"status": report.get("status", "failed"), "state": report.get("state", {})}
+    facts = {"status": report.get("status", "failed"), "state": report.get("state", {})}
     calls = (c for c in report.get("calls") or () if c.get("state") == "completed" and isinstance(c.get("error"), dict))
     handled = [
         {"call": c.get("id"), "code": c["error"].get("code"), "message": f"{c['error'].get('message')}"[:MAX_ERROR],
          **({"undeclared": c["undeclared"]} if "undeclared" in c else {})}
         for c in islice(calls, MAX_ERRORS)
     ]  # fmt: skip
-    line = {"id": id_, **known, "errors": list(report.get("errors") or ())}
+    line = {"id": id_, **facts, "errors": list(report.get("errors") or ())}
     return {**line, "handled": handled} if handled else line
 
 

@@ -27,14 +27,14 @@ _MAX_KEPT: Final = 200
 MAX_CHANGES: Final = 20
 
 
-def answered_by(node: PlannedCall, config: Config, known: Capabilities) -> dict[str, Json]:
+def answered_by(node: PlannedCall, config: Config, capabilities: Capabilities) -> dict[str, Json]:
     """What stands behind a Call: ``{activity, taskQueue?}``, ``{delegate, sha256?, uses?}``, ``{person: [who]}`` or
     ``{model, fallbackModels?}``.
 
     ``uses`` are the definitions that a definition names, and that those name: SHA-256 by name.
     """
     if node.delegate is not None:
-        pin, uses = known.pins.get(node.delegate), known.uses.get(node.delegate)
+        pin, uses = capabilities.pins.get(node.delegate), capabilities.uses.get(node.delegate)
         answer: dict[str, Json] = {"delegate": node.delegate} | ({} if pin is None else {"sha256": pin})
         answer |= {"uses": dict(uses)} if uses else {}
         return answer | ({"activity": node.tool.activity} if node.tool.activity else {})
@@ -55,14 +55,14 @@ def call_subject(
 
     ``call`` has its references resolved, ``context`` is what its scopes show.
     """
-    shown, tool = [show(message) for message in context], node.tool
+    messages, tool = [show(message) for message in context], node.tool
     form = {} if tool.person is None else {"form": with_defs(tool.output, tool.schema)}
     if form and isinstance(question := tool.schema.get("description"), str):
         form["question"] = question
     return {
         "call": node.id, **({} if node.instance is None else {"instance": node.instance}), "tool": node.tool.name,
         "answeredBy": answered_by(node, config, known), "with": {k: v for k, v in call.items() if k != "_id"},
-        **({"context": shown} if shown else {}), "writes": [conjunction(outcome) for outcome in node.outcomes],
+        **({"context": messages} if messages else {}), "writes": [conjunction(outcome) for outcome in node.outcomes],
         **({} if tool.undo is None else {"undo": tool.undo}), **form,
     }  # fmt: skip
 

@@ -187,21 +187,21 @@ class Pages:
         form, visitor = await self._form(request)
         groups, limit = dict[str, list[dict[str, Any]]](), asyncio.Semaphore(BULK)
         for text in form.getlist("seen"):
-            groups.setdefault((seen := _read_seen(str(text)))["run"], []).append(seen)
+            groups.setdefault((target := _read_seen(str(text)))["run"], []).append(target)
 
         async def approve(run: str, group: list[dict[str, Any]]) -> list[tuple[Mapping[str, Any], str]]:
             """A run is read once and takes its decisions in order; it refuses those about what has changed by then."""
             results: list[tuple[Mapping[str, Any], str]] = []
             async with limit:
-                for seen in group:
+                for target in group:
                     try:
                         if not results:
-                            reader, waits = await find_waits(self.client, run, {seen["wait"] for seen in group})
-                        wait = waits.get(seen["wait"])
-                        await self._send_to(reader, wait, seen, visitor, APPROVE, str(form.get("reason") or ""))
-                        results.append((seen, ""))
+                            reader, waits = await find_waits(self.client, run, {target["wait"] for target in group})
+                        wait = waits.get(target["wait"])
+                        await self._send_to(reader, wait, target, visitor, APPROVE, str(form.get("reason") or ""))
+                        results.append((target, ""))
                     except (ClientError, StaleError, RPCError) as error:
-                        results.append((seen, str(error)))
+                        results.append((target, str(error)))
             return results
 
         if str(form.get("count", "")).strip() != str(count := sum(map(len, groups.values()))):
@@ -225,42 +225,46 @@ class Pages:
     async def answer(self, request: Request) -> Response:
         """Check and send what a person has filled in."""
         form, visitor = await self._form(request)
-        seen, sent = _read_seen(str(form.get("seen"))), dict(form)
-        _, wait = await find_wait(self.client, seen["run"], seen["wait"])
+        target, sent = _read_seen(str(form.get("seen"))), dict(form)
+        _, wait = await find_wait(self.client, target["run"], target["wait"])
         schema = _form_of(wait)
         output, problems = (None, []) if schema is None else read_answer(schema, sent)
         if form.get("step") == "check":
             return JSONResponse({"problems": problems, "output": output})
         try:
             if not problems:
-                await self._send(seen, visitor, ANSWER, "", {"output": output})
+                await self._send(target, visitor, ANSWER, "", {"output": output})
         except (ClientError, StaleError) as error:
             problems = [str(error)]
         if problems:
             notice = f"nothing was sent: {'; '.join(problems)}"
-            return await self._card(request, seen["run"], seen["wait"], _CONFLICT, notice=notice, sent=sent)
-        return RedirectResponse(link("/card", run=seen["run"], wait=seen["wait"]), 303)
+            return await self._card(request, target["run"], target["wait"], _CONFLICT, notice=notice, sent=sent)
+        return RedirectResponse(link("/card", run=target["run"], wait=target["wait"]), 303)
 
     async def decide(self, request: Request) -> Response:
         form, visitor = await self._form(request)
-        seen, word, reason = _read_seen(str(form.get("seen"))), str(form.get("decision")), str(form.get("reason") or "")
+        target, word, reason = (
+            _read_seen(str(form.get("seen"))),
+            str(form.get("decision")),
+            str(form.get("reason") or ""),
+        )
         if word == "ask":
             word, reason = REJECT, f"{QUESTION}{reason}" if reason.strip() else ""
         try:
-            await self._send(seen, visitor, word, reason)
+            await self._send(target, visitor, word, reason)
         except (ClientError, StaleError) as error:
-            return await self._card(request, seen["run"], seen["wait"], _CONFLICT, notice=str(error), reason=reason)
-        return RedirectResponse(link("/card", run=seen["run"], wait=seen["wait"]), 303)
+            return await self._card(request, target["run"], target["wait"], _CONFLICT, notice=str(error), reason=reason)
+        return RedirectResponse(link("/card", run=target["run"], wait=target["wait"]), 303)
 
     async def _send(
-        self, seen: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
+        self, target: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
     ) -> None:
         """Send a decision about what was shown. StaleError: something else waits by now; nothing is sent."""
-        reader, wait = await find_wait(self.client, seen["run"], seen["wait"])
-        await self._send_to(reader, wait, seen, visitor, word, reason, content)
+        reader, wait = await find_wait(self.client, target["run"], target["wait"])
+        await self._send_to(reader, wait, target, visitor, word, reason, content)
 
     async def _send_to(
-        self, reader: RunReader, wait: Wait | None, seen: Mapping[str, Any], visitor: Visitor, word: str, reason: str,
+        self, reader: RunReader, wait: Wait | None, target: Mapping[str, Any], visitor: Visitor, word: str, reason: str,
         content: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         if word not in (APPROVE, REJECT, EDIT, ANSWER):
@@ -269,24 +273,28 @@ class Pages:
             raise ClientError("a rejection needs a reason", "an agent plans again with it")
         if wait is None:
             raise StaleError("this waits no longer; nothing was sent")
-        shown = wait.approval
-        if (shown.version, shown.subject) != (seen["version"], seen["subject"]):
+        approval = wait.approval
+        if (approval.version, approval.subject) != (target["version"], target["subject"]):
             raise StaleError("this has changed since you were shown it, so nothing was sent. Look at what waits now")
         if not wait.is_decidable and word != EDIT:
             raise ClientError("this cannot be decided here", "its page says why")
         if wait.is_signed:  # the one case in which a name is not the visitor's: who signed is proven
-            if not isinstance(seen.get("signature"), dict):
+            if not isinstance(target.get("signature"), dict):
                 raise ClientError("this run has approvers, so nothing was sent: a decision is signed", "its card signs")
-            content = {**(content or {}), "by": seen.get("by"), "signature": seen["signature"]}
+            content = {**(content or {}), "by": target.get("by"), "signature": target["signature"]}
         elif visitor.groups is not None:
             try:
-                check_who(shown, visitor.name, *visitor.groups)
+                check_who(approval, visitor.name, *visitor.groups)
             except DecisionRefused as error:
                 raise ClientError(str(error), "nothing was sent") from None
         decision = Decision.model_construct(
-            decision=word, by=visitor.name, reason=reason.strip() or None, version=shown.version, subject=shown.subject
+            decision=word,
+            by=visitor.name,
+            reason=reason.strip() or None,
+            version=approval.version,
+            subject=approval.subject,
         )
-        await send_decision(reader, decision, shown, content=content)
+        await send_decision(reader, decision, approval, content=content)
         self._shared.forget()
 
     async def change(self, request: Request) -> Response:
@@ -307,18 +315,18 @@ class Pages:
     async def send_change(self, request: Request) -> Response:
         """Check what was typed, show the difference, and send it, in three steps of one form."""
         form, visitor = await self._form(request)
-        seen, call, step = _read_seen(str(form.get("seen"))), str(form.get("call") or ""), str(form.get("step"))
-        card = await read_card(self.client, seen["run"], seen["wait"])
+        target, call, step = _read_seen(str(form.get("seen"))), str(form.get("call") or ""), str(form.get("step"))
+        card = await read_card(self.client, target["run"], target["wait"])
         before, tool = _call_of(card, call), card.tools.get(call.partition(":")[2])
         note = str(form.get("note") or "")
         if step == "send":
             new = _read_json(str(form.get("new")))
             try:
-                await self._send(seen, visitor, EDIT, note, {"call": call, "with": new})
+                await self._send(target, visitor, EDIT, note, {"call": call, "with": new})
             except (ClientError, StaleError) as error:
-                found = [problem.text() for problem in getattr(error, "problems", ())] or [str(error)]
-                return self._change(request, card, call, _CONFLICT, new=new, problems=found, note=note)
-            return RedirectResponse(link("/card", run=seen["run"], wait=seen["wait"]), 303)
+                texts = [problem.text() for problem in getattr(error, "problems", ())] or [str(error)]
+                return self._change(request, card, call, _CONFLICT, new=new, problems=texts, note=note)
+            return RedirectResponse(link("/card", run=target["run"], wait=target["wait"]), 303)
         new, problems = read_call(before, tool, dict(form))
         if step == "check":
             return JSONResponse({"problems": problems})
@@ -388,15 +396,15 @@ class Pages:
         return JSONResponse(report, headers={"X-CSRF-Token": request.state.visitor.csrf})  # for a page of this origin
 
     async def decide_json(self, request: Request) -> Response:
-        """``{run, wait, version, subject, decision, reason?, …}``: docs/ui.md; 409 for a wait that is over."""
+        """``{run, wait, version, subject, decision, reason?, …}``: docs/people.md; 409 for a wait that is over."""
         visitor = check_csrf(request, request.headers.get("x-csrf-token"))
-        seen = _read_seen((await _body(request)).decode(errors="replace"))
-        if not isinstance(reason := seen.get("reason") or "", str):
+        target = _read_seen((await _body(request)).decode(errors="replace"))
+        if not isinstance(reason := target.get("reason") or "", str):
             raise HTTPException(400, "nothing was sent: a reason is a text")
-        names = {EDIT: ("call", "with"), ANSWER: ("output",)}.get(str(seen.get("decision")), ())
-        content = {k: seen[k] for k in names if k in seen} or None
+        names = {EDIT: ("call", "with"), ANSWER: ("output",)}.get(str(target.get("decision")), ())
+        content = {k: target[k] for k in names if k in target} or None
         try:
-            await self._send(seen, visitor, str(seen.get("decision")), reason, content)
+            await self._send(target, visitor, str(target.get("decision")), reason, content)
         except StaleError as error:
             return JSONResponse({"ok": False, "problem": str(error)}, _CONFLICT)
         return JSONResponse({"ok": True})
@@ -496,11 +504,11 @@ def _read_json(text: str) -> dict[str, Any]:
 
 def _read_seen(text: str) -> dict[str, Any]:
     """What a form, or a program, says that it was shown: ``{run, wait, version, subject, …}``."""
-    seen = _read_json(text)
+    value = _read_json(text)
     kinds = {"run": str, "wait": str, "version": int, "subject": str}
-    if missing := [name for name, kind in kinds.items() if type(seen.get(name)) is not kind]:
+    if missing := [name for name, kind in kinds.items() if type(value.get(name)) is not kind]:
         raise HTTPException(400, f"nothing was sent: a decision names what was seen, and {missing[0]} is missing")
-    return seen
+    return value
 
 
 def _call_of(card: Card, name: str) -> dict[str, Any]:

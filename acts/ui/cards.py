@@ -148,8 +148,10 @@ class Wait:
     @property
     def seen(self) -> str:
         """What a form sends back: which wait, and what was shown of it. ASCII, whatever a name holds."""
-        shown = self.approval
-        return json.dumps({"run": self.run, "wait": self.token, "version": shown.version, "subject": shown.subject})
+        approval = self.approval
+        return json.dumps(
+            {"run": self.run, "wait": self.token, "version": approval.version, "subject": approval.subject}
+        )
 
     @property
     def signing(self) -> str:
@@ -160,11 +162,11 @@ class Wait:
 
     def command(self, word: str) -> str:
         """The command that signs."""
-        shown, more = self.approval, [] if self.approval.call is None else ["--call", self.approval.call]
-        more += [] if shown.workflow_id == self.run else ["--workflow-id", shown.workflow_id]
-        more += [] if shown.instance is None else ["--instance", shown.instance]
-        subject = str(shown.subject)[:SHORT_SUBJECT]
-        return shell("acts", word, self.run, *more, "--version", shown.version, "--subject", subject) + " --key FILE"
+        approval, more = self.approval, [] if self.approval.call is None else ["--call", self.approval.call]
+        more += [] if approval.workflow_id == self.run else ["--workflow-id", approval.workflow_id]
+        more += [] if approval.instance is None else ["--instance", approval.instance]
+        subject = str(approval.subject)[:SHORT_SUBJECT]
+        return shell("acts", word, self.run, *more, "--version", approval.version, "--subject", subject) + " --key FILE"
 
 
 @dataclass(frozen=True)
@@ -325,18 +327,18 @@ def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) ->
         answers, remarks = content.get("answeredBy"), wait.approval.about.get("calls")
         for at, call in enumerate(plan, 1):
             id_ = f"{at}:{call.get('_tool')}" if isinstance(call, dict) else str(at)
-            known = remarks.get(id_) if isinstance(remarks, dict) else None
+            remark = remarks.get(id_) if isinstance(remarks, dict) else None
             answer = answers.get(id_) if isinstance(answers, dict) else None
             values = list(sources.values_of(id_, call, call)) if isinstance(call, dict) else [Value(id_, call)]
-            card.calls.append(PlannedOne(id_, answer_text(answer), values, list(map(str, known or ()))))
+            card.calls.append(PlannedOne(id_, answer_text(answer), values, list(map(str, remark or ()))))
         parts = {k: v for k, v in content.items() if k != "plan"}
     else:
-        given = content.get(WITH)
-        if isinstance(given, dict):
+        parameters = content.get(WITH)
+        if isinstance(parameters, dict):
             written = _written_call(card.plan, wait.approval.call)
-            card.values = list(sources.values_of(str(wait.approval.call), given, written))
+            card.values = list(sources.values_of(str(wait.approval.call), parameters, written))
         parts = {k: v for k, v in content.items() if k not in (WITH, "tool", "call")}
-        parts |= {k: v for k, v in given.items() if k.startswith("_")} if isinstance(given, dict) else {}
+        parts |= {k: v for k, v in parameters.items() if k.startswith("_")} if isinstance(parameters, dict) else {}
     card.rest = [
         Value(_REST.get(k, k), answer_text(v) if k == "answeredBy" and wait.approval.call else v)
         for k, v in parts.items()
@@ -412,8 +414,8 @@ class Sources:
             uses = [use for use in find_references(dict(written), tool) if use.at[:1] == (name,)]
         if uses and self._index is None:
             return ["where it is from cannot be read"], True
-        found = [self._source(path) for use in uses for path in use.paths]
-        words, outside = [word for words, _ in found for word in words], any(is_outside for _, is_outside in found)
+        origins = [self._source(path) for use in uses for path in use.paths]
+        words, outside = [word for words, _ in origins for word in words], any(is_outside for _, is_outside in origins)
         is_whole = len(uses) == 1 and uses[0].at == (name,) and not isinstance(written[name], (dict, list))
         if not is_whole or not uses:
             author, is_outside = self._author(name, written)

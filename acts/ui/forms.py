@@ -52,8 +52,8 @@ def read_answer(form: Mapping[str, Any], sent: Mapping[str, Any]) -> tuple[Json,
     schema = _as_object(form)
     values, problems = _read({}, schema, _fields({}, schema), sent)
     answer: Json = values if schema is form else values.get(ANSWER)
-    found = [] if problems else Checker(dict(form)).defects(answer)
-    return answer, problems + [f"{pointer(*at).lstrip('/') or 'the answer'}: {why}" for at, why in found]
+    defects = [] if problems else Checker(dict(form)).defects(answer)
+    return answer, problems + [f"{pointer(*at).lstrip('/') or 'the answer'}: {why}" for at, why in defects]
 
 
 def _as_object(form: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -91,10 +91,10 @@ def _choices(part: Mapping[str, Any]) -> list[str]:
 
 def _is_plain(part: Mapping[str, Any], value: Json) -> bool:
     types = part.get("type")
-    known = types in ("string", "number", "integer", "boolean") or (
+    is_scalar = types in ("string", "number", "integer", "boolean") or (
         types is None and not isinstance(value, (dict, list))
     )
-    return known and not isinstance(value, (dict, list))
+    return is_scalar and not isinstance(value, (dict, list))
 
 
 def shown_text(value: Json, part: Mapping[str, Any]) -> str:

@@ -146,8 +146,8 @@ def _reduce(reads: Sequence[Read], order: Sequence[int]) -> list[Read]:
     """One read for each pair, without those that always hold and that others imply."""
     before: dict[int, dict[int, Read]] = {number: {} for number in order}
     for read in reads:
-        known = before[read.reader].get(read.writer)
-        before[read.reader][read.writer] = read if known is None or read.is_sure else known
+        label = before[read.reader].get(read.writer)
+        before[read.reader][read.writer] = read if label is None or read.is_sure else label
     above: dict[int, int] = {}  # the bits of all Calls that come before one
     for number in order:
         above[number] = 0
@@ -235,8 +235,8 @@ def _describe(
     ifs = [read.label for read in reads if not read.is_sure]
     facts = [fact for fact in (state or "", *tags, *call_facts(node, counts or {})) if fact]
     facts = [*facts[:-1], *ifs[:1], facts[-1]] if facts and node.outcomes else [*facts, *ifs[:1]]
-    told = [f"reads {read.label} of {read.writer}" for read in reads[:8]]
-    title = [node.id, *facts, *told, describe_call(item)]
+    lines = [f"reads {read.label} of {read.writer}" for read in reads[:8]]
+    title = [node.id, *facts, *lines, describe_call(item)]
     mark = "•" if state is None else STATE_MARKS.get(state, UNKNOWN_MARK)
     return _Words(mark, " · ".join(facts), "\n".join(filter(None, title)))
 

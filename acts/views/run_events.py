@@ -370,9 +370,9 @@ class HistoryView:
         self._open[key] = work.tool
         values = {name: value for name, value in call.items() if not name.startswith("_")}
         is_small = payload is not None and len(payload.data) <= MAX_VALUE
-        shown = {"parameters": values} if is_small else _brief("parameters", values)
-        shown = shown if call or payload is None else _brief_payload("parameters", payload)
-        yield self._event("callStarted", work.call, work.tool, work.instance, id=call.get("_id"), **shown, **work.data)
+        fields = {"parameters": values} if is_small else _brief("parameters", values)
+        fields = fields if call or payload is None else _brief_payload("parameters", payload)
+        yield self._event("callStarted", work.call, work.tool, work.instance, id=call.get("_id"), **fields, **work.data)
 
     def _start_tick(self, question: Mapping[str, Any]) -> Iterator[RunEvent]:
         yield from self._end_tick()
@@ -398,8 +398,8 @@ class HistoryView:
             yield from self._answer(work, _object(payload))
         elif work is not None and "model" in work.data:
             answer = _object(payload)
-            shown = _brief("result", answer.get("output"))
-            yield self._call_ended(work, "completed", usage=answer.get("usage"), **shown)
+            fields = _brief("result", answer.get("output"))
+            yield self._call_ended(work, "completed", usage=answer.get("usage"), **fields)
         elif work is not None:
             yield self._call_ended(work, "completed", **_brief_payload("result", payload))
 
@@ -407,9 +407,9 @@ class HistoryView:
         solution = answer.get("solution")
         calls, output = _field(solution, "calls"), _field(solution, "output")
         count = len(calls) if isinstance(calls, list) else 0
-        shown = {} if output is None else _brief("output", output)
+        fields = {} if output is None else _brief("output", output)
         usage, error = answer.get("usage"), answer.get("unusable")
-        yield self._event("modelAnswered", tick=work.tick, calls=count, usage=usage, error=error, **shown)
+        yield self._event("modelAnswered", tick=work.tick, calls=count, usage=usage, error=error, **fields)
         if not count:
             yield from self._end_tick()
 
@@ -445,8 +445,8 @@ class HistoryView:
             return
         yield from self._start_call(work, {}, None)
         result = _first(a.details["result"]) if "result" in a.details else None
-        shown = _brief_payload("result", result) if error is None else {}
-        yield self._call_ended(work, "completed" if error is None else "failed", error=error, **shown)
+        fields = _brief_payload("result", result) if error is None else {}
+        yield self._call_ended(work, "completed" if error is None else "failed", error=error, **fields)
 
     # -- children ----------------------------------------------------------------------------------
 
@@ -683,8 +683,8 @@ def _field(value: Json, name: str) -> Any:
 
 def _undeclared(report: Mapping[str, Any]) -> Json:
     calls = report.get("calls")
-    taken = {str(_field(c, "id")): _text(_field(c, "undeclared")) for c in calls} if isinstance(calls, list) else {}
-    return {call: text for call, text in taken.items() if text} or _field(report.get("instances"), "undeclared")
+    codes = {str(_field(c, "id")): _text(_field(c, "undeclared")) for c in calls} if isinstance(calls, list) else {}
+    return {call: text for call, text in codes.items() if text} or _field(report.get("instances"), "undeclared")
 
 
 def _text(value: Any) -> str | None:

@@ -390,13 +390,13 @@ class PlanView(RunView):
         run = self._run
         if current is None or run.finished is not None:
             return []
-        known = {name for name, schema in run.capabilities.tools.items() if schema} | current.schemas.keys()
+        names = {name for name, schema in run.capabilities.tools.items() if schema} | current.schemas.keys()
         changed: dict[str, tuple[Tool | None, Sequence[str]]] = {}
         for name, before in run.walk.prepared.tools.items():
             schema = current.schemas.get(name)
             after = None if schema is None else read_tool(name, schema, served=name in current.served)[0]
             parts = ["everything"] if after is None else describe_changes(before, after)
-            if name in known and not is_server_tool(before.schema) and parts:
+            if name in names and not is_server_tool(before.schema) and parts:
                 changed[name] = after, parts
         waiting = (call for call in run.walk.calls if changed and not call.has_started and call.node.kind != UNIT)
         return [_tool_change(c, *changed[c.node.tool.name]) for c in waiting if c.node.tool.name in changed]

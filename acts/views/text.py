@@ -179,8 +179,8 @@ def change_lines(changes: Any) -> Iterator[str]:
             sides = {f"{name} {k}": (old.get(k, ABSENT), new.get(k, ABSENT)) for k in dict.fromkeys((*old, *new))}
         for part, (one, other) in sides.items():
             if one is ABSENT or other is ABSENT or not is_equal(one, other):
-                known = "" if one is other else f": {_json_text(one)} → {_json_text(other)}"
-                yield f"{part}{known}{who}"
+                values = "" if one is other else f": {_json_text(one)} → {_json_text(other)}"
+                yield f"{part}{values}{who}"
 
 
 def tool_change_lines(report: Mapping[str, Any]) -> list[str]:

@@ -91,9 +91,9 @@ class EventServer:
 
     def _refuse(self, request: BaseHTTPRequestHandler) -> tuple[int, str] | None:
         """Why this request is not answered, if it is not."""
-        given = (request.headers.get("Authorization") or "").removeprefix("Bearer ").encode(errors="replace")
+        bearer = (request.headers.get("Authorization") or "").removeprefix("Bearer ").encode(errors="replace")
         if self._token:
-            is_right = hmac.compare_digest(given, self._token.encode())
+            is_right = hmac.compare_digest(bearer, self._token.encode())
             return None if is_right else (401, f"the header Authorization lacks the token of {TOKEN_VARIABLE}")
         address = str(request.connection.getsockname()[0])
         if not is_loopback(address):
@@ -120,14 +120,14 @@ class EventServer:
 
 @dataclass(eq=False)
 class _Reader:
-    """A reader's socket, and what it has not taken yet. ``gone`` is set when nothing more is sent."""
+    """A reader's socket, and what it has not taken yet. ``ended`` is set when nothing more is sent."""
 
     connection: socket.socket
     watch: Watch
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
     has_all: bool = False
     last_progress: float = field(default_factory=time.monotonic)
-    gone: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def send(self, now: float) -> None:
         """Send what its socket takes. Raises OSError, WatchRefused, RPCError: it is dropped."""
@@ -142,7 +142,7 @@ class _Reader:
         if self.unsent and now - self.last_progress > SEND_SECONDS:
             raise TimeoutError
         if self.has_all and not self.unsent:
-            self.gone.set()
+            self.ended.set()
 
 
 class _Sender:
@@ -166,7 +166,7 @@ class _Sender:
                 self._thread = threading.Thread(target=self._run, name="events", daemon=True)
                 self._thread.start()
         self.wake()
-        reader.gone.wait()
+        reader.ended.wait()
 
     def _wait(self) -> None:
         """Wait until there is more, or a socket that was full has room."""
@@ -191,9 +191,9 @@ class _Sender:
                 except Exception as error:
                     if not isinstance(error, (OSError, WatchRefused, RPCError)):
                         logger.exception("a reader of events is dropped")
-                    reader.gone.set()
+                    reader.ended.set()
             with self._lock:
-                self._readers = [reader for reader in self._readers if not reader.gone.is_set()]
+                self._readers = [reader for reader in self._readers if not reader.ended.is_set()]
                 if not self._readers:
                     self._thread = None
                     return

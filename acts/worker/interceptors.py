@@ -306,8 +306,8 @@ class ResultRooms:
             except ApplicationError as refusal:
                 outcome, size = refusal, 0
         if is_final:
-            kept = _without_frames(outcome) if isinstance(outcome, Exception) else outcome
-            self.kept.keep(run_id, id_, Kept(kept, size, info.attempt, info.scheduled_time, str(info.workflow_id)))
+            light = _without_frames(outcome) if isinstance(outcome, Exception) else outcome
+            self.kept.keep(run_id, id_, Kept(light, size, info.attempt, info.scheduled_time, str(info.workflow_id)))
         return outcome
 
     def begin_task(self, run_id: str, task: int) -> None:

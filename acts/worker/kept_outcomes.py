@@ -77,22 +77,22 @@ class KeptOutcomes:
         self._bytes = 0
         self._seen, self._back = time.monotonic(), float("-inf")  # when the server last answered; when it came back
 
-    def keep(self, run_id: str, activity_id: str, kept: Kept) -> None:
+    def keep(self, run_id: str, activity_id: str, outcome: Kept) -> None:
         """Keep an outcome, and drop the oldest where they are too many or too large."""
         with self._lock:
             older = self._outcomes.pop((run_id, activity_id), None)
-            self._outcomes[run_id, activity_id] = kept
-            self._bytes += kept.size - (older.size if older else 0)
+            self._outcomes[run_id, activity_id] = outcome
+            self._bytes += outcome.size - (older.size if older else 0)
             while self._bytes > MAX_BYTES or len(self._outcomes) > MAX_OUTCOMES:
                 self._bytes -= self._outcomes.popitem(last=False)[1].size
 
     def take(self, run_id: str, activity_id: str, attempt: int = 1, scheduled: datetime | None = None) -> Kept | None:
         """The outcome of an earlier attempt of the same Activity. One that was reset counts its attempts anew."""
         with self._lock:
-            kept = self._outcomes.get((run_id, activity_id))
-        if kept is None or attempt <= kept.attempt or time.monotonic() - kept.ended > KEPT_SECONDS:
+            outcome = self._outcomes.get((run_id, activity_id))
+        if outcome is None or attempt <= outcome.attempt or time.monotonic() - outcome.ended > KEPT_SECONDS:
             return None
-        return kept if kept.scheduled in (None, scheduled) else None
+        return outcome if outcome.scheduled in (None, scheduled) else None
 
     def forget(self) -> None:
         """Drop all: memory is short."""
@@ -136,9 +136,9 @@ class KeptOutcomes:
                     if kept.attempt and kept.ended >= since]  # fmt: skip
         room = asyncio.Semaphore(REPORTS)
 
-        async def report(run_id: str, activity_id: str, kept: Kept) -> bool:
+        async def report(run_id: str, activity_id: str, outcome: Kept) -> bool:
             async with room:
-                return await _report(client, run_id, activity_id, kept)
+                return await _report(client, run_id, activity_id, outcome)
 
         arrived = sum(await asyncio.gather(*(report(*key, kept) for key, kept in lost)))
         text = "the server was away; of %d calls that ended meanwhile or shortly before, %d are reported now"
@@ -153,20 +153,20 @@ async def _answers(client: Client) -> bool:
     return True
 
 
-async def _report(client: Client, run_id: str, activity_id: str, kept: Kept) -> bool:
+async def _report(client: Client, run_id: str, activity_id: str, outcome: Kept) -> bool:
     """True where the server did not have it. By id: its token ends with its attempt, which may have timed out."""
-    handle = client.get_async_activity_handle(workflow_id=kept.workflow_id, run_id=run_id, activity_id=activity_id)
+    handle = client.get_async_activity_handle(workflow_id=outcome.workflow_id, run_id=run_id, activity_id=activity_id)
     try:
-        if isinstance(kept.outcome, Exception):
-            await handle.fail(kept.outcome)
+        if isinstance(outcome.outcome, Exception):
+            await handle.fail(outcome.outcome)
         else:
-            await handle.complete(kept.outcome)
+            await handle.complete(outcome.outcome)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
-            logger.warning("run %s, call %s: its report fails: %s", kept.workflow_id, activity_id, error.message)
+            logger.warning("run %s, call %s: its report fails: %s", outcome.workflow_id, activity_id, error.message)
         return False
     logger.warning(
         "run %s, call %s: what attempt %d came to %.0f s ago is reported now: the server was away",
-        kept.workflow_id, activity_id, kept.attempt, time.monotonic() - kept.ended,
+        outcome.workflow_id, activity_id, outcome.attempt, time.monotonic() - outcome.ended,
     )  # fmt: skip
     return True

@@ -2,7 +2,7 @@
 
 The worker keeps its workflows and its Activities, which become Tools that a plan may name. It gets the engine's
 workflows, Activities and interceptors, and a failure converter that no foreign failure breaks. ``acts worker`` adds
-hardening (``serve.py``); ``docs/plugin.md`` says what a worker without it does not promise.
+hardening (``serve.py``); ``docs/clients.md`` says what a worker without it does not promise.
 """
 
 from __future__ import annotations

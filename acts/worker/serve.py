@@ -152,8 +152,8 @@ class DrainingWorker(Worker):
                         query = handle.query(QUERY, rpc_timeout=timedelta(seconds=DRAIN_SECONDS))
                         queries.append(asyncio.create_task(query))
             await asyncio.sleep(LOOK_SECONDS)
-        for asked in queries:
-            asked.cancel()
+        for waiting_query in queries:
+            waiting_query.cancel()
         await asyncio.gather(*queries, return_exceptions=True)
 
 
@@ -199,7 +199,7 @@ def build(
     client: Client, settings: Settings, registry: Registry, executor: ThreadPoolExecutor,
     watches: Watches | None = None, observation: Observation | None = None,
 ) -> Worker:  # fmt: skip
-    """One worker that serves our workflows and the registry's Activities; ``docs/performance.md`` has its numbers."""
+    """One worker that serves our workflows and the registry's Activities; ``docs/sizing.md`` has its numbers."""
     watches, observation = watches or Watches(int(settings.worker_memory) << 20), observation or Observation()
     calls = ActivitySlots(settings.max_activities, watches.memory)
     watches.looks.append(lambda: metrics.record(metrics.FREE_SLOTS, calls.free))

@@ -99,29 +99,29 @@ class Settings(LogSettings):
     tools: str = Field("", description="folders with *.json Tools, separated like PATH")
     shipped_tools: str | None = Field(None, description="which Tools that ship it has (docs/tools.md): all, if not set")
     plans: str = Field("", description="folders with plans that are started by name (docs/plans.md)")
-    mcp: str = Field("", description="a file with MCP servers, whose tools are Tools (docs/mcp.md)")
+    mcp: str = Field("", description="a file with MCP servers, whose tools are Tools (docs/tools.md)")
     scripts: str = Field("", description="folders with the scripts of ``scripted:`` models")
     delegates: str = Field("", description="folders with the definitions of delegates (docs/delegates.md)")
     delegate_hosts: str = Field("", description="hosts to fetch definitions from: host or host:port, comma separated")
     delegate_private_hosts: str = Field("", description="host:port where the address need not be public")
-    data: str = Field("", description="folders with sets of instances (docs/sets.md)")
+    data: str = Field("", description="folders with sets of instances (docs/delegates.md)")
     results: str = Field("", description="folders for the results of sets")
     data_hosts: str = Field("", description="hosts that sets may be fetched from, as for delegates")
     data_private_hosts: str = Field("", description="host:port where the address need not be public")
     http_hosts: str = Field("", description="hosts that the tool http may send requests to, as for delegates")
     http_private_hosts: str = Field("", description="host:port where the address need not be public")
-    models: str = Field("", description="a file with model endpoints: ``NAME/MODEL`` (docs/models.md)")
-    storage: str = Field("", description="for large values: file:<folder> or s3://bucket/prefix (docs/storage.md)")
-    approvers: str = Field("", description="a file with the keys of those who alone may decide (docs/approvers.md)")
-    secrets: str = Field("", description="a folder, or env:PREFIX, with the secrets of Tools (docs/secrets.md)")
-    page: Literal["on", "off"] = Field("on", description="the page of a run in the Web UI (docs/web-ui.md)")
-    codec_keys: str = Field("", description="keys that payloads are encrypted with (docs/encryption.md)")
-    openai_api: Literal["", "chat", "responses"] = Field("", description="the API of OpenAI's models (docs/models.md)")
+    models: str = Field("", description="a file with model endpoints: ``NAME/MODEL`` (docs/agents.md)")
+    storage: str = Field("", description="for large values: file:<folder> or s3://bucket/prefix (docs/sizing.md)")
+    approvers: str = Field("", description="a file with the keys of those who alone may decide (docs/security.md)")
+    secrets: str = Field("", description="a folder, or env:PREFIX, with the secrets of Tools (docs/security.md)")
+    page: Literal["on", "off"] = Field("on", description="the page of a run in the Web UI (docs/people.md)")
+    codec_keys: str = Field("", description="keys that payloads are encrypted with (docs/security.md)")
+    openai_api: Literal["", "chat", "responses"] = Field("", description="the API of OpenAI's models (docs/agents.md)")
     # Slots for Activities, and how many a workflow may start eagerly in one task: with the SDK's 100 and 3, a fan-out
     # of 500 takes twice as long
     max_activities: int = Field(500, ge=1, le=10_000, description="how many Activities run at once (500)")
     tool_limits: Annotated[str, AfterValidator(_check_limits)] = Field(
-        "", description="NAME=N, …: of these Activities at most N at once here, and the rest waits (docs/scale.md)"
+        "", description="NAME=N, …: of these Activities at most N at once here, and the rest waits (docs/sizing.md)"
     )
     max_parallel: int | None = Field(None, ge=1, le=MAX_PARALLEL, description="the most that maxParallel may be")
     max_cost: float | None = Field(None, ge=0, description="US dollars for models that a run may cost at most")
@@ -137,7 +137,7 @@ class Settings(LogSettings):
     # Kubernetes puts a "/" into it. 200 characters leave room for a build id in the 255 that the server allows
     deployment: str = Field(
         "", pattern=r"^[A-Za-z0-9_/-]{0,200}$",
-        description="the Worker Deployment, with ACTS_BUILD_ID; runs end on their version (docs/operations.md)",
+        description="the Worker Deployment, with ACTS_BUILD_ID; runs end on their version (docs/deploy.md)",
     )  # fmt: skip
     # A digest of Git or of an image, a date, a semantic version; the names of Kubernetes' labels allow no more
     build_id: str = Field(
@@ -152,7 +152,7 @@ class Settings(LogSettings):
     metrics: _Address = Field("", description="host:port of the Prometheus endpoint ``/metrics`` (none)")
     health: _Address = Field("", description="host:port of ``/live``, ``/ready`` and ``/runs/ID/events`` (none)")
     events_token: str = Field(
-        "", description="the token that readers of events need beyond this machine (docs/events.md)"
+        "", description="the token that readers of events need beyond this machine (docs/clients.md)"
     )
 
     @classmethod

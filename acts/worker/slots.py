@@ -9,7 +9,7 @@ up, and each step of a small plan would wait for as many tasks as a large batch 
 * **Turns**: of the trees of runs (a root and all below it), the one that has computed least lately goes first. The
   server's database writes in the order of arrival, so a busy tree has only a few answers at a time on their way there,
   and one while a quiet tree is at work. So ten calls beside a large batch take at most three times their time alone
-  (``docs/performance.md``), not 11 times.
+  (``docs/sizing.md``), not 11 times.
 * **Kept slots**: of the slots for Activities, some are for runs with few Calls in flight (``ActivitySlots``).
 """
 
@@ -585,7 +585,7 @@ async def _follow_references(
     """Put what is stored, or that it is lost, in the place of each reference. Raises what a restored value would mend:
     a storage that is away, or has lost what the run has read before.
     """
-    known = {job.notify_has_patch.patch_id for job in act.jobs}
+    patches = {job.notify_has_patch.patch_id for job in act.jobs}
     starts = (payload for job in act.jobs for payload in job.initialize_workflow.arguments)
     if converter.external_storage is None and any(map(_is_reference, starts)):
         raise StorageUnavailable("the run was started with a stored value: set ACTS_STORAGE for this worker")
@@ -594,7 +594,7 @@ async def _follow_references(
         if not _is_reference(payload):
             return payload
         lost = partial(lost_value, payload, act.history_length)
-        if lost_patch(lost("")) in known:
+        if lost_patch(lost("")) in patches:
             return lost("it was lost before")
         try:
             [reference] = await converter._decode_reference_payload_sequence([payload])  # noqa: SLF001 - no public way

@@ -7,8 +7,8 @@ much one workflow task starts (``TasksInFlight``).
 A reset hands the new run the signals and updates of the old one again, mixed; a replay of that task has the signals
 first. So updates always come after the signals of their workflow task.
 
-Determinism: workflows run without the SDK's sandbox (``docs/performance.md`` says why). What the sandbox would forbid
-stays out by rule: no clock, randomness, I/O, threads, or iteration over sets.
+Determinism: workflows run without the SDK's sandbox, whose time ``python -m benchmarks settings`` measures. By rule
+there is no clock, randomness, I/O, thread, or iteration over sets.
 """
 
 from __future__ import annotations
@@ -329,8 +329,8 @@ class Driver:
         signal, payload = command.signal, command.payload
         try:
             if command.is_told:
-                told = Told(token=self.run.position.token, word=signal, message=payload)
-                signal, args = told.signal_name(), [encode_record(told)]
+                record = Told(token=self.run.position.token, word=signal, message=payload)
+                signal, args = record.signal_name(), [encode_record(record)]
             else:
                 args = [] if payload is None else [encode(payload)]
         except CallError as error:

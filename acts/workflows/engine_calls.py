@@ -361,8 +361,8 @@ async def add_past(setup: PlanSetup, state: PlanState | None) -> PlanSetup:
             past_run = await read_past(workflow_id, run_id)
             calls = tuple(c for c in past_run.calls if c.instance is None or c.instance in source.instances)
             runs.append(past_run.model_copy(update={"calls": calls}))
-        taken = source.model_dump(include={"calls", "keepsIds", "hasSamePrompt"})
-        past_state = PastState(source={}, past=tuple(runs), **taken)
+        fields = source.model_dump(include={"calls", "keepsIds", "hasSamePrompt"})
+        past_state = PastState(source={}, past=tuple(runs), **fields)
         return replace(setup, past=past_of_state(past_state, setup.prepared, source.instances))
     if own is not None or resume is None:
         return setup
@@ -407,10 +407,10 @@ def model_request(run: RunMachine, command: AskSolution | AskOutput) -> RawValue
         cap = output_cap(config, run.price, grant, least_cap)
         turns = 2 if grant.mayRepair else 1
         reserved = Reserved(tokens=turns * grant.tokens or None, cost=turns * grant.cost or None)
-    asked = ModelQuestion(
+    request = ModelQuestion(
         **question, source=source, fallbackModels=config.fallbackModels, patience=config.patience,
         effort=config.effort, temperature=config.temperature, maxOutputTokens=cap, priced=run.budget.limits_cost,
         mayRepair=grant is None or grant.mayRepair, reserved=reserved, token=position.token,
         root=position.ancestors[0] if position.ancestors else None,
     )  # fmt: skip
-    return encode(asked.model_dump(exclude_defaults=True))
+    return encode(request.model_dump(exclude_defaults=True))

@@ -118,6 +118,8 @@ def test_rows_of_a_set_that_failed_are_retried_into_a_results_file_of_their_own(
     assert (fork.exit_code, "takes over whole rows" in fork.stderr) == (2, True), fork.stderr
     no_set = acts("retry", name, "--edit", write(tmp_path, "other.json", {"context": context[::2]}), "--results", "x")
     assert (no_set.exit_code, "no set is named" in no_set.stderr) == (2, True), no_set.stderr
+    edited = acts("retry", name, "--edit", write(tmp_path, "more.json", [{**plan, "again": 1}]), "--id", f"{name}-3")
+    assert "--only-failed leaves them out" in edited.stderr, "it would run what has completed again"
 
 
 async def test_an_agent_is_retried_with_all_that_it_had_done(

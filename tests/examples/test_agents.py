@@ -61,7 +61,7 @@ async def ran(client: Client, handle: Handle, tick: int) -> dict[str, Any]:
 
 
 def test_the_docs_show_all_of_replan() -> None:
-    text = (ROOT / "docs" / "concepts.md").read_text("utf-8")
+    text = (ROOT / "docs" / "agents.md").read_text("utf-8")
     (shown,) = [b for b in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "scripted:replan/script" in b]
     assert parse(shown, "YAML") == load("examples/replan/plan.yaml")
 

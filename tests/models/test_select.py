@@ -35,7 +35,7 @@ def test_the_sdks_are_imported_on_first_use() -> None:
 
 def test_the_documentation_has_every_code_and_whether_it_is_retryable() -> None:
 
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text("utf-8")
     rows = {line.split("`")[1]: line for line in page.splitlines() if re.match(r"\| `model[A-Z]", line)}
     assert set(rows) == set(CODES)
     for code, (retryable, _) in CODES.items():

@@ -1,4 +1,4 @@
-"""deploy/kubernetes: its files fit Kubernetes' schemas and the settings; docs/deploy.md says what was not run."""
+"""deploy/kubernetes: its files fit Kubernetes' schemas and the settings."""
 
 from __future__ import annotations
 

@@ -101,10 +101,7 @@ def states(drive: Drive) -> list[str]:
 DONE, SKIPPED, WAITS, DETACHED = "completed", "skipped", "awaiting", "detached"
 # Results that a plan needs, and in what its Calls then end; by pattern, the others complete
 ENDS: dict[int, tuple[dict[str, Json], list[str]]] = {
-    4: ({"1:score": 0.5}, [DONE, DONE, SKIPPED]),
-    5: ({"1:score": 0.9}, [DONE, DONE, SKIPPED, DONE]),
-    6: ({"1:describe": {"crime": True, "injured": 2}}, [DONE, DONE, DONE]),
-    7: ({"1:describe": {"crime": True, "injured": 0}, "2:police": {"crime": True}}, [DONE, DONE, SKIPPED, DONE]),
+    4: ({"1:score": 0.9}, [DONE, DONE, SKIPPED, DONE]),
     9: ({}, [DETACHED, DETACHED, WAITS]),
     12: ({}, [DETACHED, DONE]),
     14: ({"1:findOrders": [{"id": 1}, {"id": 2}]}, [DONE, DONE, DONE]),
@@ -113,13 +110,16 @@ ENDS: dict[int, tuple[dict[str, Json], list[str]]] = {
     21: ({"1:plan": {"text": "t"}}, [DONE, DONE]),
     29: ({"1:plan": {"south": "s"}}, [DONE, DONE]),
     22: ({"1:listFolder": {"folders": ["/a"], "files": 1}}, [DONE, DONE, DONE]),
-    24: ({}, [DONE, WAITS]),
     30: ({}, [DETACHED, DETACHED, DETACHED, WAITS]),
-    34: ({}, [DETACHED, WAITS]),
     37: ({"1:describe": {"amount": 10, "stolen": False}}, [DONE, SKIPPED, SKIPPED, DONE]),
-    41: ({"1:split": ["p", "q"]}, [DONE, DONE, DONE]),
 }
-ENDS |= {25: ENDS[19], 38: ENDS[37], 42: ENDS[41]}
+ENDS |= {
+    5: ({"1:score": 0.1}, [DONE, SKIPPED, DONE, DONE]),
+    6: ({"1:describe": {"amount": 2000, "stolen": True}}, [DONE, DONE, DONE, DONE]),
+    7: ({"1:describe": {"amount": 10, "stolen": True}}, [DONE, SKIPPED, DONE, DONE]),
+}
+ENDS |= {38: ENDS[37], 24: ENDS[16], 34: ENDS[30], 25: ENDS[19], 26: ENDS[19]}
+ENDS |= dict.fromkeys((13, 41, 42), ENDS[14])
 
 
 @pytest.mark.parametrize("number", sorted(EXAMPLES))
@@ -152,8 +152,7 @@ def test_two_of_three_votes_release_a_call() -> None:
 # By pattern, what of its inner plan has ended, with results; and whether that is the end of it
 RACES: list[tuple[int, tuple[str, ...], dict[str, Json], bool]] = [
     (19, (), {}, False),
-    (19, ("3:askStop",), {}, True),
-    (19, ("1:inspect", "2:report"), {}, True),
+    (19, ("2:askStop",), {}, True),
     (26, ("1:callUp[0]",), {}, False),
     (26, ("1:callUp[0]", "1:callUp[1]"), {}, True),
     (27, ("2:ask",), {}, False),
@@ -189,8 +188,6 @@ TURNS: list[tuple[int, Json, dict[str, Json], list[str], bool]] = [
     (10, {"next": "review"}, {"2:review": "draft"}, ["2:review"], False),
     (10, {"next": "draft"}, {"1:draft": "print"}, ["1:draft"], False),
     (10, {"next": "print"}, {"3:print": "end"}, ["3:print"], True),
-    (15, None, {"1:findMore": {"items": [1, 2], "next": "b"}}, ["1:findMore", "2:handle[0]", "2:handle[1]"], False),
-    (15, {"found": {"next": "b"}}, {"1:findMore": {"items": [3], "next": None}}, ["1:findMore", "2:handle[0]"], True),
     (21, None, {"2:check": {"good": False, "advice": "longer"}}, ["1:write", "2:check"], False),
     (21, {"check": {"advice": "longer"}}, {"2:check": {"good": True}}, ["1:write", "2:check"], True),
     (36, None, {"2:count": {"good": 2}}, ["1:ask[0]", "1:ask[1]", "2:count"], False),

@@ -1,26 +1,33 @@
-"""The examples of docs/plans.md are plans that validate, and do what the page says."""
+"""The plans and Requests of the documentation validate, and those of docs/plans.md do what the page says."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from acts.activities.shipped_tools import SHIPPED
 from acts.cli.commands.read import provenance_tree
+from acts.language import source_text
 from acts.language.references import Path as ReferencePath
 from acts.language.references import parse
 from acts.language.values import get
 from acts.machines.call_state import call_items
 from acts.plan.context_log import END
+from acts.plan.validate import validate
 from acts.provenance.trace import ProvenanceIndex, RunRecord
-from tests.case_rows import fails
+from tests.case_rows import fails, tool
 from tests.property.drive import Drive, begin
 
-PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text("utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "plans.md").read_text("utf-8")
+# The end of a file is no whole block: the walkthroughs validate that file
+FENCE = re.compile(r'^( *)```(json|yaml)(?: title="[^",]*")?\n(.*?)^ *```', re.MULTILINE | re.DOTALL)
 BLOCKS: list[Any] = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
 MAIL, CHOSEN, PAY, REVIEW, EACH, EACH_FAILED, LITERAL, SOME, GROUPS, OUTCOMES = BLOCKS
 INPUT = {
@@ -93,3 +100,39 @@ def test_the_tree_of_why_is_the_one_on_the_page() -> None:
     (tree,) = re.findall(r"```text\n\$ .*?\n(.*?)```", PAGE, re.DOTALL)
     shown = capture.get().replace("2026-01-01 00", "2026-01-31 12").replace("row.", "")  # the Activities of the rows
     assert shown == tree
+
+
+def find_requests(text: str) -> Iterator[Any]:
+    """The Requests among the JSON and YAML blocks of a page; a plan or a Call alone is one, whose data is elsewhere.
+
+    What a run yields (``status``) and what an Activity gets (``_id``) are none.
+    """
+    for indent, form, body in FENCE.findall(text):
+        block = source_text.parse(re.sub(f"^{indent}", "", body, flags=re.MULTILINE), form.upper())
+        calls = [block] if isinstance(block, dict) and "_tool" in block and "_id" not in block else block
+        if isinstance(calls, list) and all(isinstance(call, dict) and "_tool" in call for call in calls):
+            block = {"context": [{"type": "plan", "plan": calls}]}
+        if isinstance(block, dict) and isinstance(block.get("context"), list) and "status" not in block:
+            yield {**block, "config": {"missing": "wait", **block.get("config", {})}}
+
+
+def find_tool_names(value: Any) -> Iterator[str]:
+    """The Tools of all Calls in a JSON value, also of the plans inside them."""
+    if isinstance(value, dict):
+        yield from [value["_tool"]] if isinstance(value.get("_tool"), str) else []
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from find_tool_names(inner)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_a_request_of_a_page_validates(page: Path) -> None:
+    for request in find_requests(page.read_text("utf-8")):
+        messages = [message["tool"] for message in request["context"] if message.get("type") == "tool"]
+        names = (name for message in messages for name in ([message] if isinstance(message, str) else message))
+        listed = {name.removeprefix("Tool.") for name in names}
+        registry = {name: SHIPPED.get(name) or tool(name) for name in {*listed, *find_tool_names(request["context"])}}
+        others = {name: registry[name] for name in registry.keys() - listed}
+        context = [{"type": "tool", "tool": others}, *request["context"]] if others else request["context"]
+        problems = validate({**request, "context": context}, registry)
+        assert [p for p in problems if p.severity == "error" and p.code != "noPlan"] == [], request

@@ -222,7 +222,7 @@ def build(queue: str, number: str) -> WorkerDeploymentVersion:
 
 
 async def temporal(server: DevServer, *arguments: str) -> None:
-    """A command of Temporal's program, as docs/operations.md has it."""
+    """A command of Temporal's program, as docs/deploy.md has it."""
     process = await asyncio.create_subprocess_exec(
         *(find_program(), *arguments, "--address", server.address),
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env={"HOME": "/nonexistent"},

@@ -105,7 +105,7 @@ def _read_script(name: str) -> _Script:
         reason = settings_text(error)
     except (OSError, ValueError) as error:
         reason = str(error)
-    raise ModelError("modelUnknown", f"{file} is not a script (docs/models.md): {reason}", retryable=False)
+    raise ModelError("modelUnknown", f"{file} is not a script (docs/agents.md): {reason}", retryable=False)
 
 
 def _respond(answer: _Answer, prompt: str, on_call: CallReceiver | None) -> ModelResponse:

@@ -162,15 +162,15 @@ async def _approve_many(many: bulk.Bulk, decision: Decision, key: str | None) ->
     temporal = await server.connect()
     rows = await many.choose(temporal, IS_WAITING, tool=False)
     report = await read_pending(None, many.tool, client=temporal, only=frozenset(row["id"] for row in rows))
-    shown = [(RunReader(temporal, id_), approval) for id_, listed in report.approvals for approval in listed]
+    waits = [(RunReader(temporal, id_), approval) for id_, listed in report.approvals for approval in listed]
     for id_, listed in report.approvals:
         for line in approval_lines(id_, listed, sys.maxsize, sys.maxsize, len(listed)):
             console().print(Text(line))
     if report.unanswered:
         cli.print_message(f"no worker answered for {cli.list_names(report.unanswered, 10)}", severity="warning")
-    whole = [(run, approval) for run, approval in shown if approval.content is not None and approval.subject]
-    if len(whole) < len(shown):
-        text = f"{cli.count_text(len(shown) - len(whole), 'approval')} not shown whole: left alone"
+    whole = [(run, approval) for run, approval in waits if approval.content is not None and approval.subject]
+    if len(whole) < len(waits):
+        text = f"{cli.count_text(len(waits) - len(whole), 'approval')} not shown whole: left alone"
         cli.print_message(text, severity="warning")
 
     async def approve_one(run: RunReader, approval: PendingApproval) -> str:
@@ -273,8 +273,8 @@ async def edit(
 async def _decide(id_: str, past: str, decision: Decision, key: str | None) -> None:
     run = await open_run(id_)
     approval = await run_decisions.find_approval(run, decision)
-    [seen] = await add_parameters(run, [approval]) if decision.decision == APPROVE else [approval]
-    for text in tool_change_lines(seen.about):
+    [whole] = await add_parameters(run, [approval]) if decision.decision == APPROVE else [approval]
+    for text in tool_change_lines(whole.about):
         cli.print_message(clean(text), severity="warning")
     status = await run_decisions.send_decision(run, decision, approval, sign=_signer(key, decision))
     state = f"; the run is {status['phase']}" if isinstance(status, dict) and "phase" in status else ""
@@ -304,12 +304,12 @@ async def _sign(
     key: Ed25519PrivateKey, waiting: RunReader, approval: PendingApproval, decision: dict[str, Any], *, is_named: bool
 ) -> dict[str, Any]:
     """The decision, signed. What is approved is printed whole; who has not named its subject says yes to it."""
-    seen = await run_decisions.read_signable(waiting, approval)
-    cli.print_err(visible(json.dumps(seen.content, indent=2, ensure_ascii=False), "\n"))
+    whole = await run_decisions.read_signable(waiting, approval)
+    cli.print_err(visible(json.dumps(whole.content, indent=2, ensure_ascii=False), "\n"))
     if decision["decision"] in (APPROVE, ANSWER) and not is_named:
         hint = f"name what you have seen: --subject {str(approval.subject)[:SHORT_SUBJECT]}"
         cli.require_yes("Sign the approval of this?", "nothing was signed", hint=hint)
-    return run_decisions.with_signature(key, seen, decision)
+    return run_decisions.with_signature(key, whole, decision)
 
 
 @contextmanager

@@ -152,7 +152,7 @@ async def ui_(host: UiHost = server.HOST, port: PagePort = None) -> None:
     """Serve the inbox: pending decisions of all runs, cards to decide on, runs and their cost.
 
     Alone it listens on this machine, and prints a link that works once. Behind a proxy that signs people in:
-    ACTS_UI_USER_HEADER, ACTS_UI_PROXY_TOKEN and ACTS_UI_ORIGIN (docs/ui.md).
+    ACTS_UI_USER_HEADER, ACTS_UI_PROXY_TOKEN and ACTS_UI_ORIGIN (docs/people.md).
     """
     try:
         from acts.ui import ui_server as page

@@ -78,7 +78,7 @@ _SHORT_GRACE_SECONDS: Final = 3600.0
 _MAX_FAILURES: Final = 50  # printed in full; more of them are mostly alike
 _STUCK: Final = (
     "runs that do not replay would be stuck on workers with this code: let them end on the old ones "
-    "(docs/operations.md, worker versions), or make the change compatible"
+    "(docs/deploy.md, versions and rollback), or make the change compatible"
 )
 
 Queue = Annotated[str | None, option("--queue NAME", "The task queue (default: ACTS_TASK_QUEUE, or acts).")]
@@ -219,7 +219,7 @@ async def check_models() -> list[Finding]:
     for name, endpoint in endpoints.from_environment().items():
         endpoint.read_access()
         able.append(f"{name}/…")
-    hint = "" if able else "plans need none; agents and latent calls do (docs/models.md)"
+    hint = "" if able else "plans need none; agents and latent calls do (docs/agents.md)"
     return [ok(f"{', '.join(able)} have a key here" if able else "no model has a key here", hint)]
 
 
@@ -258,7 +258,7 @@ async def check_runs(client: Client, _queue: str) -> list[Finding]:
         return [ok("this server does not count the runs with problems: that begins with 1.29")]
     if not count:
         return [ok("no open run reports a problem")]
-    hint = 'list them: temporal workflow list --query "TemporalReportedProblems IS NOT NULL"; docs/operations.md'
+    hint = 'list them: temporal workflow list --query "TemporalReportedProblems IS NOT NULL"; docs/repair.md'
     return [warn(f"the workflow tasks of {count:,} open runs fail", hint)]
 
 
@@ -311,7 +311,7 @@ def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) 
     text = f"{count_text(len(pollers), 'worker')} on {name!r}, tools {versions}"
     findings = [ok(text)]
     if len(digests) > 1 and len(set(map(poller_deployment, pollers))) == 1:
-        hint = "as in a rolling deploy; if it lasts, a worker was not updated (docs/deploy.md, rolling deploys)"
+        hint = "as in a rolling deploy; if it lasts, a worker was not updated (docs/deploy.md)"
         findings = [warn(f"{text}: they differ", hint)]
     own = registry.version
     if own not in digests and (registry.tools or registry.activities):
@@ -343,7 +343,7 @@ def judge_backlog(count: int, age: float) -> Finding:
     text = f"{count:,} calls wait for a worker, the oldest for {age:.0f} s" if count else "nothing waits for a worker"
     if not count or age < MAX_BACKLOG_SECONDS:
         return ok(text)
-    return warn(text, "start more workers, or raise ACTS_MAX_ACTIVITIES (docs/deploy.md, sizing)")
+    return warn(text, "start more workers, or raise ACTS_MAX_ACTIVITIES (docs/sizing.md)")
 
 
 _NO_START: Final = "a worker does not start with it"
@@ -438,7 +438,7 @@ def codec_server(host: CodecHost = "127.0.0.1", port: CodecPort = 8081, origin: 
     try:
         codec = payload_codec.codec_from_environment()
         if not isinstance(codec, payload_codec.AesGcmCodec):
-            hint = "set it to the keys of the workers: docs/encryption.md"
+            hint = "set it to the keys of the workers: docs/security.md"
             raise command_error(f"{payload_codec.VARIABLE} is not set", hint=hint)
         codec_http = create_server(codec, host, port, origins, os.environ.get(TOKEN_VARIABLE))
     except payload_codec.CodecError as error:

@@ -69,8 +69,8 @@ def validate(
     request, calls = preflight.request, count_text(preflight.calls, "call")
     parts = [calls]
     if preflight.agent and request is not None:
-        shown = [f"{calls} to be shown to it"] if preflight.calls else []
-        parts = ["a task for an agent", clean(f"model {request.config.model}", 100), *shown]
+        notes = [f"{calls} to be shown to it"] if preflight.calls else []
+        parts = ["a task for an agent", clean(f"model {request.config.model}", 100), *notes]
     elif request is not None and request.set is not None:
         parts.append(clean(f"for each row of {request.set.source}", 200))
     elif request is not None and request.instances():
@@ -254,23 +254,23 @@ def _print_prompt(context: PromptContext, model: str, tick: int, *, as_json: boo
     from acts.activities.model_context import build_planner_request, room_of, sent_schema
     from acts.planner.request_estimate import bytes_per_token
 
-    shown, composed = build_planner_request(context, tick, room_of(model))
+    prompt, composed = build_planner_request(context, tick, room_of(model))
     schemas = sent_schema(composed, model)
     sizes: dict[str, int] = {}
-    for part in (*shown.system, *(part for turn in shown.turns for part in turn.parts)):
+    for part in (*prompt.system, *(part for turn in prompt.turns for part in turn.parts)):
         sizes[part.kind] = sizes.get(part.kind, 0) + len(part.text.encode())
         if part.files:
             sizes["files"] = sizes.get("files", 0) + sum(file.text_bytes for file in part.files)
     sizes |= {name: len(text.encode()) for name, text in schemas.items()}
     tokens = {kind: math.ceil(size / bytes_per_token(model)) for kind, size in sizes.items()}
     if as_json:
-        turns = [{"role": t.role, "parts": [{"kind": p.kind, "text": p.text} for p in t.parts]} for t in shown.turns]
-        system = [{"kind": p.kind, "text": p.text} for p in shown.system]
+        turns = [{"role": t.role, "parts": [{"kind": p.kind, "text": p.text} for p in t.parts]} for t in prompt.turns]
+        system = [{"kind": p.kind, "text": p.text} for p in prompt.system]
         sent = {"schema": json.loads(schemas["schema"])} if "schema" in schemas else {}
         sent |= {"words": schemas["words"]} if "words" in schemas else {}
         return print_json({"model": model, "tick": tick, "system": system, "turns": turns, **sent, "tokens": tokens})
-    blocks = [(f"system: {part.kind}", part.text) for part in shown.system]
-    blocks += [(turn.role, "\n".join(part.text for part in turn.parts)) for turn in shown.turns]
+    blocks = [(f"system: {part.kind}", part.text) for part in prompt.system]
+    blocks += [(turn.role, "\n".join(part.text for part in turn.parts)) for turn in prompt.turns]
     heads = {"schema": "schema of the answer", "words": "system: the form of the answer, in words"}
     for head, text in (*blocks, *((heads[name], text) for name, text in schemas.items())):
         print("\n".join([f"=== {head}", *cli.clean_lines(text)]))

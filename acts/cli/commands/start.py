@@ -370,6 +370,10 @@ async def _resume_request(
     if says_so:
         more = f"; results: {config['results']}" if checks.names_set(request) and "results" in config else ""
         print_err(clean(f"taking over what {run.id} had completed{more}"), "dim")
+        has_instances = any({"_instance", "_instances"} & {*message} for message in request["context"])
+        if has_instances and file is not None and "only" not in resume:
+            text = "where the new plan changes a call, instances that have completed run it again, too"
+            cli.print_message(text, hint="acts retry --only-failed leaves them out", severity="warning")
     return {**request, "config": {**config, "resume": resume}}, source
 
 

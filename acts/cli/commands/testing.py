@@ -219,7 +219,7 @@ def find_test_files(names: Sequence[str]) -> list[Path]:
         )
     if not out:
         where = ", ".join(names) or "this folder"
-        hint = "a test file is called like its plan: orders.test.yaml for orders.yaml; see docs/testing.md"
+        hint = "a test file is called like its plan: orders.test.yaml for orders.yaml; see docs/tools.md"
         raise command_error(f"no test file in {where}", hint=hint)
     return list(out)
 

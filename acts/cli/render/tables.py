@@ -153,8 +153,8 @@ def subject_lines(approval: PendingApproval, rows: int, width: int) -> tuple[lis
     by_model = [id_ for id_, answer in answers.items() if "model" in answer] if isinstance(answers, dict) else []
     marks = [f"{words.BY_MODEL}: {', '.join(by_model)}"] if by_model else []
     whole = [clean(line) for line in (*changes, *marks, *lines)]
-    shown = [clean(line, width) for line in whole[:rows]]
-    return shown, shown == whole
+    visible_lines = [clean(line, width) for line in whole[:rows]]
+    return visible_lines, visible_lines == whole
 
 
 def plan_lines(approval: PendingApproval) -> list[str]:
@@ -169,9 +169,9 @@ def plan_lines(approval: PendingApproval) -> list[str]:
     remarks = about[run_reader.CALLS] if isinstance(about.get(run_reader.CALLS), dict) else {}
     lines = [f"plan, {count_text(len(names), 'call')}{_forecast(about.get(run_reader.FORECAST))}"]
     for name, call in zip(names, calls or (), strict=True):
-        known = f"  ({', '.join(map(str, remarks[name]))})" if isinstance(remarks.get(name), list) else ""
+        remark = f"  ({', '.join(map(str, remarks[name]))})" if isinstance(remarks.get(name), list) else ""
         parts = {key: value for key, value in call.items() if key != "_tool"}
-        lines.append(f"  {name}  {json.dumps(answers[name], ensure_ascii=False)}{known}")
+        lines.append(f"  {name}  {json.dumps(answers[name], ensure_ascii=False)}{remark}")
         lines.append(f"    {json.dumps(parts, ensure_ascii=False)}")
     return lines
 
@@ -207,11 +207,11 @@ def _decision_lines(report: Mapping[str, Any]) -> Iterator[Text]:
 
 def remembered_lines(run: str, report: Mapping[str, Any]) -> Iterator[Text]:
     """The approvals that hold for like calls, each with the command that ends it."""
-    for name, kept in (report.get("remembered") or {}).items():
-        limits = [f"if {kept['when']}"] if "when" in kept else []
-        limits += [f"{kept['count']:,} more"] if "count" in kept else []
-        limits += [f"until {kept['until']}"] if "until" in kept else []
-        text = f"{kept.get('by') or 'somebody'} approves calls like {kept.get('call')}: {', '.join(limits) or 'all'}"
+    for name, rule in (report.get("remembered") or {}).items():
+        limits = [f"if {rule['when']}"] if "when" in rule else []
+        limits += [f"{rule['count']:,} more"] if "count" in rule else []
+        limits += [f"until {rule['until']}"] if "until" in rule else []
+        text = f"{rule.get('by') or 'somebody'} approves calls like {rule.get('call')}: {', '.join(limits) or 'all'}"
         yield Text(clean(f"{text}; {shell('acts', 'revoke', run, name)} ends it"), "yellow")
 
 

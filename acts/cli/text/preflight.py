@@ -359,10 +359,10 @@ def _folders_of(variable: str, of_dev: str) -> tuple[tuple[Path, ...], str]:
 def _column_problems(
     message: SetData, columns: Mapping[str, None], plan: ValidatedPlan, file: str
 ) -> Iterator[Problem]:
-    known = f"{file} has: {format_choices(columns)}"
+    columns_hint = f"{file} has: {format_choices(columns)}"
     if message.id_field is not None and message.id_field not in columns:
         text = f'no column is called "{message.id_field}", which is to be the id'
-        hint = suggest(message.id_field, columns) or known
+        hint = suggest(message.id_field, columns) or columns_hint
         yield Problem("unknownColumn", text, pointer("context", message.index, INSTANCES, "id"), hint=hint)
     written = {path.names[0] for node in plan.nodes for path in node.writes if path.kind == message.kind and path.names}
     for node in plan.nodes:
@@ -370,7 +370,7 @@ def _column_problems(
             paths = [path for path in use.paths if path.kind == message.kind and path.names]
             wrong = [path for path in paths if path.names[0] not in (*columns, *written)]
             if wrong and columns and len(wrong) == len(use.paths):
-                text, hint = f"no row has {wrong[0]}", suggest(wrong[0].names[0], columns) or known
+                text, hint = f"no row has {wrong[0]}", suggest(wrong[0].names[0], columns) or columns_hint
                 place = node.pointer + pointer(*use.at)
                 severity = "warning" if use is node.condition or not file.endswith(".csv") else "error"
                 yield Problem("unknownColumn", text, place, node.id, hint, severity)

@@ -1,4 +1,4 @@
-// Decisions signed with an approver's own key (docs/approvers.md, "What is signed"). The browser keeps the key where no
+// Decisions signed with an approver's own key (docs/security.md, "From a program of your own"). The browser keeps the key where no
 // script can read it, this one included; it signs nothing but the subject whose text has the digest that is named.
 "use strict";
 
