@@ -171,8 +171,8 @@ class _Attachments:
     """
 
     def __init__(self, own: Iterable[PromptPart]) -> None:
-        self._taken: dict[str, File] = {}
-        self._said: set[str] = set()
+        self._files: dict[str, File] = {}
+        self._placed: set[str] = set()
         for file in (file for part in own for file in part.files):
             if reason := self._take(file):
                 name = file.get("name") or f"{file.id} ({file.media})"
@@ -180,28 +180,28 @@ class _Attachments:
 
     def _take(self, file: File) -> str:
         """Take up a file, or say why not."""
-        files = {**self._taken, file.id: file}
+        files = {**self._files, file.id: file}
         if len(files) > MAX_FILES or sum(f.get("bytes", 0) for f in files.values()) > MAX_FILES_BYTES:
             return (
                 f"a request takes {MAX_FILES} files, of {MAX_FILES_BYTES:,} bytes together; name fewer, or use _scopes"
             )
-        reason = "" if file.id in self._taken else file.defect()
+        reason = "" if file.id in self._files else file.defect()
         if not reason and file.is_url:
             try:  # whoever writes data must not choose whom the provider asks, and tell it what else is there
                 url_guard().check_url(file.source)
             except ApplicationError as error:
                 reason = error.message
-        self._taken |= {} if reason else {file.id: file}
+        self._files |= {} if reason else {file.id: file}
         return reason
 
     def place(self, parts: Iterable[PromptPart]) -> Iterator[PromptBlock]:
         for file in (file for part in parts for file in part.files):
-            if file.id not in self._said:
+            if file.id not in self._placed:
                 if not (reason := self._take(file)):
                     yield PromptBlock(f"File {file.id} (material, as all data):", file=file)
-                elif reason not in self._said:
+                elif reason not in self._placed:
                     yield PromptBlock(f"File {file.id} is not attached, nor are others so: {reason}.")
-                self._said |= {file.id, reason}
+                self._placed |= {file.id, reason}
 
 
 @dataclass(frozen=True)

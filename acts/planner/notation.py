@@ -130,9 +130,12 @@ class File(dict[str, Json]):
 
 def with_files(value: Json, path: Path | None) -> Json:
     """The value with a File in place of each file in it; ``path`` is as in ``in_part``. Without one it is the same."""
-    found = [*_find_files(value)] if '"media":"' in json_text(value) else []
-    places = (None if path is None else str(Path(path.kind, (*path.names, *map(str, at)))) for at, _ in found)
-    return replace_parts(value, [(at, File(own, whole)) for (at, own), whole in zip(found, places, strict=True)])
+
+    def whole(at: Place) -> str | None:
+        return None if path is None else str(Path(path.kind, (*path.names, *map(str, at))))
+
+    files = _find_files(value) if '"media":"' in json_text(value) else ()
+    return replace_parts(value, [(at, File(file, whole(at))) for at, file in files])
 
 
 def _find_files(value: Json) -> Iterator[tuple[Place, dict[str, Json]]]:
@@ -155,20 +158,20 @@ def _is_file(value: dict[str, Json]) -> bool:
     return isinstance(source, str) and (keys == {"base64"} or (keys == {"ref"} and source.startswith("https://")))
 
 
-def files_of(shown: Json) -> Iterator[File]:
-    """The files that a value shows, in their order."""
-    if isinstance(shown, File):
-        yield shown
-    elif isinstance(shown, (dict, list)):
-        for part in shown.values() if isinstance(shown, dict) else shown:
+def files_of(value: Json) -> Iterator[File]:
+    """The files in a value that a prompt shows, in their order."""
+    if isinstance(value, File):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
             yield from files_of(part)
 
 
 def shown_bytes(value: Json, most: float = math.inf) -> float:
     """The bytes of a value in a prompt: ``most`` of its text, and its files as texts of as many tokens."""
-    shown = with_files(value, None)
-    files = () if shown is value else files_of(shown)
-    return min(json_size(shown), most) + sum(file.text_bytes for file in files)
+    text = with_files(value, None)
+    files = () if text is value else files_of(text)
+    return min(json_size(text), most) + sum(file.text_bytes for file in files)
 
 
 def in_part(value: Json, path: Path | None, limit: float = LARGE_VALUE_BYTES) -> Json:

@@ -191,10 +191,10 @@ def render_latent_prompt(
         for m in scoped or ()
         if isinstance(m, dict)
     ]
-    values = [*parameters.values(), *(value for _, value in named)]
+    everything = [*parameters.values(), *(value for _, value in named)]
     # Of files, the size is no more than a guess: half of the room is for the rest
-    left = max(room * _NAMED_SHARE - sum(file.text_bytes for file in files_of(values)), room * _NAMED_SHARE / 2)
-    limit = find_limit(map(json_size, values), left, whole=True)
+    left = max(room * _NAMED_SHARE - sum(file.text_bytes for file in files_of(everything)), room * _NAMED_SHARE / 2)
+    limit = find_limit(map(json_size, everything), left, whole=True)
     own = [_data_part(f"path={data_json(str(Path(kind)))}", in_part(value, None, limit)) for kind, value in named]
     values = {name: in_part(value, None, limit) for name, value in parameters.items()}
     lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **values})}\n</call>"]
@@ -202,7 +202,7 @@ def render_latent_prompt(
         lines.append(f"Why it is made: {data_json(call['_reasoningForCall'])}")
     if len(paths) > 1:
         lines.append(f"The result goes to one of these places; choose by what it means: {', '.join(paths)}")
-    turn = PromptTurn("user", (*stable, *own, PromptPart("call", "\n".join(lines), tuple(files_of(shown)))))
+    turn = PromptTurn("user", (*stable, *own, PromptPart("call", "\n".join(lines), tuple(files_of(values)))))
     system = (PromptPart("rules", LATENT_CALL), *_developer_parts(messages))
     return Prompt(system, (turn,), stable_parts=len(stable))
 
