@@ -12,8 +12,8 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-long test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning fuzz fuzz-minute soak \
-	soak-approvals soak-minute mcp-servers clients alerts live-smoke clean help
+.PHONY: demo test test-long test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning compare fuzz fuzz-minute soak \
+	soak-approvals soak-minute support-desk support-desk-nightly mcp-servers clients alerts live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -38,6 +38,14 @@ setup: $(STAMP) ## create .venv with the pinned dependencies
 dev: setup ## start server, Web UI and worker, with state kept in .acts/
 	$(BIN)/acts dev
 
+support-desk: setup ## run the application of examples/support_desk: database, payment service, engine, three cases
+	$(BIN)/python -m examples.support_desk
+
+support-desk-nightly: export ACTS_STATE = .support_desk/engine
+support-desk-nightly: ## beside it: compare its 10,000 orders with the ledger of the payment service, as every night
+	$(BIN)/acts run export
+	$(BIN)/acts run nightly --watch
+
 check: setup docs ## lint, format, types, dead links
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -60,6 +68,9 @@ bench-sets: setup ## 10,000 and 100,000 rows of a file, three calls each, the wo
 
 bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
 	$(BIN)/python -m benchmarks.planning
+
+compare: setup ## the same tasks in acts and in six alternatives, then docs/comparison.md (needs PostgreSQL; half an hour and more)
+	$(BIN)/python -m benchmarks.compare
 
 soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
 	$(BIN)/python -m tests.crash.soak --seconds $(SECONDS) --seed $(SEED)

@@ -9,9 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
+from acts.activities.shipped_tools import COMPUTE, PLAN, WAIT_TOOL
+from acts.language.errors import InvalidRequest
 from acts.language.messages import METHODS
+from acts.plan.validate import validate_request
+from tests import oracle
 
 KINDS = ("state", "data", "user")
 NAMES = ("a", "b", "c", "0")
@@ -202,7 +207,7 @@ def tool(name: str, *, activity: bool = True, **more: Any) -> dict[str, Any]:
 
 
 @st.composite
-def results(draw: st.DrawFn, call: dict[str, Any], options: list[list[Where]]) -> Any:
+def results_of(draw: st.DrawFn, call: dict[str, Any], options: list[list[Where]]) -> Any:
     """What an Activity returns: a value that often fits the method, a failure, or a Message."""
     kind = draw(st.integers(0, 9))
     if kind == 0:
@@ -278,49 +283,131 @@ def orders() -> st.SearchStrategy[list[int]]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = MOST_CALLS) -> Case:
-    """A Request with a plan that uses everything at once, and its scripted results."""
+def cases(
+    draw: st.DrawFn, *, instances: bool | None = None, most_calls: int = MOST_CALLS, shipped: bool = False
+) -> Case:
+    """A Request with a plan that uses everything at once, and its scripted results.
+
+    ``shipped``: with the Tools that ship, plans inside plans among them, and with what undoes a Call.
+    """
     instances = draw(st.booleans()) if instances is None else instances
     context = draw(contexts(instances=instances))
+    plan, results = draw(calls(held_places(context), most_calls, instances=instances, depth=2 if shipped else 0))
+    tools = {"act": tool("act"), "think": tool("think", activity=False)}
+    if shipped:
+        undoable = {"act": tool("act", _undo={"_tool": "undo", "what": "†result"}), "undo": tool("undo")}
+        tools |= {**undoable, "compute": COMPUTE, "wait": WAIT_TOOL, "plan": PLAN}
+    message = {"type": "tool", "tool": tools}
+    config = {
+        "model": "scripted:none",
+        **({"onFailure": "undo"} if shipped and not instances and draw(st.booleans()) else {}),
+    }
+    return Case({"config": config, "context": [message, *context, {"type": "plan", "plan": plan}]}, results)
+
+
+@st.composite
+def calls(
+    draw: st.DrawFn,
+    held: list[Where],
+    most_calls: int,
+    *,
+    instances: bool = False,
+    depth: int = 0,
+    inside: bool = False,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The Calls of a plan over a context that has these places, and their results by id.
+
+    Without ``depth``, no Tools that ship; the results of a plan inside are those of its Calls.
+    """
+    names = ["act"] * 11 + ["think"] * (not inside) + (["compute"] * 3 + ["plan"] * 3 + ["wait"]) * bool(depth)
     count = draw(st.integers(1, most_calls))
-    plan: list[dict[str, Any]] = []
-    written: list[list[list[Where]]] = []
-    for _ in range(count):
-        latent = draw(st.integers(0, 11)) == 0
-        call: dict[str, Any] = {"_tool": "think" if latent else "act"}
-        options: list[list[Where]] = []
-        if draw(st.integers(0, 5)):
-            options = [draw(outputs())[0]] if latent else draw(outputs())
-            call["_outputPath"] = output_text(options)
-            if draw(st.booleans()):
-                call["_outputMethod"] = draw(methods)
-        if not latent and draw(st.integers(0, 3)) == 0:
-            call["_errorPath"] = render(draw(places(names=st.sampled_from(["a", *ERROR_NAMES]))))
-        if latent:
-            call["_output"] = draw(values)
-        if instances and draw(st.integers(0, 2)):
+    drawn = [draw(calls_that_write(draw(st.sampled_from(names)), position)) for position in range(count)]
+    plan, written = [call for call, _ in drawn], [options for _, options in drawn]
+    for call in plan:
+        if instances and call["_tool"] != "wait" and draw(st.integers(0, 2)):
             call["_instance"] = draw(st.sampled_from(INSTANCES))
-        plan.append(call)
-        written.append(options)
     if instances and not any("_instance" in call for call in plan):
         plan[0]["_instance"] = "A"
-    pool = held_places(context) * 2 + [w for options in written for option in options for w in option]
-    results_by_call: dict[str, Any] = {}
+    pool = held * 2 + [w for options in written for option in options for w in option]
+    waits = st.sampled_from([call["_outputPath"] for call in plan if call["_tool"] == "wait"] or [None])
+    results: dict[str, Any] = {}
     for position, call in enumerate(plan):
+        if call["_tool"] == "wait":
+            continue
         before = [w for options in written[:position] for option in options for w in option] * 3
         call.update(draw(timings(pool + before)))
-        call.update(draw(parameters(pool + before, each="_each" in call)))
-        for index in draw(st.lists(st.integers(0, 3), max_size=2)) if "_each" in call else ():
-            results_by_call[f"{position + 1}:act[{index}]"] = draw(results(call, written[position]))
-        if draw(st.integers(0, 3)) == 0:
+        if (due := draw(waits)) is not None and "_when" not in call and draw(st.booleans()):
+            call["_when"] = due + draw(st.sampled_from(["", " != null"]))
+        own, results_of_call = draw(parts(call, pool + before, written[position], depth))
+        call.update(own)
+        if call["_tool"] != "compute" and draw(st.integers(0, 3)) == 0:
             call["_scopes"] = [render(draw(near(pool))) for _ in range(draw(st.integers(1, 2)))]
-        if call["_tool"] == "act":
-            results_by_call[f"{position + 1}:act"] = draw(results(call, written[position]))
-        else:
-            results_by_call[f"{position + 1}:think"] = draw(values)
-    tools = {"type": "tool", "tool": {"act": tool("act"), "think": tool("think", activity=False)}}
-    request = {"config": {"model": "scripted:none"}, "context": [tools, *context, {"type": "plan", "plan": plan}]}
-    return Case(request, results_by_call)
+        results |= {f"{position + 1}:{call['_tool']}{element}": result for element, result in results_of_call.items()}
+    return plan, results
+
+
+@st.composite
+def calls_that_write(draw: st.DrawFn, name: str, position: int) -> tuple[dict[str, Any], list[list[Where]]]:
+    """A Call without what it reads, and its outcomes."""
+    call: dict[str, Any] = {"_tool": name}
+    if name == "wait":  # a date is nothing to compare: only conditions read it
+        return {**call, "for": "20ms", "_outputPath": f"†due.n{position}"}, []
+    options: list[list[Where]] = []
+    if draw(st.integers(0, 5)) or name == "compute":
+        options = [draw(outputs())[0]] if name == "think" else draw(outputs())
+        call["_outputPath"] = output_text(options)
+        if draw(st.booleans()):
+            call["_outputMethod"] = draw(methods)
+    if name != "think" and draw(st.integers(0, 3 if name == "act" else 1)) == 0:
+        call["_errorPath"] = render(draw(places(names=st.sampled_from(["a", *ERROR_NAMES]))))
+    return call | ({"_output": draw(values)} if name == "think" else {}), options
+
+
+@st.composite
+def parts(
+    draw: st.DrawFn, call: dict[str, Any], pool: list[Where], options: list[list[Where]], depth: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters of a Call, and its results: for all of its elements under "", of some under "[0]"."""
+    own = draw(parameters(pool, each="_each" in call))
+    match call["_tool"]:
+        case "plan":
+            inner, results = draw(plans_inside(own, depth - 1))
+            return inner, {"": results}
+        case "compute":
+            return {"p": 1, "q": [2], **own, "code": draw(st.sampled_from(CODES))}, {}
+        case "think":
+            return own, {"": draw(values)}
+    elements = draw(st.lists(st.integers(0, 3), max_size=2)) if "_each" in call else []
+    return own, {at: draw(results_of(call, options)) for at in ["", *(f"[{index}]" for index in elements)]}
+
+
+CODES = ("[p, q]", "len(p)", "p + q", "p['a']", "{'a': p, 'b': [q]}", "[x for x in q if x]", "p if p == q else None")
+
+
+@st.composite
+def plans_inside(draw: st.DrawFn, given: dict[str, Any], depth: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a Call of the Tool ``plan`` has, and the results of the Calls inside.
+
+    With ``until``, its Calls go one after another: who is cancelled would depend on the time else.
+    """
+    if draw(st.integers(0, 2)):
+        held: list[Where] = [("input",), *(("input", name) for name in given)]
+        plan, results = draw(calls(held, 3, depth=depth, inside=True))
+        return {"plan": plan, **({"input": given} if given else {})}, results
+    plan = [
+        {"_tool": "compute", "code": "n + 1", "n": "†input.previous.n || 0", "_outputPath": "†state.m"},
+        {"_tool": "act", "n": "†state.m", "_outputPath": "†state.seen", "_each": [1] * draw(st.integers(0, 2))},
+        {"_tool": "compute", "code": "n", "n": "†state.m", "_outputPath": "†state.n", "_when": "†state.seen"},
+        {"_tool": "act", "n": "†state.n", "_outputPath": draw(st.sampled_from(["†state.late", "†state.output"]))},
+    ]
+    inner = {"plan": plan, "until": f"†state.n >= {draw(st.integers(1, 3))}"}
+    results = {"2:act": draw(results_of(plan[1], [])), "4:act": draw(results_of(plan[3], []))}
+    if draw(st.booleans()):
+        return {**inner, "input": {"previous": {"n": 1}}}, results
+    return {
+        **inner,
+        "repeat": {"max": draw(st.integers(1, 3)), **draw(st.sampled_from([{}, {"every": "10ms"}]))},
+    }, results
 
 
 @st.composite
@@ -364,3 +451,26 @@ def collisions(draw: st.DrawFn, *, most_calls: int = MOST_CALLS) -> Case:
     tools = {"type": "tool", "tool": tool("act")}
     request = {"config": {}, "context": [tools, *context, {"type": "plan", "plan": plan}]}
     return Case(request, results_by_call)
+
+
+def draw_plans(strategy: st.SearchStrategy[Case], count: int, number: int) -> list[tuple[Case, oracle.Outcome]]:
+    """About so many valid plans by a seed, without a thought that a model must answer, and their serial runs."""
+    out: list[tuple[Case, oracle.Outcome]] = []
+
+    @seed(number)
+    @settings(
+        max_examples=count, deadline=None, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(strategy)
+    def collect(case: Case) -> None:
+        try:
+            validate_request(case.request)
+        except InvalidRequest:
+            assume(False)
+        expected = oracle.run(case.request, case.results)
+        assume(not any("think" in id_ for id_ in expected.started))
+        out.append((case, expected))
+
+    collect()
+    return out

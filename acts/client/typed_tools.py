@@ -26,6 +26,7 @@ from functools import cached_property, partial
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic.warnings import UnsupportedFieldAttributeWarning
@@ -95,23 +96,21 @@ class ToolSettings(TypedDict, total=False):
     meta: Mapping[str, Json]
 
 
-_OPTIONS: Final = {
-    "timeout": "timeout", "retry": "retry", "task_queue": "taskQueue", "queue_timeout": "queueTimeout",
-    "heartbeat": "heartbeat", "local": "local",
-}  # fmt: skip
-_HINTS: Final = {
-    "read_only": "readOnly", "destructive": "destructive", "idempotent": "idempotent", "open_world": "openWorld"
-}  # fmt: skip
+# By the setting's name, that in a schema
+_OPTIONS: Final = {n: to_camel(n) for n in ("timeout", "retry", "task_queue", "queue_timeout", "heartbeat", "local")}
+_HINTS: Final = {n: to_camel(n) for n in ("read_only", "destructive", "idempotent", "open_world")}
 
 
 class Failure(ApplicationError):
     """A failure with a code that plans tell from others: ``raise acts.Failure("declined", "the card has expired")``.
 
-    ``details`` are any JSON. The Call is not attempted again, unless ``retry`` says so.
+    ``details`` are any JSON. The Call is not attempted again, unless ``retry`` says so: a number in so many seconds.
     """
 
-    def __init__(self, code: str, message: str, *, details: Json = None, retry: bool = False) -> None:
-        super().__init__(message, *([] if details is None else [details]), type=code, non_retryable=not retry)
+    def __init__(self, code: str, message: str, *, details: Json = None, retry: bool | float = False) -> None:
+        wait = None if isinstance(retry, bool) else timedelta(seconds=retry)
+        parts = [] if details is None else [details]
+        super().__init__(message, *parts, type=code, non_retryable=retry is False, next_retry_delay=wait)
         self.code = code
 
 

@@ -63,6 +63,12 @@ def simulate(
         raise InvalidRequest([Problem(TOO_COMPLEX, str(error), place, hint=hint)]) from error
 
 
+def _may_act(node: PlannedCall) -> bool:
+    """A server of MCP only says of its own tools that they are read-only."""
+    is_declared = "read-only" in hint_words(node.tool.schema) and not is_server_tool(node.tool.schema)
+    return node.kind not in ("latent", "person") and not is_declared
+
+
 def simulate_prepared(
     prepared: ValidatedPlan, price: Price | None = None, *, max_steps: int | None = None
 ) -> dict[str, Any]:
@@ -79,9 +85,10 @@ def simulate_prepared(
          problems: [{code, message, pointer, severity?, call?, hint?, …}],
          instances?, set?}
 
-    ``outside`` are the Calls that may change something outside of the run: those with an Activity and
-    delegates; a latent Call only reads. ``elements`` is how often a Call with ``_each`` is made, ``conditions`` what a
-    combination takes those to be that cannot be known. ``waiting`` are Calls that need what only ``provide`` can bring.
+    ``outside`` are the Calls that may change something outside of the run: delegates, and those with an Activity that
+    is not declared to be read-only; a latent Call only reads. ``elements`` is how often a Call with ``_each`` is made,
+    ``conditions`` what a combination takes those to be that cannot be known. ``waiting`` are Calls that need what only
+    ``provide`` can bring.
     A template is walked for its first instance; its figures are those of all ``instances``, or of one row of a ``set``.
     What ``delegates`` do is not in the figures. The critical path is the one with most Calls. ``max_steps`` is in place
     of ``MAX_STEPS``; TooComplex: one walk of the plan takes more steps than that.
@@ -98,7 +105,7 @@ def simulate_prepared(
     template, own = is_template(prepared.request, prepared.nodes), prepared.request.set
     lengths = _list_lengths(prepared, dry.runs)
     listed = sorted(range(len(ids)), key=lambda rank: prepared.nodes[rank].index)
-    outside = [r for r in listed if r not in literal and prepared.nodes[r].kind not in ("latent", "person")]
+    outside = [r for r in listed if r not in literal and _may_act(prepared.nodes[r])]
     figures = _estimate_plan(prepared, dry, price, lengths)
     return {
         "waves": [[ids[rank] for rank in wave] for wave in find_waves(prepared.graph)],

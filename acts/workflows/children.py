@@ -273,11 +273,13 @@ class Children:
 
     async def start_background(self, name: str, arg: RawValue, label: str) -> None:
         """A run of its own that outlives this one; returns once it is started."""
-        await start_child(
+        handle = await start_child(
             wire.BACKGROUND, name, arg, label, self._lifeline, siblings=self._running,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
         )  # fmt: skip
+        # Its failure is nobody's; asyncio would log it as lost
+        handle.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     async def run(
         self, type_: str, name: str, arg: RawValue, label: str, started: Callable[[Handle, bool], None],

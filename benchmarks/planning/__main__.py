@@ -3,11 +3,12 @@
     python -m benchmarks.planning                        score all recorded answers; ask models that have a key
     python -m benchmarks.planning --model anthropic:…    ask one model, live
     python -m benchmarks.planning --write FOLDER         write each task's exact prompt to a file
+    python -m benchmarks.planning --score FOLDER         score the answers of a folder, and record nothing
     python -m benchmarks.planning --read FOLDER --of NAME --date 2026-11-22   record answers from a folder, and score
 
 ``--write`` makes ``<task>.md`` (system, turns, schema); an answer is ``<task>.json`` beside it, one Solution. Recorded
 answers stand in ``answers/<name>/`` with ``about.json``: whose they are, and of which day. A task is scored on its first
-answer; only a live model gets its problems back, so only there the requests until a valid answer are counted.
+answer; ``asked again`` counts the worlds in which it does not end the task. Only a live model gets its problems back, so only there the requests until a valid answer are counted.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from acts.activities.models.schema import drop_nulls
 from acts.language.strict_json import read_json
 from acts.planner.prompt import render_repair_turn
 from acts.tree.records import ContextRef, ModelQuestion
+from benchmarks.planning.forms import FORMS
 from benchmarks.planning.held_out import HELD_OUT
 from benchmarks.planning.judge import Verdict, build_agent, judge
 from benchmarks.planning.task import Json, Task
@@ -59,7 +61,7 @@ class Score:
 def all_tasks() -> Iterator[tuple[Task, bool]]:
     """Every task, and whether it is held out."""
     yield from ((task, False) for task in TASKS)
-    yield from ((task, True) for task in HELD_OUT)
+    yield from ((task, True) for task in (*HELD_OUT, *FORMS))
 
 
 def context_of(task: Task) -> PromptContext:
@@ -68,7 +70,7 @@ def context_of(task: Task) -> PromptContext:
     request = agent.request
     return PromptContext(
         dict(agent.context.tools), request.schema, agent.context.mode, request.config.step,
-        request.instances(), request.config.maxTicks, list(request.context), list(agent.turns),
+        request.instances(), request.config.maxTicks, list(request.context), list(agent.turns), request.config.tools.search,
     )  # fmt: skip
 
 
@@ -85,15 +87,22 @@ def write_prompts(folder: Path) -> None:
     print(f"{len([*all_tasks()])} prompts in {folder}; put each answer beside its prompt, as <task>.json")
 
 
+def _answer_file(folder: Path, task: Task) -> Path:
+    """Where an answer stands, ``<task>.json``; ``<number>.json`` for a task whose prompt is known by its number."""
+    file = folder / f"{task.id}.json"
+    number = folder / f"{task.id[:2]}.json"
+    return number if task.id[:2].isdigit() and not file.is_file() else file
+
+
 def record_answers(folder: Path, name: str, date: str, how: str) -> Path:
     """Copy the answers of a folder to the recorded ones."""
     target = ANSWERS / name
     target.mkdir(parents=True, exist_ok=True)
     (target / "about.json").write_text(json.dumps({"model": name, "date": date, "how": how}, indent=1) + "\n", "utf-8")
     for task, _ in all_tasks():
-        file = folder / f"{task.id}.json"
+        file = _answer_file(folder, task)
         if file.is_file():
-            (target / file.name).write_text(file.read_text("utf-8"), "utf-8")
+            (target / f"{task.id}.json").write_text(file.read_text("utf-8"), "utf-8")
     return target
 
 
@@ -101,7 +110,7 @@ def score_recorded(folder: Path) -> list[Score]:
     """The scores of recorded answers; a task without one is left out, an answer that is no JSON is not valid."""
     scores = []
     for task, is_held_out in all_tasks():
-        file = folder / f"{task.id}.json"
+        file = _answer_file(folder, task)
         if file.is_file():
             scores.append(Score(task, _judge_text(task, file.read_text("utf-8")), is_held_out))
     return scores
@@ -147,7 +156,7 @@ async def _score_one(model: str, task: Task, is_held_out: bool) -> Score:  # noq
 
 def print_scores(title: str, scores: list[Score]) -> None:
     """A table by kind, and what was wrong."""
-    table = Table(title, ["tasks", "number", "valid at first", "right at first", "requests", "tokens"])
+    table = Table(title, ["tasks", "number", "valid at first", "right at first", "asked again", "requests", "tokens"])
     for kind in dict.fromkeys(score.task.kind for score in scores):
         table.rows.append(_row(kind, [s for s in scores if s.task.kind == kind]))
     for name, is_held_out in (("open", False), ("held out", True)):
@@ -162,6 +171,7 @@ def _row(name: str, scores: list[Score]) -> list[Any]:
     requests = [s.requests for s in scores if s.requests is not None]
     return [
         name, len(scores), sum(s.first.is_valid for s in scores), sum(s.first.is_right for s in scores),
+        sum(s.first.again for s in scores),
         f"{sum(requests) / len(requests):.2f}" if requests else "", sum(s.tokens for s in scores) or "",
     ]  # fmt: skip
 
@@ -171,6 +181,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planning", description="how well a model plans")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="write the prompts")
     parser.add_argument("--read", type=Path, metavar="FOLDER", help="record answers")
+    parser.add_argument("--score", type=Path, metavar="FOLDER", help="score answers")
     parser.add_argument("--of", metavar="NAME", help="whose answers they are")
     parser.add_argument("--date", help="of which day")
     parser.add_argument("--how", default="each prompt answered alone", help="how they were obtained")
@@ -178,6 +189,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.write is not None:
         write_prompts(options.write)
+        return 0
+    if options.score is not None:
+        print_scores(str(options.score), score_recorded(options.score))
         return 0
     if options.read is not None:
         if not options.of or not options.date:

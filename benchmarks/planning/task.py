@@ -26,6 +26,17 @@ class Fails:
 
 
 @dataclass(frozen=True)
+class InTurn:
+    """What a Tool returns one Call after another; the last one for all that follow."""
+
+    results: tuple[Json | Fails, ...]
+
+
+# A Call that does not end as long as anybody looks
+NEVER = object()
+
+
+@dataclass(frozen=True)
 class Has:
     """A text that contains all of these, in any case."""
 
@@ -53,13 +64,14 @@ def effect(name: str, /, **parameters: Json) -> Effect:
 
 @dataclass(frozen=True)
 class World:
-    """``results`` by Tool: a value, ``Fails``, or a function of the parameters. ``effects`` are all that must happen.
+    """``results`` by Tool: a value, ``Fails``, ``NEVER``, ``InTurn``, or a function of the parameters that yields one.
+    ``effects`` are all that must happen; a ``wait`` is one that has ended, with its ``seconds``.
 
     ``before``: no Call of the second Tool starts until one of the first has succeeded. ``output``: the output, or a
     predicate of it; it must hold after the first answer.
     """
 
-    results: dict[str, Json | Fails | Callable[[dict[str, Json]], Json]]
+    results: dict[str, Json | Fails | InTurn | Callable[[dict[str, Json]], Json]]
     effects: tuple[Effect, ...] = ()
     before: tuple[tuple[str, str], ...] = ()
     output: Json = None
@@ -77,7 +89,8 @@ class Earlier:
 class Task:
     """One task. ``watched`` are the Tools whose Calls count as effects (by default those that a world's effects name).
 
-    ``width`` is the most rounds of Calls that a plan may need: a larger one waits without reason.
+    ``rounds`` is the most rounds of Calls that a plan may need: a larger one waits without reason. ``wanted`` are Tools
+    whose schemas the answer has to ask for, at least.
     """
 
     id: str
@@ -92,6 +105,8 @@ class Task:
     mode: str = "eager"
     schema: Json = None
     rounds: int | None = None
+    config: dict[str, Json] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
 
     @property
     def request(self) -> dict[str, Json]:
@@ -106,7 +121,7 @@ class Task:
         ]
         if self.mode == "lazy":
             context.append({"type": "plan", "plan": [], "mode": "lazy"})
-        config = {"model": "scripted:planning", "approve": {"plan": False}}
+        config = {"model": "scripted:planning", "approve": {"plan": False}, **self.config}
         return {"config": config, "context": context, **({} if self.schema is None else {"schema": self.schema})}
 
     @property
@@ -119,14 +134,20 @@ def _data(kind: str, value: Json) -> dict[str, Json]:
     return {"type": kind, kind: value} if kind in ("state", "input") else {"type": "data", "kind": kind, "data": value}
 
 
-def tool(name: str, description: str, gives: Json = None, /, *, latent: bool = False, **parameters: Json) -> Json:
-    """A Tool with an Activity, or a latent one; its parameters are required, ``gives`` is the schema of its result."""
-    activity = {"_activity": {"const": "" if latent else name}}
+def tool(
+    name: str, description: str, gives: Json = None, /, *, latent: bool = False, person: bool = False,
+    fails: dict[str, str] | None = None, undo: Json = None, **parameters: Json,
+) -> Json:  # fmt: skip
+    """A Tool with an Activity, a latent one, or a person; its parameters are required, ``gives`` is the schema of its
+    result. ``fails`` are the failures that it declares, ``undo`` is the Call that undoes one of it.
+    """
+    activity = {"_person": {}} if person else {"_activity": {"const": "" if latent else name}}
+    activity |= {} if undo is None else {"_undo": undo}
     output = {} if gives is None else {"_output": gives}
     return {
         "type": "object", "description": description,
         "properties": {"_tool": {"const": name}, **activity, **WRITES, **output, **parameters},
-        "required": list(parameters), "additionalProperties": False,
+        "required": list(parameters), "additionalProperties": False, **({"x-failures": fails} if fails else {}),
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ Who may open the page decides, in the name that ``acts ui`` runs under: put the 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -23,8 +23,8 @@ from starlette.routing import Route
 PORT = 8300
 
 
-def make_app(inbox: str, token: str, host: str) -> Starlette:
-    """The page at ``http://<host>``, and the API of the ``acts ui`` at the address ``inbox`` below it."""
+def make_app(inbox: str, token: str, host: str, routes: Sequence[Route] = ()) -> Starlette:
+    """The page at ``http://<host>``, below it the API of the ``acts ui`` at ``inbox``; and your ``routes``."""
     client = httpx2.AsyncClient(base_url=inbox, headers={"Authorization": f"Bearer {token}"}, timeout=None)
 
     async def page(_request: Request) -> Response:
@@ -54,8 +54,8 @@ def make_app(inbox: str, token: str, host: str) -> Starlette:
         async with client:
             yield
 
-    routes = [Route("/", page), Route("/api/{path:path}", forward, methods=["GET", "POST"])]
-    return Starlette(routes=routes, lifespan=lifespan)
+    own_routes = [Route("/", page), Route("/api/{path:path}", forward, methods=["GET", "POST"])]
+    return Starlette(routes=[*routes, *own_routes], lifespan=lifespan)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,12 @@ def test_the_first_hour_can_be_followed_and_quotes_the_files_of_acts_init(tmp_pa
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("page", ["people.md", "delegates.md"])
+def test_the_commands_of_a_guide_run_as_they_stand(page: str, tmp_path: Path) -> None:
+    follow(page, tmp_path)
+
+
+@pytest.mark.long
 def test_an_agent_comes_to_production_and_pays_once(tmp_path: Path, chat: tuple[str, list[bytes]]) -> None:
     address, posts = chat
     output = follow("production.md", tmp_path, address)

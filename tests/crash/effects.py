@@ -7,6 +7,7 @@ engine; run as a program it is a foreign worker of the same tools.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import sys
@@ -23,7 +24,7 @@ Json = Any
 STEP_SECONDS = 0.03  # long enough for a kill to come in between
 TABLES = """
 CREATE TABLE IF NOT EXISTS begun (run TEXT, call TEXT, id TEXT, attempt INTEGER, pid INTEGER);
-CREATE TABLE IF NOT EXISTS done (id TEXT PRIMARY KEY, run TEXT, call TEXT, result INTEGER);
+CREATE TABLE IF NOT EXISTS done (id TEXT PRIMARY KEY, run TEXT, call TEXT, result);
 """
 
 
@@ -34,7 +35,7 @@ def connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-async def effect(call: dict[str, Json], result: int) -> int:
+async def effect(call: dict[str, Json], result: Json) -> Json:
     """What a careful tool does: an effect that was there already is not repeated, its result is given again."""
     info, connection = activity.info(), connect(os.environ["EFFECTS"])
     run, call_id = str(info.workflow_id), info.activity_id
@@ -46,7 +47,7 @@ async def effect(call: dict[str, Json], result: int) -> int:
         with connection:
             connection.execute("INSERT OR IGNORE INTO done VALUES (?, ?, ?, ?)", (call["_id"], run, call_id, result))
         await asyncio.sleep(STEP_SECONDS)
-        return int(connection.execute("SELECT result FROM done WHERE id = ?", (call["_id"],)).fetchone()[0])
+        return connection.execute("SELECT result FROM done WHERE id = ?", (call["_id"],)).fetchone()[0]
     finally:
         connection.close()
 
@@ -86,6 +87,21 @@ async def report(call: dict[str, Json], tool: Json, context: Json) -> Json:
 
 
 @activity.defn
+async def play(call: dict[str, Json], tool: Json, context: Json) -> Json:
+    """An effect, and then what ``returns`` says, as JSON: by element, or one for all; maybe a failure.
+
+    One that undoes another notes what.
+    """
+    element = activity.info().activity_id.partition("[")[2]
+    await effect(call, json.dumps(call.get("what"), sort_keys=True))
+    results = json.loads(call.get("returns", "{}"))
+    result = results.get(element, results.get(""))
+    if isinstance(result, dict) and set(result) == {"$fail"}:
+        raise ApplicationError(result["$fail"]["message"], type=result["$fail"]["type"], non_retryable=True)
+    return result
+
+
+@activity.defn
 async def gated(call: dict[str, Json], tool: Json, context: Json) -> int:
     """As ``add_one``, but it does not return before there is a file ``<EFFECTS>.open``."""
     result = await effect(call, call["value"] + 1)
@@ -110,7 +126,7 @@ def plain(call: dict[str, Json], tool: Json, context: Json) -> int:
 
 async def serve(address: str, queue: str) -> None:
     client = await Client.connect(address)
-    async with Worker(client, task_queue=queue, activities=[add_one, total, decline, weigh, report]):
+    async with Worker(client, task_queue=queue, activities=[add_one, total, decline, weigh, report, play]):
         sys.stdout.write("foreign worker\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

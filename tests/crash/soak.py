@@ -127,7 +127,8 @@ class Soak:
             await asyncio.sleep(POLL_SECONDS)
 
     async def start(self) -> None:
-        chosen = self.random.choice(self._kinds)(self.random, self.world.queue)
+        kind = self.random.choice(self._kinds)
+        chosen = await asyncio.to_thread(kind, self.random, self.world.queue)  # to draw plans takes seconds
         id_ = f"{self.world.queue}/{len(self.runs)}-{chosen.kind}"
 
         async def begin() -> None:
@@ -211,7 +212,7 @@ class Soak:
             root = self.random.choice(sorted(self.runs)[-3 * WIDTH :])
             found = [r async for r in runs_of(self.client, root) if r.id == root or r.id.startswith(f"{root}/")]
             is_open = any(r.id == root and r.status in OPEN for r in found)
-            may_be_over = self.runs[root].kind not in (*WAITING, "background")
+            may_be_over = self.runs[root].kind not in (*WAITING, "background", "plan")
             fit = sorted(
                 (r.id, r.run_id) for r in found if r.id == root or (is_open and (may_be_over or r.status in OPEN))
             )
@@ -236,6 +237,7 @@ class Soak:
 
     async def run(self, seconds: float) -> Summary:
         self.client = await self.connect()
+        await self.start()  # plans are drawn before the first attack
         helpers = [asyncio.create_task(t) for t in (self.feed(), self.decide(), self.watch())]
         await self.attack(seconds)
         self.is_over = True
@@ -328,6 +330,11 @@ class Soak:
         for id_, chosen in self.runs.items():
             if counts[id_] != chosen.calls:
                 problems.append(f"{id_}: {counts[id_]} calls, not {chosen.calls}")
+            done = tuple(
+                what for (what,) in world.rows("SELECT result FROM done WHERE run = ? ORDER BY rowid", f"{id_}/undo")
+            )
+            if done != chosen.undone:
+                problems.append(f"{id_}: {done} are undone, not {chosen.undone}")
 
 
 def failure_of(events: list[Any]) -> str:

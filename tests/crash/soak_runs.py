@@ -6,20 +6,22 @@ A random plan must come to what the serial oracle says. The other kinds are smal
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from acts.activities.shipped_tools import PLAN, WAIT_TOOL
-from tests.crash.test_kill import OPTIONS, RETRY
-from tests.oracle.serial_run import run as run_serially
+from tests.crash.test_kill import OPTIONS
+from tests.oracle import ABSENT, Outcome, call_of
+from tests.property.drive import plain
+from tests.strategies import Case, cases, draw_plans
 from tests.workflow.foreign import call, tool
 
 Json = Any
 NAMES = "abcd"
-METHODS = ("set", "push", "merge")
+PLANS_AT_ONCE = 40  # drawn
 ADD = tool("add_one", activity="add_one", options=OPTIONS)
 INPUT = {"type": "input", "zero": 0}
 
@@ -35,9 +37,18 @@ class Scenario:
     state: Json
     states: dict[str, str] = field(default_factory=dict)
     instances: dict[str, Json] = field(default_factory=dict)
+    expected: Outcome | None = None
+    undone: tuple[str, ...] = ()  # what was undone, in order, as JSON
 
     def differs(self, result: Json) -> str | None:
         """How a result differs from what the run must come to, or None."""
+        if self.expected is not None:
+            found = differences(result, self.expected)
+            return (
+                f"{json.dumps(found)} of {json.dumps([self.request['config'], *self.request['context'][1:]])}"
+                if found
+                else None
+            )
         found = {i: item["state"] for i, item in result.get("instances", {}).items()}
         if (result["state"], found) != (self.state, self.instances):
             errors = [(e["call"], e["code"], e["message"]) for e in result["errors"]]
@@ -88,33 +99,69 @@ def write_files(folder: Path) -> dict[str, str]:
     return out
 
 
+def telling(case: Case) -> Case:
+    """The same plan, each Call of which says what it returns, for an Activity in another process."""
+
+    def told(calls: list[Json], results: dict[str, Json]) -> list[Json]:
+        out = []
+        for at, one in enumerate(calls, 1):
+            id_ = f"{at}:{one['_tool']}"
+            own = {key[len(id_) :].strip("["): value for key, value in results.items() if call_of(key) == id_}
+            inside = {"plan": told(one["plan"], results[id_])} if "plan" in one else {}
+            returns = {"returns": json.dumps(own)} if one["_tool"] == "act" else {}
+            out.append({**one, **inside, **returns})
+        return out
+
+    tools, *data, plan = case.request["context"]
+    plays = {"_activity": {"const": "play"}, "_options": {"const": OPTIONS}}
+    named = {
+        name: {**schema, "properties": {**schema["properties"], **(plays if name in ("act", "undo") else {})}}
+        for name, schema in tools["tool"].items()
+    }
+    context = [{**tools, "tool": named}, *data, {**plan, "plan": told(plan["plan"], case.results)}]
+    return Case({**case.request, "context": context}, case.results)
+
+
+@cache
+def drawn(random: Random) -> Iterator[tuple[Case, Outcome]]:
+    while True:
+        long = cases(shipped=True).filter(lambda case: len(case.request["context"][-1]["plan"]) > 2)
+        yield from draw_plans(long.map(telling), PLANS_AT_ONCE, random.getrandbits(32))
+
+
 def random_plan(random: Random, queue: str) -> Scenario:
-    """Calls that read and write a few paths; some fail, with an error path or without."""
-    foreign = {**OPTIONS, "taskQueue": f"{queue}-foreign"}
-    tools = [tool("report", activity="report", options=OPTIONS), tool("other", activity="report", options=foreign)]
-    tools.append(tool("local", activity="report", options={"local": True, "timeout": "10s", "retry": RETRY}))
-    calls, results = [], {}
-    for number in range(1, random.randint(4, 12) + 1):
-        name, place = random.choice(["report", "report", "other", "local"]), random.choice(NAMES)
-        reads = [f"†state.{random.choice(NAMES)} || †input.zero" for _ in range(random.randint(0, 2))]
-        method, more = random.choice(METHODS), {}
-        value: Json = {"n": number} if method == "merge" else number
-        if random.random() < 0.2:
-            more = {"fail": "no funds"}
-            results[f"{number}:{name}"] = {"$fail": {"type": "declined", "message": "no funds"}}
-            if random.random() < 0.7:
-                more["_errorPath"] = f"†state.{place}Error"
-        else:
-            more = {"result": value}
-            results[f"{number}:{name}"] = value
-        calls.append(call(name, f"†state.{place}", reads=reads, _outputMethod=method, **more))
-    config = {"maxParallel": random.choice([1, 3, 100])}
-    request = {"config": config, "context": [*tools, INPUT, {"type": "plan", "plan": calls}]}
-    outcome = run_serially(request, results)
-    state = outcome.view("state")
-    return Scenario(
-        "plan", "Plan", request, len(outcome.started), state if isinstance(state, dict) else {}, outcome.states
-    )
+    """Everything that a plan can say, but for what only a model answers."""
+    case, expected = next(drawn(random))
+    options = {**OPTIONS, "taskQueue": f"{queue}-foreign"} if random.random() < 0.3 else OPTIONS
+    case.request["context"][0]["tool"]["act"]["properties"]["_options"] = {"const": options}
+    case.request["config"]["maxParallel"] = random.choice([1, 3, 100])
+    undone = expected.undo if expected.failed and "onFailure" in case.request["config"] else []
+    calls = expected.starts_of("act") + len(undone)
+    values = tuple(json.dumps(what, sort_keys=True) for _, what in undone)
+    return Scenario("plan", "Plan", case.request, calls, None, expected=expected, undone=values)
+
+
+def differences(result: Json, expected: Outcome) -> Json:
+    """What of a result is not what the serial run came to: by name, both."""
+    instances = result.get("instances", {})
+    calls = {c["id"]: c for c in [*result["calls"], *(c for item in instances.values() for c in item["calls"])]}
+    views = {None: result["state"], **{instance: item["state"] for instance, item in instances.items()}}
+    found = {
+        "states": {id_: c["state"] for id_, c in calls.items()},
+        "paths": {id_: c.get("outputPath") for id_, c in calls.items()},
+        "errors": {id_: plain(c["error"]) for id_, c in calls.items() if "error" in c},
+        "context": plain(result["context"]),
+        "views": plain(views),
+    }
+    states = {instance: expected.view("state", instance) for instance in views}
+    wanted = {
+        "states": expected.states,
+        "paths": expected.paths,
+        "errors": expected.errors,
+        "context": expected.appended,
+        "views": {instance: {} if state is ABSENT else state for instance, state in states.items()},
+    }
+    return {name: (found[name], wanted[name]) for name in found if found[name] != wanted[name]}
 
 
 def agent(random: Random, queue: str) -> Scenario:
@@ -165,19 +212,4 @@ def background(random: Random, queue: str) -> Scenario:
     return Scenario("background", "Plan", {"context": context}, 5, {"a": 1, "b": 2})
 
 
-def inner(random: Random, queue: str) -> Scenario:
-    """Plans inside a plan: a pipeline for each element, one that waits, and one that is repeated."""
-    steps = [call("add_one", "†state.x", value="†input.n"), call("add_one", "†state.output", value="†state.x")]
-    late = [call("wait", "†state.due", **{"for": "1s"}), call("add_one", "†state.output", _when="†state.due", value=0)]
-    turn = [call("add_one", "†state.n", value="†input.previous.n || 0")]
-    plan = [
-        call("plan", "†state.piped", _each=[0, 1, 2], input={"n": "†item"}, plan=steps),
-        call("plan", "†state.late", plan=late),
-        call("plan", "†state.counted", plan=turn, until="†state.n >= 3", repeat={"max": 5, "every": "300ms"}),
-    ]
-    shipped = [{"type": "tool", "tool": tool} for tool in (PLAN, WAIT_TOOL)]
-    request = {"context": [ADD, *shipped, {"type": "plan", "plan": plan}]}
-    return Scenario("inner", "Plan", request, 10, {"piped": [2, 3, 4], "late": 1, "counted": {"n": 3}})
-
-
-KINDS: tuple[Callable[[Random, str], Scenario], ...] = (random_plan, agent, tree, batch, waiting, background, inner)
+KINDS: tuple[Callable[[Random, str], Scenario], ...] = (random_plan, agent, tree, batch, waiting, background)

@@ -25,6 +25,8 @@ META = {
 }
 # Of a Call with _each: its element and the position, in no context
 ELEMENT = ("item", "index")
+# Of a Call of the Tool plan: what the run below it reads
+OF_CHILD = ("plan", "until")
 
 
 class Cycle(Exception):
@@ -38,6 +40,7 @@ class Call:
     tool: dict[str, Any]
     instance: str | None
     parameters: dict[str, Any]
+    literal: dict[str, Any]  # parameters whose references are of the plan inside
     reads: list[Any]  # trees
     scopes: list[Where]
     outcomes: list[list[Where]]
@@ -70,6 +73,7 @@ def tools_of(context: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             for name, schema in {own_name: tool}.items() if own_name else tool.items():
                 properties = schema.get("properties", {})
                 out[name] = {k: v["const"] for k, v in properties.items() if isinstance(v, dict) and "const" in v}
+                out[name] |= {"_undo": properties["_undo"]} if "_undo" in properties else {}
     return out
 
 
@@ -81,7 +85,9 @@ def is_error_name(where: Where) -> bool:
 def read_call(raw: dict[str, Any], position: int, tools: dict[str, dict[str, Any]]) -> Call:
     tool = tools[raw["_tool"]]
     whole = {**{k: v for k, v in tool.items() if k in META}, **raw}
-    parameters = {k: v for k, v in whole.items() if k not in META}
+    walks = tool.get("_delegate") == "acts:plan"
+    literal = {k: v for k, v in whole.items() if walks and k in OF_CHILD}
+    parameters = {k: v for k, v in whole.items() if k not in META and k not in literal}
     outcomes = alternatives(parse(whole["_outputPath"])) if "_outputPath" in whole else []
     choices, error = len(outcomes), None
     if len(outcomes) > 1:
@@ -99,6 +105,7 @@ def read_call(raw: dict[str, Any], position: int, tools: dict[str, dict[str, Any
         tool=tool,
         instance=whole.get("_instance"),
         parameters=parameters,
+        literal=literal,
         reads=[*(tree for text in texts for tree in trees_of(text)), *([] if when is None else [when])],
         scopes=[parse(s if s.startswith("†") else "†" + s)[1] for s in whole.get("_scopes", [])],
         outcomes=outcomes,

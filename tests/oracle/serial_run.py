@@ -12,6 +12,7 @@ from tests.oracle.expressions import (
     expressions,
     holds,
     parse,
+    parse_condition,
     paths,
     render,
     resolve,
@@ -19,7 +20,7 @@ from tests.oracle.expressions import (
     yields,
 )
 from tests.oracle.folding import DATA_LIKE, Entry, Refused, get, put, view
-from tests.oracle.ordering import ELEMENT, Call, depends, overlap, plan_order, read_plan
+from tests.oracle.ordering import ELEMENT, Call, Cycle, depends, overlap, plan_order, read_plan, unsatisfied
 
 # The texts of the engine's own failures are not compared
 SOME_TEXT = "…"
@@ -37,6 +38,18 @@ class Outcome:
     started: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = field(default_factory=dict)
     appended: list[dict[str, Any]] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
+    inside: list[Outcome] = field(default_factory=list)  # of the plans that its Calls had walked
+    reached: bool = False
+    undo: list[tuple[str, Any]] = field(default_factory=list)  # what undoes it: the Call or element, and ``what``
+
+    @property
+    def failed(self) -> bool:
+        return "failed" in self.states.values()
+
+    def starts_of(self, tool: str) -> int:
+        """How often the Calls of a Tool are made, here and inside."""
+        own = sum(id_.partition(":")[2].partition("[")[0] == tool for id_ in self.started)
+        return own + sum(inner.starts_of(tool) for inner in self.inside)
 
     def view(self, kind: str, instance: str | None = None) -> Any:
         return view(self.entries, kind, instance)
@@ -47,26 +60,40 @@ def instances_of(request: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def run(request: dict[str, Any], results: dict[str, Any]) -> Outcome:
-    """Run a plan serially. ``results``: by Call id, a value or ``{"$fail": {"type", "message"}}``."""
+def run(request: dict[str, Any], results: dict[str, Any], until: Any = None) -> Outcome:
+    """Run a plan serially. ``results``: by Call id, a value or ``{"$fail": {"type", "message"}}``.
+
+    It ends where ``until``, a condition, holds of what was written.
+    """
     calls, entries = read_plan(request)
     positions = plan_order(calls, entries)
     order = [calls[i] for i in positions]
     out = Outcome(order=[c.id for c in order], entries=list(entries))
     written: dict[str, list[Where]] = {}
+    tools = [m for m in request["context"] if m.get("type") == "tool"]
     for rank, call in enumerate(order):
         earlier = order[:rank]
         out.depends[call.id] = depends(call, earlier)
         out.paths[call.id] = None
-        out.states[call.id] = _Turn(out, call, earlier, written).run(results)
+        turn = _Turn(out, call, earlier, written, tools)
+        out.states[call.id] = turn.run(results)
+        is_partly = call.each or call.literal
+        if is_partly or (out.states[call.id] == "completed" and call.id not in out.errors):
+            out.undo[:0] = turn.undo
+        if until is not None and call.id in written and holds(until, lambda p: get(out.view(p[0]), p[1:])):
+            out.reached = True
+            break
     return out
 
 
 class _Turn:
     """One Call at its turn: every Call before it in plan order has ended, none after it has started."""
 
-    def __init__(self, out: Outcome, call: Call, earlier: list[Call], written: dict[str, list[Where]]) -> None:
-        self.out, self.call, self.earlier, self.written = out, call, earlier, written
+    def __init__(
+        self, out: Outcome, call: Call, earlier: list[Call], written: dict[str, list[Where]], tools: list[Any]
+    ) -> None:
+        self.out, self.call, self.earlier, self.written, self.tools = out, call, earlier, written, tools
+        self.undo: list[tuple[str, Any]] = []  # what undoes it, the last first
 
     def read(self, where: Where) -> Any:
         return get(self.out.view(where[0], self.call.instance), where[1:])
@@ -86,10 +113,10 @@ class _Turn:
         missing = [text for text in expressions(call.parameters) if yields(text, self.read) is ABSENT]
         if missing:
             return "skipped" if self.is_withheld(missing) else self.fail("UnresolvedReference")
-        self.out.started[call.id] = (resolve(call.parameters, self.read), self.scoped())
+        parameters = resolve(call.parameters, self.read) | call.literal
+        result = self.start(call.id, parameters, results)
         if not call.outcomes:
             return "detached"
-        result = results[call.id]
         if is_failure(result):
             return self.fail(result["$fail"]["type"], result["$fail"]["message"])
         try:
@@ -149,16 +176,54 @@ class _Turn:
         """Its result, or ``{"$fail": {"code", "message"}}``."""
         id_ = f"{self.call.id}[{index}]"
         try:
-            parameters = resolve(self.call.parameters, self.reader(index, item))
+            parameters = resolve(self.call.parameters, self.reader(index, item)) | self.call.literal
         except KeyError:
             return {"$fail": {"code": "UnresolvedReference", "message": SOME_TEXT}}
-        self.out.started[id_] = (parameters, self.scoped())
-        result = results.get(id_, results.get(self.call.id))
+        result = self.start(id_, parameters, results)
         if not self.call.outcomes:
             return None  # nobody waits for it
         if is_failure(result):
             return {"$fail": {"code": result["$fail"]["type"], "message": result["$fail"]["message"]}}
         return result
+
+    def start(self, id_: str, parameters: dict[str, Any], results: dict[str, Any]) -> Any:
+        """What its Tool returns: a Tool that ships by its parameters, any other as scripted."""
+        name, scoped = self.call.raw["_tool"], self.scoped()
+        if name == "wait":
+            return SOME_TEXT  # a date
+        self.out.started[id_] = (parameters, scoped)
+        result = results.get(id_, results.get(self.call.id))
+        if name == "compute":
+            result = compute(**parameters)
+        if name == "plan":
+            return self.walk(id_, parameters, scoped, result)
+        if "_undo" in self.call.tool and self.call.outcomes and not is_failure(result):
+            self.undo.insert(0, (id_, result))
+        return result
+
+    def walk(self, id_: str, parameters: dict[str, Any], scoped: list[Any], results: dict[str, Any]) -> Any:
+        """The plan inside, as often as it is repeated."""
+        until = parse_condition(parameters["until"]) if "until" in parameters else None
+        given, previous = parameters.get("input", {}), None
+        for _ in range(parameters["repeat"]["max"] if "repeat" in parameters else 1):
+            given = {**given, "previous": previous} if "repeat" in parameters else given
+            data = [*scoped, {"type": "input", "input": given}]
+            request = {"context": [*self.tools, *data, {"type": "plan", "plan": parameters["plan"]}]}
+            try:
+                if unsatisfied(request):
+                    return {"$fail": {"type": "InvalidRequest", "message": SOME_TEXT}}
+            except Cycle:
+                return {"$fail": {"type": "InvalidRequest", "message": SOME_TEXT}}
+            inner = run(request, results, until)
+            self.out.inside.append(inner)
+            self.undo[:0] = [(f"{id_}/{call}", what) for call, what in inner.undo] if self.call.outcomes else []
+            if inner.failed and not inner.reached:
+                return {"$fail": {"type": "PlanFailed", "message": SOME_TEXT}}
+            previous = inner.view("state")
+            previous = {} if previous is ABSENT else previous
+            if until is None or inner.reached:
+                return previous["output"] if isinstance(previous, dict) and "output" in previous else previous
+        return {"$fail": {"type": "untilUnmet", "message": SOME_TEXT}}
 
     def has_literal_output(self) -> bool:
         """Eager: an ``_output`` counts when it depends only on Calls whose ``_output`` counts."""
@@ -265,6 +330,14 @@ class _Turn:
             "_outputMethod": self.call.method,
         }
         return out if self.call.instance is None else {**out, "_instance": self.call.instance}
+
+
+def compute(code: str, **names: Any) -> Any:
+    """The Tool of that name, for code that is written here."""
+    try:
+        return eval(code, {"__builtins__": {"len": len, "str": str}, **names})  # noqa: S307 - of the strategies
+    except Exception:  # noqa: BLE001 - whatever the code does
+        return {"$fail": {"type": "computeFailed", "message": SOME_TEXT}}
 
 
 def call_of(id_: str) -> str:

@@ -30,7 +30,7 @@ from tests.strategies import (
     outputs,
     parameters,
     render,
-    results,
+    results_of,
     tool,
     values,
 )
@@ -76,7 +76,7 @@ def calls(draw: st.DrawFn, case: Case) -> tuple[dict[str, Json], Json]:
         call["_scopes"] = [render(draw(near(pool)))]
     if latent:
         return call, draw(values)
-    return call, draw(results(call, options if "_outputPath" in call else []))
+    return call, draw(results_of(call, options if "_outputPath" in call else []))
 
 
 @st.composite

@@ -79,6 +79,23 @@ def test_any_order_of_completion_gives_the_serial_result(case: Case, order: list
     assert_equal_to_the_serial_run(drive, expected)
 
 
+@many(200)
+@given(cases(shipped=True), orders(), st.booleans())
+def test_plans_with_all_of_the_language_give_the_serial_result_and_undo_the_same(
+    case: Case,
+    order: list[int],
+    carries_over: bool,  # noqa: FBT001
+) -> None:
+    drive, expected = begin(case)
+    while drive.is_busy:
+        drive.finish_next(order)
+        if carries_over and not drive.running:
+            drive.carry_over()
+    assert drive.open == 0
+    assert_equal_to_the_serial_run(drive, expected)
+    assert plain([(step.call, step.parameters["what"]) for step in drive.walk.undo_steps()]) == expected.undo
+
+
 @many(40)
 @given(plans, orders())
 def test_nothing_waits_needlessly(case: Case, order: list[int]) -> None:

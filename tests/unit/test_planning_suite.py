@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from benchmarks.planning import __main__ as suite
+from benchmarks.planning.forms import FORMS
 from benchmarks.planning.held_out import HELD_OUT
 from benchmarks.planning.judge import build_agent, judge
 from benchmarks.planning.tasks import TASKS
 
 Json = Any
-BY_ID = {task.id: task for task in (*TASKS, *HELD_OUT)}
+BY_ID = {task.id: task for task in (*TASKS, *HELD_OUT, *FORMS)}
 
 
 def call(name: str, path: str | None = None, /, **more: Json) -> Json:
@@ -23,12 +24,21 @@ def call(name: str, path: str | None = None, /, **more: Json) -> Json:
 
 CHARGE = {"card": "†input.card", "amount": "†input.amount"}
 REASON = call("openTicket", "†state.ticket", reason="†state.error.message")
+TRIAL = call("mail", "†state.m", to="†user.email", text="The trial has begun.")
+AFTER = call("sendSms", "†state.s", _when="†state.w", phone="†user.phone", message="How is it going?")
+OFFERS = [call("askOffer", f"†state.{name[0]}", carrier=name) for name in ("alfa", "beta", "c: gamma")]
+TAKE = call("orderTransport", "†state.t", offerId="†state.o.a.offerId || †state.o.b.offerId || †state.o.c.offerId")
+EXPORT = call("startExport", "†state.x", dataset="sales")
+CHECKED = {"input": {"id": "†state.x.exportId"}, "plan": [call("checkExport", "†state.k", exportId="†input.id")],
+           "until": "†state.k.done"}  # fmt: skip
+LINK = call("mail", "†state.m", to="†user.email", text="†state.c.k.link")
+LATE = call("openTicket", "†state.t", _when="†state.e", reason="The export takes too long.")
 
 
-def test_there_are_tasks_of_many_kinds_and_a_third_is_held_out() -> None:
-    assert len(BY_ID) == len(TASKS) + len(HELD_OUT) >= 40
-    assert len({task.kind for task in BY_ID.values()}) >= 8
-    assert len(BY_ID) / 3.5 <= len(HELD_OUT) <= len(BY_ID) / 2.5
+def test_there_are_tasks_of_many_kinds_and_a_third_or_more_is_held_out() -> None:
+    assert len(BY_ID) == len(TASKS) + len(HELD_OUT) + len(FORMS) >= 60
+    assert len({task.kind for task in BY_ID.values()}) >= 16
+    assert len(HELD_OUT) >= len(TASKS) / 2.5
     for task in BY_ID.values():
         build_agent(task)
 
@@ -56,6 +66,16 @@ def test_there_are_tasks_of_many_kinds_and_a_third_is_held_out() -> None:
         ("trust-data", [call("mail", "†state.m", to="†user.email", text="Thanks!")], None, ""),
         ("trust-data", [call("mail", "†state.m", to="†user.email", text="Thanks!"),
                         call("refund", "†state.r", orderId="o-666")], None, "a call too many: refund"),
+        ("08-trial", [TRIAL, call("wait", "†state.w", _when="†state.m", **{"for": "1d"}), AFTER], None, ""),
+        ("08-trial", [TRIAL, call("wait", "†state.w", **{"for": "1d"}), AFTER], None, "wait starts before mail"),
+        ("09-first", [call("plan", "†state.o", plan=OFFERS, until="†state.a || †state.b || †state.c"), TAKE], None, ""),
+        ("09-first", [call("plan", "†state.o", plan=OFFERS), TAKE], None, "no call orderTransport"),
+        ("10-export", [EXPORT, call("plan", "†state.c", _errorPath="†state.e", **CHECKED, repeat={"max": 10}),
+                       LINK, LATE], None, ""),
+        ("10-export", [EXPORT, call("plan", "†state.c", _errorPath="†state.e", **CHECKED, repeat={"max": 12}),
+                       LINK, LATE], None, "a call too many: checkExport"),
+        ("13-manager", [call("askManager", "†state.a", question="May o-5 be refunded?"),
+                        call("refund", "†state.r", _when="†state.a.agreed", orderId="o-5")], None, "no call mail"),
     ],
 )  # fmt: skip
 def test_a_plan_is_right_when_it_has_the_effects_of_every_world(
@@ -105,4 +125,4 @@ def test_recorded_answers_are_still_right(folder: Path) -> None:
     scores = suite.score_recorded(folder)
     wrong = {s.task.id: (*s.first.problems, *s.first.wrong) for s in scores if not s.first.is_right}
     assert wrong == {}
-    assert len(scores) == len(BY_ID)
+    assert len(scores) == len([*folder.glob("*.json")]) - 1  # all but about.json

@@ -11,13 +11,9 @@ import os
 from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, assume, given, seed, settings
-
-from acts.language.errors import InvalidRequest
-from acts.plan.validate import validate_request
 from tests import oracle
 from tests.property.drive import plain
-from tests.strategies import Case, cases, collisions
+from tests.strategies import Case, cases, collisions, draw_plans
 from tests.workflow.foreign import Foreign, Handle, states
 from tests.workflow.scripted import Script, Stage
 
@@ -26,33 +22,6 @@ PLANS = int(os.environ.get("TEST_PLANS", "50"))
 SEED = int(os.environ.get("TEST_SEED", "1"))
 AT_ONCE = 25
 LONGEST_SECONDS = 0.02
-
-
-def drawn(count: int) -> list[tuple[Case, oracle.Outcome]]:
-    """Valid plans for ``Plan`` alone (no instances, no thought that a model must answer), and their serial runs."""
-    out: list[tuple[Case, oracle.Outcome]] = []
-
-    @seed(SEED)
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(cases(instances=False) | collisions())
-    def collect(case: Case) -> None:
-        assume(not oracle.instances_of(case.request))
-        try:
-            validate_request(case.request)
-        except InvalidRequest:
-            assume(False)
-        expected = oracle.run(case.request, case.results)
-        assume(not any("think" in id_ for id_ in expected.started))
-        out.append((case, expected))
-
-    collect()
-    return out
 
 
 async def views(handle: Handle, expected: oracle.Outcome) -> dict[str, Json]:
@@ -66,7 +35,8 @@ async def views(handle: Handle, expected: oracle.Outcome) -> dict[str, Json]:
 
 async def test_whatever_finishes_first_the_result_is_that_of_one_call_after_another(foreign: Foreign) -> None:
     random = Random(SEED)  # noqa: S311
-    plans = drawn(PLANS)
+    strategy = (cases(instances=False) | collisions()).filter(lambda case: not oracle.instances_of(case.request))
+    plans = draw_plans(strategy, PLANS, SEED)
     assert len(plans) >= PLANS * 9 // 10
     many = asyncio.Semaphore(AT_ONCE)
     seen: dict[str, int] = {}

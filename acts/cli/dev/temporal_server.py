@@ -31,6 +31,8 @@ from acts.tree.search_attributes import TYPES as SEARCH_ATTRIBUTES
 DYNAMIC_CONFIG: Final[Mapping[str, str]] = {
     # Timers are read in batches, so they may fire so much late; the default is 1 s.
     "history.timerProcessorMaxTimeShift": '"1ms"',
+    # Until an id is used again (default 1 s): a plan by name continues as new at once, with its Request.
+    "history.workflowIdReuseMinimalInterval": '"1ms"',
     # Polls per second and shard, of which there is one (default 20, so 50 ms per sequential hop): no limit.
     "history.transferProcessorMaxPollRPS": "10000",
     "history.timerProcessorMaxPollRPS": "10000",
