@@ -99,13 +99,13 @@ class File(dict[str, Json]):
     ``id`` is made of the content, so it is the same in every prompt. ``source`` is the base64 of a file, or its URL.
     """
 
-    def __init__(self, value: Mapping[str, Any], whole: str | None) -> None:
+    def __init__(self, value: Mapping[str, Any], path: Path | None) -> None:
         self.media, self.is_url = str(value["media"]), "ref" in value
         self.source = "".join(value["ref" if self.is_url else "base64"].split())
         self.id = hashlib.sha256(f"{self.media} {self.source}".encode()).hexdigest()[:8]
         size = None if self.is_url else len(self.source) * 3 // 4 - self.source[-2:].count("=")
         name = truncate(str(value["name"]), _MAX_NOTE) if "name" in value else None
-        more = {"bytes": size, "name": name, "whole": whole}
+        more = {"bytes": size, "name": name, "whole": None if path is None else str(path)}
         super().__init__(media=self.media, file=self.id, **{k: v for k, v in more.items() if v is not None})
 
     @property
@@ -130,12 +130,8 @@ class File(dict[str, Json]):
 
 def with_files(value: Json, path: Path | None) -> Json:
     """The value with a File in place of each file in it; ``path`` is as in ``in_part``. Without one it is the same."""
-
-    def whole(at: Place) -> str | None:
-        return None if path is None else str(Path(path.kind, (*path.names, *map(str, at))))
-
     files = _find_files(value) if '"media":"' in json_text(value) else ()
-    return replace_parts(value, [(at, File(file, whole(at))) for at, file in files])
+    return replace_parts(value, [(at, File(file, _below(path, *map(str, at)))) for at, file in files])
 
 
 def _find_files(value: Json) -> Iterator[tuple[Place, dict[str, Json]]]:
@@ -210,8 +206,8 @@ def _shorten(value: Json, path: Path | None, limit: float) -> Json:
     return {IN_PART: f"a number of {size:,} digits", **more}
 
 
-def _below(path: Path | None, name: str) -> Path | None:
-    return None if path is None else Path(path.kind, (*path.names, name))
+def _below(path: Path | None, *names: str) -> Path | None:
+    return None if path is None else Path(path.kind, (*path.names, *names))
 
 
 def _first_parts(parts: Iterable[tuple[Any, Json]], path: Path | None, room: int) -> list[tuple[Any, Json]]:
