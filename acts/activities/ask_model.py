@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -27,6 +27,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from acts.activities.engine_activities import encode_result, heartbeat, send_record
+from acts.activities.http_request import url_guard
 from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
 from acts.activities.models import select, words
 from acts.activities.models.endpoints import max_output_tokens, price_per_token
@@ -38,7 +39,8 @@ from acts.language.schemas import Checker
 from acts.language.strict_json import json_size
 from acts.language.values import Json, pointer
 from acts.planner.answer_schema import compose_latent_schema
-from acts.planner.prompt import Prompt, PromptTurn, render_latent_prompt, render_repair_turn
+from acts.planner.notation import File
+from acts.planner.prompt import Prompt, PromptPart, PromptTurn, render_latent_prompt, render_repair_turn
 from acts.planner.request_estimate import answer_seconds, higher_cap
 from acts.planner.turns import MAX_TEXT
 from acts.telemetry import metrics
@@ -53,6 +55,8 @@ _UNUSABLE: Final = (*_REPAIRABLE, _TRUNCATED, wire.TOO_COMPLEX)
 _REPORTED_TO_PLANNER: Final = ("modelNotJson", _TRUNCATED, wire.RESULT_TOO_LARGE)
 # Attempts that ended without a word: the worker died, or the run did not answer. More would fail, too
 _MAX_LOST_ATTEMPTS: Final = 6
+MAX_FILES: Final = 20
+MAX_FILES_BYTES: Final = 30 * 1024 * 1024
 # Defects of an answer that an error lists
 _MAX_DEFECTS: Final = 5
 
@@ -134,13 +138,14 @@ def build_task(question: ModelQuestion, context: PromptContext, room: float) -> 
 def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, label: str, topic: str) -> ModelRequest:
     """The request to a model; ``question`` has the settings: model, source, temperature, cap, effort."""
     last_system, stable = len(prompt.system) - 1, prompt.stable_parts
+    attachments = _Attachments(() if stable is None else prompt.turns[0].parts[stable:])
 
-    def blocks_of(turn: PromptTurn) -> tuple[PromptBlock, ...]:
-        if stable is None:
-            return (PromptBlock(turn.text, is_cached=turn.role == "user"),)
-        # A latent Call's turn is two blocks: the part that other Calls share, and its own
-        texts = [part.text for part in turn.parts]
-        return PromptBlock("\n".join(texts[:stable]), is_cached=True), PromptBlock("\n".join(texts[stable:]))
+    def blocks_of(turn: PromptTurn) -> Iterator[PromptBlock]:
+        # A latent Call's turn is in two: the part that other Calls share, and its own
+        groups = [turn.parts] if stable is None else [turn.parts[:stable], turn.parts[stable:]]
+        for index, parts in enumerate(groups):
+            yield from attachments.place(parts)
+            yield PromptBlock("\n".join(p.text for p in parts), is_cached=turn.role == "user" and index == 0)
 
     return ModelRequest(
         model=question.model,
@@ -148,7 +153,7 @@ def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, l
             PromptBlock(part.text, is_cached=i == last_system, is_rules=part.kind == "rules")
             for i, part in enumerate(prompt.system)
         ),
-        turns=tuple(ModelTurn(turn.role, blocks_of(turn)) for turn in prompt.turns),
+        turns=tuple(ModelTurn(turn.role, tuple(blocks_of(turn))) for turn in prompt.turns),
         schema=schema,
         label=label,
         temperature=question.temperature,
@@ -157,6 +162,46 @@ def build_model_request(question: ModelQuestion, prompt: Prompt, schema: Json, l
         cache_key=question.source.workflowId,
         topic=topic,
     )
+
+
+class _Attachments:
+    """The files of a request, each before the text that first shows it; or the reason why it cannot be sent.
+
+    What a latent Call names, in its ``own`` parts, comes before all else: ModelError, where it cannot be sent.
+    """
+
+    def __init__(self, own: Iterable[PromptPart]) -> None:
+        self._files: dict[str, File] = {}
+        self._placed: set[str] = set()
+        for file in (file for part in own for file in part.files):
+            if reason := self._take(file):
+                name = file.get("name") or f"{file.id} ({file.media})"
+                raise ModelError("modelFileRefused", f"the file {name} cannot be sent: {reason}", retryable=False)
+
+    def _take(self, file: File) -> str:
+        """Take up a file, or say why not."""
+        files = {**self._files, file.id: file}
+        if len(files) > MAX_FILES or sum(f.get("bytes", 0) for f in files.values()) > MAX_FILES_BYTES:
+            return (
+                f"a request takes {MAX_FILES} files, of {MAX_FILES_BYTES:,} bytes together; name fewer, or use _scopes"
+            )
+        reason = "" if file.id in self._files else file.defect()
+        if not reason and file.is_url:
+            try:  # whoever writes data must not choose whom the provider asks, and tell it what else is there
+                url_guard().check_url(file.source)
+            except ApplicationError as error:
+                reason = error.message
+        self._files |= {} if reason else {file.id: file}
+        return reason
+
+    def place(self, parts: Iterable[PromptPart]) -> Iterator[PromptBlock]:
+        for file in (file for part in parts for file in part.files):
+            if file.id not in self._placed:
+                if not (reason := self._take(file)):
+                    yield PromptBlock(f"File {file.id} (material, as all data):", file=file)
+                elif reason not in self._placed:
+                    yield PromptBlock(f"File {file.id} is not attached, nor are others so: {reason}.")
+                self._placed |= {file.id, reason}
 
 
 @dataclass(frozen=True)

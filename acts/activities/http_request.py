@@ -60,13 +60,17 @@ def _sources(hosts: str, private: str) -> DelegateSources:
 _tls = lru_cache(maxsize=1)(httpx2.create_ssl_context)
 
 
+def url_guard() -> Fetcher:
+    """What says whether a URL may be asked."""
+    sources = _sources(os.environ.get(HOSTS, ""), os.environ.get(PRIVATE_HOSTS, ""))
+    return Fetcher(sources, "resource", HOSTS, PRIVATE_HOSTS)
+
+
 async def send(call: Mapping[str, Any], seconds: float) -> dict[str, Json]:
     """``{status, headers, json | text | base64}`` of an answer with a status of 2xx. Raises ApplicationError."""
-    sources = _sources(os.environ.get(HOSTS, ""), os.environ.get(PRIVATE_HOSTS, ""))
-    guard = Fetcher(sources, "resource", HOSTS, PRIVATE_HOSTS)
     try:
         async with asyncio.timeout(seconds):
-            return await _follow(call, guard)
+            return await _follow(call, url_guard())
     except TimeoutError:
         raise ApplicationError(f"there was no answer within {seconds:g} s", type=UNAVAILABLE) from None
     except ApplicationError as error:

@@ -68,9 +68,14 @@ def write_json(value: Json) -> bytes:
     return _WRITER.encode(value).encode()
 
 
+def json_text(value: Json) -> str:
+    """A value as ``write_json`` writes it; what is no JSON (UNKNOWN) is its name."""
+    return _ESTIMATE.encode(value)
+
+
 def json_size(value: Json) -> int:
-    """Bytes of a value as ``write_json`` writes it; what is no JSON (UNKNOWN) counts as its name."""
-    return len(_ESTIMATE.encode(value).encode())
+    """Bytes of ``json_text``."""
+    return len(json_text(value).encode())
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -27,11 +27,10 @@ from typing import Any, Final
 
 from acts.language.config import Budget, Config, Usage
 from acts.language.messages import Data, Message
-from acts.language.strict_json import json_size
 from acts.language.values import Json
 from acts.machines.commands import BudgetRefused, Granted, SendRecord
 from acts.planner import request_estimate
-from acts.planner.notation import LARGE_VALUE_BYTES
+from acts.planner.notation import LARGE_VALUE_BYTES, shown_bytes
 from acts.tree.records import BudgetAccount, GrantedRequest, SettledRequest, TreePosition, Turn
 from acts.tree.signal_records import BudgetGrant, BudgetReport, BudgetRequest
 
@@ -66,15 +65,22 @@ def context_bytes(context: Iterable[Message], turns: Iterable[Turn] = ()) -> int
 
     Provenance, which is not shown, covers the tags of a message.
     """
-    sizes = (min(json_size(m.raw), LARGE_VALUE_BYTES) if isinstance(m, Data) else json_size(m.raw) for m in context)
-    return sum(sizes) + sum(json_size(turn.to_json()) for turn in turns)
+    sizes = (shown_bytes(_apart(m), LARGE_VALUE_BYTES) if isinstance(m, Data) else shown_bytes(m.raw) for m in context)
+    return int(sum(sizes) + sum(shown_bytes(turn.to_json()) for turn in turns))
+
+
+def _apart(message: Data) -> Json:
+    """A Message; a file that is its payload inline stands apart from the other keys."""
+    if "media" not in message.raw or not isinstance(message.payload, dict):
+        return message.raw
+    return [{k: v for k, v in message.raw.items() if k not in message.payload}, message.payload]
 
 
 def latent_request_size(
     config: Config, price: Price | None, context_bytes: int, calls: Iterable[Sequence[Json]]
 ) -> RequestSize:
     """The size of the largest of these requests of latent Calls: each is shown the context, and parts of its own."""
-    largest = min(max(map(json_size, calls)), MAX_NAMED_BYTES)
+    largest = int(max(shown_bytes(call, MAX_NAMED_BYTES) for call in calls))
     prompt_bytes = request_estimate.estimate_prompt_bytes(context_bytes + largest, 0, latent=True)
     return request_size(config, price, prompt_bytes)
 

@@ -8,18 +8,20 @@ lines?: {sku: string, price: number}[]}``: nothing is checked by it. It takes a 
 
 from __future__ import annotations
 
+import binascii
+import hashlib
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from acts.language.errors import truncate
 from acts.language.references import Path
 from acts.language.schemas import DEFS
-from acts.language.strict_json import json_size
-from acts.language.values import Json, type_name
+from acts.language.strict_json import json_size, json_text
+from acts.language.values import Json, Place, replace_parts, type_name
 
 # Bytes of compact JSON, some 40,000 tokens: a value up to this size may have to be read
 LARGE_VALUE_BYTES: Final = 128 * 1024
@@ -77,18 +79,113 @@ def find_limit(sizes: Iterable[int], room: float, *, whole: bool = False) -> flo
     return next((limit for limit in limits if sum(min(size, limit) for size in sizes) <= room), limits[-1])
 
 
+# What models read, with the ends of its names. Other media are data like any other
+MEDIA: Final = {
+    "image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "application/pdf": "pdf",
+}  # fmt: skip
+MAX_FILE_BYTES: Final = 20 * 1024 * 1024
+# Estimates: the most that an image took of a window for years; a PDF of text has about a page for 60 kB, and the pages
+# that most models read are no more
+_IMAGE_TOKENS: Final = 1_600
+_PDF_BYTES_PER_TOKEN: Final = 40
+_MAX_PDF_TOKENS: Final = 50_000
+_UNKNOWN_PDF_BYTES: Final = 400_000  # of one that only the provider loads
+_TEXT_BYTES_PER_TOKEN: Final = 3.5
+
+
+class File(dict[str, Json]):
+    """What a prompt shows of a file: ``{media, file, bytes?, name?, whole?}``. The file goes beside the text.
+
+    ``id`` is made of the content, so it is the same in every prompt. ``source`` is the base64 of a file, or its URL.
+    """
+
+    def __init__(self, value: Mapping[str, Any], path: Path | None) -> None:
+        self.media, self.is_url = str(value["media"]), "ref" in value
+        self.source = "".join(value["ref" if self.is_url else "base64"].split())
+        self.id = hashlib.sha256(f"{self.media} {self.source}".encode()).hexdigest()[:8]
+        size = None if self.is_url else len(self.source) * 3 // 4 - self.source[-2:].count("=")
+        name = truncate(str(value["name"]), _MAX_NOTE) if "name" in value else None
+        more = {"bytes": size, "name": name, "whole": None if path is None else str(path)}
+        super().__init__(media=self.media, file=self.id, **{k: v for k, v in more.items() if v is not None})
+
+    @property
+    def is_image(self) -> bool:
+        return self.media != "application/pdf"
+
+    @property
+    def text_bytes(self) -> int:
+        """The bytes of a text of as many tokens, about."""
+        tokens = min(self.get("bytes", _UNKNOWN_PDF_BYTES) // _PDF_BYTES_PER_TOKEN, _MAX_PDF_TOKENS)
+        return math.ceil((_IMAGE_TOKENS if self.is_image else tokens) * _TEXT_BYTES_PER_TOKEN)
+
+    def defect(self) -> str:
+        """Why no model can be given it; empty where one can."""
+        if self.get("bytes", 0) > MAX_FILE_BYTES:
+            return f"it has {self['bytes']:,} bytes; a file has at most {MAX_FILE_BYTES:,}"
+        try:
+            return "" if self.is_url or binascii.a2b_base64(self.source, strict_mode=True) else "its base64 is empty"
+        except ValueError as error:
+            return f"its base64 is none: {error}"
+
+
+def with_files(value: Json, path: Path | None) -> Json:
+    """The value with a File in place of each file in it; ``path`` is as in ``in_part``. Without one it is the same."""
+    files = _find_files(value) if '"media":"' in json_text(value) else ()
+    return replace_parts(value, [(at, File(file, _below(path, *map(str, at)))) for at, file in files])
+
+
+def _find_files(value: Json) -> Iterator[tuple[Place, dict[str, Json]]]:
+    stack: list[tuple[Json, Place]] = [(value, ())]
+    while stack:
+        item, place = stack.pop()
+        if isinstance(item, dict) and _is_file(item):
+            yield place, item
+            continue
+        for key, child in item.items() if isinstance(item, dict) else enumerate(item):
+            if isinstance(child, (dict, list)):
+                stack.append((child, (*place, key)))
+
+
+def _is_file(value: dict[str, Json]) -> bool:
+    """True for ``{media, base64 | ref, name?}``."""
+    if not isinstance(media := value.get("media"), str) or media not in MEDIA:
+        return False
+    keys, source = value.keys() - {"media", "name"}, value.get("base64", value.get("ref"))
+    return isinstance(source, str) and (keys == {"base64"} or (keys == {"ref"} and source.startswith("https://")))
+
+
+def files_of(value: Json) -> Iterator[File]:
+    """The files in a value that a prompt shows, in their order."""
+    if isinstance(value, File):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from files_of(part)
+
+
+def shown_bytes(value: Json, most: float = math.inf) -> float:
+    """The bytes of a value in a prompt: ``most`` of its text, and its files as texts of as many tokens."""
+    text = with_files(value, None)
+    files = () if text is value else files_of(text)
+    return min(json_size(text), most) + sum(file.text_bytes for file in files)
+
+
 def in_part(value: Json, path: Path | None, limit: float = LARGE_VALUE_BYTES) -> Json:
     """The value itself up to ``limit`` bytes of JSON; of a larger one its shape, its beginning and its reference.
 
     ``path`` is where a Call can read all of it; None: nowhere. An object of few keys keeps them, each with a share;
-    else it is ``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``.
+    else it is ``{"(in part)": shape, "begins": …, "keys"?: …, "whole"?: reference}``. A file is a File.
     """
+    return _shorten(with_files(value, path), path, limit)
+
+
+def _shorten(value: Json, path: Path | None, limit: float) -> Json:
     size = json_size(value)
-    if size <= limit:
+    if size <= limit or isinstance(value, File):
         return value
     if isinstance(value, dict) and len(value) <= _MAX_KEYS and limit >= _LEAST_BEGINNING_BYTES:
         share = limit // (len(value) + 1)  # smaller at each level: a value that nests deep is measured a few times
-        parts = {k: in_part(v, _below(path, k), share) for k, v in value.items()}
+        parts = {k: _shorten(v, _below(path, k), share) for k, v in value.items()}
         if json_size(parts) <= limit:
             return parts
     if limit < _LEAST_PART_BYTES and isinstance(value, (dict, list)):  # so small a part says nothing
@@ -109,15 +206,15 @@ def in_part(value: Json, path: Path | None, limit: float = LARGE_VALUE_BYTES) ->
     return {IN_PART: f"a number of {size:,} digits", **more}
 
 
-def _below(path: Path | None, name: str) -> Path | None:
-    return None if path is None else Path(path.kind, (*path.names, name))
+def _below(path: Path | None, *names: str) -> Path | None:
+    return None if path is None else Path(path.kind, (*path.names, *names))
 
 
 def _first_parts(parts: Iterable[tuple[Any, Json]], path: Path | None, room: int) -> list[tuple[Any, Json]]:
     """The first items of a list or keys of an object that fit into ``room`` bytes, at least one."""
     out: list[tuple[Any, Json]] = []
     for key, part in parts:
-        short = in_part(part, _below(path, str(key)), room // 2)
+        short = _shorten(part, _below(path, str(key)), room // 2)
         room -= json_size(short) + (len(key) if isinstance(key, str) else 0)
         if out and room < 0:
             break

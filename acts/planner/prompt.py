@@ -37,7 +37,18 @@ from acts.language.tools import FAILURES, META, SERVER_TOOL, Tool, without_secre
 from acts.language.values import ABSENT, Json, get
 from acts.plan.context_log import START, Log
 from acts.planner.answer_schema import author_choices
-from acts.planner.notation import LARGE_VALUE_BYTES, data_json, describe_type, escape_text, find_limit, in_part
+from acts.planner.notation import (
+    LARGE_VALUE_BYTES,
+    File,
+    data_json,
+    describe_type,
+    escape_text,
+    files_of,
+    find_limit,
+    in_part,
+    shown_bytes,
+    with_files,
+)
 from acts.planner.rules import DEVELOPER_HEAD, LAST_ANSWER, LATENT_CALL, planner_rules
 from acts.planner.turns import COMPLETED, FAILED, STARTED
 from acts.tree.records import Turn
@@ -81,10 +92,14 @@ _MAX_CALL_BYTES: Final = 400  # bytes of a Call in a line: its parameters say wh
 
 
 class PromptPart(NamedTuple):
-    """A piece of a prompt. ``kind`` says what it is, for estimates: rules, tools, text, data, outcomes …"""
+    """A piece of a prompt. ``kind`` says what it is, for estimates: rules, tools, text, data, outcomes …
+
+    ``files`` are those that its text shows.
+    """
 
     kind: str
     text: str
+    files: tuple[File, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +115,7 @@ class PromptTurn:
 
     @property
     def bytes(self) -> int:
-        return len(self.text.encode())
+        return len(self.text.encode()) + sum(file.text_bytes for part in self.parts for file in part.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +185,16 @@ def render_latent_prompt(
     if scoped is None:
         data = [m for m in messages if isinstance(m, Data)]
         stable += _current_values(data, room * _AMBIENT_SHARE, call.get("_instance"))
-    parameters = {k: v for k, v in call.items() if k not in META and k != "_id"}
-    named = [(str(m.get("kind", m["type"])), m.get(str(m["type"]))) for m in scoped or () if isinstance(m, dict)]
-    sizes = map(json_size, [*parameters.values(), *(value for _, value in named)])
-    limit = find_limit(sizes, room * _NAMED_SHARE, whole=True)
+    parameters = {k: with_files(v, None) for k, v in call.items() if k not in META and k != "_id"}
+    named = [
+        (str(m.get("kind", m["type"])), with_files(m.get(str(m["type"])), None))
+        for m in scoped or ()
+        if isinstance(m, dict)
+    ]
+    everything = [*parameters.values(), *(value for _, value in named)]
+    # Of files, the size is no more than a guess: half of the room is for the rest
+    left = max(room * _NAMED_SHARE - sum(file.text_bytes for file in files_of(everything)), room * _NAMED_SHARE / 2)
+    limit = find_limit(map(json_size, everything), left, whole=True)
     own = [_data_part(f"path={data_json(str(Path(kind)))}", in_part(value, None, limit)) for kind, value in named]
     values = {name: in_part(value, None, limit) for name, value in parameters.items()}
     lines = [_describe_tool(tool), f"<call>\n{data_json({'_tool': tool.name, **values})}\n</call>"]
@@ -181,7 +202,7 @@ def render_latent_prompt(
         lines.append(f"Why it is made: {data_json(call['_reasoningForCall'])}")
     if len(paths) > 1:
         lines.append(f"The result goes to one of these places; choose by what it means: {', '.join(paths)}")
-    turn = PromptTurn("user", (*stable, *own, PromptPart("call", "\n".join(lines))))
+    turn = PromptTurn("user", (*stable, *own, PromptPart("call", "\n".join(lines), tuple(files_of(values)))))
     system = (PromptPart("rules", LATENT_CALL), *_developer_parts(messages))
     return Prompt(system, (turn,), stable_parts=len(stable))
 
@@ -281,7 +302,7 @@ class _DisplayRoom:
 
     whole_bytes: int
     whole_tools: Container[str]
-    instance_bytes: int = MAX_INSTANCE_DATA_BYTES
+    instance_bytes: float = MAX_INSTANCE_DATA_BYTES
 
     @property
     def value_bytes(self) -> int:
@@ -347,7 +368,7 @@ def _message_parts(messages: Iterable[Message], room: _DisplayRoom) -> Iterator[
             yield from _text_parts(message)
         elif isinstance(message, Data):
             if message.instance is not None:
-                room.instance_bytes -= json_size(message.payload)
+                room.instance_bytes -= shown_bytes(message.payload)
                 if room.instance_bytes < 0:
                     left_out[message.instance] = None
                     continue
@@ -363,7 +384,8 @@ def _message_parts(messages: Iterable[Message], room: _DisplayRoom) -> Iterator[
 
 def _proposed_plan(message: PlanMessage) -> PromptPart:
     head = "A plan that the request proposes; nothing of it has run:"
-    return PromptPart("data", f"<plan>\n{head}\n{data_json(list(message.calls))}\n</plan>")
+    calls = with_files(list(message.calls), None)
+    return PromptPart("data", f"<plan>\n{head}\n{data_json(calls)}\n</plan>", tuple(files_of(calls)))
 
 
 def _text_parts(message: Instruction) -> Iterator[PromptPart]:
@@ -392,7 +414,8 @@ def _data_part(place: str, value: Json, schema: Json = None, notes: Sequence[str
     """A value at its place, and the schema that it is kept to."""
     fit = [] if schema is None else [f"what is written here must fit: {data_json(in_part(schema, None))}"]
     values = [] if value is ABSENT else [data_json(value)]
-    return PromptPart("data", "\n".join([f"<data {place}>", *notes, *fit, *values, "</data>"]))
+    text = "\n".join([f"<data {place}>", *notes, *fit, *values, "</data>"])
+    return PromptPart("data", text, tuple(files_of(value)))
 
 
 def _current_values(
@@ -406,11 +429,12 @@ def _current_values(
     log = Log(data)
     view = log.view_of(instance if instance in log.own else None)
     read = {path: view.read(path, START) for path in map(Path, view.kinds())}
-    values = {path: value for path, value in read.items() if value is not ABSENT}
+    values = {path: with_files(value, path if display else None) for path, value in read.items() if value is not ABSENT}
     schemas = {m.kind: m.schema for m in data if m.schema is not None} if display else {}
     whole = {m.kind for m in data if display is None or display.shows_whole(m)}
     for path, value in [*values.items()]:
-        if isinstance(value, dict) and path.kind not in whole:  # each of its values, as when it was written
+        # Each of its values, as when it was written
+        if isinstance(value, dict) and not isinstance(value, File) and path.kind not in whole:
             values[path] = {k: in_part(v, Path(path.kind, (k,)), SHOWN_VALUE_BYTES) for k, v in value.items()}
     limit = find_limit(map(json_size, values.values()), room)
     return [
@@ -426,9 +450,10 @@ def _outcome_parts(turn: Turn, after: Sequence[Message], room: _DisplayRoom) -> 
     written = _WrittenValues(after, room)
     calls = _answered_calls(turn, after)
     lines = [f"A person changed the plan; these calls took its place: {data_json(calls)}"] if turn.changed else []
-    lines += [data_json(written.add_to(outcome, calls)) for outcome in turn.outcomes]
+    outcomes = [written.add_to(outcome, calls) for outcome in turn.outcomes]
+    lines += map(data_json, outcomes)
     if lines:
-        yield PromptPart("outcomes", "\n".join(["<outcomes>", *lines, "</outcomes>"]))
+        yield PromptPart("outcomes", "\n".join(["<outcomes>", *lines, "</outcomes>"]), tuple(files_of(outcomes)))
     yield from _message_parts((m for m in after if written.is_beside(m)), room)
     if turn.problems:
         listed = "\n".join(data_json(problem) for problem in turn.problems)

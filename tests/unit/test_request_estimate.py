@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acts.activities.models.schema import choose_form
 from acts.language.config import Usage
-from acts.language.messages import Instruction, ToolMessage
+from acts.language.messages import Instruction, ToolMessage, parse_message
 from acts.machines.budget import context_bytes
 from acts.planner.answer_schema import compose_latent_schema, compose_solution_schema
 from acts.planner.prompt import Prompt
@@ -59,6 +59,18 @@ def test_the_estimate_of_a_latent_call_s_request_is_at_least_its_size_and_at_mos
     real = sent_bytes(case.prompt(), compose_latent_schema(case.tool, case.paths)[0])
     estimate = estimate_prompt_bytes(json_bytes([*messages, call]), json_bytes(case.tool.schema), latent=True)
     assert real <= estimate <= 2 * real
+
+
+@pytest.mark.parametrize(
+    ("media", "size", "tokens"),
+    [("image/png", 300, 1_600), ("image/png", 4_000_000, 1_600), ("application/pdf", 1_200_000, 30_000)],
+)
+def test_a_file_counts_as_its_tokens_wherever_it_stands_and_not_as_its_base64(
+    media: str, size: int, tokens: int
+) -> None:
+    file = {"media": media, "base64": "AAAA" * (size // 3)}
+    for raw in ({"type": "data", "kind": "scan", **file}, {"type": "state", "state": {"scans": [{"of": file}]}}):
+        assert tokens <= estimate_request("openai:x", context_bytes([parse_message(raw)]), 0, None).tokens < tokens + 50
 
 
 @pytest.mark.parametrize(

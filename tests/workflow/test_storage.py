@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,9 +31,11 @@ from acts.payloads.storage_gc import delete_unused, find_objection, find_unused
 from acts.payloads.stores import FolderStore, sha256
 from acts.worker.interceptors import EngineInterceptor
 from acts.workflows.types import PlanWorkflow
+from tests.models.rawserver import Reply, claude, raw_server
 from tests.support import assert_eventually
 from tests.workflow.conftest import engine_on
 from tests.workflow.foreign import Foreign, Handle, call, came_to, ended, events, of_type, tool
+from tests.workflow.test_latent import NUMBER, latent
 from tests.workflow.tools import Gate, echo, length, merged, noise, text
 
 Json = Any
@@ -129,6 +132,30 @@ async def test_a_chain_carries_large_values_into_new_runs_children_delegates_and
     (latest,) = await of_type(storing.client.get_workflow_handle(f"{handle.id}/a"), "WORKFLOW_EXECUTION_STARTED")
     assert latest.continued_execution_run_id
     assert latest.input.payloads[0].external_payloads[0].size_bytes > LARGE // 2, "its state is compressed, and stored"
+
+
+async def test_a_pdf_beyond_a_payload_reaches_the_model_and_one_that_is_none_fails_its_call_alone(
+    storing: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = base64.b64encode(noise(3_000_000).encode()).decode()
+    read, none = (
+        latent("read", output=NUMBER, doc={"type": "object"}),
+        {"media": "image/png", "base64": "†{state.total.n}"},
+    )
+    async with raw_server() as model, storing.serving(echo):
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.url)
+        model.reply_with(Reply(events=claude('{"n": 7}')))
+        result = await storing.run(
+            call("echo", "†state.scan", value={"media": "image/png", "base64": "iVBORw=="}),
+            call("read", "†state.total", doc="†invoice", _scopes=["†state.scan"]),
+            call("read", "†state.none", doc=none, _errorPath="†state.no"),
+            context=[read, {"type": "data", "kind": "invoice", "media": "application/pdf", "base64": data}],
+            model="anthropic:claude-opus-5-5", budget={"tokens": 500_000},
+        )  # fmt: skip
+    assert (result["state"]["total"], result["state"]["no"]["code"]) == ({"n": 7}, "modelFileRefused")
+    (request,) = model.requests
+    parts = request.body["messages"][0]["content"]
+    assert [part["source"]["data"] for part in parts if "source" in part] == ["iVBORw==", data]
 
 
 async def test_whether_a_run_has_storage_is_decided_at_its_start_and_read_from_history_ever_after(

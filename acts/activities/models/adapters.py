@@ -41,6 +41,7 @@ from acts.language.errors import truncate
 from acts.language.strict_json import UNIQUE_KEYS, NestingError, read_json
 from acts.language.values import MAX_DEPTH, Json
 from acts.language.wire import MAX_PAYLOAD_BYTES, RESULT_TOO_LARGE
+from acts.planner.notation import File
 from acts.planner.request_estimate import bytes_per_token
 
 # The SDKs want a key; a server of one's own needs none
@@ -300,22 +301,25 @@ def find_json(text: str) -> Json:
 
 
 def build_messages(
-    request: ModelRequest, mark: dict[str, Any], most: int, kind: str = "text", *, prefers_text: bool = False
+    request: ModelRequest, mark: dict[str, Any], most: int, write_file: Callable[[File], Any], kind: str = "text"
 ) -> list[dict[str, Any]]:
     """The conversation as messages with the mark at the last ``most`` cached blocks.
 
-    A turn is plain text where it is one block that ends no cached prefix, and with ``prefers_text`` wherever it has no
-    mark.
+    A turn without files is plain text where no block is marked, and where it is one that ends no cached prefix.
     """
     turns = request.text_turns
     cached = [id(block) for turn in turns for block in turn.blocks if block.is_cached]
     marked = set(cached[-most:] if most else ())
 
     def content_of(blocks: tuple[PromptBlock, ...]) -> Any:
-        is_marked = any(id(block) in marked for block in blocks)
-        if not is_marked and (prefers_text or (len(blocks) == 1 and not blocks[0].is_cached)):
+        is_plain = not any(block.file for block in blocks)
+        if is_plain and (not marked or (len(blocks) == 1 and not blocks[0].is_cached)):
             return "\n\n".join(block.text for block in blocks)
-        return [{"type": kind, "text": block.text, **(mark if id(block) in marked else {})} for block in blocks]
+        parts = []
+        for block in blocks:
+            parts.append({"type": kind, "text": block.text, **(mark if id(block) in marked else {})})
+            parts += [] if block.file is None else [write_file(block.file)]
+        return parts
 
     return [{"role": turn.role, "content": content_of(turn.blocks)} for turn in turns]
 
@@ -407,7 +411,8 @@ class ResponseStream:
         written = max(1, round(len(self.text.encode(errors="replace")) / per_token))
         if self.tokens == TokenCounts():
             blocks = [*self.request.system, *(b for turn in self.request.turns for b in turn.blocks)]
-            read = max(1, round(sum(len(b.text.encode(errors="replace")) for b in blocks) / per_token))
+            texts = sum(len(b.text.encode(errors="replace")) for b in blocks)
+            read = max(1, round((texts + sum(file.text_bytes for file in self.request.files)) / per_token))
             self.tokens = TokenCounts(inputTokens=read, outputTokens=written)
             note = f"{self.request.model} stated no usage: it is estimated by the length of the texts"
             self.notes = (*self.notes, note)
@@ -419,6 +424,8 @@ class ResponseStream:
         more: dict[str, Any] = {"details": {"requestId": self.requestId} if self.requestId else {}, **self.usage()}
         if code == "modelTruncated":
             more["cap"] = self.request.maxOutputTokens
+        if code == "modelBadRequest" and (media := {file.media for file in self.request.files}):
+            message = f"the request has files ({', '.join(sorted(media))}), which not every model takes: {message}"
         return build_error(
             code, self.endpoint.name, self.request.model, message, finishReason=self.finish_reason, **more
         )

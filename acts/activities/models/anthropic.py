@@ -18,6 +18,7 @@ from acts.activities.models import adapters
 from acts.activities.models.adapters import ResponseStream, count_tokens, dig
 from acts.activities.models.endpoints import Endpoint, is_home
 from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, PromptBlock, TokenCounts
+from acts.planner.notation import File
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 # The API takes four marks: one at the end of the system text, and these
@@ -59,7 +60,7 @@ def _build_body(stream: ResponseStream) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.maxOutputTokens,
-        "messages": adapters.build_messages(request, _MARK, _MARKED_TURNS),
+        "messages": adapters.build_messages(request, _MARK, _MARKED_TURNS, _write_file),
     }
     words = (PromptBlock(sent.in_words),) if sent.form == "words" else ()
     system: list[dict[str, Any]]
@@ -71,6 +72,12 @@ def _build_body(stream: ResponseStream) -> dict[str, Any]:
     if sent.form == "strict":
         output["format"] = {"type": "json_schema", "schema": sent.schema}
     return {**body, "output_config": output} if output else body
+
+
+def _write_file(file: File) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": file.media, "data": file.source}
+    kind = "image" if file.is_image else "document"
+    return {"type": kind, "source": {"type": "url", "url": file.source} if file.is_url else source}
 
 
 def _handle_event(stream: ResponseStream, event: Any) -> None:

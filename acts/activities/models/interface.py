@@ -13,18 +13,20 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final
 
 from acts.language.values import Json
+from acts.planner.notation import File
 
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
     """A piece of the prompt. ``is_cached``: later requests begin with the same bytes up to the end of this block.
 
-    ``is_rules``: the engine's own words, the same in every run.
+    ``is_rules``: the engine's own words, the same in every run. ``file`` follows after the text.
     """
 
     text: str
     is_cached: bool = False
     is_rules: bool = False
+    file: File | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class ModelRequest:
     effort: str | None = None
     cache_key: str = ""
     topic: str = ""
+
+    @property
+    def files(self) -> list[File]:
+        return [block.file for turn in self.turns for block in turn.blocks if block.file is not None]
 
     @property
     def text_turns(self) -> tuple[ModelTurn, ...]:

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any, Final
 
 import httpx2
@@ -24,6 +25,7 @@ from acts.activities.models import adapters
 from acts.activities.models.adapters import ResponseStream, count_tokens, dig
 from acts.activities.models.endpoints import HOMES, Endpoint, has_breakpoints, is_home, is_of_openai
 from acts.activities.models.interface import CallReceiver, ModelRequest, ModelResponse, TokenCounts
+from acts.planner.notation import MEDIA, File
 from acts.planner.request_estimate import DEFAULT_MAX_OUTPUT_TOKENS
 
 # Characters: the API's limit
@@ -81,11 +83,12 @@ def _build_body(stream: ResponseStream, *, is_chat: bool, is_own: bool) -> dict[
         body["prompt_cache_options"] = {"mode": "explicit"} if marks else None
         key = hashlib.sha256(key.encode()).hexdigest() if len(key) > _MAX_CACHE_KEY else key
         body["prompt_cache_key"] = key or None
+    write_file = partial(_write_file, is_chat=is_chat)
     if is_chat:
         texts += [sent.in_words] if is_plain or not is_schema_seen else []
         first = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
         # Contents are plain text where no breakpoint is in them: not every server accepts a list of parts
-        body["messages"] = [*first, *adapters.build_messages(request, _MARK, marks, prefers_text=True)]
+        body["messages"] = [*first, *adapters.build_messages(request, _MARK, marks, write_file)]
         body["stream_options"] = {"include_usage": True}
         body["response_format"] = (
             {"type": "json_object"} if is_plain else {"type": "json_schema", "json_schema": schema}
@@ -99,13 +102,26 @@ def _build_body(stream: ResponseStream, *, is_chat: bool, is_own: bool) -> dict[
         first = [{"role": "developer", "content": sent.in_words}] if is_plain else []
         # Models with breakpoints also expect the phase of their earlier messages
         phase = {"phase": "final_answer"} if takes_marks else {}
-        turns = adapters.build_messages(request, _MARK, marks, "input_text")
+        turns = adapters.build_messages(request, _MARK, marks, write_file, "input_text")
         body["input"] = [*first, *(turn | (phase if turn["role"] == "assistant" else {}) for turn in turns)]
         body["text"] = {"format": {"type": "json_object"} if is_plain else {"type": "json_schema", **schema}}
         body["instructions"] = "\n\n".join(texts) or None
         body["reasoning"] = {"effort": request.effort} if request.effort is not None else None
         body |= {"max_output_tokens": cap, "store": False}
     return {k: v for k, v in body.items() if v is not None and k not in omissions}
+
+
+def _write_file(file: File, *, is_chat: bool) -> dict[str, Any]:
+    url = file.source if file.is_url else f"data:{file.media};base64,{file.source}"
+    if file.is_image and is_chat:
+        return {"type": "image_url", "image_url": {"url": url}}
+    if file.is_image:
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    if file.is_url and not is_chat:
+        return {"type": "input_file", "file_url": url}
+    # OpenAI's own Chat Completions take no URL of a PDF; some servers that imitate them do
+    named = {"filename": file.get("name") or f"{file.id}.{MEDIA[file.media]}", "file_data": url}
+    return {"type": "file", "file": named} if is_chat else {"type": "input_file", **named}
 
 
 # -- answers ---------------------------------------------------------------------

@@ -259,6 +259,8 @@ def _print_prompt(context: PromptContext, model: str, tick: int, *, as_json: boo
     sizes: dict[str, int] = {}
     for part in (*prompt.system, *(part for turn in prompt.turns for part in turn.parts)):
         sizes[part.kind] = sizes.get(part.kind, 0) + len(part.text.encode())
+        if part.files:
+            sizes["files"] = sizes.get("files", 0) + sum(file.text_bytes for file in part.files)
     sizes |= {name: len(text.encode()) for name, text in schemas.items()}
     tokens = {kind: math.ceil(size / bytes_per_token(model)) for kind, size in sizes.items()}
     if as_json:
