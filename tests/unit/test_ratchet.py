@@ -127,9 +127,20 @@ RAISED: list[tuple[str, int, str]] = [
         "events to all readers ten times a second; the watchdog, a process that ends a worker that stands still",
     ),
     ("workflows", 45, "one timer for all waits, inner plans, undoing at the end"),
+    ("activities", 89, "images and PDFs as blocks of the providers' APIs; numbers of compute are counted"),
+    ("planner", 127, "files in data: found, named, counted, and what no request takes"),
+    ("machines", 11, "tokens of files in estimates"),
+    ("language", 5, "the code of a file that is refused"),
+    ("cli", 24, "a run is tested again; a retry with a new plan warns; long names"),
+    ("ui", 10, "names that say what they hold"),
+    ("simulation", 7, "read-only tools change nothing outside"),
+    ("worker", 7, "a worker that somebody has stopped is not ended"),
+    ("workflows", 2, "a background run that failed is nobody's exception"),
+    ("testing", 2, "names that say what they hold"),
+    ("plan", 1, "names that say what they hold"),
 ]
 FILES = 158
-TEST_LINES = 47_585
+TEST_LINES = 48_672
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
