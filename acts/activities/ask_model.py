@@ -27,7 +27,6 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from acts.activities.engine_activities import encode_result, heartbeat, send_record
-from acts.activities.http_request import url_guard
 from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
 from acts.activities.models import select, words
 from acts.activities.models.endpoints import max_output_tokens, price_per_token
@@ -188,6 +187,8 @@ class _Attachments:
         reason = "" if file.id in self._files else file.defect()
         if not reason and file.is_url:
             try:  # whoever writes data must not choose whom the provider asks, and tell it what else is there
+                from acts.activities.http_request import url_guard  # it takes a tenth of a second
+
                 url_guard().check_url(file.source)
             except ApplicationError as error:
                 reason = error.message

@@ -127,7 +127,7 @@ RAISED: list[tuple[str, int, str]] = [
         "events to all readers ten times a second; the watchdog, a process that ends a worker that stands still",
     ),
     ("workflows", 45, "one timer for all waits, inner plans, undoing at the end"),
-    ("activities", 89, "images and PDFs as blocks of the providers' APIs; numbers of compute are counted"),
+    ("activities", 90, "images and PDFs as blocks of the providers' APIs; numbers of compute are counted"),
     ("planner", 127, "files in data: found, named, counted, and what no request takes"),
     ("machines", 11, "tokens of files in estimates"),
     ("language", 5, "the code of a file that is refused"),
