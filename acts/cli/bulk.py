@@ -56,6 +56,9 @@ class Bulk:
         if by_options == (run is not None):
             hint = "an ID, or any of --phase, --tag, --tool, --since and --query"
             raise command_error("both name runs: the ID and the options" if run else "which runs?", hint=hint)
+        if run is not None and (self.dry_run or self.yes is not None):
+            hint = "leave the ID away, and name them by --phase, --tag, --tool, --since or --query"
+            raise command_error("--dry-run and --yes are of several runs; nothing was done", hint=hint)
         return by_options
 
     async def choose(self, client: Client, condition: str, *, tool: bool = True) -> list[dict[str, Any]]:

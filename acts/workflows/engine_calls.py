@@ -155,6 +155,18 @@ CAP_VARIABLES: Final = ("ACTS_MAX_PARALLEL", "ACTS_MAX_COST", "ACTS_DAY_COST")
 _CAPS_PATCH: Final = "acts-caps"
 
 
+def decide_settings() -> None:
+    """What a new root decides by the settings of its worker: once, before anything else.
+
+    A replay misses a patch that is first asked about after a local activity, if a workflow task ended between the two:
+    it goes on in the earlier task, and knows only the patches of that.
+    """
+    decide_storage()
+    for patch, variables in ((_APPROVERS_PATCH, (APPROVERS_VARIABLE,)), (_CAPS_PATCH, CAP_VARIABLES)):
+        if workflow.unsafe.is_replaying() or any(map(os.environ.get, variables)):
+            workflow.patched(patch)
+
+
 async def complete_position(position: TreePosition, start: RawValue) -> TreePosition:
     """A run's place in its tree, with the identity and the token that a root has to make itself.
 
@@ -197,7 +209,7 @@ async def pin_plan(value: RawValue, *, is_untouched: Callable[[], bool]) -> RawV
         return value
     if problems := _named_problems(named):
         raise InvalidRequest(problems)
-    decide_storage()
+    decide_settings()
     loaded = await ask(wire.LOAD_PLAN, {"plan": name}, f"the plan {name}")
     request = encode(with_tags(with_input(loaded["request"], named.get("input")), named.get("tags")))
     if is_untouched():

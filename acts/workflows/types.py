@@ -184,7 +184,7 @@ async def plan_setup(value: RawValue, state: PlanState | None, input_type: type[
         own = decode_record(value, input_type)
     start = state or own
     if start is None:
-        payloads.decide_storage()
+        engine_calls.decide_settings()
     request = payloads.decode_request(value) if start is None else start.request
     position = await complete_position((start and start.position) or TreePosition(), value)
     if start is None or start.capabilities is None:
@@ -234,7 +234,7 @@ class AgentWorkflow(RunWorkflow):
         if record_type(value) == AgentState.__name__:
             run, view = await go_on(self, value)
         else:
-            payloads.decide_storage()
+            engine_calls.decide_settings()
             request = payloads.decode_request(value)
             run, view = await plan_and_walk(self, request, await complete_position(TreePosition(), value))
         result = raw(write_json(cut_result(view.result(), view.first_message, *_result_limits())))
@@ -397,7 +397,7 @@ async def _set_setup(value: RawValue, state: SetState | None) -> SetSetup:
         request, capabilities, lease = state.request, state.capabilities, state.lease
         position, parsed = payloads.share_storage(state.position), read_request(request)
     else:
-        payloads.decide_storage()
+        engine_calls.decide_settings()
         position, lease = await complete_position(TreePosition(), value), None
         named = fill_results(payloads.decode_request(value), workflow.info().workflow_id, date)
         request, parsed, capabilities = await prepare_request(named, position)

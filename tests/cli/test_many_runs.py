@@ -42,6 +42,8 @@ async def test_what_failed_is_retried_once_however_often_one_asks(
     assert all(name in acts("list", "--sort", "cost", "--tag", tag).stdout for name in names)
     dry = acts("retry", "--tag", tag, "--dry-run")
     assert (dry.exit_code, "3 runs to retry; nothing is done" in dry.stderr) == (0, True), dry.stderr
+    one = acts("retry", names[0], "--dry-run")
+    assert (one.exit_code, "nothing was done" in one.stderr) == (2, True), "it would have been retried"
     wrong = acts("retry", "--tag", tag, "--yes", "2")
     assert (wrong.exit_code, "there are 3 runs, not 2" in wrong.stderr) == (2, True), wrong.stderr
     done = acts("retry", "--tag", tag, "--yes", "3", "--max-rate", "100")
