@@ -229,6 +229,7 @@ VICTIMS = ("support_desk.payments", "acts.worker", "postgres", "start-dev", "")
 
 
 @pytest.mark.long
+@pytest.mark.skipif("TEST_SUPPORT_DESK" not in os.environ, reason="make support-desk-kill: it wants the machine alone")
 async def test_everything_is_killed_and_each_payment_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with public_folder() as folder:
         settings = make_settings(folder, port := free_port())

@@ -131,11 +131,11 @@ RAISED: list[tuple[str, int, str]] = [
     ("planner", 127, "files in data: found, named, counted, and what no request takes"),
     ("machines", 11, "tokens of files in estimates"),
     ("language", 5, "the code of a file that is refused"),
-    ("cli", 24, "a run is tested again; a retry with a new plan warns; long names"),
+    ("cli", 27, "a run is tested again; a retry with a new plan warns; a dry run of one does nothing"),
     ("ui", 10, "names that say what they hold"),
     ("simulation", 7, "read-only tools change nothing outside"),
     ("worker", 7, "a worker that somebody has stopped is not ended"),
-    ("workflows", 2, "a background run that failed is nobody's exception"),
+    ("workflows", 14, "a root decides by settings first; a background run that failed is nobody's exception"),
     ("testing", 2, "names that say what they hold"),
     ("plan", 1, "names that say what they hold"),
 ]
