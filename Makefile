@@ -13,7 +13,7 @@ PYTEST_ARGS ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: demo test test-long test-fast setup dev check docs bench bench-comeback bench-large bench-sets bench-planning compare fuzz fuzz-minute soak \
-	soak-approvals soak-minute support-desk support-desk-kill support-desk-nightly mcp-servers clients alerts live-smoke clean help
+	soak-approvals soak-minute support-desk support-desk-kill walkthroughs support-desk-nightly mcp-servers clients alerts live-smoke clean help
 
 # Of `make soak` and `make fuzz`
 SECONDS ?= 60
@@ -40,6 +40,10 @@ dev: setup ## start server, Web UI and worker, with state kept in .acts/
 
 support-desk: setup ## run the application of examples/support_desk: database, payment service, engine, three cases
 	$(BIN)/python -m examples.support_desk
+
+walkthroughs: export TEST_WALKTHROUGHS = 1
+walkthroughs: setup ## follow the pages of the docs, command by command
+	$(BIN)/python -m pytest -p no:xdist tests/cli/test_walkthroughs.py
 
 support-desk-kill: export TEST_SUPPORT_DESK = 1
 support-desk-kill: setup ## kill each program of the support desk, then all of them, and check what was paid

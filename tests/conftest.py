@@ -32,7 +32,14 @@ pytest.register_assert_rewrite("tests.property.drive")
 RERUN_FOLDER = "crash"
 MOST_RERUNS = 2
 # Suites that need what `make setup` cannot install. In CI, any other skip is a failure
-OPTIONAL = ("Node.js", "`make clients`", "`make mcp-servers`", "Chromium", "make support-desk-kill")
+OPTIONAL = (
+    "Node.js",
+    "`make clients`",
+    "`make mcp-servers`",
+    "Chromium",
+    "make support-desk-kill",
+    "make walkthroughs",
+)
 # A test that has not ended by then fails, and has a second chance: a connection may hang without end, once in many runs
 HUNG_SECONDS, LONG_SECONDS = 240, 900
 
