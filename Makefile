@@ -41,7 +41,6 @@ dev: setup ## start server, Web UI and worker, with state kept in .acts/
 support-desk: setup ## run the application of examples/support_desk: database, payment service, engine, three cases
 	$(BIN)/python -m examples.support_desk
 
-walkthroughs: export TEST_WALKTHROUGHS = 1
 walkthroughs: setup ## follow the pages of the docs, command by command
 	$(BIN)/python -m pytest -p no:xdist tests/cli/test_walkthroughs.py
 

@@ -186,9 +186,9 @@ class _Attachments:
             )
         reason = "" if file.id in self._files else file.defect()
         if not reason and file.is_url:
-            try:  # whoever writes data must not choose whom the provider asks, and tell it what else is there
-                from acts.activities.http_request import url_guard  # it takes a tenth of a second
+            from acts.activities.http_request import url_guard  # it takes a tenth of a second
 
+            try:  # whoever writes data must not choose whom the provider asks, and tell it what else is there
                 url_guard().check_url(file.source)
             except ApplicationError as error:
                 reason = error.message

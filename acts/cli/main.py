@@ -69,10 +69,7 @@ COMMANDS: Final = {
     "deploy-check": ("operations", "Replay the open runs with the code here, before a rollout."),
     "doctor": ("operations", "Check server, workers, settings and models; say what is wrong and what to do."),
     "keygen": ("operations", "Make a key: of an approver, for `acts approve --key`; or for payloads (--codec)."),
-    "notify": (
-        "operations",
-        "Post to ACTS_NOTIFY each decision that waits for people, is escalated, fails or spends its budget.",
-    ),
+    "notify": ("operations", "Post to ACTS_NOTIFY what waits for people, is escalated, fails or spends its budget."),
     "codec-server": ("operations", "Decrypt payloads for the Web UI and for `temporal`"),
     "schedule": ("start", "Start plans and agents by the clock: Temporal's schedules."),
     "storage": ("operations", "Values that ACTS_STORAGE keeps outside of histories."),

@@ -358,10 +358,8 @@ class PlanRun(RunMachine):
         *context, plan = self.raw["context"]
         messages = [context[message] if isinstance(message, int) else message for message in record.context]
         raw = {**self.raw, "context": [*messages, {**plan, "plan": [*plan["plan"], *record.calls]}]}
-        capabilities = self.setup.capabilities
-        prepared = validate_parsed(
-            parse_request(raw), capabilities.tools, capabilities.served, is_complete=record.isComplete
-        )
+        own = self.setup.capabilities
+        prepared = validate_parsed(parse_request(raw), own.tools, own.served, is_complete=record.isComplete)
         self.raw = raw
         self.walk.growing = not record.isComplete
         return self.perform(self.walk.change_plan(prepared, now, edited=False), now)

@@ -303,10 +303,8 @@ def _check_inner_plan(
     problems_left = (p for p in problems if p.fatal or f"{references.MARK}input.previous" not in p.message)
     yield from (replace(p, call=f"{call.id}/{p.call}") for p in problems_left)
     if condition is not None:
-        until_problems = _until_problems(condition, prepared.graph)
-        yield from (
-            Problem(p.code, p.message, pointer(*at, "until"), call.id, p.hint, p.severity) for p in until_problems
-        )
+        of_until = _until_problems(condition, prepared.graph)
+        yield from (Problem(p.code, p.message, pointer(*at, "until"), call.id, p.hint, p.severity) for p in of_until)
 
 
 def _until_problems(until: Expression, graph: Graph) -> Iterator[Problem]:

@@ -157,10 +157,8 @@ def render_planner_prompt(
     shown_whole = {name for name, tool in tools.items() if tool.consts.get("_show") == WHOLE}
     conversation = build_conversation(messages, turns, room, shown_whole)
     if is_last:
-        conversation = (
-            *conversation[:-1],
-            replace(conversation[-1], parts=(*conversation[-1].parts, PromptPart("rules", LAST_ANSWER))),
-        )
+        *before, last = conversation
+        conversation = (*before, replace(last, parts=(*last.parts, PromptPart("rules", LAST_ANSWER))))
     system = (PromptPart("rules", rules), PromptPart("tools", about_tools), *_developer_parts(messages))
     return Prompt(system, conversation)
 

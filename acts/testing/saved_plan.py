@@ -75,10 +75,8 @@ class _Inputs:
         keys = {kind: f"{kind}Data" if kind in own_names else kind for kind in kinds}
         self.keys: dict[str, str | None] = {**keys, **({_INPUT: None} if _INPUT in kinds else {})}
         self._names: dict[str, dict[str, None]] = {}  # that are read, by kind
-        schemas = [
-            m.schema for m in data if m.kind == _INPUT and isinstance(m.schema, dict) and "$defs" not in m.schema
-        ]
-        self._given = (schemas[-1].get("properties") or {}) if schemas else {}
+        inputs = [m for m in data if m.kind == _INPUT and isinstance(m.schema, dict) and "$defs" not in m.schema]
+        self._given = (inputs[-1].schema.get("properties") or {}) if inputs else {}
 
     @property
     def values(self) -> dict[str, Json]:

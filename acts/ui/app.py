@@ -243,11 +243,8 @@ class Pages:
 
     async def decide(self, request: Request) -> Response:
         form, visitor = await self._form(request)
-        target, word, reason = (
-            _read_seen(str(form.get("seen"))),
-            str(form.get("decision")),
-            str(form.get("reason") or ""),
-        )
+        target = _read_seen(str(form.get("seen")))
+        word, reason = str(form.get("decision")), str(form.get("reason") or "")
         if word == "ask":
             word, reason = REJECT, f"{QUESTION}{reason}" if reason.strip() else ""
         try:

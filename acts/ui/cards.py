@@ -148,10 +148,8 @@ class Wait:
     @property
     def seen(self) -> str:
         """What a form sends back: which wait, and what was shown of it. ASCII, whatever a name holds."""
-        approval = self.approval
-        return json.dumps(
-            {"run": self.run, "wait": self.token, "version": approval.version, "subject": approval.subject}
-        )
+        pending = self.approval
+        return json.dumps({"run": self.run, "wait": self.token, "version": pending.version, "subject": pending.subject})
 
     @property
     def signing(self) -> str:

@@ -108,7 +108,7 @@ class Settings(LogSettings):
     results: str = Field("", description="folders for the results of sets")
     data_hosts: str = Field("", description="hosts that sets may be fetched from, as for delegates")
     data_private_hosts: str = Field("", description="host:port where the address need not be public")
-    http_hosts: str = Field("", description="hosts that the tool http may send requests to, as for delegates")
+    http_hosts: str = Field("", description="hosts of the tool http, and of files that models are given")
     http_private_hosts: str = Field("", description="host:port where the address need not be public")
     models: str = Field("", description="a file with model endpoints: ``NAME/MODEL`` (docs/agents.md)")
     storage: str = Field("", description="for large values: file:<folder> or s3://bucket/prefix (docs/sizing.md)")

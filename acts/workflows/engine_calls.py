@@ -150,9 +150,9 @@ async def ask_or_none(name: str, request: Any, label: str) -> Any:
 
 
 APPROVERS_VARIABLE: Final = "ACTS_APPROVERS"
-_APPROVERS_PATCH: Final = "acts-approvers"
 CAP_VARIABLES: Final = ("ACTS_MAX_PARALLEL", "ACTS_MAX_COST", "ACTS_DAY_COST")
-_CAPS_PATCH: Final = "acts-caps"
+_APPROVERS, _CAPS = "acts-approvers", "acts-caps"  # patches
+_VARIABLES: Final = {_APPROVERS: (APPROVERS_VARIABLE,), _CAPS: CAP_VARIABLES}
 
 
 def decide_settings() -> None:
@@ -162,9 +162,14 @@ def decide_settings() -> None:
     it goes on in the earlier task, and knows only the patches of that.
     """
     decide_storage()
-    for patch, variables in ((_APPROVERS_PATCH, (APPROVERS_VARIABLE,)), (_CAPS_PATCH, CAP_VARIABLES)):
-        if workflow.unsafe.is_replaying() or any(map(os.environ.get, variables)):
-            workflow.patched(patch)
+    for patch in _VARIABLES:
+        _is_set(patch)
+
+
+def _is_set(patch: str) -> bool:
+    """Whether the worker that began the run has one of the variables."""
+    is_asked = workflow.unsafe.is_replaying() or any(map(os.environ.get, _VARIABLES[patch]))
+    return is_asked and workflow.patched(patch)
 
 
 async def complete_position(position: TreePosition, start: RawValue) -> TreePosition:
@@ -185,11 +190,9 @@ async def complete_position(position: TreePosition, start: RawValue) -> TreePosi
         more["identity"] = root_identity(info.workflow_id, origin)
     if position.is_root and not position.token:
         more["token"] = tree_token(more.get("identity", position.identity), start.payload.data)
-    if position.is_root and not position.startedAt and not position.approvers:
-        is_asked = workflow.unsafe.is_replaying() or bool(os.environ.get(APPROVERS_VARIABLE))
-        if is_asked and workflow.patched(_APPROVERS_PATCH):
-            approvers = await ask(wire.APPROVERS, None, "who may decide")
-            more["approvers"] = tuple(map(Approver.from_json, approvers))
+    if position.is_root and not position.startedAt and not position.approvers and _is_set(_APPROVERS):
+        approvers = await ask(wire.APPROVERS, None, "who may decide")
+        more["approvers"] = tuple(map(Approver.from_json, approvers))
     if not position.startedAt:
         more["startedAt"] = exact_date(info.workflow_start_time)
     return share_storage(position.model_copy(update=more))
@@ -259,8 +262,7 @@ async def prepare_request(raw: dict[str, Any], position: TreePosition) -> tuple[
 
 async def _ask_caps(config: Config) -> dict[str, Any]:
     """The settings that the operator's caps lower. ApplicationError: the money of the day is spent."""
-    is_asked = workflow.unsafe.is_replaying() or any(map(os.environ.get, CAP_VARIABLES))
-    if not (is_asked and workflow.patched(_CAPS_PATCH)):
+    if not _is_set(_CAPS):
         return {}
     query = {"tags": config.tag_keywords} if config.models else {}
     caps = await ask(wire.CAPS, query, "what the operator allows")

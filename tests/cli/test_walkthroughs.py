@@ -2,7 +2,7 @@
 
 A fenced block without a title is typed into the first terminal; one with a title is the file of that name (or goes to
 its end), or what a second terminal runs until the page has something else for it. What is done in a checkout is not.
-Each line of a block of text was printed; `…` stands for anything.
+Each line of a block of text was printed; `…` stands for anything. One after another: pages name ports.
 """
 
 from __future__ import annotations
@@ -97,13 +97,7 @@ def follow(name: str, folder: Path, chat: str = "") -> str:
     return output
 
 
-ALONE = pytest.mark.skipif(
-    "TEST_WALKTHROUGHS" not in os.environ, reason="make walkthroughs: it wants the machine alone"
-)
-
-
 @pytest.mark.long
-@ALONE
 def test_the_first_hour_can_be_followed_and_quotes_the_files_of_acts_init(tmp_path: Path) -> None:
     follow("first-hour.md", tmp_path)
     files = "".join((tmp_path / "orders" / name).read_text("utf-8") for name in ("order_tools.py", "plan.yaml"))
@@ -114,14 +108,12 @@ def test_the_first_hour_can_be_followed_and_quotes_the_files_of_acts_init(tmp_pa
 
 
 @pytest.mark.long
-@ALONE
 @pytest.mark.parametrize("page", ["people.md", "delegates.md"])
 def test_the_commands_of_a_guide_run_as_they_stand(page: str, tmp_path: Path) -> None:
     follow(page, tmp_path)
 
 
 @pytest.mark.long
-@ALONE
 def test_an_agent_comes_to_production_and_pays_once(tmp_path: Path, chat: tuple[str, list[bytes]]) -> None:
     address, posts = chat
     output = follow("production.md", tmp_path, address)

@@ -133,11 +133,9 @@ class Drive:
         self.running.remove(id_)
         result = self.result(id_)
         parameters, context = self.started[id_]
-        if self.is_scripted:
-            pass
-        elif self.node(id_).walks_plan:
+        if not self.is_scripted and self.node(id_).walks_plan:
             result = self.walk_inside(id_, parameters, context)
-        elif self.node(id_).tool.name == "compute":
+        elif not self.is_scripted and self.node(id_).tool.name == "compute":
             result = oracle.compute(**parameters)
         if isinstance(result, dict) and set(result) == {"$fail"} and not self.node(id_).is_detached:
             error = CallError(result["$fail"]["type"], result["$fail"]["message"])

@@ -125,7 +125,7 @@ Once = Annotated[bool, option("--once", "Look once, post, and end.")]
 
 @app.add
 async def notify(every: Every = "30s", since: Since = "1h", once: Once = False) -> None:
-    """Post to ACTS_NOTIFY each decision that waits for people, is escalated, fails or spends its budget, until Ctrl-C.
+    """Post to ACTS_NOTIFY what waits for people, is escalated, fails or spends its budget, until Ctrl-C.
 
     ACTS_NOTIFY_SECRET signs it; ACTS_NOTIFY_LINK is the address of a run's page, with {run} in it.
     """
