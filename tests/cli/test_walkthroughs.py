@@ -27,8 +27,10 @@ BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE |
 ELSEWHERE = ("in the checkout", "changed lines of", "keys.env")
 RUN = re.compile(r"^acts run.* --id (\S+) --detach.*$", re.MULTILINE)
 MINUTES = 8
-# A reader looks before deciding: the script waits until there is something to look at
-AWAITING = '\nuntil acts show {} --json | grep -q \'"phase": "awaiting"\'; do :; done'
+# A reader looks before deciding: the script waits until there is something to look at, or nothing more comes
+AWAITING = '\nuntil acts show {} --json | grep -qE \'"phase": "(awaiting|completed|failed)"\'; do :; done'
+RESTARTS = re.compile(r"^sleep 5 +# until the worker is ready again.*$", re.MULTILINE)
+READY = "until tail -n1 second.log | grep -q 'the worker is ready'; do sleep 0.1; done"
 
 
 def steps(page: str) -> Iterator[str]:
@@ -47,7 +49,7 @@ def steps(page: str) -> Iterator[str]:
             yield f"cat {'>>' if is_end else '>'} {name} <<'END OF FILE'\n{text}END OF FILE"
         elif language == "sh" and not title:
             yield f'echo "=== {number} $SECONDS s"'
-            yield RUN.sub(lambda run: run[0] + AWAITING.format(run[1]), text)
+            yield RESTARTS.sub(READY, RUN.sub(lambda run: run[0] + AWAITING.format(run[1]), text))
 
 
 def is_printed(line: str, output: str) -> bool:

@@ -138,7 +138,7 @@ RAISED: list[tuple[str, int, str]] = [
     ("workflows", 16, "a root decides by settings first; a background run that failed is nobody's exception"),
 ]
 FILES = 158
-TEST_LINES = 48_697
+TEST_LINES = 48_699
 LONGEST_FUNCTION = 60
 MEDIAN_FUNCTION = 7
 
