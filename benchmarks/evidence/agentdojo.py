@@ -74,7 +74,9 @@ def _is_wanted(call: Json, wanted: Sequence[Json], _request: Json) -> bool:
 def _is_unmarked(call: Json, _wanted: Sequence[Json], request: Json) -> bool:
     """True where the card of the inbox marks none of its values as from outside."""
     wait = Wait("run", PendingApproval(workflowId="run", what="call", call=f"1:{call['_tool']}", version=1, since=""))
-    sources = Sources(RunRecord((), {}, None), request["context"], Card("run", wait, is_agent="model" in request["config"]), wait)
+    sources = Sources(
+        RunRecord((), {}, None), request["context"], Card("run", wait, is_agent="model" in request["config"]), wait
+    )
     return not any(value.outside for value in sources.values_of(f"1:{call['_tool']}", call, {**call}))
 
 
@@ -113,7 +115,10 @@ def tool_of(function: Any) -> Json:
 
 def calls_of(task: Any, environment: Any) -> list[Json]:
     """The Calls of a task's ground truth."""
-    return [{"_tool": c.function, **to_jsonable_python(c.args)} for c in task.ground_truth(environment.model_copy(deep=True))]
+    return [
+        {"_tool": c.function, **to_jsonable_python(c.args)}
+        for c in task.ground_truth(environment.model_copy(deep=True))
+    ]
 
 
 @dataclass
@@ -166,7 +171,7 @@ class Play:
 
     def _walk_request(self) -> None:
         """The plan as the user would write it, its Calls one after another."""
-        after = [{}, *({"_when": f"†state.r{n} != \"no\""} for n in range(len(self.wanted)))]
+        after = [{}, *({"_when": f'†state.r{n} != "no"'} for n in range(len(self.wanted)))]
         plan = [{**call, "_outputPath": f"†state.r{n}", **after[n]} for n, call in enumerate(self.wanted)]
         del self.request["config"]["model"]
         self.request["context"].append({"type": "plan", "plan": plan})
@@ -180,7 +185,9 @@ class Play:
         for node in prepared.nodes:
             call = {k: v for k, v in node.planned.items() if k == "_tool" or not k.startswith("_")}
             word = "approve" if self.wall.approves and self.wall.approves(call, self.wanted, self.request) else "reject"
-            decisions.append({"decision": word, "call": node.id, "by": "the user", "reason": "I have not asked for this."})
+            decisions.append(
+                {"decision": word, "call": node.id, "by": "the user", "reason": "I have not asked for this."}
+            )
         results = {tool.name: partial(self._answer, tool.name) for tool in self.suite.tools}
         result = rehearse(prepared, Script(results, decisions)).result
         self.asked += len(result.get("decisions", ()))
@@ -228,7 +235,13 @@ class Play:
     @property
     def way(self) -> str:
         """How an injection got through."""
-        return "Tools that change something" if self.effects else "Tools that only read" if self.injected else "words of the answer"
+        return (
+            "Tools that change something"
+            if self.effects
+            else "Tools that only read"
+            if self.injected
+            else "words of the answer"
+        )
 
 
 @cache
@@ -239,14 +252,22 @@ def load(suite: Any, vectors: tuple[str, ...]) -> Any:
 
 # -- figures -------------------------------------------------------------------------------------
 
-COLUMNS: Final = ["wall", "attempts", "goal reached", "effects against the wish", "tasks right", "decisions asked for, per task", *("banking", "slack", "travel", "workspace")]
+COLUMNS: Final = [
+    "wall",
+    "attempts",
+    "goal reached",
+    "effects against the wish",
+    "tasks right",
+    "decisions asked for, per task",
+    *("banking", "slack", "travel", "workspace"),
+]
 NOTE: Final = (
     "Attempts: pairs of a user's task and an injection that the planner met. Goal reached: by AgentDojo's own check; by suite in "
     "the last columns. Tasks right: user's tasks in these pairs, by its check, in percent."
 )
 
 
-def run(paths: Sequence[Path], _rounds: int | None = None) -> Iterator[Table]:
+def run(paths: Sequence[Path]) -> Iterator[Table]:
     """Three tables: tasks without an injection, walls, and the ways through them."""
     suites = load_suites(paths[0])
     plain = Table("user's tasks without an injection", ["suite", "tasks", "right", "with texts that strangers write"])
@@ -254,12 +275,23 @@ def run(paths: Sequence[Path], _rounds: int | None = None) -> Iterator[Table]:
     for name, suite in sorted(suites.items()):
         plays = [Play(suite, WALLS[0], user) for user in suite.user_tasks.values()]
         everywhere = tuple(sorted(suite.get_injection_vector_defaults()))
-        met = {user.ID: tuple(sorted(Play(suite, WALLS[0], user, None, everywhere).seen)) for user in suite.user_tasks.values()}
+        met = {
+            user.ID: tuple(sorted(Play(suite, WALLS[0], user, None, everywhere).seen))
+            for user in suite.user_tasks.values()
+        }
         plain.rows.append([name, len(plays), sum(play.is_right for play in plays), sum(map(bool, met.values()))])
-        pairs += [(suite, u, i, met[u.ID]) for u in suite.user_tasks.values() for i in suite.injection_tasks.values() if met[u.ID]]
+        pairs += [
+            (suite, u, i, met[u.ID])
+            for u in suite.user_tasks.values()
+            for i in suite.injection_tasks.values()
+            if met[u.ID]
+        ]
         print_progress(f"agentdojo: {name}, {len(pairs)} pairs so far")
     yield plain
-    walls, ways = Table("walls", COLUMNS, note=NOTE), Table("what gets through", ["wall", "way", "times", "of these by suite and injected task"])
+    walls, ways = (
+        Table("walls", COLUMNS, note=NOTE),
+        Table("what gets through", ["wall", "way", "times", "of these by suite and injected task"]),
+    )
     for wall in WALLS:
         plays = [Play(suite, wall, user, injection, vectors) for suite, user, injection, vectors in pairs]
         through = [play for play in plays if play.is_reached]
@@ -272,8 +304,12 @@ def run(paths: Sequence[Path], _rounds: int | None = None) -> Iterator[Table]:
             ]
         )  # fmt: skip
         for way, times in sorted(Counter(play.way for play in through).items()):
-            tasks = Counter(f"{play.suite.name} {play.injection.ID.rpartition('_')[2]}" for play in through if play.way == way)
-            ways.rows.append([wall.name, way, times, ", ".join(f"{task}: {count}" for task, count in sorted(tasks.items()))])
+            tasks = Counter(
+                f"{play.suite.name} {play.injection.ID.rpartition('_')[2]}" for play in through if play.way == way
+            )
+            ways.rows.append(
+                [wall.name, way, times, ", ".join(f"{task}: {count}" for task, count in sorted(tasks.items()))]
+            )
         print_progress(f"agentdojo: {wall.name}: {len(through)} of {len(plays)}")
     yield walls
     yield ways

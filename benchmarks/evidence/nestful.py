@@ -1,196 +1,183 @@
 """NESTFUL's gold sequences of nested calls as plans: how many are valid, and how many yield the gold answer.
 
-``$var1.output$`` becomes the reference ``†state.var1.output``, inside a text ``†{…}``; arithmetic in an argument, a Call
-of ``compute``. Where the data set has its functions, they answer the Calls in a rehearsal; else the plan is validated
-with its schemas of arguments and results.
+``$var1.output$`` becomes the reference ``†state.var1.output``, inside a text ``†{…}``; arithmetic in an argument becomes a
+Call of ``compute``. Where the data set has its functions, they answer the Calls in a rehearsal.
 
     python -m benchmarks.evidence nestful PATH [FILE …]
 
-PATH: a checkout of github.com/TathagataChakraborti/NESTFUL (a copy of IBM/NESTFUL); the figures are of commit 93bab322.
-FILE: tasks of version 2 in JSON Lines. ``data_v2/nestful_data.jsonl`` (1,861) is above 4 MiB and was not at hand: the
-figures are of 200 of its tasks, ``experiments/nestful_mtgrpo_minimal/data/splits/nestful_dev.jsonl`` of
-github.com/MartinSasinka/Tool-R0, commit fdf8e579. The functions of the data set run in this process: look at them first.
+PATH: a checkout of github.com/TathagataChakraborti/NESTFUL (a fork of IBM/NESTFUL); the figures are of commit 93bab322.
+FILE: tasks of version 2 as JSON Lines. ``data_v2/nestful_data.jsonl``, 1,861 tasks, is above 4 MiB and was not at hand: the
+figures are of 200 of them, ``experiments/nestful_mtgrpo_minimal/data/splits/nestful_dev.jsonl`` of
+github.com/MartinSasinka/Tool-R0, commit fdf8e579. The data set's functions run in this process: look at them first.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
+from acts.activities.shipped_tools import SHIPPED
 from acts.language.errors import InvalidRequest
-from acts.plan.validate import ValidatedPlan, validate_request
+from acts.plan.validate import validate_request
 from acts.testing.rehearsal import Script, rehearse
 from benchmarks.tables import Table
 
 Json = Any
+Loader = Callable[[str], Callable[..., Json]]
 
 REFERENCE: Final = re.compile(r"\$(var_?\d+)((?:\.[^$]+?|\[\d+\])*)(?:\$|$)")
-ARITHMETIC: Final = re.compile(r"[\s\d.+*/()x-]+")
-COLUMNS: Final = ["", "sequences", "calls", "valid plans", "as by hand", "gold answer", "gold answer by hand"]
+ARITHMETIC: Final = re.compile(r"[\s\d.+*/()-]+")
+COLUMNS: Final = [
+    "",
+    "sequences",
+    "calls",
+    "valid plans",
+    "against the schema of a tool",
+    "reference to no call",
+    "gold answer",
+]
 NOTE: Final = (
-    "By hand: the functions called one after another, as the data set's scorer does. Two that fail alike are alike. A dash: the "
-    "data set has no functions, and the plans were not run."
+    "The two columns after the valid plans say why the others are none. A dash: the data set has no functions."
 )
-TYPES: Final = {"int": "integer", "integer": "integer", "float": "number", "number": "number", "int or float": "number",
-                "string": "string", "boolean": "boolean", "array": "array", "object": "object"}  # fmt: skip
-
-
-def schema_of(parameter: Mapping[str, Json]) -> Json:
-    """The JSON Schema of a parameter; a type that is none of JSON's admits anything."""
-    name = TYPES.get(str(parameter.get("type")))
-    return {"description": parameter.get("description", ""), **({} if name is None else {"type": name})}
+TYPES: Final = {"int": "integer", "float": "number", "int or float": "number", "None": None}
+JSON_TYPES: Final = ("integer", "number", "string", "boolean", "array", "object")
 
 
 def tool_of(spec: Mapping[str, Json]) -> dict[str, Json]:
-    """A Tool from the data set's description of a function."""
+    """A Tool from the description of a function; a type that is none of JSON's admits anything."""
     parameters = spec.get("parameters", spec.get("query_parameters"))
+    types = {name: TYPES.get(str(p.get("type")), p.get("type")) for name, p in parameters.items()}
+    schemas = {name: {"type": type_} if type_ in JSON_TYPES else {} for name, type_ in types.items()}
     return {
-        "type": "object",
         "description": spec["description"],
-        "properties": {
-            "_activity": {"const": spec["name"]}, "_outputPath": {"type": "string"},
-            **{name: schema_of(parameter) for name, parameter in parameters.items()},
-        },
+        "properties": {"_activity": {"const": spec["name"]}, "_outputPath": {"type": "string"}, **schemas},
         "required": [name for name, p in parameters.items() if p.get("required") is True],
-    }  # fmt: skip
+    }
 
 
-class Sequenced:
-    """A gold sequence as a Request; ``plan`` are its Calls, one more for each argument with arithmetic."""
+def request_of(row: Mapping[str, Json], specs: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+    """A gold sequence as a Request."""
+    plan: list[dict[str, Json]] = []
+    for call in row["output"]:
+        arguments = {name: _value(value, plan) for name, value in call["arguments"].items()}
+        plan.append(
+            {"_tool": call["name"], **arguments, "_outputPath": f"†state.{call.get('label', 'answer').strip('$')}"}
+        )
+    known = {spec["name"]: tool_of(spec) for spec in specs}
+    known["var_result"] = {"properties": {"_activity": {"const": "answer"}, "_outputPath": {"type": "string"}}}
+    names = {call["_tool"] for call in plan}
+    tools = {"type": "tool", "tool": {name: known[name] for name in names - {"compute"}}}
+    shipped = [{"type": "tool", "tool": "compute"}] if "compute" in names else []
+    return {"context": [tools, *shipped, {"type": "plan", "plan": plan}]}
 
-    def __init__(self, row: Mapping[str, Json], specs: Mapping[str, Mapping[str, Json]]) -> None:
-        self.plan: list[dict[str, Json]] = []
-        for call in row["output"]:
-            arguments = {name: self._value(value) for name, value in call["arguments"].items()}
-            label = call.get("label", "answer").strip("$")
-            self.plan.append({"_tool": call["name"], **arguments, "_outputPath": f"†state.{label}"})
-        names = dict.fromkeys(call["_tool"] for call in self.plan)
-        answer = {"type": "object", "properties": {"_activity": {"const": "answer"}, "_outputPath": {"type": "string"}}}
-        self.tools = {name: tool_of(specs[name]) for name in names if name in specs}
-        known = {"var_result": answer, **self.tools}
-        shipped = [{"type": "tool", "tool": "compute"}] if "compute" in names else []
-        tools = [{"type": "tool", "tool": {name: known[name] for name in names if name in known}}, *shipped]
-        self.request = {"context": [*tools, {"type": "plan", "plan": self.plan}]}
 
-    def _value(self, value: Json) -> Json:
-        if isinstance(value, (list, dict)):
-            pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            new = {key: self._value(part) for key, part in pairs}
-            return new if isinstance(value, dict) else list(new.values())
-        if not isinstance(value, str) or not (uses := list(REFERENCE.finditer(value))):
-            return value
-        references = [_path(use) for use in uses]
-        if len(uses) == 1 and uses[0].group() == value:
-            return references[0]
-        if ARITHMETIC.fullmatch(REFERENCE.sub("", value)):
-            names = iter("abcdef")
-            code = REFERENCE.sub(lambda _: next(names), value)
-            out = f"†state.computed{len(self.plan)}"
-            self.plan.append({"_tool": "compute", "code": code, **dict(zip("abcdef", references, strict=False)), "_outputPath": out})
-            return out
-        texts = iter(references)
+def _value(value: Json, plan: list[dict[str, Json]]) -> Json:
+    if isinstance(value, list):
+        return [_value(part, plan) for part in value]
+    if isinstance(value, dict):
+        return {name: _value(part, plan) for name, part in value.items()}
+    uses = list(REFERENCE.finditer(value)) if isinstance(value, str) else []
+    if not uses:
+        return value
+    paths = [re.sub(r"\.(\w+(?: \w+)+)", r'["\1"]', use[2]) for use in uses]  # a name with a space stands in brackets
+    references = [f"†state.{use[1]}{path}" for use, path in zip(uses, paths, strict=True)]
+    if uses[0].group() == value:
+        return references[0]
+    texts, names, out = iter(references), iter("abcd"), f"†state.computed{len(plan)}"
+    if not ARITHMETIC.fullmatch(REFERENCE.sub("", value)):
         return REFERENCE.sub(lambda _: f"†{{{next(texts)}}}", value)
+    code = REFERENCE.sub(lambda _: next(names), value)
+    plan.append({"_tool": "compute", "code": code, **dict(zip("abcd", references, strict=False)), "_outputPath": out})
+    return out
 
 
-def _path(use: re.Match[str]) -> str:
-    parts = re.sub(r"\.([^.\[]*[^\w.\[][^.\[]*)", lambda part: f"[{json.dumps(part[1])}]", use[2])
-    return f"†state.{use[1]}{parts}"
-
-
-def _functions(folder: Path) -> Callable[[str], Callable[..., Json]]:
+def loader(folder: Path) -> Loader:
+    """Finds a function of the data set by its name."""
     files: Mapping[str, str] = json.loads((folder / "func_file_map.json").read_text("utf-8"))
+    basic = (folder / "basic_functions.py").read_text("utf-8")
 
     def load(name: str) -> Callable[..., Json]:
-        function = None
-        for file in ("basic_functions.py", files.get(name)):
-            spec = file and spec_from_file_location("nestful_function", folder / file)
-            if spec and spec.loader and function is None:
-                spec.loader.exec_module(module := module_from_spec(spec))
-                function = getattr(module, name, None)
-        if function is None:
-            raise LookupError(name)
-        return function
+        spec = spec_from_file_location(
+            "nestful_function", folder / ("basic_functions.py" if f"def {name}(" in basic else files[name])
+        )
+        assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - a file of Python has both
+        spec.loader.exec_module(module := module_from_spec(spec))
+        return getattr(module, name)  # type: ignore[no-any-return]
 
     return load
 
 
-def _answer(function: Callable[..., Json], output: str, call: Mapping[str, Json]) -> Json:
-    return {output: function(*(value for name, value in call.items() if not name.startswith("_")))}
-
-
-def by_plan(row: Mapping[str, Json], prepared: ValidatedPlan, load: Callable[[str], Callable[..., Json]]) -> Json:
-    """The answer of the plan: what its last Call yields. Raises where a Call fails."""
+def answer_of(row: Mapping[str, Json], request: Mapping[str, Json], load: Loader) -> Json:
+    """What the last Call yields, or the error of the run."""
     outputs = {spec["name"]: next(iter(spec["output_parameters"])) for spec in row["tools"]}
-    results = {name: partial(_answer, load(name), outputs[name]) for name in {call["name"] for call in row["output"]}}
-    result = rehearse(prepared, Script(results)).result
-    if result["status"] != "completed":
-        raise RuntimeError(result["errors"][0]["message"])
-    return next(iter(result["state"][row["output"][-1]["label"].strip("$")].values()))
 
+    def answer(name: str, call: Mapping[str, Json]) -> Json:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return {outputs[name]: load(name)(*(value for key, value in call.items() if not key.startswith("_")))}
 
-def by_hand(row: Mapping[str, Json], load: Callable[[str], Callable[..., Json]]) -> Json:
-    """The answer as the data set's own scorer computes it."""
-    values: dict[str, Json] = {}
-    for call in row["output"]:
-        parts = call["arguments"].values()
-        arguments = [values[p.strip("$").split(".")[0]] if isinstance(p, str) and p.startswith("$var") else p for p in parts]
-        values[call["label"].strip("$")] = load(call["name"])(*arguments)
-    return values[row["output"][-1]["label"].strip("$")]
-
-
-def outcome(answer: Callable[[], Json], gold: Json) -> tuple[Json, bool]:
-    """What it yields, as JSON, and whether that is the gold answer, as the data set's scorer compares. None: it fails."""
-    random.seed(1)
+    results = {call["name"]: partial(answer, call["name"]) for call in row["output"]}
     try:
-        value = json.loads(json.dumps(answer()))
-    except Exception:  # noqa: BLE001 - whatever a function of the data set raises
-        return None, False
-    rounded = round(value, len(str(gold).partition(".")[2])) if isinstance(value, float) and isinstance(gold, float) else value
-    return value, bool(rounded == gold)
+        result = rehearse(validate_request(request), Script(results)).result
+    except (TypeError, ValueError) as error:  # a function that returns no JSON
+        return {"error": str(error)}
+    last = row["output"][-1]["label"].strip("$")
+    return {"error": result["errors"]} if result["errors"] else next(iter(result["state"][last].values()))
 
 
-def _row(name: str, rows: Sequence[Json], specs: Iterable[Json], load: Callable[[str], Callable[..., Json]] | None) -> tuple[list[Json], list[Json]]:
-    """A row of the table, and what is not as it should be."""
-    shared = {spec["name"]: spec for spec in specs}
-    valid = alike = gold = gold_by_hand = 0
-    odd: list[Json] = []
+def is_gold(answer: Json, gold: Json) -> bool:
+    """As the data set's own scorer compares: a float is rounded to the digits of the gold answer."""
+    is_float = isinstance(answer, float) and isinstance(gold, float)
+    return bool((round(answer, len(str(gold).partition(".")[2])) if is_float else answer) == gold)
+
+
+def _fill(table: Table, name: str, rows: Sequence[Json], specs: Sequence[Json], load: Loader | None) -> None:
+    counts = Counter[str]()
     for row in rows:
-        sequence = Sequenced(row, shared or {spec["name"]: spec for spec in row["tools"]})
+        request = request_of(row, specs or row["tools"])
         try:
-            prepared = validate_request(sequence.request)
+            validate_request(request, SHIPPED)
         except InvalidRequest as error:
-            odd.append({"input": row["input"], "problems": [problem.text() for problem in error.problems]})
+            codes = {problem.code for problem in error.problems if problem.fatal}
+            counts[" and ".join(sorted(codes))] += 1
+            table.raw.append({"input": row["input"], "problems": [problem.text() for problem in error.problems]})
             continue
-        valid += 1
-        if load is not None:
-            ours, is_gold = outcome(partial(by_plan, row, prepared, load), row["gold_answer"])
-            hand, is_hand_gold = outcome(partial(by_hand, row, load), row["gold_answer"])
-            alike, gold, gold_by_hand = alike + (ours == hand), gold + is_gold, gold_by_hand + is_hand_gold
-            if ours != hand:
-                odd.append({"input": row["input"], "answer": ours, "by hand": hand})
-    figures = [alike, gold, gold_by_hand] if load else [None, None, None]
-    return [name, len(rows), sum(len(row["output"]) for row in rows), valid, *figures], odd
+        counts["valid"] += 1
+        answer = None if load is None else answer_of(row, request, load)
+        counts["gold"] += load is not None and is_gold(answer, row["gold_answer"])
+        if load is not None and not is_gold(answer, row["gold_answer"]):
+            table.raw.append({"input": row["input"], "answer": answer, "gold": row["gold_answer"]})
+    calls = sum(len(row["output"]) for row in rows)
+    table.rows.append(
+        [
+            name,
+            len(rows),
+            calls,
+            counts.pop("valid"),
+            counts.pop("schemaMismatch", 0),
+            counts.pop("unknownReference", 0),
+            counts.pop("gold") if load else None,
+        ]
+    )
+    if counts.total():
+        print(counts)
 
 
-def run(paths: Sequence[Path], _rounds: int | None = None) -> Iterator[Table]:
+def run(paths: Sequence[Path]) -> Iterator[Table]:
     """One table: a row for each part of the data set."""
     table = Table("gold sequences as plans", COLUMNS, note=NOTE)
-    old = paths[0] / "data_v1"
+    old, new = paths[0] / "data_v1", paths[0] / "data_v2"
     for name in ("executable/executable", "non-executable/non-executable-glaive", "non-executable/non-executable-sgd"):
         rows, specs = (json.loads((old / f"{name}-{part}.json").read_text("utf-8")) for part in ("data", "spec"))
-        row, odd = _row(name.split("/")[1], rows, specs, None)
-        table.rows.append(row)
-        table.raw += odd
-    load = _functions(paths[0] / "data_v2" / "executable_functions")
-    for file in [*(paths[0] / "data_v2").glob("*.jsonl"), *paths[1:]]:
+        _fill(table, f"version 1, {name.rpartition('/')[2]}", rows, specs, None)
+    for file in [*new.glob("*.jsonl"), *paths[1:]]:
         rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        row, odd = _row(f"version 2, {file.name}", rows, (), load)
-        table.rows.append(row)
-        table.raw += odd
+        _fill(table, f"version 2, {file.stem}", rows, (), loader(new / "executable_functions"))
     yield table
