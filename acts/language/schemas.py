@@ -578,7 +578,7 @@ def _explain(verdict: JudgedSchema, value: Json, looks: int, *, has_unknown: boo
 
 def _defects_of(error: Any, schema: Json) -> list[Defect]:
     kind, at, value = error.kind, tuple(error.instance_path), error.instance
-    name = "a template" if value == _ANY_TEXT else "a reference" if value == _ANYTHING else brief(value)
+    name = brief(value).replace(brief(_ANY_TEXT), "a template").replace(brief(_ANYTHING), "a reference")
     if kind.name in ("anyOf", "oneOf") and hasattr(kind, "context"):
         branches = [[d for e in branch for d in _defects_of(e, schema)] for branch in kind.context]
         if not all(branches):

@@ -13,14 +13,12 @@ github.com/MartinSasinka/Tool-R0, commit fdf8e579. The data set's functions run 
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
+import runpy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,12 +103,8 @@ def loader(folder: Path) -> Loader:
     basic = (folder / "basic_functions.py").read_text("utf-8")
 
     def load(name: str) -> Callable[..., Json]:
-        spec = spec_from_file_location(
-            "nestful_function", folder / ("basic_functions.py" if f"def {name}(" in basic else files[name])
-        )
-        assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - a file of Python has both
-        spec.loader.exec_module(module := module_from_spec(spec))
-        return getattr(module, name)  # type: ignore[no-any-return]
+        file = "basic_functions.py" if f"def {name}(" in basic else files[name]
+        return runpy.run_path(str(folder / file))[name]
 
     return load
 
@@ -120,8 +114,7 @@ def answer_of(row: Mapping[str, Json], request: Mapping[str, Json], load: Loader
     outputs = {spec["name"]: next(iter(spec["output_parameters"])) for spec in row["tools"]}
 
     def answer(name: str, call: Mapping[str, Json]) -> Json:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return {outputs[name]: load(name)(*(value for key, value in call.items() if not key.startswith("_")))}
+        return {outputs[name]: load(name)(*(value for key, value in call.items() if not key.startswith("_")))}
 
     results = {call["name"]: partial(answer, call["name"]) for call in row["output"]}
     try:
@@ -138,36 +131,23 @@ def is_gold(answer: Json, gold: Json) -> bool:
     return bool((round(answer, len(str(gold).partition(".")[2])) if is_float else answer) == gold)
 
 
-def _fill(table: Table, name: str, rows: Sequence[Json], specs: Sequence[Json], load: Loader | None) -> None:
+def _row(table: Table, name: str, rows: Sequence[Json], specs: Sequence[Json], load: Loader | None) -> list[Json]:
+    """A row of the table; what is not as the data set has it joins ``raw``."""
     counts = Counter[str]()
-    for row in rows:
-        request = request_of(row, specs or row["tools"])
+    for number, row in enumerate(rows, 1):
+        request, problems, answer = request_of(row, specs or row["tools"]), [], None
         try:
             validate_request(request, SHIPPED)
         except InvalidRequest as error:
-            codes = {problem.code for problem in error.problems if problem.fatal}
-            counts[" and ".join(sorted(codes))] += 1
-            table.raw.append({"input": row["input"], "problems": [problem.text() for problem in error.problems]})
-            continue
-        counts["valid"] += 1
-        answer = None if load is None else answer_of(row, request, load)
-        counts["gold"] += load is not None and is_gold(answer, row["gold_answer"])
-        if load is not None and not is_gold(answer, row["gold_answer"]):
-            table.raw.append({"input": row["input"], "answer": answer, "gold": row["gold_answer"]})
-    calls = sum(len(row["output"]) for row in rows)
-    table.rows.append(
-        [
-            name,
-            len(rows),
-            calls,
-            counts.pop("valid"),
-            counts.pop("schemaMismatch", 0),
-            counts.pop("unknownReference", 0),
-            counts.pop("gold") if load else None,
-        ]
-    )
-    if counts.total():
-        print(counts)
+            problems = [problem for problem in error.problems if problem.fatal]
+        counts[problems[0].code if problems else "valid"] += 1
+        if load and not problems:
+            answer = answer_of(row, request, load)
+            counts["gold"] += is_gold(answer, row["gold_answer"])
+        if problems or (load and not is_gold(answer, row["gold_answer"])):
+            table.raw.append({"in": name, "row": number, "answer": answer, "problems": [p.text() for p in problems]})
+    calls, refused = sum(len(row["output"]) for row in rows), (counts["schemaMismatch"], counts["unknownReference"])
+    return [name, len(rows), calls, counts["valid"], *refused, counts["gold"] if load else None]
 
 
 def run(paths: Sequence[Path]) -> Iterator[Table]:
@@ -176,8 +156,8 @@ def run(paths: Sequence[Path]) -> Iterator[Table]:
     old, new = paths[0] / "data_v1", paths[0] / "data_v2"
     for name in ("executable/executable", "non-executable/non-executable-glaive", "non-executable/non-executable-sgd"):
         rows, specs = (json.loads((old / f"{name}-{part}.json").read_text("utf-8")) for part in ("data", "spec"))
-        _fill(table, f"version 1, {name.rpartition('/')[2]}", rows, specs, None)
+        table.rows.append(_row(table, f"version 1, {name.rpartition('/')[2]}", rows, specs, None))
     for file in [*new.glob("*.jsonl"), *paths[1:]]:
         rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        _fill(table, f"version 2, {file.stem}", rows, (), loader(new / "executable_functions"))
+        table.rows.append(_row(table, f"version 2, {file.stem}", rows, (), loader(new / "executable_functions")))
     yield table

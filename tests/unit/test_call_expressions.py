@@ -150,6 +150,13 @@ def test_a_template_stands_only_where_a_string_may(schema: dict[str, Any], allow
     assert problems_of({"x": "†state.v"}, tool) == []  # of a reference nothing is known
 
 
+def test_an_error_about_a_list_says_where_a_reference_or_a_template_stands_in_it() -> None:
+    (problem,) = problems_of(
+        {"x": ["†state.v", "to †{state.v}", 1]}, {"properties": {**TOOL["properties"], "x": {"type": "string"}}}
+    )
+    assert "[a reference,a template,1] is not of type 'string'" in problem.message
+
+
 def with_meta(**meta: Any) -> dict[str, Any]:
     return {"properties": {**TOOL["properties"], **meta}}
 
