@@ -154,7 +154,7 @@ def test_an_error_about_a_list_says_where_a_reference_or_a_template_stands_in_it
     (problem,) = problems_of(
         {"x": ["†state.v", "to †{state.v}", 1]}, {"properties": {**TOOL["properties"], "x": {"type": "string"}}}
     )
-    assert "[a reference,a template,1] is not of type 'string'" in problem.message
+    assert "[a reference, a template, 1] is not of type 'string'" in problem.message
 
 
 def with_meta(**meta: Any) -> dict[str, Any]:
