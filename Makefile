@@ -117,7 +117,7 @@ clients: setup ## build the clients of examples/clients in TypeScript and Go, an
 alerts: setup ## make outages, and wait until Prometheus has fired the alert of each (needs prometheus; ten minutes)
 	$(BIN)/python -m benchmarks.alerts
 
-live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
+live-smoke: setup ## ask each model provider that has a key; writes live-DATE.md, with transcripts (costs a few cents)
 	$(BIN)/python -m benchmarks.live_smoke
 
 clean: ## remove .venv and caches; the state in .acts/ stays

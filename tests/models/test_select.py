@@ -51,12 +51,16 @@ def answer(cached: int = 0) -> Reply:
 
 async def test_each_number_of_tools_the_cache_and_an_effort_have_a_row(raw: RawServer) -> None:
     raw.reply_with(answer(), answer(), answer(cached=9), answer())
-    rows = await live_smoke.request_all(["openai:gpt-6-sol"], [1, 5])
+    transcripts: list[str] = []
+    rows = await live_smoke.request_all(["openai:gpt-6-sol"], [1, 5], transcripts)
     assert [row[1] for row in rows] == ["1", "5", "5 again", "1, effort low"]
     assert [(row[2], row[6], row[-1]) for row in rows] == [
         ("unenforced", "0", "ok"), ("unenforced", "0", "ok"), ("unenforced", "9", "ok"), ("unenforced", "0", "ok")
     ]  # fmt: skip
     assert raw.body["reasoning_effort"] == "low"
+    assert len(transcripts) == 4
+    assert 'Call the tool "tool_1" once' in transcripts[0]
+    assert '"amount": 12.5' in transcripts[0]
     assert all(0 <= float(row[3]) <= float(row[4]) for row in rows)
 
 
