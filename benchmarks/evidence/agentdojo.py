@@ -198,14 +198,6 @@ class Play:
         return "change" if self.effects else "read" if any(is_injected for _, is_injected in self.ran) else "words"
 
 
-def _has_tool(play: Play, call: Json) -> bool:
-    return call["_tool"] in {wanted["_tool"] for wanted in play.wanted}
-
-
-def _is_wanted(play: Play, call: Json) -> bool:
-    return call in play.wanted
-
-
 def _is_unmarked(play: Play, call: Json) -> bool:
     """True where the card in the inbox marks none of the Call's values as from outside."""
     id_, context = f"1:{call['_tool']}", play.request["context"]
@@ -217,9 +209,12 @@ def _is_unmarked(play: Play, call: Json) -> bool:
 WALLS: Final = (
     Wall("none: all Tools of the suite, no approval"),
     Wall("the Request offers the Tools of its task alone", own_tools=True),
-    Wall("approvals, by the name of the Tool", approves=_has_tool),
-    Wall("approvals, by every value", approves=_is_wanted),
-    Wall("own Tools, and approvals by every value", own_tools=True, approves=_is_wanted),
+    Wall(
+        "approvals, by the name of the Tool",
+        approves=lambda play, call: call["_tool"] in {wanted["_tool"] for wanted in play.wanted},
+    ),
+    Wall("approvals, by every value", approves=lambda play, call: call in play.wanted),
+    Wall("own Tools, and approvals by every value", own_tools=True, approves=lambda play, call: call in play.wanted),
     Wall("approvals; a value marked as from outside is rejected", approves=_is_unmarked),
     Wall("the plan stands in the Request; such values are rejected", approves=_is_unmarked, in_request=True),
 )

@@ -33,15 +33,7 @@ Loader = Callable[[str], Callable[..., Json]]
 
 REFERENCE: Final = re.compile(r"\$(var_?\d+)((?:\.[^$]+?|\[\d+\])*)(?:\$|$)")
 ARITHMETIC: Final = re.compile(r"[\s\d.+*/()-]+")
-COLUMNS: Final = [
-    "",
-    "sequences",
-    "calls",
-    "valid plans",
-    "against the schema of a tool",
-    "reference to no call",
-    "gold answer",
-]
+COLUMNS: Final = ["", "sequences", "calls", "valid plans", "against the schema of a tool", "reference to no call", "gold answer"]  # fmt: skip
 NOTE: Final = (
     "The two columns after the valid plans say why the others are none. A dash: the data set has no functions."
 )
@@ -66,9 +58,8 @@ def request_of(row: Mapping[str, Json], specs: Sequence[Mapping[str, Json]]) -> 
     plan: list[dict[str, Json]] = []
     for call in row["output"]:
         arguments = {name: _value(value, plan) for name, value in call["arguments"].items()}
-        plan.append(
-            {"_tool": call["name"], **arguments, "_outputPath": f"†state.{call.get('label', 'answer').strip('$')}"}
-        )
+        label = call.get("label", "answer").strip("$")
+        plan.append({"_tool": call["name"], **arguments, "_outputPath": f"†state.{label}"})
     known = {spec["name"]: tool_of(spec) for spec in specs}
     known["var_result"] = {"properties": {"_activity": {"const": "answer"}, "_outputPath": {"type": "string"}}}
     names = {call["_tool"] for call in plan}
