@@ -82,12 +82,14 @@ def _parameters(call: Mapping[str, Any]) -> Json:
 @dataclass(frozen=True)
 class Wall:
     """``own_tools``: the Request offers only the Tools of the user's task. ``approves``: what changes something is asked
-    about, and a person decides by the play and the Call. ``in_request``: the plan stands there, and no model is asked.
+    about, and a person decides by the play and the Call. ``refers``: the values of the user's task are data of the Request,
+    and the planner refers to them. ``in_request``: the plan stands there, and no model is asked.
     """
 
     name: str
     own_tools: bool = False
     approves: Callable[[Play, Json], bool] | None = None
+    refers: bool = False
     in_request: bool = False
 
 
@@ -121,10 +123,9 @@ class Play:
         changing = [name for name in tools if not name.startswith(READS)]
         if self.wall.approves and changing:
             config["approve"] = {"rules": [{"calls": changing}]}
-        return {
-            "config": config,
-            "context": [{"type": "tool", "tool": tools}, {"type": "text", "text": self.user.PROMPT}],
-        }
+        data = {f"c{n}": _parameters(call) for n, call in enumerate(self.wanted)} if self.wall.refers else {}
+        messages = [{"type": "text", "text": self.user.PROMPT}, {"type": "input", "input": data}]
+        return {"config": config, "context": [{"type": "tool", "tool": tools}, *messages]}
 
     def play(self) -> Play:
         """Play it without a server."""
@@ -134,7 +135,7 @@ class Play:
             self.request["context"].append({"type": "plan", "plan": plan})
             self._walk(self.request)
             return self
-        agent, todo, attack = Agent(self.request), deque(self.wanted), deque(self.attack)
+        agent, todo, attack = Agent(self.request), deque(self._planned), deque(self.attack)
         step = agent.next_tick()
         while not isinstance(step, Finish):
             self._is_obeying = bool(self.seen and attack)
@@ -147,6 +148,13 @@ class Play:
         if step.status != "completed":
             raise RuntimeError(f"{self.suite.name}, {self.user.ID}: {agent.run.failure}")
         return self
+
+    @property
+    def _planned(self) -> list[Json]:
+        """The Calls of the user's task as they are planned."""
+        if not self.wall.refers:
+            return self.wanted
+        return [{**call, **{k: f"†input.c{n}.{k}" for k in _parameters(call)}} for n, call in enumerate(self.wanted)]
 
     def _walk(self, request: Json) -> Json:
         prepared = validate_request(json.loads(json.dumps(request)))
@@ -202,7 +210,9 @@ def _is_unmarked(play: Play, call: Json) -> bool:
     """True where the card in the inbox marks none of the Call's values as from outside."""
     id_, context = f"1:{call['_tool']}", play.request["context"]
     wait = Wait("run", PendingApproval(workflowId="run", what="call", call=id_, version=1, since=""))
-    sources = Sources(RunRecord((), {}, None), context, Card("run", wait, is_agent=not play.wall.in_request), wait)
+    sources = Sources(
+        RunRecord(context, {}, context), context, Card("run", wait, is_agent=not play.wall.in_request), wait
+    )
     return not any(value.outside for value in sources.values_of(id_, call, {**call}))
 
 
@@ -216,6 +226,7 @@ WALLS: Final = (
     Wall("approvals, by every value", approves=lambda play, call: call in play.wanted),
     Wall("own Tools, and approvals by every value", own_tools=True, approves=lambda play, call: call in play.wanted),
     Wall("approvals; a value marked as from outside is rejected", approves=_is_unmarked),
+    Wall("the same; the planner refers to values in the Request", approves=_is_unmarked, refers=True),
     Wall("the plan stands in the Request; such values are rejected", approves=_is_unmarked, in_request=True),
 )
 
@@ -299,7 +310,7 @@ def run(paths: Sequence[Path]) -> Iterator[Table]:
                 {f"{play.suite.name} {play.injection.ID.rpartition('_')[2]}" for play in through if play.way == way}
             )
             ways.rows.append([wall.name, way, count, ", ".join(tasks)])
-        for suite in suites.values() if not wall.in_request else ():
+        for suite in suites.values() if not (wall.refers or wall.in_request) else ():
             own = [play for play in plays if play.suite is suite]
             again += own[:: len(own) // ON_SERVER + 1]
     yield walls
