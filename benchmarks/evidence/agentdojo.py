@@ -9,7 +9,7 @@ the marks of the inbox. All plays run without a server; some again with one, and
     python -m benchmarks.evidence agentdojo PATH
 
 The suites are those of v1.2.2 (github.com/ethz-spylab/agentdojo, MIT). Eight of its injected tasks have no ground truth, so
-nobody can plan them here: they are left out.
+nobody can plan them here: they are left out. The planner knows the user's answer, so tasks that only read are always right.
 """
 
 from __future__ import annotations
