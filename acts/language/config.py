@@ -32,7 +32,7 @@ MAX_SECONDS: Final = 10 * 365 * 86400.0
 DEFAULT_PATIENCE_SECONDS: Final = 3600.0
 # Settings of ``Config`` about models: a child has those of its parent, unless it sets them itself
 MODEL_SETTINGS: Final = (
-    "model", "latentModel", "fallbackModels", "patience", "effort", "temperature", "maxOutputTokens",
+    "model", "latentModel", "fallbackModels", "models", "patience", "effort", "temperature", "maxOutputTokens",
 )  # fmt: skip
 _COUNTS: Final = ("requests", "inputTokens", "outputTokens", "cachedTokens", "reasoningTokens")
 # What the server allows (limit.maxIDLength)
@@ -278,6 +278,12 @@ class ToolSearch(_Closed):
     search: int | None = Field(default=None, ge=0)
 
 
+class ModelUse(_Closed):
+    """``batch``: latent Calls wait in the providers' batches, for up to a day and at half the price."""
+
+    batch: bool = False
+
+
 class Config(_Closed):
     """``config`` of a Request. Every key is optional.
 
@@ -292,6 +298,7 @@ class Config(_Closed):
     model: str | None = None
     latentModel: str | None = None
     fallbackModels: Strings = ()
+    models: ModelUse = ModelUse()
     patience: Duration = DEFAULT_PATIENCE_SECONDS
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     temperature: float | None = Field(default=None, ge=0)
@@ -339,7 +346,7 @@ class Config(_Closed):
         return self.latentModel or self.model
 
     @property
-    def models(self) -> tuple[str, ...]:
+    def model_names(self) -> tuple[str, ...]:
         names = (self.model, self.latentModel, *self.fallbackModels)
         return tuple(dict.fromkeys(name for name in names if name))
 

@@ -32,6 +32,7 @@ from acts.plan.calls import MAX_ELEMENTS, PlannedCall, find_rule
 from acts.plan.context_log import place_result
 from acts.plan.graph import ChainFold, Graph
 from acts.plan.validate import ValidatedPlan, is_template, lint, validate_request
+from acts.planner.request_estimate import BATCH_PRICE
 from acts.simulation.type_flow import TypeProblem, find_type_problems
 
 # The estimated US dollars of one request to a model, or None where no price is known
@@ -252,8 +253,10 @@ def _estimate_plan(prepared: ValidatedPlan, dry: DryRuns, price: Price | None, l
         )
         for kind in ("latent", "delegate")
     )  # fmt: skip
-    model = prepared.request.config.model
-    each = 0.0 if not requests["max"] else price(model) if price and model else None
+    config = prepared.request.config
+    each = 0.0 if not requests["max"] else price(config.latent_model) if price and config.latent_model else None
+    if each is not None and config.models.batch:
+        each *= BATCH_PRICE
     return {
         "requests": requests,
         "delegates": delegates,

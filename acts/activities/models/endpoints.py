@@ -91,6 +91,11 @@ class Endpoint(BaseModel, frozen=True, extra="forbid", strict=True):
         """OpenAI's API that it speaks, ``chat`` or ``responses``; None: the address decides."""
         return self.quirks.api or ("responses" if self.cloud in _RESPONSES_CLOUDS else None)
 
+    @property
+    def has_batches(self) -> bool:
+        """True where the provider itself, or what imitates it, is asked: the clouds have other batches."""
+        return self.cloud is None and self.provider in HOMES
+
     def read_access(self) -> tuple[str | None, ...]:
         """The address and the key (and more, as the SDK has it), read anew: a secret that is rotated in its file is
         used from the next request on. Raises SettingsError: a key is missing or empty.
@@ -207,6 +212,14 @@ def find_model(model: str) -> tuple[Endpoint, str]:
     choices = ", ".join([*(f"{p}:…" for p in PROVIDERS), *(f"{name}/…" for name in endpoints)])
     text = f"unknown model {truncate(model, 200)!r}; allowed: {choices}, as ACTS_MODELS of the worker names endpoints"
     raise ModelError("modelUnknown", text, retryable=False)
+
+
+def lacks_batches(model: str) -> bool:
+    """True for a model of a cloud. A script answers at once; what is unknown fails when it is asked."""
+    try:
+        return find_model(model)[0].cloud is not None
+    except ModelError:
+        return False
 
 
 # All efforts of ``config.effort``, the least first
