@@ -15,10 +15,12 @@ import hashlib
 import json
 import time
 from collections import OrderedDict
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from acts.activities.models import adapters, select
+from acts.activities.models import select
+from acts.activities.models.endpoints import Endpoint
 from acts.activities.models.interface import BatchItem, ModelError, ModelRequest, ModelResponse
 from acts.planner.request_estimate import BATCH_PRICE
 
@@ -49,23 +51,24 @@ class _OpenBatch:
     size: int = 0
     task: asyncio.Task[str] | None = None
 
-    async def submit(self, adapter: Any, client: Any, stream: adapters.ResponseStream) -> str:
+    async def submit(self, adapter: Any, endpoint: Endpoint, model: str) -> str:
         await asyncio.sleep(WINDOW_SECONDS)
         if _open.get(self.key) is self:
             del _open[self.key]
         try:
-            with adapters.reading_failures(stream, adapter.sdk):
+            with _reading_failures(adapter, endpoint, model):
+                client = adapter.get_client(endpoint, model)
                 return str(await adapter.create_batch(client, self.bodies)) if self.bodies else ""
         except ModelError as error:
-            if error.details.get("status") not in _NO_PATH:
+            if (status := error.details.get("status")) not in _NO_PATH:
                 raise
-            text = "it has no batches: leave out config.models.batch"
-            raise stream.error("modelBadRequest", f"{text} ({error.message})") from None
+            text = f"{endpoint.name} ({model}): this server has no batches ({status}): leave out config.models.batch"
+            raise ModelError("modelBadRequest", text, retryable=False) from None
 
 
 @dataclass
 class _KnownBatch:
-    """What the last question, at ``asked_at`` (monotonic), came to: no ``outcomes``, or those that nobody has read yet."""
+    """What the last question, at ``asked_at`` (monotonic), came to: no ``outcomes``, or those that nobody has read."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     asked_at: float = float("-inf")
@@ -81,14 +84,13 @@ _known: Final[OrderedDict[str, _KnownBatch]] = OrderedDict()
 async def submit(model: str, request: ModelRequest, name: str) -> BatchItem:
     """Submit a request with those that come within moments; ``name`` is its own. Raises ModelError."""
     adapter, endpoint, own = await select.find_adapter(model)
-    client = adapter.get_client(endpoint, own)
-    stream, body = await adapter.prepare(replace(request, model=own), None, endpoint)
+    _, body = await adapter.prepare(replace(request, model=own), None, endpoint)
     item, size = hashlib.sha256(name.encode()).hexdigest()[:40], len(json.dumps(body))
     key = asyncio.get_running_loop(), model
     batch = _open.get(key)
     if batch is None or batch.task is None or len(batch.bodies) >= MAX_ITEMS or batch.size + size > MAX_BYTES:
         batch = _open[key] = _OpenBatch(key)
-        batch.task = asyncio.create_task(batch.submit(adapter, client, stream))
+        batch.task = asyncio.create_task(batch.submit(adapter, endpoint, own))
     batch.bodies[item] = body
     batch.size += size
     try:
@@ -137,11 +139,17 @@ async def check_ended(item: BatchItem) -> _KnownBatch:
 
 async def _read(item: BatchItem) -> tuple[dict[str, Any], Any] | None:
     adapter, endpoint, own = await select.find_adapter(item.model)
-    with adapters.reading_failures(adapters.bare_stream(endpoint, own), adapter.sdk):
-        found: tuple[dict[str, Any], Any] | None = await adapter.read_batch(
+    with _reading_failures(adapter, endpoint, own):
+        outcomes: tuple[dict[str, Any], Any] | None = await adapter.read_batch(
             adapter.get_client(endpoint, own), item.batch
         )
-        return found
+    return outcomes
+
+
+def _reading_failures(adapter: Any, endpoint: Endpoint, model: str, stream: Any = None) -> AbstractContextManager[None]:
+    from acts.activities.models.adapters import bare_stream, reading_failures  # they import a client of HTTP
+
+    return reading_failures(stream or bare_stream(endpoint, model), adapter.sdk)
 
 
 async def take_outcome(item: BatchItem) -> Any:
@@ -166,7 +174,7 @@ async def read_answer(item: BatchItem, request: ModelRequest, outcome: Any) -> M
         stream.price = BATCH_PRICE
         if outcome is None:
             raise stream.error("modelCut", f"the batch {item.batch} ended without it")
-        with adapters.reading_failures(stream, adapter.sdk):
+        with _reading_failures(adapter, endpoint, own, stream):
             adapter.read_outcome(stream, outcome)
         response: ModelResponse = stream.response()
         return response
