@@ -33,6 +33,7 @@ from acts.activities.models.endpoints import find_model, max_output_tokens, pric
 from acts.activities.models.interface import BatchItem, ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from acts.activities.patience import BREAKS, FAIL_OVER, OUTAGES, RequestLog, format_seconds
 from acts.language import wire
+from acts.language.config import BATCH_PRICE
 from acts.language.errors import TooComplex, truncate
 from acts.language.schemas import Checker
 from acts.language.strict_json import json_size
@@ -40,7 +41,7 @@ from acts.language.values import Json, pointer
 from acts.planner.answer_schema import compose_latent_schema
 from acts.planner.notation import File
 from acts.planner.prompt import Prompt, PromptPart, PromptTurn, render_latent_prompt, render_repair_turn
-from acts.planner.request_estimate import BATCH_PRICE, answer_seconds, higher_cap
+from acts.planner.request_estimate import answer_seconds, higher_cap
 from acts.planner.turns import MAX_TEXT
 from acts.telemetry import metrics
 from acts.tree.records import ModelQuestion

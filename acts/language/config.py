@@ -30,6 +30,8 @@ MAX_QUEUE: Final = 200
 MAX_SECONDS: Final = 10 * 365 * 86400.0
 # How long a run waits for an overloaded model unless its Request says otherwise: most outages are shorter
 DEFAULT_PATIENCE_SECONDS: Final = 3600.0
+# A request in a batch costs this part of its price, at either provider
+BATCH_PRICE: Final = 0.5
 # Settings of ``Config`` about models: a child has those of its parent, unless it sets them itself
 MODEL_SETTINGS: Final = (
     "model", "latentModel", "fallbackModels", "models", "patience", "effort", "temperature", "maxOutputTokens",
@@ -282,6 +284,11 @@ class ModelUse(_Closed):
     """``batch``: latent Calls wait in the providers' batches, for up to a day and at half the price."""
 
     batch: bool = False
+
+    @property
+    def price(self) -> float:
+        """The part of its model's price that the request of a latent Call costs."""
+        return BATCH_PRICE if self.batch else 1.0
 
 
 class Config(_Closed):

@@ -87,7 +87,7 @@ def latent_request_size(
 
 def latent_price(config: Config, price: Price | None) -> Price | None:
     """The price of a latent Call's request, where ``price`` is that of the model."""
-    part = request_estimate.BATCH_PRICE if config.models.batch else 1
+    part = config.models.price
     return None if price is None else (part * price[0], part * price[1])
 
 

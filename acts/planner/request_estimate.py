@@ -29,8 +29,6 @@ _LEAST_ANSWER_SECONDS: Final = 900.0
 DEFAULT_WINDOW_TOKENS: Final = 128_000
 # Of a window, the part that a conversation may fill: the rest is for the Tools, the schema, thinking and the answer
 _CONVERSATION_SHARE: Final = 0.6
-# A request in a batch costs this part of its price, at either provider
-BATCH_PRICE: Final = 0.5
 # Headings and the line of a last answer; the tags of a message take no more than the names in its JSON
 _FRAME_BYTES: Final = 120
 

@@ -32,7 +32,6 @@ from acts.plan.calls import MAX_ELEMENTS, PlannedCall, find_rule
 from acts.plan.context_log import place_result
 from acts.plan.graph import ChainFold, Graph
 from acts.plan.validate import ValidatedPlan, is_template, lint, validate_request
-from acts.planner.request_estimate import BATCH_PRICE
 from acts.simulation.type_flow import TypeProblem, find_type_problems
 
 # The estimated US dollars of one request to a model, or None where no price is known
@@ -255,12 +254,10 @@ def _estimate_plan(prepared: ValidatedPlan, dry: DryRuns, price: Price | None, l
     )  # fmt: skip
     config = prepared.request.config
     each = 0.0 if not requests["max"] else price(config.latent_model) if price and config.latent_model else None
-    if each is not None and config.models.batch:
-        each *= BATCH_PRICE
     return {
         "requests": requests,
         "delegates": delegates,
-        "cost": None if each is None else {k: round(n * each, 6) for k, n in requests.items()},
+        "cost": None if each is None else {k: round(n * config.models.price * each, 6) for k, n in requests.items()},
     }
 
 

@@ -195,9 +195,15 @@ class _ResponsesReader:
 
 
 def _failure(error: Any) -> sdk.APIError:
-    """The error that an event states, as the SDK would raise it."""
-    facts = {"code": dig(error, "code"), "message": dig(error, "message")}
-    return sdk.APIError("the response failed", httpx2.Request("POST", HOMES["openai"]), body=facts)
+    """The error that an event states."""
+    return _api_error({"code": dig(error, "code"), "message": dig(error, "message")})
+
+
+def _api_error(body: Any, status: int | None = None) -> sdk.APIError:
+    """An error as the SDK would raise it."""
+    error: Any = sdk.APIError("the response failed", httpx2.Request("POST", HOMES["openai"]), body=body)
+    error.status_code = status
+    return error  # type: ignore[no-any-return]
 
 
 def _count_tokens(usage: Any, input_name: str, output_name: str) -> TokenCounts:
@@ -243,11 +249,7 @@ def read_outcome(stream: ResponseStream, outcome: Any) -> None:
     response = outcome.get("response") or {}
     status, body, stream.requestId = response.get("status_code"), response.get("body"), response.get("request_id")
     if outcome.get("error") or status != 200 or not isinstance(body, dict):  # noqa: PLR2004 - of HTTP
-        error: Any = sdk.APIError(
-            "the request failed", httpx2.Request("POST", HOMES["openai"]), body=outcome.get("error") or body
-        )
-        error.status_code = status
-        raise error
+        raise _api_error(outcome.get("error") or body, status)
     if "choices" in body:
         _read_chunk(stream, sdk.types.chat.ChatCompletion.construct(**body))
         return

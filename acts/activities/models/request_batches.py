@@ -22,7 +22,7 @@ from typing import Any, Final
 from acts.activities.models import select
 from acts.activities.models.endpoints import Endpoint
 from acts.activities.models.interface import BatchItem, ModelError, ModelRequest, ModelResponse
-from acts.planner.request_estimate import BATCH_PRICE
+from acts.language.config import BATCH_PRICE
 
 BATCHED: Final = "modelBatched"
 # A hundred Calls that become ready together start within a second; each holds a slot meanwhile

@@ -182,7 +182,7 @@ def _forecast(figures: Any) -> str:
         return ""
     prompt, requests = figures.get("prompt"), figures["requests"]
     if prompt and (each := request_cost(str(prompt["model"]), int(prompt["bytes"]))) is not None:
-        figures = {**figures, "cost": {k: round(n * each, 6) for k, n in requests.items()}}
+        figures = {**figures, "cost": {k: round(n * each * prompt.get("part", 1), 6) for k, n in requests.items()}}
     return f": {words.forecast_text(figures)}"
 
 
