@@ -29,7 +29,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from acts.activities.engine_activities import encode_result, heartbeat, send_record
 from acts.activities.model_context import ContextReader, PromptContext, build_planner_request, query_run, room_of
 from acts.activities.models import request_batches, select, words
-from acts.activities.models.endpoints import find_model, max_output_tokens, price_per_token
+from acts.activities.models.endpoints import lacks_batches, max_output_tokens, price_per_token
 from acts.activities.models.interface import BatchItem, ModelError, ModelRequest, ModelResponse, ModelTurn, PromptBlock
 from acts.activities.patience import BREAKS, FAIL_OVER, OUTAGES, RequestLog, format_seconds
 from acts.language import wire
@@ -294,7 +294,7 @@ class _Asker:
     ) -> ModelResponse:
         """One answer, which may wait in a batch; after an unusable one nobody waits for another batch."""
         log, info, model = self._log, activity.info(), question.model
-        if not question.batch or log.answers or not find_model(model)[0].has_batches:
+        if not question.batch or log.answers or lacks_batches(model):
             return await _send(model, request, on_call)
         if log.batch is None:
             name = f"{info.workflow_run_id}/{info.activity_id}#{info.attempt}"

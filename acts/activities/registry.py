@@ -141,7 +141,7 @@ class Registry:
             **({"unavailable": unavailable} if unavailable else {}),
             **({"asks": asks} if asks else {}),
         }
-        if direct := [model for model in request.get("batch", ()) if lacks_batches(model)]:
+        if direct := list(filter(lacks_batches, request.get("batch", ()))):
             result["direct"] = direct
         if "model" in request:
             models = (request["model"], *request.get("otherModels", ()))

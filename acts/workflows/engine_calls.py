@@ -290,7 +290,8 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
         query["model"] = models[0]
         query |= {"otherModels": list(models[1:])} if len(models) > 1 else {}
     if config.models.batch:
-        query["batch"] = list(filter(None, (config.latent_model, *config.fallbackModels)))
+        models = (config.latent_model or "", *config.fallbackModels)
+        query["batch"] = [model for model in models if not model.startswith("scripted:")]  # which cost nothing
     if not query["activities"] and not {"asks", "model", "batch"} & set(query):
         return Capabilities()
     answer = await ask(wire.REGISTRY, query, "which tools and activities the worker has")

@@ -218,7 +218,7 @@ async def test_a_server_without_batches_and_a_cloud_are_refused_readably(
     with pytest.raises(ApplicationError, match=r"this server has no batches \(404\): leave out config.models.batch"):
         await attempt_all(latent_request(model=model_of(api), batch=True), "a")
     write(mine={"provider": "openai", "cloud": "bedrock", "region": "eu-west-1", "url": raw.url})
-    asked = ["mine/gpt-6-sol", model_of(api), "scripted:x", "unknown:x"]
+    asked = ["mine/gpt-6-sol", model_of(api), "unknown:x"]
     answer = await ActivityEnvironment().run(Registry({}, ()).look_up, {"batch": asked})
     assert answer["direct"] == ["mine/gpt-6-sol"]
 

@@ -91,11 +91,6 @@ class Endpoint(BaseModel, frozen=True, extra="forbid", strict=True):
         """OpenAI's API that it speaks, ``chat`` or ``responses``; None: the address decides."""
         return self.quirks.api or ("responses" if self.cloud in _RESPONSES_CLOUDS else None)
 
-    @property
-    def has_batches(self) -> bool:
-        """True where the provider itself, or what imitates it, is asked: the clouds have other batches."""
-        return self.cloud is None and self.provider in HOMES
-
     def read_access(self) -> tuple[str | None, ...]:
         """The address and the key (and more, as the SDK has it), read anew: a secret that is rotated in its file is
         used from the next request on. Raises SettingsError: a key is missing or empty.
@@ -215,11 +210,10 @@ def find_model(model: str) -> tuple[Endpoint, str]:
 
 
 def lacks_batches(model: str) -> bool:
-    """True for a model of a cloud. A script answers at once; what is unknown fails when it is asked."""
-    try:
-        return find_model(model)[0].cloud is not None
-    except ModelError:
-        return False
+    """True for a script, and for a model of a cloud, which has other batches; what is unknown fails when asked."""
+    with contextlib.suppress(ModelError):
+        return (endpoint := find_model(model)[0]).cloud is not None or endpoint.provider not in HOMES
+    return False
 
 
 # All efforts of ``config.effort``, the least first

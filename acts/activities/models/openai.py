@@ -240,8 +240,11 @@ async def read_batch(client: Any, batch_id: str) -> tuple[dict[str, Any], Any] |
     for file in filter(None, (batch.output_file_id, batch.error_file_id)):
         lines = (await client.files.content(file)).content.splitlines()
         outcomes |= {line["custom_id"]: line for line in map(json.loads, lines)}
+    if batch.status == "completed":
+        return outcomes, None
     errors = [error.to_dict() for error in dig(batch, "errors", "data") or ()]
-    return outcomes, {"error": errors} if errors else None
+    wrong = errors or {"code": f"batch_{batch.status}", "message": f"the batch is {batch.status}"}
+    return outcomes, {"response": {"status_code": 400}, "error": wrong}
 
 
 def read_outcome(stream: ResponseStream, outcome: Any) -> None:

@@ -41,11 +41,8 @@ async def ask(model: str, request: ModelRequest, on_call: CallReceiver | None = 
 async def find_adapter(model: str) -> tuple[Any, Endpoint, str]:
     """The adapter of a model, its endpoint, and its name there. Raises ModelError: ``modelUnknown``."""
     endpoint, name = find_model(model)
-    return (
-        await asyncio.to_thread(importlib.import_module, f"acts.activities.models.{endpoint.provider}"),
-        endpoint,
-        name,
-    )
+    module = f"acts.activities.models.{endpoint.provider}"
+    return await asyncio.to_thread(importlib.import_module, module), endpoint, name
 
 
 async def observe(model: str, provider: str, request: ModelRequest, answer: Awaitable[ModelResponse]) -> ModelResponse:
