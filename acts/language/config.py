@@ -402,7 +402,7 @@ def settings_problems(error: ValidationError, model: type[BaseModel], *at: str |
     """The Problems of a ValidationError of ``model``; ``at`` is the place of the settings in the Request."""
     problems = []
     nested: dict[Any, type[BaseModel]] = {"retry": Retry, "approve": Approve, "budget": Budget, "resume": Resume,
-              "rules": Rule, "escalate": Escalation}  # fmt: skip
+              "rules": Rule, "escalate": Escalation, "tools": ToolSearch, "models": ModelUse}  # fmt: skip
     for item in error.errors(include_url=False, include_input=False)[:MAX_PROBLEMS_REPORTED]:
         # pydantic names the branch of a union in the location, which is no key of the settings
         place = [t for t in item["loc"] if not str(t).startswith(("function-", "literal[", "tuple["))]

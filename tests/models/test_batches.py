@@ -24,7 +24,7 @@ from acts.activities.models.interface import BatchItem, ModelError, TokenCounts
 from acts.activities.registry import Registry
 from acts.cli.dev.temporal_server import DevServer
 from tests.models.rawserver import RawServer, Reply
-from tests.models.support import Api
+from tests.models.support import Api, model_request
 from tests.models.test_ask_model import Contexts, latent_request
 from tests.models.test_endpoints import Write, write
 from tests.support import assert_eventually
@@ -206,6 +206,27 @@ async def test_of_all_that_wait_one_asks_and_another_worker_finds_the_answer(
     assert await request_batches.take_outcome(items[0]) is not None  # the attempt before was lost
     old = replace(items[0], since=0.0)
     assert (request_batches.waiting(old).code, request_batches.waiting(old).retryable) == ("modelTimeout", False)
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "code"),
+    [
+        ("failed", "token_limit_exceeded", "modelRateLimit"),
+        ("failed", "mismatched_model", "modelBadRequest"),
+        ("expired", None, "modelTimeout"),
+        ("cancelled", None, "modelCancelled"),
+    ],
+)
+async def test_a_batch_of_openai_that_ends_as_a_whole_fails_each_request_by_its_reason(
+    raw: RawServer, end: str, reason: str | None, code: str
+) -> None:
+    errors = {"data": [{"code": reason, "message": "so it is", "line": 1}]} if reason else None
+    raw.answer = lambda *_: Reply(body={"id": "batch_1", "status": end, "errors": errors})
+    item = BatchItem("openai:gpt-6-sol", "batch_1", "x", time.time())
+    outcome = await request_batches.take_outcome(item)
+    with pytest.raises(ModelError) as caught:
+        await request_batches.read_answer(item, model_request(), outcome)
+    assert caught.value.code == code
 
 
 async def test_a_server_without_batches_and_a_cloud_are_refused_readably(
