@@ -76,7 +76,7 @@ bench-sets: setup ## 10,000 and 100,000 rows of a file, three calls each, the wo
 bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
 	$(BIN)/python -m benchmarks.planning
 
-compare: setup ## the same tasks in acts and in six alternatives, then docs/comparison.md (needs PostgreSQL; half an hour and more)
+compare: setup ## the same tasks in acts and in six alternatives, then docs/comparison.md (needs PostgreSQL; ten minutes and more)
 	$(BIN)/python -m benchmarks.compare
 
 soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
