@@ -238,7 +238,7 @@ class _Asker:
             except ModelError as error:
                 if self._has_started:
                     raise
-                if error.code == request_batches.BATCHED:
+                if error.code == wire.BATCHED:
                     log.planned, log.waiting = log.planned + 1, error.message
                     raise
                 reason = log.plan_retry(error, self._question.patience)
@@ -349,7 +349,7 @@ class _Asker:
             {"usage": log.usage.to_json(), **error.details},
             type=error.code,
             non_retryable=not error.retryable,
-            category=_BENIGN if error.code == request_batches.BATCHED else ApplicationErrorCategory.UNSPECIFIED,
+            category=_BENIGN if error.code == wire.BATCHED else ApplicationErrorCategory.UNSPECIFIED,
             next_retry_delay=None if error.retryAfter is None else timedelta(seconds=error.retryAfter),
         ) from None
 

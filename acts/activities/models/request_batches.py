@@ -22,9 +22,9 @@ from typing import Any, Final
 from acts.activities.models import select
 from acts.activities.models.endpoints import Endpoint
 from acts.activities.models.interface import BatchItem, ModelError, ModelRequest, ModelResponse
+from acts.language import wire
 from acts.language.config import BATCH_PRICE
 
-BATCHED: Final = "modelBatched"
 # A hundred Calls that become ready together start within a second; each holds a slot meanwhile
 WINDOW_SECONDS: Final = 2.0
 # As many requests as a run may have in flight; both are far below what the providers take (50,000; 200 MB)
@@ -110,7 +110,7 @@ def waiting(item: BatchItem) -> ModelError:
         return ModelError("modelTimeout", f"{item.model}: the batch {item.batch} did not end", retryable=False)
     pause = min(max(FIRST_SECONDS, age * PART_OF_AGE), LONGEST_SECONDS)
     text = f"{item.model}: the request waits in the batch {item.batch}"
-    return ModelError(BATCHED, text, retryable=True, retryAfter=pause)
+    return ModelError(wire.BATCHED, text, retryable=True, retryAfter=pause)
 
 
 async def check_ended(item: BatchItem) -> _KnownBatch:
