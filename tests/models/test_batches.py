@@ -24,11 +24,11 @@ from acts.activities.models.interface import BatchItem, ModelError, TokenCounts
 from acts.activities.registry import Registry
 from acts.cli.dev.temporal_server import DevServer
 from tests.models.rawserver import RawServer, Reply
-from tests.models.support import Api, model_request
+from tests.models.support import APIS, Api, model_request
 from tests.models.test_ask_model import Contexts, latent_request
 from tests.models.test_endpoints import Write, write
 from tests.support import assert_eventually
-from tests.workflow.conftest import engine_on, plain_client  # noqa: F401 - fixture
+from tests.workflow.conftest import delegates_folder, engine, engine_on, foreign, plain_client, sets_folder  # noqa: F401 - fixtures
 from tests.workflow.foreign import Foreign, call, ended, events, status
 from tests.workflow.test_latent import latent
 
@@ -244,14 +244,11 @@ async def test_a_server_without_batches_and_a_cloud_are_refused_readably(
     assert answer["direct"] == ["mine/gpt-6-sol"]
 
 
+@pytest.mark.parametrize("name", ["anthropic", "chat"])
 async def test_a_plan_waits_in_one_batch_while_its_worker_is_gone_and_pays_half(
-    api: Api,
-    server: DevServer,
-    plain_client: Client,
-    task_queue: str,
-    raw: RawServer,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, server: DevServer, plain_client: Client, task_queue: str, raw: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    api = APIS[name]
     provider = BatchProvider(questions=3)
     provider.host, raw.answer = raw.url.removeprefix("http://"), provider.answer
     provider.text = json.dumps({"output": 7, "path": "†state.all"})
@@ -260,19 +257,16 @@ async def test_a_plan_waits_in_one_batch_while_its_worker_is_gone_and_pays_half(
     tool = latent("think", n={"type": "integer"}, _each={}, output={"type": "integer"})
     request = user.request(
         call("think", "†state.all", n="†item", _each="†input.ns"), model=model_of(api), models={"batch": True},
-        context=[tool, {"type": "input", "input": {"ns": list(range(20))}}], budget={"cost": 20 * cost_of_one(api)},
+        context=[tool, {"type": "input", "input": {"ns": list(range(20))}}], budget={"cost": 100.0},
     )  # fmt: skip
     async with engine_on(server, user.engine):
         handle = await user.start(request)
 
         async def is_waiting() -> bool:
             notes = (await status(handle)).get("notes") or [""]
-            assert all(
-                note.startswith("waiting for the model: a batch, which takes up to a day") for note in notes if note
-            )
-            return bool(notes[0]) and all(
-                item.attempt > 1 for item in (await handle.describe()).raw_description.pending_activities
-            )
+            pending = (await handle.describe()).raw_description.pending_activities
+            text = "waiting for the model: a batch, which takes up to a day (batch_1)"
+            return notes[0].startswith(text) and all(item.attempt > 1 for item in pending)
 
         await assert_eventually(is_waiting)
     request_batches._known.clear()
@@ -287,12 +281,9 @@ async def test_a_plan_waits_in_one_batch_while_its_worker_is_gone_and_pays_half(
     assert kinds["WORKFLOW_EXECUTION_SIGNALED"] == 1  # that it waits
 
 
-async def test_a_run_whose_model_has_no_batches_does_not_begin(
-    foreign: Foreign,
-    write: Write,
-) -> None:
+async def test_a_run_whose_model_has_no_batches_does_not_begin(foreign: Foreign, write: Write) -> None:
     write(mine={"provider": "openai", "cloud": "bedrock", "region": "eu-west-1"})
     error = await foreign.failure(
         call("think", "†state.a"), context=[latent()], model="mine/gpt-6-sol", models={"batch": True}
     )
-    assert (error.type, error.details[0]["problems"][0]["path"]) == ("InvalidRequest", "/config/models/batch")
+    assert (error.type, error.details[0][0]["pointer"]) == ("InvalidRequest", "/config/models/batch")
