@@ -9,6 +9,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -244,12 +245,10 @@ async def test_a_server_without_batches_and_a_cloud_are_refused_readably(
     assert answer["direct"] == ["mine/gpt-6-sol"]
 
 
-@pytest.mark.parametrize("name", ["anthropic", "chat"])
 async def test_a_plan_waits_in_one_batch_while_its_worker_is_gone_and_pays_half(
-    name: str, server: DevServer, plain_client: Client, task_queue: str, raw: RawServer, monkeypatch: pytest.MonkeyPatch
+    server: DevServer, plain_client: Client, task_queue: str, raw: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api = APIS[name]
-    provider = BatchProvider(questions=3)
+    api, provider = APIS["anthropic"], BatchProvider(questions=3)
     provider.host, raw.answer = raw.url.removeprefix("http://"), provider.answer
     provider.text = json.dumps({"output": 7, "path": "†state.all"})
     monkeypatch.setattr(request_batches, "FIRST_SECONDS", 1.0)
@@ -279,6 +278,30 @@ async def test_a_plan_waits_in_one_batch_while_its_worker_is_gone_and_pays_half(
     kinds = Counter(EventType.Name(e.event_type).removeprefix("EVENT_TYPE_") for e in await events(handle))
     assert [kinds[f"ACTIVITY_TASK_{kind}"] for kind in ("SCHEDULED", "STARTED", "COMPLETED")] == [20, 20, 20]
     assert kinds["WORKFLOW_EXECUTION_SIGNALED"] == 1  # that it waits
+
+
+async def test_the_rows_of_a_set_share_batches_and_the_root_hears_of_each_batch_once(
+    foreign: Foreign, sets_folder: Path, raw: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, provider = APIS["chat"], BatchProvider()
+    raw.answer, provider.text = provider.answer, json.dumps({"output": 7, "path": "†state.n"})
+    monkeypatch.setattr(request_batches, "FIRST_SECONDS", 0.5)
+    (sets_folder / f"{foreign.queue}.jsonl").write_text("".join(f'{{"n": {n}}}\n' for n in range(60)), "utf-8")
+    rows = {"type": "data", "kind": "row", "_instances": {"source": f"{foreign.queue}.jsonl"}}
+    request = foreign.request(
+        call("think", "†state.n", n="†row.n"), model=model_of(api), models={"batch": True},
+        context=[latent("think", n={"type": "integer"}, output={"type": "integer"}), rows],
+    )  # fmt: skip
+    handle = await foreign.start(request)
+    result = await ended(handle)
+    assert result["instances"] == {"total": 60, "completed": 60, "failed": 0, "running": 0}
+    assert result["usage"]["cost"] == pytest.approx(60 * cost_of_one(api) / 2)
+    assert sum(map(len, provider.batches)) == 60
+    assert len(provider.batches) < 6
+    waits = [e.workflow_execution_signaled_event_attributes.signal_name for e in await events(handle)].count(
+        "modelWait"
+    )
+    assert 1 <= waits <= 2 * len(provider.batches)  # one begins, one is over
 
 
 async def test_a_run_whose_model_has_no_batches_does_not_begin(foreign: Foreign, write: Write) -> None:
