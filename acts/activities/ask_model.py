@@ -57,8 +57,6 @@ _REPORTED_TO_PLANNER: Final = ("modelNotJson", _TRUNCATED, wire.RESULT_TOO_LARGE
 _MAX_LOST_ATTEMPTS: Final = 6
 MAX_FILES: Final = 20
 MAX_FILES_BYTES: Final = 30 * 1024 * 1024
-# A wait is no failure: it is neither logged nor counted as one
-_BENIGN: Final = ApplicationErrorCategory.BENIGN
 # Defects of an answer that an error lists
 _MAX_DEFECTS: Final = 5
 
@@ -349,7 +347,8 @@ class _Asker:
             {"usage": log.usage.to_json(), **error.details},
             type=error.code,
             non_retryable=not error.retryable,
-            category=_BENIGN if error.code == wire.BATCHED else ApplicationErrorCategory.UNSPECIFIED,
+            # A wait is neither logged nor counted as a failure
+            category=ApplicationErrorCategory["BENIGN" if error.code == wire.BATCHED else "UNSPECIFIED"],
             next_retry_delay=None if error.retryAfter is None else timedelta(seconds=error.retryAfter),
         ) from None
 

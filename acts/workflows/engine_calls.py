@@ -303,9 +303,9 @@ async def _look_up(parsed: Request, position: TreePosition) -> Capabilities:
             text, place = f'the tool "{name}" is not there: {reason}', pointer("context", places[name], "tool")
             problems.append(Problem("toolUnavailable", text, place))
     if direct := answer.get("direct"):
-        text = f"the worker knows no batches of {format_choices(direct)}: Anthropic and OpenAI have them, no cloud"
-        hint = "leave it out, or set latentModel and fallbackModels to models that are asked there"
-        problems.append(Problem("invalidSetting", text, pointer("config", "models", "batch"), hint=hint))
+        text = f"{format_choices(direct)} is asked directly: there are batches of Anthropic and OpenAI, not of clouds"
+        hint = "leave batch out, or set latentModel and fallbackModels"
+        problems.append(Problem("invalidSetting", text, "/config/models/batch", hint=hint))
     if problems:
         raise InvalidRequest(problems)
     price = answer.get("price")

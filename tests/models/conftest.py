@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 
 import pytest
@@ -22,7 +21,7 @@ async def clients(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
         if name.startswith(("ANTHROPIC_", "OPENAI_", "ACTS_OPENAI", "ACTS_MODELS", "ACTS_KEEP")):
             monkeypatch.delenv(name)
     monkeypatch.setattr(ask_model, "_pauses", {})
-    monkeypatch.setattr(request_batches, "_known", OrderedDict())
+    monkeypatch.setattr(request_batches, "_known", {})
     yield
     await close_clients()
 

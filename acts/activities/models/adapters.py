@@ -455,11 +455,6 @@ class ResponseStream:
         )
 
 
-def bare_stream(endpoint: Endpoint, model: str) -> ResponseStream:
-    """A stream for what is no request to a model: it names the endpoint and the model where that fails."""
-    return ResponseStream(endpoint, ModelRequest(model, (), (), True), None, SentSchema("words", True))
-
-
 async def begin_stream(
     endpoint: Endpoint, request: ModelRequest, on_call: CallReceiver | None, default_cap: int | None
 ) -> ResponseStream:

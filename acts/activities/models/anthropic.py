@@ -151,7 +151,5 @@ def read_outcome(stream: ResponseStream, outcome: Any) -> None:
         raise stream.error("modelTimeout" if kind == "expired" else "modelCancelled", f"in its batch it is {kind}")
     _handle_event(stream, SimpleNamespace(type="message_start", message=message))
     for block in message.content:
-        _handle_event(stream, SimpleNamespace(type="content_block_delta", delta=SimpleNamespace(
-            type=f"{block.type}_delta", text=dig(block, "text")
-        )))  # fmt: skip
+        stream.add_text(block.text if block.type == "text" else "")
     _handle_event(stream, SimpleNamespace(type="message_delta", delta=message, usage=None))

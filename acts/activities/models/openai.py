@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
@@ -256,15 +256,11 @@ def read_outcome(stream: ResponseStream, outcome: Any) -> None:
     if "choices" in body:
         _read_chunk(stream, sdk.types.chat.ChatCompletion.construct(**body))
         return
-    reader = _ResponsesReader()
-    for event in _events_of(sdk.types.responses.Response.construct(**body)):
-        reader.read(stream, event)
-
-
-def _events_of(response: Any) -> Iterator[Any]:
-    for index, item in enumerate(response.output):
-        yield SimpleNamespace(type="", item=item, output_index=index)
-        for part in dig(item, "content") or () if item.type == "message" else ():
-            text = dig(part, "refusal") if part.type == "refusal" else dig(part, "text")
-            yield SimpleNamespace(type=f"response.{part.type}.delta", delta=text, output_index=index)
-    yield SimpleNamespace(type=f"response.{response.status}", response=response)
+    answer: Any = sdk.types.responses.Response.construct(**body)
+    messages = [item for item in answer.output if item.type == "message" and dig(item, "phase") != "commentary"]
+    for part in messages[-1].content if messages else ():
+        if part.type == "refusal":
+            stream.add_refusal(part.refusal)
+        else:
+            stream.add_text(part.text)
+    _ResponsesReader().read(stream, SimpleNamespace(type=f"response.{answer.status}", response=answer))

@@ -14,7 +14,6 @@ import asyncio
 import hashlib
 import json
 import time
-from collections import OrderedDict
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -22,13 +21,13 @@ from typing import Any, Final
 from acts.activities.models import select
 from acts.activities.models.endpoints import Endpoint
 from acts.activities.models.interface import BatchItem, ModelError, ModelRequest, ModelResponse
+from acts.activities.models.schema import SentSchema
 from acts.language import wire
 from acts.language.config import BATCH_PRICE
 
 # A hundred Calls that become ready together start within a second; each holds a slot meanwhile
 WINDOW_SECONDS: Final = 2.0
-# As many requests as a run may have in flight; both are far below what the providers take (50,000; 200 MB)
-MAX_ITEMS: Final = 2_000
+# In memory at a time; far below what the providers take (50,000 requests, 200 MB)
 MAX_BYTES: Final = 32 * 1024 * 1024
 # Between two questions whether a batch has ended: the least, the most, and the part of its age. Most end within an hour
 FIRST_SECONDS: Final = 10.0
@@ -36,8 +35,8 @@ LONGEST_SECONDS: Final = 300.0
 PART_OF_AGE: Final = 1 / 8
 # Providers end a batch after 24 h
 MAX_AGE_SECONDS: Final = 26 * 3600.0
-# Batches whose outcomes stay in memory until all are read: this worker may not be the one that reads the others
-_MAX_KNOWN: Final = 16
+# What is known of a batch, with the outcomes that other workers may have read, is kept for so long
+KEPT_SECONDS: Final = 4 * LONGEST_SECONDS
 # What a server says that has no such path
 _NO_PATH: Final = (404, 405, 501)
 
@@ -78,7 +77,7 @@ class _KnownBatch:
 
 
 _open: Final[dict[Any, _OpenBatch]] = {}
-_known: Final[OrderedDict[str, _KnownBatch]] = OrderedDict()
+_known: Final[dict[str, _KnownBatch]] = {}
 
 
 async def submit(model: str, request: ModelRequest, name: str) -> BatchItem:
@@ -88,7 +87,7 @@ async def submit(model: str, request: ModelRequest, name: str) -> BatchItem:
     item, size = hashlib.sha256(name.encode()).hexdigest()[:40], len(json.dumps(body))
     key = asyncio.get_running_loop(), model
     batch = _open.get(key)
-    if batch is None or batch.task is None or len(batch.bodies) >= MAX_ITEMS or batch.size + size > MAX_BYTES:
+    if batch is None or batch.task is None or batch.size + size > MAX_BYTES:
         batch = _open[key] = _OpenBatch(key)
         batch.task = asyncio.create_task(batch.submit(adapter, endpoint, own))
     batch.bodies[item] = body
@@ -117,10 +116,9 @@ async def check_ended(item: BatchItem) -> _KnownBatch:
     """What is known of a batch that has ended. Raises ModelError: it has not (``BATCHED``), or its provider does not
     say.
     """
-    known = _known.setdefault(item.batch, _KnownBatch())
-    _known.move_to_end(item.batch)
-    while len(_known) > _MAX_KNOWN:
-        _known.popitem(last=False)
+    if (known := _known.get(item.batch)) is None:
+        known = _known[item.batch] = _KnownBatch()
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, _known.pop, item.batch, None)
     pause = waiting(item)
     async with known.lock:
         now = time.monotonic()
@@ -147,9 +145,11 @@ async def _read(item: BatchItem) -> tuple[dict[str, Any], Any] | None:
 
 
 def _reading_failures(adapter: Any, endpoint: Endpoint, model: str, stream: Any = None) -> AbstractContextManager[None]:
-    from acts.activities.models.adapters import bare_stream, reading_failures  # they import a client of HTTP
+    from acts.activities.models import adapters  # it imports a client of HTTP
 
-    return reading_failures(stream or bare_stream(endpoint, model), adapter.sdk)
+    # What is no request to a model has its failures by a bare stream, too
+    bare = ModelRequest(model, (), (), schema=True), None, SentSchema("words", schema=True)
+    return adapters.reading_failures(stream or adapters.ResponseStream(endpoint, *bare), adapter.sdk)
 
 
 async def take_outcome(item: BatchItem) -> Any:
@@ -158,10 +158,7 @@ async def take_outcome(item: BatchItem) -> Any:
     outcomes, default = known.outcomes or {}, known.default
     if item.item not in outcomes and default is None:  # an attempt before, which was lost, took it
         outcomes, default = await _read(item) or ({}, None)
-    outcome = outcomes.pop(item.item, default)
-    if not known.outcomes:
-        _known.pop(item.batch, None)
-    return outcome
+    return outcomes.pop(item.item, default)
 
 
 async def read_answer(item: BatchItem, request: ModelRequest, outcome: Any) -> ModelResponse:
