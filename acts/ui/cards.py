@@ -22,7 +22,7 @@ from acts.client.run_decisions import call_position
 from acts.client.run_reader import EDITABLE, WITH, RunReader, add_parameters, read_pending, read_record
 from acts.language.errors import ActsError, shell
 from acts.language.messages import Data, Instruction, SetData, parse_message
-from acts.language.references import Literal, Path, parse
+from acts.language.references import Literal, Path, parse, parse_output, paths, resolve_references
 from acts.language.tools import Tool, hint_words
 from acts.language.values import ABSENT, Json, is_equal
 from acts.language.wire import AGENT, ANSWER
@@ -128,7 +128,7 @@ class Wait:
     @property
     def is_approved_alike(self) -> bool:
         is_call = self.approval.call is not None and self.approval.what != ANSWER
-        return is_call and self.is_decidable and not self.is_signed
+        return is_call and self.is_decidable
 
     @property
     def who(self) -> str:
@@ -136,8 +136,8 @@ class Wait:
 
     @property
     def like(self) -> str:
-        """What like Calls have in common: the tool, and what answers it."""
-        return digest([self.tool, (self.approval.content or {}).get("answeredBy")], 16)
+        """What like Calls have in common: the tool, what answers it, and whether a decision is signed."""
+        return digest([self.tool, (self.approval.content or {}).get("answeredBy"), self.is_signed], 16)
 
     @property
     def text(self) -> str:
@@ -148,8 +148,8 @@ class Wait:
     @property
     def seen(self) -> str:
         """What a form sends back: which wait, and what was shown of it. ASCII, whatever a name holds."""
-        pending = self.approval
-        return json.dumps({"run": self.run, "wait": self.token, "version": pending.version, "subject": pending.subject})
+        pending, which = self.approval, {"run": self.run, "wait": self.token, "at": self.approval.workflow_id}
+        return json.dumps({**which, "version": pending.version, "subject": pending.subject})
 
     @property
     def signing(self) -> str:
@@ -223,7 +223,9 @@ class PlannedOne:
 
 @dataclass
 class Card:
-    """A wait with all that is decided, and what helps to decide; without ``wait``: it no longer waits."""
+    """A wait with all that is decided, and what helps to decide; without ``wait``: it no longer waits, and ``verdict``
+    is the record of the decision about it, as far as it is known.
+    """
 
     run: str
     wait: Wait | None
@@ -241,6 +243,15 @@ class Card:
     plan: list[Any] = field(default_factory=list)
     """The Calls as they are written, with their references; an edit begins with one of them."""
     tools: Mapping[str, Tool] = field(default_factory=dict)
+    verdict: Mapping[str, Any] | None = None
+    is_over: bool = False
+
+    def known(self, call: str, written: Mapping[str, Json]) -> dict[str, Json]:
+        """The values of a Call that people decide about, by parameter; an element has its own, so none is known."""
+        if self.wait is None or "_each" in written:
+            return {}
+        own = next((one.values for one in self.calls if one.id == call), self.values)
+        return {one.name: one.value for one in own if one.name in written}
 
     @property
     def hints(self) -> list[str]:
@@ -267,14 +278,20 @@ async def find_wait(client: Client, run: str, token: str) -> tuple[RunReader, Wa
     return reader, waits.get(token)
 
 
-async def read_card(client: Client, run: str, token: str) -> Card:
-    """A card as it is now. ClientError: there is no such run, or no worker answers."""
+async def read_card(client: Client, run: str, token: str, at: str = "") -> Card:
+    """A card as it is now; ``at`` is the run below in which it waited. ClientError: there is no such run, or no worker
+    answers.
+    """
     reader, wait = await find_wait(client, run, token)
     card = Card(run, wait, await read_summary(client, run))
+    card.is_over = (await reader.describe()).close_time is not None
+    reader = reader.other(at) if wait is None and at else reader
     status = await reader.status() or await reader.result()
     card.decisions = [d for d in status.get("decisions") or () if isinstance(d, dict)]
     card.cost = usage_text(status["usage"]) if (status.get("usage") or {}).get("requests") else ""
     if wait is None:
+        about = ((d, [reader.id, *(d.get(key) for key in ("what", "call", "instance")), None]) for d in card.decisions)
+        card.verdict = next((d for d, key in reversed([*about]) if digest(key, 16) == token), None)
         return card
     waiting = reader.other(wait.approval.workflow_id)
     card.plan = await waiting.plan() or []
@@ -374,12 +391,15 @@ class Sources:
         self._index = ProvenanceIndex(record) if record.messages else None
         plans = [m.get("plan") for m in request if isinstance(m, dict) and m.get("type") == "plan"]
         self._requested = [call for plan in plans if isinstance(plan, list) for call in plan]
+        self._read_now: Mapping[str, Json] = (wait.approval.content or {}).get("values") or {}
+        self._outputs = [path for call in card.plan if isinstance(call, dict) for path in _output_paths(call)]
 
     def values_of(self, id_: str, values: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Value]:
         """The parameters of a Call, in the order of its Tool's schema."""
         tool = self._record.tools.get(id_.partition(":")[2])
         properties = (tool.schema.get("properties") if tool else None) or {}
         is_plan = values is written
+        shown = self._known(written, tool) if is_plan else values
         names = [n for n in (*properties, *(n for n in values if n not in properties)) if n in values]
         for name in names:
             if name == "_tool" or (name.startswith("_") and not is_plan):
@@ -388,7 +408,21 @@ class Sources:
             sources, outside = self._of(name, written, tool)
             title, description = (str(part.get(key) or "") for key in ("title", "description"))
             was = list(self._before(id_, name))
-            yield Value(name, values[name], title, description, sources, outside, was)
+            yield Value(name, shown[name], title, description, sources, outside, was)
+
+    def _known(self, written: Mapping[str, Any], tool: Tool | None) -> Mapping[str, Any]:
+        """A planned Call with the values that its parameters have, as far as no Call of the plan is to write them."""
+
+        def read(path: Path) -> Json:
+            instance = written.get("_instance")
+            value = self._read_now.get(f"{path}" if instance is None else f"{path} [{instance}]", ABSENT)
+            is_digest = isinstance(value, dict) and value.keys() == {"sha256", "bytes"}
+            return ABSENT if is_digest or any(path.overlaps(other) for other in self._outputs) else value
+
+        with suppress(ActsError):
+            uses = [use for use in find_references(dict(written), tool) if not str(use.at[0]).startswith("_")]
+            return dict(resolve_references(dict(written), uses, read)[0])
+        return written
 
     def _before(self, id_: str, name: str) -> Iterator[str]:
         """What the value was before people changed it."""
@@ -427,7 +461,7 @@ class Sources:
                 and "by" in change
                 and is_equal(new.get(name, ABSENT) if name in new else None, written[name])
             ):
-                return f"written by {change['by']}", True
+                return f"written by {change['by']}", False
         if any(
             isinstance(call, dict) and is_equal(call.get(name), written[name])
             for call in self._requested
@@ -456,6 +490,12 @@ def _origin_text(source: Mapping[str, Any], path: Path) -> str:
         case provenance.DECISION:
             return "from a person's decision"
     return "passed by the run above" if path.kind != "input" else "from the input of the run above"
+
+
+def _output_paths(call: Mapping[str, Any]) -> tuple[Path, ...]:
+    with suppress(ActsError):
+        return paths(parse_output(str(call.get("_outputPath", ""))))
+    return ()
 
 
 def _position(id_: str) -> int | None:

@@ -102,7 +102,7 @@ def refund_tool(foreign: Foreign) -> dict[str, Any]:
 def asking_tool() -> dict[str, Any]:
     """A Tool that somebody of finance answers."""
     form = {
-        "type": "object", "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}},
+        "type": "object", "properties": {"ok": {"type": "boolean"}, "cents": {"type": "integer"}, "fee": {"type": "number"}},
         "required": ["ok", "cents"],
     }  # fmt: skip
     own = tool("ask", activity=None)
