@@ -125,6 +125,15 @@ def test_who_does_not_know_the_token_of_a_tree_opens_no_wait_in_its_stream() -> 
     assert [e.type for e in read(file, events)].count("waitOpened") == 0
 
 
+@pytest.mark.parametrize(("seconds", "place"), [(0, 44), (20, 61)])
+def test_a_decision_comes_where_it_was_accepted_unless_its_answer_took_long(seconds: int, place: int) -> None:
+    file = FOLDER / "tree_waits-1.json"
+    events = [HistoryEvent.FromString(event.SerializeToString()) for event in stored(file)[2]]
+    for event in events[60:]:
+        event.event_time.seconds += seconds
+    assert [e.order[4] for e in read(file, events) if e.data.get("outcome") == "accepted"] == [place]
+
+
 def test_a_large_value_is_named_by_its_size_and_digest() -> None:
     file = FOLDER / "linear.json"
     events = [HistoryEvent.FromString(event.SerializeToString()) for event in stored(file)[2]]
