@@ -52,6 +52,7 @@ from acts.ui.cards import (
     read_card,
     read_inbox,
     value_text,
+    written_call,
 )
 from acts.ui.forms import NOTHING, answer_fields, differences, form_fields, read_answer, read_call, show_sent
 from acts.views.plan_svg import as_file
@@ -222,7 +223,7 @@ class Pages:
         self, request: Request, which: Mapping[str, Any], status: int = 200, sent: Mapping[str, Any] = NOTHING,
         problems: Sequence[str] = (), **more: Any,
     ) -> Response:  # fmt: skip
-        card = await read_card(self.client, *_which(which), str(which.get("at") or ""))
+        card = await read_card(self.client, *_which(which))
         form, rest = _form_of(card.wait), list[str]()
         fields = None if form is None else answer_fields(form)
         if fields is not None:
@@ -242,12 +243,10 @@ class Pages:
             return JSONResponse({"problems": problems, "output": output})
         try:
             if not problems:
-                await self._send(target, visitor, ANSWER, "", {"output": output})
+                return await self._send(target, visitor, ANSWER, "", {"output": output})
         except (ClientError, StaleError) as error:
             problems = [str(error)]
-        if problems:
-            return await self._card(request, target, _CONFLICT, sent, problems)
-        return _to_card(target)
+        return await self._card(request, target, _CONFLICT, sent, problems)
 
     async def decide(self, request: Request) -> Response:
         form, visitor = await self._form(request)
@@ -256,17 +255,18 @@ class Pages:
         if word == "ask":
             word, reason = REJECT, f"{QUESTION}{reason}" if reason.strip() else ""
         try:
-            await self._send(target, visitor, word, reason)
+            return await self._send(target, visitor, word, reason)
         except (ClientError, StaleError) as error:
             return await self._card(request, target, _CONFLICT, notice=str(error), reason=reason)
-        return _to_card(target)
 
     async def _send(
         self, target: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
-    ) -> None:
-        """Send a decision about what was shown. StaleError: something else waits by now; nothing is sent."""
+    ) -> Response:
+        """Send a decision about what was shown; leads to its card. StaleError: something else waits; nothing is sent."""
         reader, wait = await find_wait(self.client, target["run"], target["wait"])
         await self._send_to(reader, wait, target, visitor, word, reason, content)
+        at = wait.approval.workflow_id if wait is not None else ""
+        return RedirectResponse(link("/card", run=target["run"], wait=target["wait"], at=at), 303)
 
     async def _send_to(
         self, reader: RunReader, wait: Wait | None, target: Mapping[str, Any], visitor: Visitor, word: str, reason: str,
@@ -293,18 +293,14 @@ class Pages:
             except DecisionRefused as error:
                 raise ClientError(str(error), "nothing was sent") from None
         decision = Decision.model_construct(
-            decision=word,
-            by=visitor.name,
-            reason=reason.strip() or None,
-            version=approval.version,
+            decision=word, by=visitor.name, reason=reason.strip() or None, version=approval.version,
             subject=approval.subject,
-        )
+        )  # fmt: skip
         await send_decision(reader, decision, approval, content=content)
         self._shared.forget()
 
     async def change(self, request: Request) -> Response:
-        run, token = _which(request.query_params)
-        card = await read_card(self.client, run, token)
+        card = await read_card(self.client, *_which(request.query_params))
         return self._change(request, card, request.query_params.get("call", ""))
 
     def _change(
@@ -331,11 +327,10 @@ class Pages:
         if step == "send":
             new = _read_json(str(form.get("new")))
             try:
-                await self._send(target, visitor, EDIT, note, {"call": call, "with": new})
+                return await self._send(target, visitor, EDIT, note, {"call": call, "with": new})
             except (ClientError, StaleError) as error:
                 texts = [problem.text() for problem in getattr(error, "problems", ())] or [str(error)]
                 return self._change(request, card, call, _CONFLICT, new=new, problems=texts, note=note)
-            return _to_card(target)
         if card.wait is None or card.wait.approval.subject != target["subject"]:
             raise StaleError(CHANGED)
         known = card.known(call, before)
@@ -370,9 +365,8 @@ class Pages:
         return RedirectResponse(link("/run", id=next_id), 303)
 
     async def fork(self, request: Request) -> Response:
-        fork = await runs.read_fork(
-            self.client, request.query_params.get("id", ""), request.query_params.get("call", "")
-        )
+        query = request.query_params
+        fork = await runs.read_fork(self.client, query.get("id", ""), query.get("call", ""))
         return self._fork(request, fork, secrets.token_hex(3))
 
     def _fork(self, request: Request, fork: runs.Fork, token: str, status: int = 200, **more: Any) -> Response:
@@ -381,10 +375,8 @@ class Pages:
 
     async def start_fork(self, request: Request) -> Response:
         form, _ = await self._form(request)
-        fork, token = (
-            await runs.read_fork(self.client, str(form.get("id")), str(form.get("call"))),
-            str(form.get("token")),
-        )
+        fork = await runs.read_fork(self.client, str(form.get("id")), str(form.get("call")))
+        token = str(form.get("token"))
         new, problems = read_call(fork.written, fork.tool, dict(form))
         if problems:
             return self._fork(request, fork, token, _CONFLICT, sent=form, problems=problems)
@@ -499,12 +491,8 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-def _which(query: Mapping[str, Any]) -> tuple[str, str]:
-    return query.get("run", ""), query.get("wait", "")
-
-
-def _to_card(target: Mapping[str, Any]) -> Response:
-    return RedirectResponse(link("/card", run=target["run"], wait=target["wait"], at=str(target.get("at") or "")), 303)
+def _which(query: Mapping[str, Any]) -> tuple[str, str, str]:
+    return query.get("run", ""), query.get("wait", ""), str(query.get("at", ""))
 
 
 def _read_json(text: str) -> dict[str, Any]:
@@ -529,8 +517,6 @@ def _read_seen(text: str) -> dict[str, Any]:
 
 def _call_of(card: Card, name: str) -> dict[str, Any]:
     """The Call to change, as it is written."""
-    number = name.partition(":")[0]
-    at = int(number) - 1 if number.isdecimal() else -1
-    if not 0 <= at < len(card.plan) or not isinstance(card.plan[at], dict):
+    if not (call := written_call(card.plan, name)):
         raise ClientError(f"the plan that waits has no call {name!r}", "open its card again")
-    return dict(card.plan[at])
+    return call

@@ -20,9 +20,9 @@ from temporalio.client import Client
 from acts.client.client_errors import ClientError
 from acts.client.run_decisions import call_position
 from acts.client.run_reader import EDITABLE, WITH, RunReader, add_parameters, read_pending, read_record
-from acts.language.errors import ActsError, shell
+from acts.language.errors import ActsError, shell, truncate
 from acts.language.messages import Data, Instruction, SetData, parse_message
-from acts.language.references import Literal, Path, parse, parse_output, paths, resolve_references
+from acts.language.references import Path, parse_output, paths, resolve_references
 from acts.language.tools import Tool, hint_words
 from acts.language.values import ABSENT, Json, is_equal
 from acts.language.wire import AGENT, ANSWER
@@ -38,7 +38,7 @@ PATIENCE: Final = 1  # … or so many times what it took: 1,000 waits take secon
 MAX_WAITS: Final = 2_000  # that the inbox reads
 MAX_SUMMARIES: Final = 10_000
 PROVENANCE_SECONDS: Final = 5.0  # a card is shown without sources rather than late
-_FOUR_WORDS: Final = 4
+_FEW: Final = 4
 _WORD: Final = 60
 
 
@@ -96,16 +96,15 @@ class Wait:
         if isinstance(plan := content.get("plan"), list):
             return ", ".join(str(call.get("_tool")) for call in plan if isinstance(call, dict))[: 2 * _WORD]
         values = content.get(WITH)
-        own = [(k, v) for k, v in values.items() if not k.startswith("_")] if isinstance(values, dict) else []
-        return ", ".join(f"{k} {_shorten(v)}" for k, v in own[:_FOUR_WORDS]) + (" …" if len(own) > _FOUR_WORDS else "")
+        own = {k: v for k, v in values.items() if not k.startswith("_")} if isinstance(values, dict) else {}
+        texts = [f"{k} {v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)}" for k, v in own.items()]
+        return ", ".join(truncate(text, _WORD) for text in texts[:_FEW]) + (" …" if len(texts) > _FEW else "")
 
     @property
     def editors(self) -> list[str]:
         changes = self.approval.about.get("changes")
-        names = (
-            [str(c["by"]) for c in changes if isinstance(c, dict) and "by" in c] if isinstance(changes, list) else []
-        )
-        return list(dict.fromkeys(names))
+        own = changes if isinstance(changes, list) else []
+        return list(dict.fromkeys(str(c["by"]) for c in own if isinstance(c, dict) and "by" in c))
 
     @property
     def hints(self) -> list[str]:
@@ -148,8 +147,8 @@ class Wait:
     @property
     def seen(self) -> str:
         """What a form sends back: which wait, and what was shown of it. ASCII, whatever a name holds."""
-        pending, which = self.approval, {"run": self.run, "wait": self.token, "at": self.approval.workflow_id}
-        return json.dumps({**which, "version": pending.version, "subject": pending.subject})
+        pending = self.approval
+        return json.dumps({"run": self.run, "wait": self.token, "version": pending.version, "subject": pending.subject})
 
     @property
     def signing(self) -> str:
@@ -255,11 +254,8 @@ class Card:
 
     @property
     def hints(self) -> list[str]:
-        return list(
-            dict.fromkeys(
-                [*(self.wait.hints if self.wait else ()), *(hint_words(self.tool.schema) if self.tool else ())]
-            )
-        )
+        declared = hint_words(self.tool.schema) if self.tool else ()
+        return list(dict.fromkeys([*(self.wait.hints if self.wait else ()), *declared]))
 
 
 async def find_waits(client: Client, run: str, tokens: Container[str]) -> tuple[RunReader, dict[str, Wait]]:
@@ -302,16 +298,12 @@ async def read_card(client: Client, run: str, token: str, at: str = "") -> Card:
     card.tools, card.tool = record.tools, record.tools.get(wait.tool)
     card.changes = [*change_lines(wait.approval.about.get("changes")), *tool_change_lines(wait.approval.about)]
     request = await _read_request(reader)
-    card.is_agent = AGENT in (await _types(reader, waiting))
+    card.is_agent = AGENT in [(await one.describe()).workflow_type for one in (reader, waiting)]
     _fill(card, wait, record, request)
     state = await waiting.value("†state", wait.approval.instance or "")
     if isinstance(state.get("value"), dict):
         card.results = [Value(name, value) for name, value in state["value"].items()]
     return card
-
-
-async def _types(*readers: RunReader) -> set[str]:
-    return {str((await reader.describe()).workflow_type) for reader in readers}
 
 
 async def _read_request(reader: RunReader) -> list[Json]:
@@ -350,7 +342,7 @@ def _fill(card: Card, wait: Wait, record: RunRecord, request: Sequence[Json]) ->
     else:
         parameters = content.get(WITH)
         if isinstance(parameters, dict):
-            written = _written_call(card.plan, wait.approval.call)
+            written = written_call(card.plan, str(wait.approval.call))
             card.values = list(sources.values_of(str(wait.approval.call), parameters, written))
         parts = {k: v for k, v in content.items() if k not in (WITH, "tool", "call")}
         parts |= {k: v for k, v in parameters.items() if k.startswith("_")} if isinstance(parameters, dict) else {}
@@ -364,10 +356,10 @@ _REST: Final = {"answeredBy": "what answers it", "writes": "where it may write",
                 "context": "what its scopes show", "undo": "what undoes it", "onFailure": "if it fails"}  # fmt: skip
 
 
-def _written_call(plan: Sequence[Any], call: str | None) -> Mapping[str, Any]:
+def written_call(plan: Sequence[Any], call: str) -> dict[str, Any]:
+    """A Call of a plan as it is written; {} where the plan has none of this id."""
     with suppress(ClientError, IndexError):
-        one = plan[call_position(str(call))]
-        return one if isinstance(one, dict) else {}
+        return dict(one) if isinstance(one := plan[call_position(call)], dict) else {}
     return {}
 
 
@@ -511,16 +503,3 @@ def value_text(value: Json) -> str:
         except ValueError:
             return value
     return json.dumps(value, ensure_ascii=False, indent=2)
-
-
-def _shorten(value: Json) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _WORD else text[: _WORD - 1] + "…"
-
-
-def is_reference(text: str) -> bool:
-    """True for what the engine would read as a reference, a template or an escape."""
-    try:
-        return not isinstance(parse(text), Literal)
-    except ActsError:
-        return True

@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from acts.language.errors import ActsError, visible
-from acts.language.references import MARK
+from acts.language.references import MARK, is_reference
 from acts.language.schemas import Checker
 from acts.language.tools import META, Tool
 from acts.language.values import ABSENT, Json, is_equal, pointer
-from acts.ui.cards import is_reference, value_text
+from acts.ui.cards import value_text
 
 LONG_LINE: Final = 80  # characters of a text that gets more than one line
 ANSWER: Final = "answer"  # the field of an answer that is no object
@@ -169,7 +169,7 @@ def _advice(text: str, kind: Json, error: ValueError) -> str:
 def _read_value(text: str, part: Mapping[str, Any]) -> Json:
     if part.get("type") == "string":
         return text
-    if text.startswith(MARK) and is_reference(text):
+    if is_reference(text):
         return text
     options = part.get("enum")
     for option in options if isinstance(options, list) else ():
