@@ -262,7 +262,7 @@ class Pages:
     async def _send(
         self, target: Mapping[str, Any], visitor: Visitor, word: str, reason: str, content: dict[str, Any] | None = None
     ) -> Response:
-        """Send a decision about what was shown; leads to its card. StaleError: something else waits; nothing is sent."""
+        """Send a decision about what was shown; leads to its card. StaleError: something else waits by now."""
         reader, wait = await find_wait(self.client, target["run"], target["wait"])
         await self._send_to(reader, wait, target, visitor, word, reason, content)
         at = wait.approval.workflow_id if wait is not None else ""

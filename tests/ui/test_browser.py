@@ -15,6 +15,8 @@ import logging
 import os
 import re
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,7 +44,8 @@ from tests.workflow.foreign import Foreign, Handle, call, ended, pending
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is on this machine")
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "docs" / "images"
 PATIENCE_MS = 60_000  # as long as a busy machine needs
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True}
 MEAN = """</textarea><script>alert(1)</script><img src=x onerror=alert(2)>'" autofocus onfocus=alert(3) x=\u202e"""
@@ -479,3 +482,24 @@ async def test_a_browser_without_ed25519_says_so_and_names_the_command(desk: Des
     unsigned = await desk.site.post("/decide", **hidden(await page.content()), decision="approve")
     assert "a decision is signed" in unsigned.text
     await handle.cancel()
+
+
+# What somebody types who looks for something, and where it is said
+SEARCHES = {
+    "how do I undo": "repair.html#undoing", "signed decisions": "security.html#signed-decisions",
+    "schedule a plan every night": "deploy.html#schedules", "ask a person a question": "people.html#ask-a-question",
+    "kubernetes": "deploy.html#kubernetes", "plan by name": "plans.html", "timeout of a tool": "tools.html",
+    "where did a value come from": "security.html#where-a-value-came-from", "limit the cost of an agent": "agents.html",
+}  # fmt: skip
+
+
+@pytest.mark.long
+async def test_a_search_of_the_docs_finds_first_what_is_about_its_words(browser: Browser, tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    await asyncio.to_thread(subprocess.run, build, cwd=ROOT, check=True)
+    page = await browser.new_page()
+    for words, place in SEARCHES.items():
+        await page.goto(f"{(tmp_path / 'index.html').as_uri()}?q={quote(words)}")
+        first = page.locator(".md-search-result__item a").first
+        await expect(first, words).to_have_attribute("href", re.compile(re.escape(place)), timeout=PATIENCE_MS)
+    await page.close()
