@@ -224,13 +224,12 @@ class Pages:
         problems: Sequence[str] = (), **more: Any,
     ) -> Response:  # fmt: skip
         card = await read_card(self.client, *_which(which))
-        form, rest = _form_of(card.wait), list[str]()
-        fields = None if form is None else answer_fields(form)
-        if fields is not None:
-            fields, rest = show_sent(fields, sent, problems)
+        form = _form_of(card.wait)
+        fields, rest = show_sent([] if form is None else answer_fields(form), sent, problems)
         notice = f"nothing was sent: {'; '.join(rest) or 'look at the fields'}" if problems else ""
         more = {"notice": notice, "reason": "", **more}
-        return self._page(request, "card.html", status, card=card, wait=card.wait, fields=fields, **more)
+        more["fields"] = None if form is None else fields
+        return self._page(request, "card.html", status, card=card, wait=card.wait, **more)
 
     async def answer(self, request: Request) -> Response:
         """Check and send what a person has filled in."""
