@@ -369,6 +369,8 @@ def answer_text(answer: Any) -> str:
         return str(answer)
     if "model" in answer:
         return f"{BY_MODEL}: {json.dumps(answer, ensure_ascii=False)}"
+    if answer.keys() == {"person"}:
+        return f"a person{''.join(f', of {name}' for name in answer['person'])}"
     if answer.keys() <= {"activity", "taskQueue"}:
         queue = f", on the task queue {answer['taskQueue']}" if "taskQueue" in answer else ""
         return f"the Activity {answer.get('activity')}{queue}"
@@ -397,9 +399,11 @@ class Sources:
             if name == "_tool" or (name.startswith("_") and not is_plan):
                 continue
             part = properties[name] if isinstance(properties.get(name), dict) else {}
-            sources, outside = self._of(name, written, tool)
+            edits = list(self._edits(id_, name))
+            sources, outside = self._of(name, written, tool, next((by for _, by in reversed(edits) if by), ""))
             title, description = (str(part.get(key) or "") for key in ("title", "description"))
-            was = list(self._before(id_, name))
+            before = ((value_text(old), by) for old, by in edits if old is not ABSENT)
+            was = [f"{old}, until {by} changed it" if by else old for old, by in before]
             yield Value(name, shown[name], title, description, sources, outside, was)
 
     def _known(self, written: Mapping[str, Any], tool: Tool | None) -> Mapping[str, Any]:
@@ -416,21 +420,19 @@ class Sources:
             return dict(resolve_references(dict(written), uses, read)[0])
         return written
 
-    def _before(self, id_: str, name: str) -> Iterator[str]:
-        """What the value was before people changed it."""
+    def _edits(self, id_: str, name: str) -> Iterator[tuple[Json, str]]:
+        """What a parameter was before each change, ABSENT for nothing, and who changed it, "" for nobody."""
         changes = self._wait.approval.about.get("changes")
         for change in changes if isinstance(changes, list) else ():
-            old = change.get("from", ABSENT)
-            if change.get("call") == _position(id_) and isinstance(old, dict):
-                new = change.get("to")
-                old, new = old.get(name, ABSENT), (new if isinstance(new, dict) else {}).get(name, ABSENT)
-                if old is ABSENT or (new is not ABSENT and is_equal(old, new)):
-                    continue
-            elif change.get("part") != f"with.{name}" or old is ABSENT:
+            old, new = (change.get(key, ABSENT) for key in ("from", "to"))
+            if change.get("call") == _position(id_):
+                old, new = (side.get(name, ABSENT) if isinstance(side, dict) else ABSENT for side in (old, new))
+            elif change.get("part") != f"with.{name}":
                 continue
-            yield value_text(old) + (f", until {change['by']} changed it" if "by" in change else "")
+            if old is not new and (ABSENT in (old, new) or not is_equal(old, new)):
+                yield old, str(change.get("by") or "")
 
-    def _of(self, name: str, written: Mapping[str, Any], tool: Tool | None) -> tuple[list[str], bool]:
+    def _of(self, name: str, written: Mapping[str, Any], tool: Tool | None, by: str) -> tuple[list[str], bool]:
         if name not in written:
             return [], False
         uses = []
@@ -442,18 +444,11 @@ class Sources:
         words, outside = [word for words, _ in origins for word in words], any(is_outside for _, is_outside in origins)
         is_whole = len(uses) == 1 and uses[0].at == (name,) and not isinstance(written[name], (dict, list))
         if not is_whole or not uses:
-            author, is_outside = self._author(name, written)
+            author, is_outside = (f"written by {by}", False) if by else self._author(name, written)
             words, outside = [*words, author], outside or is_outside
         return list(dict.fromkeys(words)), outside
 
     def _author(self, name: str, written: Mapping[str, Any]) -> tuple[str, bool]:
-        for change in reversed(self._wait.approval.about.get("changes") or ()):
-            if (
-                isinstance(new := change.get("to"), dict)
-                and "by" in change
-                and is_equal(new.get(name, ABSENT) if name in new else None, written[name])
-            ):
-                return f"written by {change['by']}", False
         if any(
             isinstance(call, dict) and is_equal(call.get(name), written[name])
             for call in self._requested

@@ -82,6 +82,7 @@ async def test_a_change_is_checked_shown_and_sent_and_then_waits_and_what_was_sh
         assert "1000" in now
         assert "written by ada" in now
         assert "from outside" not in now
+        assert "written in the request" in now
         assert "until ada changed it" in now
         await site.post("/decide", **hidden(now), decision="approve")
         assert (await ended(handle))["state"]["paid"] == {"paid": 1000}
@@ -105,6 +106,7 @@ async def test_a_person_answers_in_a_form_that_is_checked(site: Site, foreign: F
         )
         which, card = await site.card_of(handle)
         assert "for finance" in card
+        assert "a person, of finance" in card
         assert "now?" in card
         assert 'value="approve"' not in card
         wrong = await site.post("/answer", **hidden(card), **{"f.cents": "many", "f.ok": "true", "f.fee": "45,50"})
