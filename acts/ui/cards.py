@@ -383,8 +383,8 @@ class Sources:
     def __init__(self, record: RunRecord, request: Sequence[Json], card: Card, wait: Wait) -> None:
         self._record, self._card, self._wait = record, card, wait
         self._index = ProvenanceIndex(record) if record.messages else None
-        plans = [m.get("plan") for m in request if isinstance(m, dict) and m.get("type") == "plan"]
-        self._requested = [call for plan in plans if isinstance(plan, list) for call in plan]
+        plans = (m.get("plan") or () for m in request if isinstance(m, dict) and m.get("type") == "plan")
+        self._requested = [call for plan in plans for call in plan if isinstance(call, dict)]
         self._read_now: Mapping[str, Json] = (wait.approval.content or {}).get("values") or {}
         self._outputs = [path for call in card.plan if isinstance(call, dict) for path in _output_paths(call)]
 
@@ -449,11 +449,8 @@ class Sources:
         return list(dict.fromkeys(words)), outside
 
     def _author(self, name: str, written: Mapping[str, Any]) -> tuple[str, bool]:
-        if any(
-            isinstance(call, dict) and is_equal(call.get(name), written[name])
-            for call in self._requested
-            if call.get("_tool") == written.get("_tool")
-        ):
+        same = (call for call in self._requested if call.get("_tool") == written.get("_tool"))
+        if any(is_equal(call.get(name), written[name]) for call in same):
             return "written in the request", False
         return ("written by the planner", True) if self._card.is_agent else ("written in the plan", False)
 
