@@ -76,7 +76,7 @@ bench-sets: setup ## 10,000 and 100,000 rows of a file, three calls each, the wo
 bench-planning: setup ## score how well models plan: recorded answers, and models that have a key (costs a few cents)
 	$(BIN)/python -m benchmarks.planning
 
-compare: setup ## the same tasks in acts and in six alternatives, then docs/comparison.md (needs PostgreSQL; half an hour and more)
+compare: setup ## the same tasks in acts and in six alternatives, then docs/comparison.md (needs PostgreSQL; ten minutes and more)
 	$(BIN)/python -m benchmarks.compare
 
 soak: setup ## kill workers and the server, and reset runs, for SECONDS (60), by SEED (1); then check that all is right
@@ -117,7 +117,7 @@ clients: setup ## build the clients of examples/clients in TypeScript and Go, an
 alerts: setup ## make outages, and wait until Prometheus has fired the alert of each (needs prometheus; ten minutes)
 	$(BIN)/python -m benchmarks.alerts
 
-live-smoke: setup ## ask each model provider that has a key, and print what it takes (costs a few cents)
+live-smoke: setup ## ask each model provider that has a key; writes live-DATE.md, with transcripts (costs a few cents)
 	$(BIN)/python -m benchmarks.live_smoke
 
 clean: ## remove .venv and caches; the state in .acts/ stays

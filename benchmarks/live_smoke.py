@@ -1,20 +1,24 @@
 """Asks each configured model provider for small plans, and prints what it supports and costs.
 
-    python -m benchmarks.live_smoke [--model provider:name | endpoint/name ...] [--tools 1,5,20,50]
+    python -m benchmarks.live_smoke [--model provider:name | endpoint/name ...] [--tools 1,5,20,50] [--report FILE]
 
 For each model: one tick of an agent with each number of Tools; the last of these again, which should be read from the
 cache; and one with an effort. The column ``schema`` is the form in which the provider took the schema (docs/agents.md),
 or ``error``; ``call`` are the seconds until the first Call, fewer than ``seconds`` where answers are streamed.
-Without a key and without a base URL nothing is requested, and that is no failure.
+The report, ``live-DATE.md`` in the current folder, has the table, then each request's last turn, its schema and the
+answer. Without a key and without a base URL nothing is requested or written, and that is no failure.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 
 from acts.activities.models import select
 from acts.activities.models.interface import ModelError, ModelRequest, ModelTurn, PromptBlock
@@ -40,6 +44,8 @@ def main() -> int:
     text = "provider:name, or endpoint/name of ACTS_MODELS; may be repeated"
     parser.add_argument("--model", action="append", default=[], metavar="MODEL", help=text)
     parser.add_argument("--tools", default="1,5,20,50", metavar="N,N", help="numbers of Tools (default %(default)s)")
+    report = f"live-{datetime.now(UTC):%Y-%m-%d}.md"
+    parser.add_argument("--report", type=Path, default=Path(report), metavar="FILE", help="(default %(default)s)")
     arguments = parser.parse_args()
     defaults = [f"{name}:{model}" for name, (keys, model) in PROVIDERS.items() if any(map(os.environ.get, keys))]
     models = arguments.model or defaults
@@ -47,23 +53,25 @@ def main() -> int:
         names = ", ".join(name for names, _ in PROVIDERS.values() for name in names)
         print(f"No model provider is configured, so nothing was requested. Set one of: {names}")
         return 0
-    rows = asyncio.run(request_all(models, [int(n) for n in arguments.tools.split(",")]))
-    print(Table("models, live", [*COLUMNS], [[*row] for row in rows]).text())
+    transcripts: list[str] = []
+    rows = asyncio.run(request_all(models, [int(n) for n in arguments.tools.split(",")], transcripts))
+    table = Table(f"models, live, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC", [*COLUMNS], [[*row] for row in rows]).text()
+    print(table)
+    arguments.report.write_text("\n".join([table, *transcripts]), "utf-8")
     return int(any(row[2] == "error" for row in rows))
 
 
-async def request_all(models: list[str], counts: list[int]) -> list[tuple[str, ...]]:
+async def request_all(models: list[str], counts: list[int], transcripts: list[str]) -> list[tuple[str, ...]]:
     """One request after another: concurrent ones would disturb each other's times."""
-    rows = []
-    for model in models:
-        rows += [await request_plan(model, count, str(count)) for count in counts]
-        rows.append(await request_plan(model, counts[-1], f"{counts[-1]} again"))
-        rows.append(await request_plan(model, counts[0], f"{counts[0]}, effort low", effort="low"))
-    return rows
+    checks: list[tuple[int, str, str | None]] = [(count, str(count), None) for count in counts]
+    checks += [(counts[-1], f"{counts[-1]} again", None), (counts[0], f"{counts[0]}, effort low", "low")]
+    return [await request_plan(model, *check, transcripts) for model in models for check in checks]
 
 
-async def request_plan(model: str, count: int, check: str, effort: str | None = None) -> tuple[str, ...]:
-    """The row of one request."""
+async def request_plan(
+    model: str, count: int, check: str, effort: str | None, transcripts: list[str]
+) -> tuple[str, ...]:
+    """The row of one request; appends what was sent and answered."""
     tools = build_tools(count)
     schema = compose_solution_schema(tools, None)
     task = 'Call the tool "tool_1" once, with amount 12.5 and the note "smoke". Call nothing else.'
@@ -79,7 +87,9 @@ async def request_plan(model: str, count: int, check: str, effort: str | None = 
             response = await select.ask(model, request, lambda *_: arrivals.append(time.monotonic() - start))
     except (ModelError, TimeoutError) as error:
         text = str(error) or f"no answer within {TIMEOUT_SECONDS} s"
+        transcripts.append(transcript(model, check, request, text))
         return (model, check, "error", "", f"{time.monotonic() - start:.1f}", *[""] * 4, text)
+    transcripts.append(transcript(model, check, request, json.dumps(response.value, ensure_ascii=False, indent=1)))
     times = (f"{arrivals[0]:.1f}" if arrivals else "", f"{time.monotonic() - start:.1f}")
     used = response.tokens
     tokens = (str(used.inputTokens), str(used.cachedTokens), str(used.outputTokens))
@@ -90,6 +100,13 @@ async def request_plan(model: str, count: int, check: str, effort: str | None = 
     elif (names := [call["_tool"] for call in response.value["calls"]]) != ["tool_1"]:
         verdict = f"fits, but calls {names}"
     return (model, check, response.form or "none", *times, *tokens, price, "; ".join([verdict, *response.notes]))
+
+
+def transcript(model: str, check: str, request: ModelRequest, answer: str) -> str:
+    """What was sent and answered, as Markdown. The rules, the same for all requests, are in ``acts prompt``."""
+    sent = "\n\n".join(block.text for turn in request.turns for block in turn.blocks)
+    parts = (("Sent", sent), ("Schema", json.dumps(request.schema)), ("Answered", answer))
+    return "\n\n".join([f"### {model}, {check}", *(f"{title}:\n\n~~~~\n{text}\n~~~~" for title, text in parts), ""])
 
 
 def build_tools(count: int) -> dict[str, Tool]:

@@ -73,7 +73,7 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.split()[0]) == (0, "acts")
 
 
-LINEAR = str(Path(__file__).parents[2] / "examples" / "linear" / "plan.yaml")
+PAYMENT = str(Path(__file__).parents[2] / "examples" / "payment" / "plan.yaml")
 
 
 async def run_id(client: Client, name: str) -> str:
@@ -109,24 +109,24 @@ async def test_a_start_is_repeated_without_a_second_run(acts: Acts, client: Clie
 
 async def test_a_run_that_has_ended_runs_again_only_where_the_start_says_so(acts: Acts, client: Client) -> None:
     name = new_name()
-    assert acts("run", "--json", "--id", name, LINEAR).exit_code == 0
+    assert acts("run", "--json", "--id", name, PAYMENT).exit_code == 0
     first = await run_id(client, name)
-    again = acts("run", "--json", "--id", name, LINEAR)
+    again = acts("run", "--json", "--id", name, PAYMENT)
     assert again.exit_code == 0
     assert "has ended: no other one is started; --if-ended again runs it again" in again.stderr
     assert json.loads(again.stdout)["status"] == "completed"
     assert await run_id(client, name) == first
     for word in ("fail", "again-if-failed"):
-        refused = acts("run", "--id", name, "--if-ended", word, LINEAR)
+        refused = acts("run", "--id", name, "--if-ended", word, PAYMENT)
         assert refused.exit_code == 2
         assert "has ended" in refused.stderr
-    assert acts("run", "--id", name, "--if-ended", "again", LINEAR).exit_code == 0
+    assert acts("run", "--id", name, "--if-ended", "again", PAYMENT).exit_code == 0
     assert await run_id(client, name) != first
 
 
 async def test_a_start_can_wait(acts: Acts, client: Client) -> None:
     name = new_name()
-    assert acts("run", "--detach", "--id", name, "--delay", "2h", LINEAR).exit_code == 0
+    assert acts("run", "--detach", "--id", name, "--delay", "2h", PAYMENT).exit_code == 0
     handle = client.get_workflow_handle(name)
     (start, *rest) = [event async for event in handle.fetch_history_events()]
     assert rest == []  # no workflow task yet

@@ -14,14 +14,14 @@ from tests.cli.conftest import Acts, new_name
 from tests.support import assert_eventually
 
 Json = Any
-LINEAR = Path(__file__).parents[2] / "examples" / "linear" / "plan.yaml"
+PAYMENT = Path(__file__).parents[2] / "examples" / "payment" / "plan.yaml"
 
 
 @pytest.fixture
 async def schedule(acts: Acts, client: Client) -> AsyncIterator[str]:
     """A schedule that the clock never starts during a test."""
     name = new_name()
-    done = acts("schedule", "create", name, str(LINEAR), "--cron", "0 0 1 1 *", "--timezone", "Europe/Berlin")
+    done = acts("schedule", "create", name, str(PAYMENT), "--cron", "0 0 1 1 *", "--timezone", "Europe/Berlin")
     assert done.exit_code == 0, done.stderr
     assert f"schedule {name} starts" in done.stderr
     assert "12-31 23:00:00Z" in done.stderr  # midnight in Berlin
@@ -57,10 +57,10 @@ async def test_a_schedule_is_listed_paused_resumed_replaced_and_deleted(
     await assert_eventually(is_paused, why="the list has the pause")
     assert schedule in acts("schedule", "list").stdout
     assert acts("schedule", "resume", schedule).exit_code == 0
-    twice = acts("schedule", "create", schedule, str(LINEAR), "--every", "1d")
+    twice = acts("schedule", "create", schedule, str(PAYMENT), "--every", "1d")
     assert twice.exit_code == 2
     assert "change it with --replace" in twice.stderr
-    again = acts("schedule", "create", schedule, str(LINEAR), "--every", "1d", "--overlap", "buffer-one", "--replace")
+    again = acts("schedule", "create", schedule, str(PAYMENT), "--every", "1d", "--overlap", "buffer-one", "--replace")
     assert again.exit_code == 0
     described = await client.get_schedule_handle(schedule).describe()
     assert described.schedule.policy.overlap == ScheduleOverlapPolicy.BUFFER_ONE
@@ -82,6 +82,6 @@ async def test_a_schedule_is_listed_paused_resumed_replaced_and_deleted(
     ],
 )
 def test_times_and_names_that_do_not_fit_together_are_refused(acts: Acts, options: list[str], words: str) -> None:
-    done = acts("schedule", "create", new_name(), str(LINEAR), *options)
+    done = acts("schedule", "create", new_name(), str(PAYMENT), *options)
     assert done.exit_code == 2
     assert words in done.stderr

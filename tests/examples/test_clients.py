@@ -5,6 +5,7 @@ TypeScript and Go need their toolchain and the SDK: `make clients` installs and 
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
@@ -17,10 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from temporalio.client import Client
 
 from acts.cli.dev.temporal_server import DevServer
-from examples.foreign.worker import factorize
 from tests.workflow.conftest import engine_on, plain_client  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parents[2]
@@ -29,9 +28,13 @@ CLIENTS = Path(os.environ.get("TEST_CLIENTS", ROOT / "examples" / "clients"))
 SECONDS = 60  # a client needs about one
 NODE = shutil.which("node") or "node"
 
-# language: the client, the worker (none: this process serves the tool), what must be there
-PROGRAMS: dict[str, tuple[list[str], list[str], Path | None]] = {
-    "python": ([sys.executable, str(CLIENTS / "python" / "client.py")], [], None),
+# language: the client, the worker, what must be there
+PROGRAMS: dict[str, tuple[list[str], list[str], Path]] = {
+    "python": (
+        [sys.executable, str(CLIENTS / "python" / "client.py")],
+        [sys.executable, str(CLIENTS / "python" / "worker.py")],
+        CLIENTS / "python" / "worker.py",
+    ),
     "typescript": (
         [NODE, str(CLIENTS / "typescript" / "dist" / "client.js")],
         [NODE, str(CLIENTS / "typescript" / "dist" / "worker.js")],
@@ -48,21 +51,10 @@ def environment(server: DevServer, **more: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def serving(language: str, server: DevServer, client: Client, queue: str) -> AsyncIterator[None]:
-    """The worker of a language; Python's activity is served by this process."""
-    command = PROGRAMS[language][1]
-    if not command:
-        from concurrent.futures import ThreadPoolExecutor
-
-        from temporalio.worker import Worker
-
-        with ThreadPoolExecutor(1) as threads:
-            async with Worker(client, task_queue=queue, activities=[factorize], activity_executor=threads,
-                              max_concurrent_activities=1):  # fmt: skip
-                yield
-        return
+async def serving(language: str, server: DevServer, queue: str) -> AsyncIterator[None]:
+    """The worker of a language."""
     process = await asyncio.create_subprocess_exec(
-        *command, env=environment(server, TASK_QUEUE=queue), stdout=asyncio.subprocess.PIPE,
+        *PROGRAMS[language][1], env=environment(server, TASK_QUEUE=queue), stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -77,10 +69,10 @@ async def serving(language: str, server: DevServer, client: Client, queue: str) 
 
 @pytest.mark.parametrize("language", PROGRAMS)
 async def test_a_client_starts_and_approves_a_plan_whose_tool_its_own_worker_serves(
-    language: str, server: DevServer, plain_client: Client, tmp_path: Path
+    language: str, server: DevServer, tmp_path: Path
 ) -> None:
     command, _, needed = PROGRAMS[language]
-    if needed is not None and not needed.exists():
+    if not needed.exists():
         pytest.skip(f"the {language} client is not built; `make clients` does it")
     queue, run_id = f"clients-{uuid.uuid4().hex[:8]}", f"clients-{uuid.uuid4().hex[:8]}"
     text = (ROOT / "examples" / "clients" / "request.json").read_text("utf-8")
@@ -88,7 +80,7 @@ async def test_a_client_starts_and_approves_a_plan_whose_tool_its_own_worker_ser
     request.write_text(text.replace("examples-clients", f"{queue}-tools"), "utf-8")
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(engine_on(server, queue))
-        await stack.enter_async_context(serving(language, server, plain_client, f"{queue}-tools"))
+        await stack.enter_async_context(serving(language, server, f"{queue}-tools"))
         process = await asyncio.create_subprocess_exec(
             *command, str(request), run_id, env=environment(server, ACTS_TASK_QUEUE=queue),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -103,11 +95,13 @@ async def test_a_client_starts_and_approves_a_plan_whose_tool_its_own_worker_ser
 def test_every_language_serves_the_queue_that_the_request_names() -> None:
     request = json.loads((ROOT / "examples" / "clients" / "request.json").read_text("utf-8"))
     options = request["context"][0]["tool"]["factorize"]["properties"]["_options"]["const"]
-    for source in ("typescript/src/worker.ts", "go/worker/main.go"):
+    for source in ("python/worker.py", "typescript/src/worker.ts", "go/worker/main.go"):
         assert options["taskQueue"] in (ROOT / "examples" / "clients" / source).read_text("utf-8")
 
 
-def test_no_client_uses_code_of_the_engine() -> None:
-    source = (ROOT / "examples" / "clients" / "python" / "client.py").read_text("utf-8")
-    imports = {line.split()[1].split(".")[0] for line in source.splitlines() if line.startswith(("import ", "from "))}
-    assert imports - sys.stdlib_module_names == {"temporalio"}
+@pytest.mark.parametrize("program", ["client", "worker"])
+def test_python_programs_use_no_code_of_the_engine(program: str) -> None:
+    tree = ast.parse((ROOT / "examples" / "clients" / "python" / f"{program}.py").read_text("utf-8"))
+    names = [a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names]
+    names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"temporalio"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import wave
 from pathlib import Path
@@ -15,7 +14,6 @@ from temporalio.exceptions import ApplicationError
 from acts.delegates.definitions import read_definition
 from acts.language.wire import AGENT
 from tests.examples.running import (
-    RESULT_SECONDS,
     ROOT,
     ActsWorker,
     Handle,
@@ -23,7 +21,6 @@ from tests.examples.running import (
     below,
     children,
     finished,
-    held,
     load,
     rows,
     start,
@@ -84,41 +81,6 @@ async def test_recipient_asked_waits_for_a_person_who_has_looked_at_the_scopes(
     assert (wait["what"], wait["call"]) == ("scopes", "1:sendMessage")
     await handle.execute_update("decide", decision)
     assert (await finished(handle))["output"] == {"sentTo": sent_to}
-
-
-async def test_login_takes_the_user_from_what_is_in_scope(client: Client, worker: ActsWorker) -> None:
-    handle = await start(client, worker, load("examples/login/plan.yaml"))
-    result = await finished(handle)
-    assert states(result) == {"1:logEvent": "detached", "2:logEvent": "completed"}
-    logged = result["state"]["logged"]
-    assert (logged["event"], logged["userId"], logged["fields"]) == ("cart_opened", "user_17", ["userId"])
-    apart = below(client, handle, "1:logEvent")
-    await asyncio.wait_for(apart.result(), RESULT_SECONDS)
-    ((_, background),) = (await activities_of(client, apart)).items()
-    query = "SELECT event, user FROM events WHERE call = ?"
-    assert rows(worker.state, "login", query, background.call["_id"]) == [("user_login", "user_17")]
-
-
-async def test_summary_hands_over_the_state_and_nothing_else(client: Client, worker: ActsWorker) -> None:
-    request = load("examples/summary/plan.yaml")
-    handle = await start(client, worker, request, AGENT)
-    result = await finished(handle)
-    assert result["output"]["headline"] == "The last ferry"
-    assert result["output"]["summary"] == result["state"]["summary"]
-    assert (result["ticks"], result["usage"]["requests"]) == (1, 2)
-    child = below(client, handle, "plan-1", "1:summarizeArticle")
-    assert (await child.describe()).workflow_type == "Delegate"
-    (instruction,) = definition("summary/delegates/summarizer.json")["context"]
-    article = request["context"][-1]["articleText"]
-    assert await messages(child) == [
-        instruction,
-        {"type": "state", "state": {"articleText": article}},
-        {"type": "input", "input": {"language": "English"}},
-    ]
-    inside = await held(child)
-    assert "ninety years" in inside
-    for secret in ("nephew", "orchestrator", "headline"):
-        assert secret not in inside
 
 
 async def test_speaker_bridges_parameters_that_do_not_fit(client: Client, worker: ActsWorker) -> None:

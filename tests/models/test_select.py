@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from acts.activities.models import select
 from acts.activities.models.adapters import CODES
 from acts.activities.models.interface import ModelError
+from acts.cli.commands import operations
 from benchmarks import live_smoke
 from tests.models.rawserver import RawServer, Reply, chat
 from tests.models.support import model_request
@@ -51,13 +53,27 @@ def answer(cached: int = 0) -> Reply:
 
 async def test_each_number_of_tools_the_cache_and_an_effort_have_a_row(raw: RawServer) -> None:
     raw.reply_with(answer(), answer(), answer(cached=9), answer())
-    rows = await live_smoke.request_all(["openai:gpt-6-sol"], [1, 5])
+    transcripts: list[str] = []
+    rows = await live_smoke.request_all(["openai:gpt-6-sol"], [1, 5], transcripts)
     assert [row[1] for row in rows] == ["1", "5", "5 again", "1, effort low"]
     assert [(row[2], row[6], row[-1]) for row in rows] == [
         ("unenforced", "0", "ok"), ("unenforced", "0", "ok"), ("unenforced", "9", "ok"), ("unenforced", "0", "ok")
     ]  # fmt: skip
     assert raw.body["reasoning_effort"] == "low"
+    assert len(transcripts) == 4
+    assert 'Call the tool "tool_1" once' in transcripts[0]
+    assert '"amount": 12.5' in transcripts[0]
     assert all(0 <= float(row[3]) <= float(row[4]) for row in rows)
+
+
+async def test_the_doctor_asks_a_model_for_a_word(raw: RawServer) -> None:
+    raw.reply_with(*(Reply(events=chat(json.dumps({"word": word}), usage={})) for word in ("ready", "perhaps")))
+    raw.reply_with(Reply(status=401))
+    findings: operations.Findings = {}
+    for _ in range(3):
+        await operations.add_findings(findings, "models", partial(operations.ask_model, "openai:gpt-6-sol"))
+    assert [finding.level for finding in findings["models"]] == ["ok", "warn", "fail"]
+    assert "perhaps" in findings["models"][1].hint
 
 
 def test_without_a_key_nothing_is_requested(

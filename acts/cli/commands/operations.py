@@ -1,7 +1,7 @@
 """``acts doctor``, ``setup``, ``keygen``, ``codec-server``, ``storage``, ``replay``, ``deploy-check``: for operators.
 
-- ``doctor`` changes nothing, and asks no model. A check that breaks is a finding. A worker's environment may be another
-  one, so run the command where the worker runs; the value of a key is never shown.
+- ``doctor`` changes nothing, and asks no model but those of ``--ask``. A check that breaks is a finding. A worker's
+  environment may be another one, so run the command where the worker runs; the value of a key is never shown.
 - A private key is written once, for its owner only, and never printed.
 - ``replay`` and ``deploy-check`` use the worker's workflows, converter and interceptors, so a history that replays here
   replays there. One that cannot be replayed is a verdict with a reason, never an exception. ``deploy-check`` replays
@@ -39,7 +39,8 @@ from temporalio.api.workflowservice import v1 as requests
 from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
-from acts.activities.models import endpoints
+from acts.activities.models import endpoints, select
+from acts.activities.models.interface import ModelRequest, ModelTurn, PromptBlock
 from acts.activities.registry import Registry
 from acts.activities.registry import from_environment as registry_from_environment
 from acts.activities.run_setup import registered_types, value_type
@@ -71,10 +72,9 @@ _KEYS: Final = {"anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "ope
 MIN_RETENTION_DAYS: Final = 3  # ended runs are gone after it: a weekend should not be longer
 _DIGEST: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
 _ALIVE_SECONDS: Final = 90.0  # a poll lasts a minute; the server lists who polled within five
-_MAX_OPEN: Final = (
-    50  # runs whose Activities the doctor asks for, a request each; and the Calls and workers that it names
-)
-_MAX_LISTED: Final = 5
+_ASK_SECONDS: Final = 60.0
+_MAX_OPEN: Final = 50  # runs whose Activities the doctor asks for, a request each
+_MAX_LISTED: Final = 5  # Calls, and workers
 MAX_BACKLOG_SECONDS: Final = 60.0  # work that waits for a free slot for so long is no burst any more
 WEB_UI: Final = ("http://localhost:8233", "http://127.0.0.1:8233")  # of `acts dev` and `temporal server start-dev`
 # Below this, a program that has stored a value and not yet reported it could lose it
@@ -88,6 +88,9 @@ _STUCK: Final = (
 Queue = Annotated[str | None, option("--queue NAME", "The task queue (default: ACTS_TASK_QUEUE, or acts).")]
 ShowOnly = Annotated[bool, option("--show", "Print the commands for an administrator; change nothing.")]
 KeyFile = Annotated[str | None, cli.argument("FILE", "Where the private key is written.")]
+Ask = Annotated[
+    list[str] | None, option("--ask MODEL", "Have this model answer a word (costs some tokens); may be repeated.")
+]
 CodecKey = Annotated[bool, option("--codec", "A key for ACTS_CODEC_KEYS instead.")]
 CodecHost = Annotated[str, option("--host ADDRESS", "Where to listen.")]
 CodecPort = Annotated[int, option("--port", "Where to listen; 0: a free port.", min=0, max=65535)]
@@ -161,11 +164,13 @@ Findings = dict[str, list[Finding]]
 
 
 @app.add
-async def doctor(queue: Queue = None, as_json: cli.AsJson = False) -> int:
+async def doctor(queue: Queue = None, ask: Ask = None, as_json: cli.AsJson = False) -> int:
     """Check server, workers, settings and models; say what is wrong and what to do. Code 1: something is wrong."""
     findings: Findings = {}
     for name, (check, advice) in SHELL_CHECKS.items():
         await add_findings(findings, name, check, advice)
+    for model in ask or ():
+        await add_findings(findings, "models", partial(ask_model, model))
     try:
         client = await server.connect()
     except ClientError as error:
@@ -225,6 +230,21 @@ async def check_models() -> list[Finding]:
         able.append(f"{name}/…")
     hint = "" if able else "plans need none; agents and latent calls do (docs/agents.md)"
     return [ok(f"{', '.join(able)} have a key here" if able else "no model has a key here", hint)]
+
+
+async def ask_model(model: str) -> list[Finding]:
+    """What a model says to a request of one word, in the form of a schema, within a minute."""
+    schema = {"type": "object", "properties": {"word": {"const": "ready"}}, "required": ["word"]}
+    turn = ModelTurn("user", (PromptBlock('Answer with the word "ready".'),))
+    request = ModelRequest("", (), (turn,), {**schema, "additionalProperties": False}, maxOutputTokens=1_000)
+    start = time.monotonic()
+    async with asyncio.timeout(_ASK_SECONDS):
+        answer = await select.ask(model, request)
+    cost = "" if answer.cost is None else f", {answer.cost:.5f} USD"
+    text = f"{model} answers in {time.monotonic() - start:.1f} s{cost}; schema: {answer.form}"
+    return [
+        ok(text) if answer.value == {"word": "ready"} else warn(text, f"not what was asked: {clean(answer.text, 200)}")
+    ]
 
 
 async def check_server(client: Client, _queue: str) -> list[Finding]:
@@ -290,10 +310,8 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
         last.setdefault(poller.identity, poller)
     pollers = [p for p in last.values() if poll_age(p) < _ALIVE_SECONDS]
     if not pollers:
-        text = f"no worker polls the task queue {name!r}: runs wait for one"
-        return [
-            fail(f"{text}; the last was {describe_poller(next(iter(last.values())))}" if last else text, START_WORKER)
-        ]
+        gone = "".join(f"; the last was {describe_poller(p)}" for p in list(last.values())[:1])
+        return [fail(f"no worker polls the task queue {name!r}: runs wait for one{gone}", START_WORKER)]
     findings = judge_workers(name, pollers, registry_from_environment())
     try:
         await ask_worker(client, name, {"only": "plans"})

@@ -1,18 +1,15 @@
-"""A worker without any code of the engine: plain temporalio, one Activity, a task queue of its own.
+"""Serves the tool ``factorize`` on a task queue of its own: plain temporalio, no code of the engine.
 
-It represents a service of another team, in another process, on another machine, in any language that
-has a Temporal SDK. Its Activity takes three arguments (the Call, the Tool, the context) and returns
-JSON. Start it beside the project's own worker::
+    TEMPORAL_ADDRESS=127.0.0.1:7233 python examples/clients/python/worker.py
 
-    TEMPORAL_ADDRESS=127.0.0.1:7233 python examples/foreign/worker.py
+The tool names this queue in its ``_options.taskQueue``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
 import signal
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,10 +18,8 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.worker import Worker
 
-TASK_QUEUE = "examples-foreign"  # the Tool's _options in the plan name it
+TASK_QUEUE = os.environ.get("TASK_QUEUE", "examples-clients")
 THREADS = 4
-
-logger = logging.getLogger("examples.foreign")
 
 
 @activity.defn(name="factorize")
@@ -43,7 +38,6 @@ def factorize(call: dict[str, Any], _tool: dict[str, Any], _context: list[Any]) 
 
 async def main() -> None:
     """Serve until Ctrl-C or SIGTERM; running activities end first."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     stop = asyncio.Event()
     for name in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
@@ -53,7 +47,7 @@ async def main() -> None:
     client = await Client.connect(**settings)
     with ThreadPoolExecutor(THREADS) as threads:
         async with Worker(client, task_queue=TASK_QUEUE, activities=[factorize], activity_executor=threads):
-            logger.info("serving %s", TASK_QUEUE)
+            print("serving", TASK_QUEUE, flush=True)
             await stop.wait()
 
 
