@@ -205,21 +205,16 @@ def silent_runtime() -> Runtime:
 
 async def has_pollers(client: Client, queue: str, *, is_for_activities: bool = False) -> bool:
     """False if no worker has polled this queue lately; True if the server cannot tell."""
-    from temporalio.service import RPCError
-
-    try:
-        return bool((await describe_queue(client, queue, is_for_activities=is_for_activities)).pollers)
-    except RPCError:
-        return True
-
-
-async def describe_queue(client: Client, queue: str, *, is_for_activities: bool, **more: Any) -> Any:
     from temporalio.api.enums.v1 import TaskQueueType
     from temporalio.api.taskqueue.v1 import TaskQueue
     from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+    from temporalio.service import RPCError
 
     type_ = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY if is_for_activities else TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
     request = DescribeTaskQueueRequest(
-        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=type_, **more
+        namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=type_
     )
-    return await client.workflow_service.describe_task_queue(request, timeout=RPC)
+    try:
+        return bool((await client.workflow_service.describe_task_queue(request, timeout=RPC)).pollers)
+    except RPCError:
+        return True

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 from temporalio.worker import FixedSizeSlotSupplier, Worker, WorkerTuner
 
 from acts.activities.registry import Registry, activity_name, from_environment
@@ -38,7 +38,7 @@ from acts.payloads.converter import activity_converter
 from acts.telemetry import metrics
 from acts.telemetry.failures import connection_problem
 from acts.telemetry.logs import LogGuard, announce, configure_logs
-from acts.telemetry.observation import Observation
+from acts.telemetry.observation import AWAY, Observation
 from acts.worker.event_server import EventServer
 from acts.worker.interceptors import limited_queue
 from acts.worker.plugin import Plugin, engine_converter, replace_private
@@ -106,7 +106,6 @@ class Watches:
 
 # Between two attempts to reach a server that is away at the start
 RETRY_SECONDS: Final = 1.0
-_AWAY: Final = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
 # In what the SDK's core says of an attempt to connect: the server is there, and will not have this client
 _NO_WAITING: Final = ("ertificate", "Unauthenticated", "PermissionDenied", "InvalidArgument")
 
@@ -177,7 +176,7 @@ async def wait_for_server(runtime: Runtime | None, stop: threading.Event, form: 
             request = DescribeNamespaceRequest(namespace=client.namespace)
             await client.workflow_service.describe_namespace(request, timeout=RPC)
         except RPCError as error:
-            if error.status not in _AWAY:
+            if error.status not in AWAY:
                 raise explain_rpc_error(error, describe_server(client)) from None
             problem = error.message
         except (RuntimeError, ValueError) as error:

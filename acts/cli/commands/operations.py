@@ -61,7 +61,7 @@ from acts.payloads.converter import VARIABLE as STORAGE
 from acts.payloads.converter import client_converter, driver_from_environment
 from acts.payloads.storage_gc import Inventory, delete_unused, find_objection, find_unused, payloads_of, total_size
 from acts.payloads.stores import ContentStore, sha256
-from acts.telemetry.observation import FAILING_RUNS
+from acts.telemetry.observation import FAILING_RUNS, KINDS, MAX_POLL_SECONDS, describe_queue, read_pollers
 from acts.tree.search_attributes import TYPES
 from acts.views.run_views import CurrentTools, PlanView
 from acts.views.text import describe_call
@@ -71,7 +71,6 @@ _MARKS: Final = {"ok": ("✓", "green"), "warn": ("!", "bold yellow"), "fail": (
 _KEYS: Final = {"anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "openai": ("OPENAI_API_KEY",)}
 MIN_RETENTION_DAYS: Final = 3  # ended runs are gone after it: a weekend should not be longer
 _DIGEST: Final = re.compile(r"^acts/([0-9a-f]{8}) ")
-_ALIVE_SECONDS: Final = 90.0  # a poll lasts a minute; the server lists who polled within five
 _ASK_SECONDS: Final = 60.0
 _MAX_OPEN: Final = 50  # runs whose Activities the doctor asks for, a request each
 _MAX_LISTED: Final = 5  # Calls, and workers
@@ -304,11 +303,11 @@ async def check_calls(client: Client, _queue: str) -> list[Finding]:
 
 
 async def check_workers(client: Client, name: str) -> list[Finding]:
-    queues = [await server.describe_queue(client, name, is_for_activities=kind) for kind in (False, True)]
+    listed = [p for kind in KINDS.values() for p in await read_pollers(client, name, kind)]
     last: dict[str, PollerInfo] = {}  # of each worker, the newest first
-    for poller in sorted((p for queue in queues for p in queue.pollers), key=poll_age):
+    for poller in sorted(listed, key=poll_age):
         last.setdefault(poller.identity, poller)
-    pollers = [p for p in last.values() if poll_age(p) < _ALIVE_SECONDS]
+    pollers = [p for p in last.values() if poll_age(p) < MAX_POLL_SECONDS]
     if not pollers:
         gone = "".join(f"; the last was {describe_poller(p)}" for p in list(last.values())[:1])
         return [fail(f"no worker polls the task queue {name!r}: runs wait for one{gone}", START_WORKER)]
@@ -382,7 +381,7 @@ def judge_deployment(name: str, current: str, builds: Iterable[str], *, has_unve
 
 
 async def check_backlog(client: Client, name: str) -> list[Finding]:
-    stats = (await server.describe_queue(client, name, is_for_activities=True, report_stats=True)).stats
+    stats = (await describe_queue(client, name, KINDS["activity"], has_stats=True)).stats
     return [judge_backlog(stats.approximate_backlog_count, stats.approximate_backlog_age.ToSeconds())]
 
 
