@@ -221,7 +221,7 @@ class Observation:
             return f"the server does not answer within {ANSWER_SECONDS:g} s"
         except Exception as error:  # noqa: BLE001 - whatever it is, the worker cannot work
             return f"the server does not answer: {type(error).__name__}"
-        return "the server has seen no poll of this worker within two minutes"
+        return "the server knows of no poll of this worker within two minutes; one that has just come back forgot them"
 
 
 async def has_polled(client: Client, task_queue: str, identity: str) -> bool:

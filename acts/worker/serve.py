@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 # Names the file that the start is reported to, instead of a line in the log: for ``acts dev``
 START_REPORT: Final = "ACTS_START_REPORT"
-MIN_STOP_SECONDS: Final = 1.0  # a stop without patience still lets the server know of it
+MIN_STOP_SECONDS: Final = 2.0  # a stop without patience still gives calls back, and lets the server know of it
 # Threads of workflow tasks: slots bound how many work at once, and those left behind by stuck tasks come on top
 TASK_THREADS: Final = 100
 LOCAL_ACTIVITIES: Final = 100  # at once: the SDK's own default
@@ -240,9 +240,7 @@ def build(
         max_heartbeat_throttle_interval=timedelta(seconds=1),
         default_heartbeat_throttle_interval=timedelta(seconds=1),
         # The rest is for reporting the Activities that are cut off
-        graceful_shutdown_timeout=timedelta(
-            seconds=max(0.75 * settings.shutdown_seconds, settings.shutdown_seconds - 2.0)
-        ),
+        graceful_shutdown_timeout=timedelta(seconds=max(settings.shutdown_seconds / 2, settings.shutdown_seconds - 2)),
     )
     # Activities and workflow tasks can wait for a storage for different times
     replace_private(worker, "_activity_worker", "_data_converter", activity_converter)
@@ -337,13 +335,20 @@ def freeze_imports() -> None:
 
 def run_until_signal(settings: Settings, registry: Registry) -> None:
     """Serve in a thread of its own: the main thread is left to signals, which nothing delays."""
-    stop = threading.Event()
+    stop, limit = threading.Event(), max(settings.shutdown_seconds, MIN_STOP_SECONDS)
+
+    def give_up() -> None:
+        text = f"acts worker: it has not stopped within {limit:g} s, as when the server does not answer, and is ended; "
+        announce(f"{text}calls that still ran begin again when their heartbeat is missed", settings.log, logging.ERROR)
+        os._exit(1)
 
     def request_stop(_number: int, _frame: object) -> None:
         if not stop.is_set():
-            # Threads of Tools cannot be stopped, and the interpreter waits for them at its end. This ends the process,
-            # with the stacks of all threads, even while C code holds the interpreter lock
-            faulthandler.dump_traceback_later(max(settings.shutdown_seconds, MIN_STOP_SECONDS), exit=True)
+            timer = threading.Timer(limit, give_up)
+            timer.daemon = True
+            timer.start()
+            # It cannot while C code holds the interpreter lock: this ends the process then, with all stacks
+            faulthandler.dump_traceback_later(limit + 1, exit=True)
             stop.set()
 
     def run() -> None:
@@ -356,7 +361,7 @@ def run_until_signal(settings: Settings, registry: Registry) -> None:
 
 
 def main() -> int:
-    """Run the worker. Exit codes: 0 after a stop, 2 for invalid settings, 3 without a server."""
+    """Run the worker. Exit codes: 0 after a stop, 1 after one that took too long, 2: settings, 3: no server."""
     logs = LogSettings.model_construct()
     try:
         logs = LogSettings.from_environment()

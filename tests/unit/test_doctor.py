@@ -61,22 +61,18 @@ def test_a_backlog_counts_when_it_lasts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("current", "builds", "has_unversioned", "level", "words"),
+    ("current", "builds", "unversioned", "level", "words"),
     [
-        ("2", {"1", "2"}, False, "ok", "new runs go to version 2 of deployment 'acts'; 1, 2 poll"),
-        ("3", {"1", "2"}, False, "fail", "version 3 of deployment 'acts' is current and no worker of it polls"),
-        ("", {"1"}, False, "fail", "no current version; 1 poll: new runs wait for ever"),
-        ("", {"1"}, True, "warn", "new runs go to unversioned workers"),
+        ("2", {"1", "2"}, "", "ok", "new runs go to version 2 of deployment 'acts'; 1, 2 poll"),
+        ("3", {"1", "2"}, "", "fail", "version 3 of deployment 'acts' is current and no worker of it polls"),
+        ("", {"1"}, "", "fail", "no current version; 1 poll: new runs wait for ever"),
+        ("", {"1"}, "7@host, 45 s ago", "warn", "new runs go to unversioned workers (7@host, 45 s ago)"),
     ],
 )
 def test_a_deployment_without_a_current_version_that_polls_fails(
-    current: str,
-    builds: set[str],
-    has_unversioned: bool,  # noqa: FBT001 - a column of the table
-    level: str,
-    words: str,
+    current: str, builds: set[str], unversioned: str, level: str, words: str
 ) -> None:
-    finding = judge_deployment("acts", current, builds, has_unversioned=has_unversioned)
+    finding = judge_deployment("acts", current, builds, unversioned)
     assert finding.level == level
     assert words in finding.text
     assert level == "ok" or "--deployment-name acts --build-id" in finding.hint

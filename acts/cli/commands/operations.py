@@ -312,11 +312,6 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
         gone = "".join(f"; the last was {describe_poller(p)}" for p in list(last.values())[:1])
         return [fail(f"no worker polls the task queue {name!r}: runs wait for one{gone}", START_WORKER)]
     findings = judge_workers(name, pollers, registry_from_environment())
-    try:
-        await ask_worker(client, name, {"only": "plans"})
-    except ClientError as error:
-        text = f"{error.head}; last polls: {', '.join(map(describe_poller, pollers[:_MAX_LISTED]))}"
-        findings.append(warn(text, error.hint))
     for deployment in sorted({poller_deployment(p)[0] for p in pollers} - {""}):
         request = requests.DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=deployment)
         try:
@@ -327,8 +322,14 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
             continue
         current = answer.worker_deployment_info.routing_config.current_deployment_version.build_id
         builds = {build for of, build in map(poller_deployment, pollers) if of == deployment}
-        has_unversioned = any(poller_deployment(p) == ("", "") for p in pollers)
-        findings.append(judge_deployment(deployment, current, builds, has_unversioned=has_unversioned))
+        unversioned = next((describe_poller(p) for p in pollers if poller_deployment(p) == ("", "")), "")
+        findings.append(judge_deployment(deployment, current, builds, unversioned))
+    if all(finding.level != "fail" for finding in findings):
+        try:
+            await ask_worker(client, name, {"only": "plans"})
+        except ClientError as error:
+            text = f"{error.head}; last polls: {', '.join(map(describe_poller, pollers[:_MAX_LISTED]))}"
+            findings.append(warn(text, error.hint))
     return findings
 
 
@@ -366,13 +367,16 @@ def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) 
     return findings
 
 
-def judge_deployment(name: str, current: str, builds: Iterable[str], *, has_unversioned: bool) -> Finding:
-    """What a deployment's current build and the builds that poll mean for new runs; ``current`` "": there is none."""
+def judge_deployment(name: str, current: str, builds: Iterable[str], unversioned: str) -> Finding:
+    """What a deployment's current build and the builds that poll mean for new runs; ``current`` "": there is none.
+
+    ``unversioned`` names a worker without a version that polls, and when it did last.
+    """
     polling = ", ".join(sorted(builds))
     command = f"temporal worker deployment set-current-version --deployment-name {shlex.quote(name)} --build-id BUILD"
     if not current:
         text = f"deployment {name!r} has no current version; {polling} poll"
-        what, add = ("go to unversioned workers", warn) if has_unversioned else ("wait for ever", fail)
+        what, add = (f"go to unversioned workers ({unversioned})", warn) if unversioned else ("wait for ever", fail)
         return add(f"{text}: new runs {what}", f"make one current: {command}")
     if current not in set(builds):
         text = f"version {current} of deployment {name!r} is current and no worker of it polls: new runs wait"
@@ -403,8 +407,8 @@ SHELL_CHECKS: Final = {  # each with what to do if it breaks
 }  # fmt: skip
 SERVER_CHECKS: Final = {
     "server": check_server, "namespace": check_namespace, "search attributes": check_search_attributes,
-    "workers": check_workers, "backlog": check_backlog, "runs": check_runs,
-    "calls": check_calls,
+    "backlog": check_backlog, "workers": check_workers, "runs": check_runs,
+    "calls": check_calls,  # the backlog comes first: workers that do not answer make one
 }  # fmt: skip
 
 
