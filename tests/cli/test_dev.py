@@ -165,6 +165,7 @@ async def test_a_plan_runs_on_the_dev_server_and_ctrl_c_stops_everything(start: 
     assert after.returncode in (2, 3)  # another server may run on 7233
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
 async def test_no_process_remains_however_it_is_stopped(start: Start, number: signal.Signals) -> None:
     dev = start("--no-ui")
@@ -175,6 +176,7 @@ async def test_no_process_remains_however_it_is_stopped(start: Start, number: si
     await wait_until_ended(processes)
 
 
+@pytest.mark.long
 async def test_an_activity_that_does_not_end_does_not_block_the_stop(start: Start, tmp_path: Path) -> None:
     (tmp_path / "stubborn_tools.py").write_text(STUBBORN)
     (tmp_path / "stubborn.yaml").write_text(STUBBORN_PLAN)

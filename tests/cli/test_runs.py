@@ -22,11 +22,20 @@ from tests.cli.conftest import Acts, new_name, squeeze, wait_for_end, wait_for_s
 from tests.support import assert_eventually
 
 WEATHER = str(EXAMPLES / "weather" / "plan.yaml")
-WAIT = str(EXAMPLES / "wait" / "plan.yaml")
 REPLAN = str(EXAMPLES / "replan" / "plan.yaml")
 # Text from outside: markup, a color, a line break
 HOSTILE = "Ada [bold red]x[/] \x1b[31m\nthe Request"
-GUEST = {"type": "input", "input": {"guest": {"name": HOSTILE, "people": 2}}}
+GUEST = {"type": "input", "input": {"guest": HOSTILE}}
+LANGUAGE = {"_tool": "detectLanguage", "text": "†input.text", "_outputPath": "†state.language"}
+# `deliver` waits for a guest
+WAIT = {
+    "config": {"missing": "wait"},
+    "context": [
+        {"type": "tool", "tool": "detectLanguage"}, {"type": "tool", "tool": "deliver"},
+        {"type": "input", "input": {"text": "The cat is on the roof."}},
+        {"type": "plan", "plan": [LANGUAGE, {"_tool": "deliver", "recipientId": "†input.guest", "messageBody": "Hi"}]},
+    ],
+}  # fmt: skip
 
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
@@ -59,49 +68,57 @@ def test_problems_that_the_worker_reports_have_the_lines_of_the_file(acts: Acts,
     assert 'a.json:5: no tool "noSuchTool" is registered with the worker' in done.stderr
 
 
-async def test_a_detached_run_is_shown_drawn_and_provided_with_a_message(acts: Acts, client: Client) -> None:
+@pytest.fixture
+def waiting(tmp_path: Path) -> str:
+    (tmp_path / "wait.json").write_text(json.dumps(WAIT))
+    return "wait.json"
+
+
+async def test_a_detached_run_is_shown_drawn_and_provided_with_a_message(
+    acts: Acts, client: Client, waiting: str
+) -> None:
     name = new_name()
-    detached = acts("run", WAIT, "--detach", "--id", name)
+    detached = acts("run", waiting, "--detach", "--id", name)
     assert (detached.exit_code, detached.stdout) == (0, f"{name}\n")
-    await wait_for_state(client, name, "2:bookRoom", "awaiting")
+    await wait_for_state(client, name, "2:deliver", "awaiting")
 
     shown = acts("show", name)
     assert shown.exit_code == 0
     assert "waits for †input.guest" in shown.stdout
     assert "acts provide" in shown.stdout
     drawn = acts("graph", name)
-    assert "✓ 1:quoteRoom" in drawn.stdout
-    assert "⏸ 2:bookRoom" in drawn.stdout
+    assert "✓ 1:detectLanguage" in drawn.stdout
+    assert "⏸ 2:deliver" in drawn.stdout
     assert "class c1 completed" in acts("graph", name, "--mermaid").stdout
     progress = json.loads(acts("show", name, "--json").stdout)
     assert (progress["id"], progress["status"], progress["progress"]["phase"]) == (name, "running", "awaiting")
 
-    nothing = acts("why", name, "state.booking")
-    assert (nothing.exit_code, "there is no value at †state.booking" in nothing.stderr) == (2, True)
-    assert "†state.quote.cents = 21600 " in acts("why", name, "state.quote.cents").stdout
+    nothing = acts("why", name, "state.receipt")
+    assert (nothing.exit_code, "there is no value at †state.receipt" in nothing.stderr) == (2, True)
+    assert '†state.language = "en" ' in acts("why", name, "state.language").stdout
 
     assert acts("provide", name, json.dumps(GUEST)).exit_code == 0
     await wait_for_end(client, name)
     after = acts("show", name)
     assert "✓ completed" in after.stdout
-    assert '"guest": "Ada [bold red]x[/] \\u001b[31m\\nthe Request"' in after.stdout
-    assert "✓ 3:writeWelcome" in acts("graph", name).stdout
-    assert json.loads(acts("show", name, "--json").stdout)["result"]["state"]["booking"]["guest"] == HOSTILE
-    origin = acts("why", name, "state.booking.guest").stdout
+    assert '"recipientId": "Ada [bold red]x[/] \\u001b[31m\\nthe Request"' in after.stdout
+    assert "✓ 2:deliver" in acts("graph", name).stdout
+    assert json.loads(acts("show", name, "--json").stdout)["result"]["state"]["receipt"]["recipientId"] == HOSTILE
+    origin = acts("why", name, "state.receipt.recipientId").stdout
     assert "\x1b" not in origin
     assert '= "Ada [bold red]x[/] \\u001b[31m\\nthe Request"   from outside\n' in origin
-    assert origin.endswith("provided to the run (message 5)\n")
+    assert "provided to the run (message 4)\n" in origin
 
 
-async def test_a_run_is_paused_resumed_and_cancelled(acts: Acts, client: Client, tmp_path: Path) -> None:
+async def test_a_run_is_paused_resumed_and_cancelled(acts: Acts, client: Client, tmp_path: Path, waiting: str) -> None:
     name = new_name()
-    acts("run", WAIT, "--detach", "--id", name)
-    await wait_for_state(client, name, "2:bookRoom", "awaiting")
+    acts("run", waiting, "--detach", "--id", name)
+    await wait_for_state(client, name, "2:deliver", "awaiting")
     assert acts("pause", name).exit_code == 0
     assert "⏸ paused" in acts("show", name).stdout
-    (tmp_path / "guest.yaml").write_text("type: input\ninput: {guest: {name: Ada, people: 2}}\n")
+    (tmp_path / "guest.yaml").write_text("type: input\ninput: {guest: Ada}\n")
     assert acts("provide", name, "guest.yaml").exit_code == 0
-    await wait_for_state(client, name, "2:bookRoom", "ready")
+    await wait_for_state(client, name, "2:deliver", "ready")
     assert acts("cancel", name).exit_code == 0
     await wait_for_end(client, name)
     assert "⊘ cancelled" in acts("show", name).stdout

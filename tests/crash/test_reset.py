@@ -345,6 +345,7 @@ async def test_a_run_that_goes_on_in_a_new_run_keeps_its_ids_when_either_is_rese
     each_call_has_one_key_and_one_effect(world, id_, 25)
 
 
+@pytest.mark.long
 async def test_the_attempts_of_a_retry_policy_share_their_ids(world: World, client: Client, gate: Path) -> None:
     policy = RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=20)
     handle = await start(client, world, "delegates", "retried", retry_policy=policy, run_timeout=timedelta(seconds=2))
@@ -368,6 +369,7 @@ async def rounds_of(client: Client, id_: str, count: int) -> list[str]:
     return found
 
 
+@pytest.mark.long
 async def test_each_round_of_a_cron_has_ids_of_its_own_which_a_reset_keeps(world: World, client: Client) -> None:
     handle = await start(client, world, "plan", "cron", cron_schedule="@every 1s")
     rounds = await rounds_of(client, handle.id, 3)

@@ -83,6 +83,7 @@ async def neighbour_completes(client: Client, victim: Victim) -> None:
     assert (await asyncio.wait_for(handle.result(), SOON))["state"] == {"s0": "a", "s1": "b"}
 
 
+@pytest.mark.long
 async def test_a_tool_that_blocks_stops_no_other_run_and_no_stop(server: DevServer, victim: Victim) -> None:
     client = await Client.connect(server.address)
     await neighbour_completes(client, victim)

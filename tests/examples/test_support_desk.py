@@ -100,6 +100,7 @@ def test_the_plans_pass_their_tests(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert [tests.run_case(case).faults for case in tests.cases] == [[]] * 3
 
 
+@pytest.mark.long
 async def test_a_small_refund_goes_through_and_the_mail_waits_for_the_payment_service(desk: Desk) -> None:
     run = await desk.send("refund", "A-1")  # for the second time: it is the same run
     result = (await run.result()).require()
@@ -111,6 +112,7 @@ async def test_a_small_refund_goes_through_and_the_mail_waits_for_the_payment_se
     ]
 
 
+@pytest.mark.long
 async def test_a_big_refund_waits_for_a_lead_who_is_told(desk: Desk) -> None:
     run = await desk.send("refund", "A-2")
     (waiting,) = await run.wait_for_decision()

@@ -72,6 +72,7 @@ async def test_a_crash_fails_the_calls_in_flight_and_the_server_comes_back(hosti
     assert [call["tool"] for call in hostile.calls()] == ["hang", "crash", "add"]
 
 
+@pytest.mark.long
 async def test_a_server_that_answers_nothing_more_is_started_again(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

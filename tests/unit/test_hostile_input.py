@@ -179,6 +179,7 @@ def test_an_expression_has_a_bounded_number_of_paths() -> None:
     assert alternatives(parse(" && ".join(["†state.s"] * MAX_PATHS)))
 
 
+@pytest.mark.long
 def test_twenty_thousand_calls_are_read_and_with_64_alternatives_each_they_are_too_complex() -> None:
     plain = [{"_tool": "t", "x": "†state.s", "_outputPath": f"†state.r{i}"} for i in range(20_000)]
     assert len(validate_request(request(*plain)).nodes) == 20_000

@@ -56,6 +56,7 @@ async def user(cramped: DevServer, task_queue: str, monkeypatch: pytest.MonkeyPa
         yield Foreign(client, engine, task_queue)
 
 
+@pytest.mark.long
 async def test_a_hundred_calls_with_large_parameters_go_on_in_new_runs(user: Foreign) -> None:
     context = [{"type": "input", "input": {"text": incompressible(100_000)}}]
     async with user.serving(length):

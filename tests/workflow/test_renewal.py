@@ -128,6 +128,7 @@ async def test_pauses_and_what_was_provided_outlive_a_new_run(hasty: Foreign) ->
     await renewed(hasty, handle)
 
 
+@pytest.mark.long
 async def test_a_run_too_large_to_carry_over_goes_on_as_it_is(hasty: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifetime, "LAST_EVENTS", 60)
     loud = [call("noise", f"†state.x{i}") for i in range(3)]
@@ -138,6 +139,7 @@ async def test_a_run_too_large_to_carry_over_goes_on_as_it_is(hasty: Foreign, mo
     assert await handle.query("context", {"path": "†data.c5.n10"}) == {"path": "†data.c5.n10", "value": 5}
 
 
+@pytest.mark.long
 async def test_a_wait_keeps_its_end_in_a_new_run_and_after_a_reset(hasty: Foreign) -> None:
     tool = {"type": "tool", "tool": WAIT_TOOL}
     calls = [call("wait", "†state.due", **{"for": "4s"}), call("echo", "†state.late", value="†state.due")]

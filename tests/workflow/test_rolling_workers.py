@@ -174,6 +174,7 @@ async def test_a_fire_and_forget_call_finds_the_worker_that_has_its_activity(wor
         assert await assert_eventually(over)
 
 
+@pytest.mark.long
 async def test_a_tool_that_a_run_pinned_and_the_code_no_longer_takes_fails_its_call(
     workers: Workers, user: Foreign
 ) -> None:
