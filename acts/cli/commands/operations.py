@@ -303,13 +303,11 @@ async def check_calls(client: Client, _queue: str) -> list[Finding]:
 
 
 async def check_workers(client: Client, name: str) -> list[Finding]:
-    listed = [p for kind in KINDS.values() for p in await read_pollers(client, name, kind)]
-    last: dict[str, PollerInfo] = {}  # of each worker, the newest first
-    for poller in sorted(listed, key=poll_age):
-        last.setdefault(poller.identity, poller)
-    pollers = [p for p in last.values() if poll_age(p) < MAX_POLL_SECONDS]
+    polls = [p for kind in KINDS.values() for p in await read_pollers(client, name, kind)]
+    polls.sort(key=poll_age, reverse=True)
+    pollers = list({p.identity: p for p in polls if poll_age(p) < MAX_POLL_SECONDS}.values())
     if not pollers:
-        gone = "".join(f"; the last was {describe_poller(p)}" for p in list(last.values())[:1])
+        gone = f"; the last was {describe_poller(polls[-1])}" if polls else ""
         return [fail(f"no worker polls the task queue {name!r}: runs wait for one{gone}", START_WORKER)]
     findings = judge_workers(name, pollers, registry_from_environment())
     for deployment in sorted({poller_deployment(p)[0] for p in pollers} - {""}):
@@ -328,7 +326,7 @@ async def check_workers(client: Client, name: str) -> list[Finding]:
         try:
             await ask_worker(client, name, {"only": "plans"})
         except ClientError as error:
-            text = f"{error.head}; last polls: {', '.join(map(describe_poller, pollers[:_MAX_LISTED]))}"
+            text = f"{error.head}; last polls: {', '.join(map(describe_poller, pollers[-_MAX_LISTED:]))}"
             findings.append(warn(text, error.hint))
     return findings
 
@@ -368,10 +366,7 @@ def judge_workers(name: str, pollers: Sequence[PollerInfo], registry: Registry) 
 
 
 def judge_deployment(name: str, current: str, builds: Iterable[str], unversioned: str) -> Finding:
-    """What a deployment's current build and the builds that poll mean for new runs; ``current`` "": there is none.
-
-    ``unversioned`` names a worker without a version that polls, and when it did last.
-    """
+    """What a deployment's current build (if any), the builds that poll, and a poller without any, mean for new runs."""
     polling = ", ".join(sorted(builds))
     command = f"temporal worker deployment set-current-version --deployment-name {shlex.quote(name)} --build-id BUILD"
     if not current:
@@ -677,9 +672,8 @@ async def replay_histories(
 ) -> AsyncIterator[dict[str, Any]]:
     """Replay one history after the other; each is in memory only while it is replayed: see ``_verdict``.
 
-    Where no workflow task has begun, nothing was decided yet: such a history replays, unless the keys here cannot open
-    it. ``toolChanges`` are those of the Tools that are loaded here: ``[{call, text, fits}]``, of Calls that have not
-    started.
+    Where no workflow task has begun, nothing was decided yet: such a history replays if it can be decrypted.
+    ``toolChanges`` are those of the Tools that are loaded here: ``[{call, text, fits}]``, of Calls not yet started.
     """
     from acts.worker import plugin
 
