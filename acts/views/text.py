@@ -128,8 +128,7 @@ def _describe_state(call: Mapping[str, Any]) -> str:
         return f'waits for a worker of the task queue "{call["taskQueue"]}"'
     worker = f", at {call['worker']}" if call.get("worker") else ""
     if call.get("attempt"):
-        after = f", after: {call.get('lastFailure') or 'a failure'}"
-        # The worker that had the attempt that failed, until the next one runs: then it is that of this one
+        after = f", after: {call.get('lastFailure') or 'a failure'}"  # of another worker than that of a next attempt
         state = f", next try at {call['nextTry'][11:19]} UTC{after}{worker}" if call.get("nextTry") else worker + after
         return f"attempt {call['attempt']}{state}"
     if call.get("seconds"):

@@ -30,8 +30,6 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
-from acts.telemetry.observation import AWAY
-
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -151,7 +149,7 @@ async def _answers(client: Client) -> bool:
     try:
         await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=timedelta(seconds=1))
     except RPCError as error:
-        return error.status not in AWAY
+        return error.status not in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
     return True
 
 

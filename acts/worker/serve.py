@@ -344,9 +344,7 @@ def run_until_signal(settings: Settings, registry: Registry) -> None:
 
     def request_stop(_number: int, _frame: object) -> None:
         if not stop.is_set():
-            timer = threading.Timer(limit, give_up)
-            timer.daemon = True
-            timer.start()
+            threading.Timer(limit, give_up).start()
             # It cannot while C code holds the interpreter lock: this ends the process then, with all stacks
             faulthandler.dump_traceback_later(limit + 1, exit=True)
             stop.set()

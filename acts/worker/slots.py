@@ -564,10 +564,10 @@ async def _visit(visit: Callable[..., Awaitable[Any]], message: Any, converter: 
     try:
         return await _visit_if_needed(visit, message, converter, **more)
     except Exception:
-        context = getattr(converter, "_ca_workflow_context", None)  # None: the task that begins the run names it
-        starts = (job.initialize_workflow.workflow_id for job in getattr(message, "jobs", ()))
-        name = context.workflow_id if context is not None else next(filter(None, starts), None)
-        current_call.set({**({"run": name} if name else {}), "runId": message.run_id})
+        starts = [job.initialize_workflow for job in getattr(message, "jobs", ())]
+        contexts = [*starts, getattr(converter, "_ca_workflow_context", None)]  # the second of a run in the cache
+        names = [found.workflow_id for found in contexts if found is not None and found.workflow_id]
+        current_call.set({"run": names[0] if names else "unknown", "runId": message.run_id})
         raise
 
 

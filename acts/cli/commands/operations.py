@@ -297,9 +297,8 @@ async def check_calls(client: Client, _queue: str) -> list[Finding]:
     if not lines:
         return [ok("no call runs for more than a minute, or is tried again")]
     more = [f"… and {len(lines) - _MAX_LISTED:,} more"] if len(lines) > _MAX_LISTED else []
-    return [
-        warn(f"{count_text(len(lines), 'call')} run long or are tried again", "; ".join([*lines[:_MAX_LISTED], *more]))
-    ]
+    text = f"{count_text(len(lines), 'call')} run long or are tried again"
+    return [warn(text, "; ".join([*lines[:_MAX_LISTED], *more]))]
 
 
 async def check_workers(client: Client, name: str) -> list[Finding]:
